@@ -1,0 +1,291 @@
+//! Typed errors of the contract, and their way through `google.rpc.Status` and back without loss.
+//!
+//! Does not decide what a caller does next: that is each controller's `requeue` room.
+
+use std::{collections::HashMap, fmt, str::FromStr as _, time::Duration};
+
+use tonic::{Code, Status, metadata::MetadataValue};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+pub use crate::v1alpha1::Reason;
+use crate::{DOMAIN, v1alpha1::ItemError};
+
+/// The gRPC header that repeats the retry delay in milliseconds, for clients that look at headers only.
+/// Source: gRPC proposal A6, "client retries".
+pub const PUSHBACK_HEADER: &str = "grpc-retry-pushback-ms";
+
+/// Quota of resources does not come back by itself soon.
+const QUOTA_RETRY: Duration = Duration::from_mins(5);
+/// Vendors lock accounts whose credentials fail too often.
+const AUTH_RETRY: Duration = Duration::from_secs(30);
+/// No caller is told to come back sooner than this, except where the table says "at once".
+const MIN_RETRY: Duration = Duration::from_millis(500);
+
+impl Reason {
+    /// The word of `ErrorInfo.reason`, such as `FIELD_INVALID`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        self.as_str_name().trim_start_matches("REASON_")
+    }
+
+    /// Reads the word of `ErrorInfo.reason`. A word of a newer contract is `Unspecified`.
+    #[must_use]
+    pub fn from_word(word: &str) -> Self {
+        Self::from_str_name(&format!("REASON_{word}")).unwrap_or(Self::Unspecified)
+    }
+
+    /// The one gRPC code that goes with this reason.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::FieldInvalid | Self::UnsupportedFeature | Self::UnknownParameter => Code::InvalidArgument,
+            Self::ResourceGone => Code::NotFound,
+            Self::OwnedByOther => Code::AlreadyExists,
+            Self::OperationConflict => Code::Aborted,
+            Self::StaleFence
+            | Self::ImmutableField
+            | Self::BackendSetUnknown
+            | Self::VendorQuota
+            | Self::VendorAuth
+            | Self::VendorForbidden => Code::FailedPrecondition,
+            Self::BudgetExhausted | Self::QueueFull | Self::VendorThrottled => Code::ResourceExhausted,
+            Self::VendorUnavailable | Self::NotLeader | Self::Starting | Self::Draining => Code::Unavailable,
+            Self::Unspecified | Self::OutcomeUnknown => Code::Unknown,
+            Self::CallerForbidden => Code::PermissionDenied,
+            Self::CallerUnauthenticated => Code::Unauthenticated,
+            Self::Internal => Code::Internal,
+        }
+    }
+
+    /// Fits a retry delay to the contract: reasons that are never retried have none, the others at least their minimum.
+    #[must_use]
+    pub fn retry(self, asked: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::FieldInvalid
+            | Self::UnsupportedFeature
+            | Self::UnknownParameter
+            | Self::ResourceGone
+            | Self::OwnedByOther
+            | Self::StaleFence
+            | Self::ImmutableField
+            | Self::CallerForbidden
+            | Self::CallerUnauthenticated => None,
+            Self::BackendSetUnknown => Some(Duration::ZERO),
+            Self::VendorQuota => Some(asked.unwrap_or(QUOTA_RETRY).max(QUOTA_RETRY)),
+            Self::VendorAuth | Self::VendorForbidden => Some(asked.unwrap_or(AUTH_RETRY).max(AUTH_RETRY)),
+            Self::OperationConflict
+            | Self::BudgetExhausted
+            | Self::QueueFull
+            | Self::VendorThrottled
+            | Self::VendorUnavailable
+            | Self::NotLeader
+            | Self::Starting
+            | Self::Draining
+            | Self::OutcomeUnknown => Some(asked.unwrap_or(MIN_RETRY).max(MIN_RETRY)),
+            Self::Unspecified | Self::Internal => asked,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A field of a request that cannot be accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Path in the request, such as `spec.listeners[0].port`.
+    pub field: String,
+    /// What is wrong and what would be right.
+    pub description: String,
+}
+
+/// An error as the contract knows it: what a server answers and what a client reads.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub struct AdapterError {
+    /// Decides what the caller does.
+    pub reason: Reason,
+    /// The gRPC code; `reason.code()` unless the peer is newer or is no adapter at all.
+    pub code: Code,
+    /// For people: names the field and the fix.
+    pub message: String,
+    /// When to try again, in whole milliseconds. `None`: not before something changes.
+    pub retry_after: Option<Duration>,
+    /// `vendor_code`, `vendor_request_id`, `nearest`, `fields`.
+    pub metadata: HashMap<String, String>,
+    /// The fields at fault, if the request is.
+    pub violations: Vec<Violation>,
+}
+
+impl AdapterError {
+    /// An error with the code and the retry delay that go with its reason.
+    #[must_use]
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            code: reason.code(),
+            message: message.into(),
+            retry_after: reason.retry(None),
+            metadata: HashMap::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// `FIELD_INVALID` that names one field.
+    #[must_use]
+    pub fn field(field: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::fields(vec![Violation { field: field.into(), description: description.into() }])
+    }
+
+    /// `FIELD_INVALID` that names every field at fault.
+    #[must_use]
+    pub fn fields(violations: Vec<Violation>) -> Self {
+        let text: Vec<String> =
+            violations.iter().map(|v| format!("{}: {}", v.field, v.description)).collect();
+        Self { violations, ..Self::new(Reason::FieldInvalid, text.join("; ")) }
+    }
+
+    /// Asks the caller to come back after `delay`, as far as the reason allows.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = self.reason.retry(Some(delay));
+        self
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.metadata.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// The form that one item of a batch carries.
+    #[must_use]
+    pub fn to_item(&self) -> ItemError {
+        ItemError {
+            reason: self.reason.into(),
+            message: self.message.clone(),
+            metadata: self.metadata.clone().into_iter().collect(),
+            retry_after: self.retry_after.and_then(|delay| prost_types::Duration::try_from(delay).ok()),
+        }
+    }
+}
+
+impl From<AdapterError> for Status {
+    fn from(error: AdapterError) -> Self {
+        let mut details = ErrorDetails::new();
+        details.set_error_info(error.reason.word(), DOMAIN, error.metadata);
+        for violation in &error.violations {
+            details.add_bad_request_violation(&violation.field, &violation.description);
+        }
+        if error.reason == Reason::VendorQuota {
+            details.add_quota_failure_violation("vendor", &error.message);
+        }
+        if let Some(delay) = error.retry_after {
+            details.set_retry_info(Some(delay));
+        }
+        let mut status = Self::with_error_details(error.code, error.message, details);
+        if let Some(delay) = error.retry_after
+            && let Ok(value) = MetadataValue::from_str(&delay.as_millis().to_string())
+        {
+            status.metadata_mut().insert(PUSHBACK_HEADER, value);
+        }
+        status
+    }
+}
+
+impl From<&Status> for AdapterError {
+    fn from(status: &Status) -> Self {
+        let details = status.get_error_details();
+        let (reason, metadata) = match details.error_info() {
+            Some(info) if info.domain == DOMAIN => (Reason::from_word(&info.reason), info.metadata.clone()),
+            // A transport that broke says UNAVAILABLE without details: the same as an adapter that is away.
+            Some(_) | None if status.code() == Code::Unavailable => {
+                (Reason::VendorUnavailable, HashMap::new())
+            }
+            Some(_) | None => (Reason::Unspecified, HashMap::new()),
+        };
+        let violations = details.bad_request().map_or_else(Vec::new, |bad| {
+            let violation = |v: &tonic_types::FieldViolation| Violation {
+                field: v.field.clone(),
+                description: v.description.clone(),
+            };
+            bad.field_violations.iter().map(violation).collect()
+        });
+        Self {
+            reason,
+            code: status.code(),
+            message: status.message().to_owned(),
+            retry_after: details.retry_info().and_then(|info| info.retry_delay),
+            metadata,
+            violations,
+        }
+    }
+}
+
+impl From<Status> for AdapterError {
+    fn from(status: Status) -> Self {
+        Self::from(&status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All reasons of the contract, read from the generated enum.
+    fn reasons() -> impl Iterator<Item = Reason> {
+        (0..).map_while(|number| Reason::try_from(number).ok())
+    }
+
+    #[test]
+    fn every_reason_survives_the_wire() {
+        assert_eq!(reasons().count(), 24);
+        for reason in reasons() {
+            let sent = AdapterError::new(reason, "why")
+                .with("vendor_code", "X1")
+                .with("vendor_request_id", "req-7")
+                .retry_after(Duration::from_millis(1500));
+            let received = AdapterError::from(Status::from(sent.clone()));
+            assert_eq!(received, sent, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_newer_contract_is_unspecified() {
+        assert_eq!(Reason::from_word("SOMETHING_NEW"), Reason::Unspecified);
+    }
+
+    #[test]
+    fn a_bad_field_is_named_on_both_sides() {
+        let sent = AdapterError::field("spec.listeners[0].port", "0 is not a port: use 1 to 65535");
+        let received = AdapterError::from(Status::from(sent.clone()));
+        assert_eq!(received.violations, sent.violations);
+        assert_eq!(received.code, Code::InvalidArgument);
+        assert_eq!(received.retry_after, None);
+    }
+
+    #[test]
+    fn exhausted_always_says_when_to_come_back() {
+        for reason in reasons().filter(|reason| reason.code() == Code::ResourceExhausted) {
+            let delay = AdapterError::new(reason, "").retry_after(Duration::from_millis(1)).retry_after;
+            assert!(delay >= Some(MIN_RETRY), "{reason}: {delay:?}");
+        }
+    }
+
+    #[test]
+    fn the_retry_delay_stands_in_the_pushback_header_too() {
+        let status = Status::from(
+            AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(7)),
+        );
+        assert_eq!(status.metadata().get(PUSHBACK_HEADER).and_then(|v| v.to_str().ok()), Some("7000"));
+    }
+
+    #[test]
+    fn a_broken_transport_is_an_adapter_that_is_away() {
+        assert_eq!(AdapterError::from(Status::unavailable("connect")).reason, Reason::VendorUnavailable);
+    }
+}

@@ -1,0 +1,28 @@
+//! The contract between the cloud controllers and a cloud adapter, and nothing else.
+//!
+//! The `.proto` files in `proto/` are the normative text; [`v1alpha1`] is generated from them and committed. [`error`] turns
+//! gRPC errors into typed reasons and back.
+
+pub mod error;
+
+/// The package `cloudadapter.v1alpha1`. Generated: see `examples/codegen.rs`.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::restriction,
+    missing_docs,
+    unused_qualifications,
+    unreachable_pub,
+    reason = "generated code"
+)]
+pub mod v1alpha1 {
+    include!("generated/cloudadapter.v1alpha1.rs");
+}
+
+pub use error::{AdapterError, Reason};
+
+/// The domain of `ErrorInfo` and the prefix of our annotations. Stands here and nowhere else.
+pub const DOMAIN: &str = "cloudadapter.dev";
+
+/// The contract as a protobuf `FileDescriptorSet`, for gRPC reflection.
+pub const DESCRIPTOR_SET: &[u8] = include_bytes!("generated/descriptor.bin");
