@@ -1,0 +1,131 @@
+//! Builds one program into the cache. Nothing half-built is ever seen there, and two processes never build at once.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::locate::Error;
+use crate::progress::Progress;
+use crate::recipe::Recipe;
+
+/// Directories that a build works in begin with this; whoever holds the lock may remove those of a build that was cut off.
+const WORK: &str = ".build-";
+/// How often a running build is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How much of the compiler's output an error shows.
+const TAIL_LINES: usize = 20;
+
+/// Keeps other processes from building until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Waits for builds of other processes to end.
+    pub(crate) fn take(cache: &Path, progress: &mut dyn Progress) -> Result<Self, Error> {
+        fs::create_dir_all(cache).map_err(|source| io_error("cannot create the cache", cache, source))?;
+        let path = cache.join(".lock");
+        let file = File::create(&path).map_err(|source| io_error("cannot create", &path, source))?;
+        if file.try_lock().is_err() {
+            progress.say("Another process builds the tools; waiting for it");
+            file.lock().map_err(|source| io_error("cannot lock", &path, source))?;
+        }
+        remove_left_overs(cache);
+        Ok(Self { _file: file })
+    }
+}
+
+/// Builds what the recipe says and returns the path of the finished executable. The lock proves that nobody else does.
+pub(crate) fn build(
+    recipe: &Recipe,
+    cache: &Path,
+    _lock: &Lock,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf, Error> {
+    let work = cache.join(format!("{WORK}{}", recipe.slot()));
+    fs::create_dir_all(&work).map_err(|source| io_error("cannot create", &work, source))?;
+    let log = work.join("build.log");
+    let output = File::create(&log).map_err(|source| io_error("cannot create", &log, source))?;
+    let child = go_build(recipe, &work.join(recipe.tool.name()), output)
+        .spawn()
+        .map_err(|source| start_error(recipe, source))?;
+
+    progress.begin(recipe.tool, recipe.tool.build_time());
+    let done = wait(child, progress);
+    progress.end();
+    if !done.map_err(|source| io_error("cannot wait for go in", &recipe.module, source))? {
+        return Err(Error::Build { tool: recipe.tool, output: tail(&log) });
+    }
+    publish(recipe, cache, &work)
+}
+
+fn go_build(recipe: &Recipe, to: &Path, output: File) -> Command {
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-trimpath", "-ldflags", &recipe.tool.ldflags(), "-o"])
+        .arg(to)
+        .arg(recipe.tool.package())
+        .current_dir(&recipe.module)
+        // The pins decide, whatever workspace or flags the user works with.
+        .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly"), ("GOWORK", "off")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(output);
+    command
+}
+
+/// Whether it ended well. The child dies with us on Ctrl-C, being of the same process group.
+#[expect(clippy::disallowed_methods, reason = "a compiler runs in real time, which no test pauses")]
+fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        progress.tick(start.elapsed());
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// One rename makes it visible, complete.
+fn publish(recipe: &Recipe, cache: &Path, work: &Path) -> Result<PathBuf, Error> {
+    let slot = cache.join(recipe.slot());
+    if slot.exists() {
+        // Somebody removed the executable and left the directory.
+        fs::remove_dir_all(&slot).map_err(|source| io_error("cannot remove", &slot, source))?;
+    }
+    fs::rename(work, &slot).map_err(|source| io_error("cannot rename to", &slot, source))?;
+    Ok(recipe.executable(cache))
+}
+
+fn remove_left_overs(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(WORK) {
+            // What cannot be removed now costs space only; the next build tries again.
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n")
+}
+
+fn start_error(recipe: &Recipe, source: io::Error) -> Error {
+    if source.kind() == io::ErrorKind::NotFound {
+        Error::NoGo { tool: recipe.tool }
+    } else {
+        io_error("cannot start go in", &recipe.module, source)
+    }
+}
+
+fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Io { what, path: path.to_path_buf(), source }
+}

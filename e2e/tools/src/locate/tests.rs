@@ -1,0 +1,115 @@
+//! Programs are shell scripts here that answer with a version; none is built.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::{Environment, Error, Origin, Progress, Recipe, Tool, find};
+
+#[test]
+fn the_assets_come_before_the_path() {
+    let place = Place::new();
+    let assets = place.program("assets", "etcd", "etcd Version: 3.6.1");
+    let path = place.program("bin", "etcd", "etcd Version: 3.6.8");
+
+    let found = find(Tool::Etcd, &place.environment(Some(&assets), &[&path]), &mut Notes::default()).unwrap();
+
+    assert_eq!(found.origin, Origin::Assets);
+    assert_eq!(found.path, assets.join("etcd"));
+    assert_eq!(found.version.to_string(), "v3.6.1");
+}
+
+#[test]
+fn a_program_of_another_minor_version_is_passed_over_with_a_note() {
+    let place = Place::new();
+    let wrong = place.program("one", "kubectl", "Client Version: v1.32.4-dispatcher");
+    let right = place.program("two", "kubectl", "Client Version: v1.36.0");
+    let mut notes = Notes::default();
+
+    let found = find(Tool::Kubectl, &place.environment(None, &[&wrong, &right]), &mut notes).unwrap();
+
+    assert_eq!(found.path, right.join("kubectl"));
+    assert_eq!(notes.0.len(), 1);
+    assert!(notes.0[0].contains("it is v1.32.4, wanted is v1.36.3"), "{notes:?}");
+}
+
+#[test]
+fn the_cache_is_used_when_no_place_has_it() {
+    let place = Place::new();
+    let environment = place.environment(None, &[]);
+    let cached = Recipe::read(Tool::Helm, &environment.modules).unwrap().executable(&environment.cache);
+    fs::create_dir_all(cached.parent().unwrap()).unwrap();
+    fs::write(&cached, "").unwrap();
+
+    let found = find(Tool::Helm, &environment, &mut Notes::default()).unwrap();
+
+    assert_eq!((found.origin, found.path), (Origin::Cache, cached));
+}
+
+#[test]
+fn an_unreadable_pin_names_the_file() {
+    let place = Place::new();
+    let mut environment = place.environment(None, &[]);
+    environment.modules = place.0.path().join("nowhere");
+
+    let error = find(Tool::Helm, &environment, &mut Notes::default()).unwrap_err();
+
+    assert!(matches!(&error, Error::Io { path, .. } if path.ends_with("helm/go.mod")), "{error}");
+}
+
+#[test]
+fn a_missing_compiler_is_told_with_both_repairs() {
+    let text = Error::NoGo { tool: Tool::Etcd }.to_string();
+    assert!(text.contains("etcd v3.6.8") && text.contains("install Go"), "{text}");
+    assert!(text.contains("KUBEBUILDER_ASSETS"), "{text}");
+}
+
+/// Keeps the notes.
+#[derive(Debug, Default)]
+struct Notes(Vec<String>);
+
+impl Progress for Notes {
+    fn note(&mut self, note: &str) {
+        self.0.push(note.to_owned());
+    }
+    fn say(&mut self, _line: &str) {}
+    fn begin(&mut self, tool: Tool, _total: Duration) {
+        panic!("builds {tool}");
+    }
+    fn tick(&mut self, _elapsed: Duration) {}
+    fn end(&mut self) {}
+}
+
+/// A program cannot be started while any process has it open for writing, and a process started by another test at
+/// that moment inherits the open file. So these tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A directory for one test.
+struct Place(tempfile::TempDir, #[expect(dead_code, reason = "held, never read")] MutexGuard<'static, ()>);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap(), TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Puts a program into a directory of its own, which is returned.
+    fn program(&self, dir: &str, name: &str, answer: &str) -> PathBuf {
+        let dir = self.0.path().join(dir);
+        fs::create_dir(&dir).unwrap();
+        let file = dir.join(name);
+        fs::write(&file, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        dir
+    }
+
+    fn environment(&self, assets: Option<&Path>, path: &[&Path]) -> Environment {
+        Environment {
+            assets: assets.map(Path::to_path_buf),
+            path: path.iter().map(|dir| dir.to_path_buf()).collect(),
+            cache: self.0.path().join("cache"),
+            modules: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+        }
+    }
+}

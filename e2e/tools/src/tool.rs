@@ -1,0 +1,103 @@
+//! The four programs: their names, versions, and the Go packages that they are built from.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::version::Version;
+
+/// One of the programs that the end-to-end tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tool {
+    /// The store of the API server.
+    Etcd,
+    /// The Kubernetes API server.
+    KubeApiserver,
+    /// The command-line client; the RBAC tests ask it what an identity may do.
+    Kubectl,
+    /// Installs the chart.
+    Helm,
+}
+
+impl Tool {
+    /// All of them, in the order in which they are looked for.
+    pub const ALL: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl, Self::Helm];
+
+    /// The name of the executable file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
+        }
+    }
+
+    /// The version that is built here. Found ones must agree in major and minor. The same as in `<module>/go.mod`,
+    /// which a test compares.
+    pub fn version(self) -> Version {
+        match self {
+            Self::Etcd => Version::new(3, 6, 8),
+            Self::KubeApiserver | Self::Kubectl => Version::new(1, 36, 3),
+            Self::Helm => Version::new(4, 3, 1),
+        }
+    }
+
+    /// The folder, beside this crate's `src`, of the Go module that pins it.
+    pub(crate) fn module(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver | Self::Kubectl => "kubernetes",
+            Self::Helm => "helm",
+        }
+    }
+
+    /// The Go package of its `main` function.
+    pub(crate) fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Helm => "helm.sh/helm/v4/cmd/helm",
+        }
+    }
+
+    /// What the linker is told. The version is set here because `go build` sets it for none of them but etcd.
+    pub(crate) fn ldflags(self) -> String {
+        let version = self.version();
+        let variables = match self {
+            Self::Etcd => Vec::new(),
+            Self::KubeApiserver | Self::Kubectl => vec![
+                format!("k8s.io/component-base/version.gitVersion={version}"),
+                format!("k8s.io/component-base/version.gitMajor={}", version.major),
+                format!("k8s.io/component-base/version.gitMinor={}", version.minor),
+            ],
+            Self::Helm => vec![format!("helm.sh/helm/v4/internal/version.version={version}")],
+        };
+        variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
+    }
+
+    /// How to ask it for its version.
+    pub(crate) fn version_args(self) -> &'static [&'static str] {
+        match self {
+            Self::Etcd | Self::KubeApiserver => &["--version"],
+            Self::Kubectl => &["version", "--client"],
+            Self::Helm => &["version", "--short"],
+        }
+    }
+
+    /// How long a cold build takes on two cores, measured, with the modules already downloaded.
+    pub(crate) fn build_time(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Etcd => 30,
+            Self::KubeApiserver => 180,
+            Self::Kubectl => 35,
+            Self::Helm => 145,
+        })
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

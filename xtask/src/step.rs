@@ -1,0 +1,94 @@
+//! A command that does several things runs them as named steps: all of them, in order, and says at the end which failed
+//! and what repairs them.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::cargo;
+
+/// A program to run in the root of the repository.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// Shown, and used to choose it on the command line.
+    pub(crate) name: &'static str,
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<String>,
+    /// What a person does when it fails: one sentence, best a command.
+    pub(crate) repair: &'static str,
+}
+
+impl Step {
+    /// A step that calls cargo.
+    pub(crate) fn cargo(name: &'static str, args: Vec<String>, repair: &'static str) -> Self {
+        Self { name, program: cargo::program(), args, repair }
+    }
+
+    /// Runs it, its output going where ours goes.
+    pub(crate) fn run(&self) -> Outcome {
+        match Command::new(&self.program).args(&self.args).current_dir(cargo::root()).status() {
+            Ok(status) if status.success() => Outcome::Passed,
+            Ok(status) => Outcome::Failed(format!("{status}; {}", self.repair)),
+            Err(error) => {
+                let program = self.program.to_string_lossy();
+                Outcome::Failed(format!("cannot start `{program}` ({error}); {}", self.repair))
+            }
+        }
+    }
+}
+
+/// How a step ended. Both texts are for people.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed(String),
+    /// Not run because something that it needs failed.
+    Skipped(String),
+}
+
+/// What has been run so far.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    outcomes: Vec<(&'static str, Outcome)>,
+}
+
+impl Summary {
+    /// Announces the step, runs it and keeps how it ended. Tells whether it passed.
+    pub(crate) fn run(&mut self, name: &'static str, step: impl FnOnce() -> Outcome) -> bool {
+        say(&format!("\n==> {name}"));
+        let outcome = step();
+        let passed = matches!(outcome, Outcome::Passed);
+        self.outcomes.push((name, outcome));
+        passed
+    }
+
+    /// Keeps that a step was not run.
+    pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
+        self.outcomes.push((name, Outcome::Skipped(why.to_owned())));
+    }
+
+    /// Prints one line a step, and fails unless all passed.
+    pub(crate) fn close(self) -> anyhow::Result<()> {
+        say("\n==> summary");
+        for (name, outcome) in &self.outcomes {
+            say(&match outcome {
+                Outcome::Passed => format!("  ok       {name}"),
+                Outcome::Failed(what) => format!("  FAILED   {name}: {what}"),
+                Outcome::Skipped(why) => format!("  not run  {name}: {why}"),
+            });
+        }
+        let bad = self.outcomes.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::Passed)).count();
+        if bad > 0 {
+            bail!("{bad} of {} steps did not pass", self.outcomes.len());
+        }
+        Ok(())
+    }
+}
+
+/// Headings go to standard error, where cargo's own progress goes, so that they keep their order.
+fn say(line: &str) {
+    // Nobody reads any more when standard error is gone; the exit code still tells.
+    io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
+}

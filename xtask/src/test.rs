@@ -1,0 +1,68 @@
+//! `cargo xtask test`: everything that must pass. The tiers are told apart by what they need: `unit` needs cargo only,
+//! `e2e` runs our own binaries on real control planes.
+
+use clap::ValueEnum;
+
+use crate::cargo;
+use crate::step::{Outcome, Step, Summary};
+use crate::tools;
+
+const REPAIR: &str = "read the failure above; one test again: `cargo test -p <crate> <test>`";
+const REPAIR_E2E: &str =
+    "read the failure above, which names the logs it kept; one test again: `cargo xtask test e2e -- <test>`";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only this tier; without it, all
+    tier: Option<Tier>,
+    /// Handed to `cargo test`
+    #[arg(last = true)]
+    args: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tier {
+    /// Unit and integration tests, which need nothing but cargo
+    Unit,
+    /// The scenarios on real control planes
+    E2e,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut summary = Summary::default();
+    if args.tier != Some(Tier::E2e) {
+        let step = Step::cargo("unit and integration tests", unit(&args.args), REPAIR);
+        summary.run(step.name, || step.run());
+    }
+    if args.tier != Some(Tier::Unit) {
+        run_e2e(&mut summary, &args.args);
+    }
+    summary.close()
+}
+
+fn run_e2e(summary: &mut Summary, args: &[String]) {
+    let build = Step::cargo("build the binaries", cargo::build_servers(), "mend what cargo names above");
+    let built = summary.run(build.name, || build.run());
+    let got = summary.run("etcd, kube-apiserver, kubectl, helm", || match tools::get(false) {
+        Ok(_) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    });
+    let step = Step::cargo("end-to-end tests", e2e(args), REPAIR_E2E);
+    if built && got {
+        summary.run(step.name, || step.run());
+    } else {
+        summary.skip(step.name, "they need the binaries and the tools");
+    }
+}
+
+fn unit(args: &[String]) -> Vec<String> {
+    [&strings(&["test", "--workspace", "--exclude", "e2e"]), args].concat()
+}
+
+fn e2e(args: &[String]) -> Vec<String> {
+    [&strings(&["test", "--package", "e2e"]), args].concat()
+}
+
+fn strings(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&arg| arg.to_owned()).collect()
+}
