@@ -1,0 +1,243 @@
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::simcloud::call::{Call, Ending};
+use crate::simcloud::operation::Operation;
+use crate::simcloud::testing::{Lab, create, lab};
+
+fn ids(page: &Value, items: &str) -> Vec<String> {
+    page[items].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn all_pages(lab: &mut Lab, first: &Call, items: &str) -> (Vec<String>, usize) {
+    let (mut found, mut pages, mut call) = (Vec::new(), 0, first.clone());
+    loop {
+        let page = lab.ok(&call);
+        found.extend(ids(&page, items));
+        pages += 1;
+        match page["next"].as_str() {
+            None => return (found, pages),
+            Some(next) => call = first.clone().query("cursor", next),
+        }
+    }
+}
+
+#[test]
+fn a_listing_is_paged_by_500_and_less_if_asked() {
+    let mut lab = lab(1200, json!({}));
+    let list = Call::new(Operation::ListInstances);
+    let (all, pages) = all_pages(&mut lab, &list, "instances");
+    assert_eq!((all.len(), pages), (1200, 3));
+    let (same, pages) = all_pages(&mut lab, &list.clone().query("limit", "700"), "instances");
+    assert_eq!((&same, pages), (&all, 3), "500 is the most");
+    lab.set(&json!({ "page_size_max": 100 }));
+    assert_eq!(all_pages(&mut lab, &list, "instances"), (all, 13), "a full last page has a cursor");
+}
+
+#[test]
+fn a_batch_answers_what_it_found_and_what_is_missing() {
+    let mut lab = lab(600, json!({}));
+    let batch = |ids: &str| Call::new(Operation::BatchGetInstances).query("ids", ids);
+    let answer = lab.ok(&batch("i-0003,i-9999,i-0001,lb-0001"));
+    assert_eq!(ids(&answer, "instances"), ["i-0003", "i-0001"]);
+    assert_eq!(answer["missing"], json!(["i-9999", "lb-0001"]));
+    let many: Vec<_> = (1..=501).map(|n| format!("i-{n:04}")).collect();
+    assert_eq!(lab.refused(&batch(&many.join(","))), (StatusCode::BAD_REQUEST, "too_many_items".into()));
+    assert_eq!(
+        ids(&lab.ok(&Call::new(Operation::FindInstances).query("name", "node-7")), "instances"),
+        ["i-0007"]
+    );
+}
+
+#[test]
+fn readers_see_changes_after_the_consistency_lag_and_writers_at_once() {
+    let mut lab = lab(1, json!({ "consistency_ms": 1000 }));
+    let list = Call::new(Operation::ListLoadBalancers);
+    lab.ok(&create("web"));
+    assert_eq!(lab.refused(&Call::new(Operation::GetLoadBalancer).on("lb-0001")).0, StatusCode::NOT_FOUND);
+    assert_eq!(
+        lab.refused(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001")),
+        (StatusCode::CONFLICT, "immutable".into()),
+        "writes see the truth"
+    );
+    lab.after(1000);
+    assert_eq!(lab.ok(&list)["load_balancers"][0]["status"], json!("PENDING_CREATE"));
+    lab.after(300);
+    assert_eq!(lab.ok(&list)["load_balancers"][0]["status"], json!("ACTIVE"));
+
+    lab.ok(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001"));
+    lab.delete_instance("i-0001");
+    lab.after(999);
+    assert_eq!(lab.show("lb-0001")["status"], json!("ACTIVE"));
+    lab.ok(&Call::new(Operation::GetInstance).on("i-0001"));
+    lab.after(101);
+    assert_eq!(lab.ok(&list)["load_balancers"], json!([]));
+    assert_eq!(lab.refused(&Call::new(Operation::GetInstance).on("i-0001")).0, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn a_batch_of_routes_succeeds_and_fails_item_by_item() {
+    let mut lab = lab(2, json!({ "quotas": { "routes": 2 } }));
+    let batch = |body: Value| Call::new(Operation::BatchRoutes).body(&body);
+    let add = |to: &str, via: &str| json!({ "destination": to, "next_hop_instance": via, "next_hop_address": "10.0.0.1" });
+    let answer = lab.ok(&batch(json!({ "add": [
+        add("10.244.1.0/24", "i-0001"),
+        add("10.244.2.0/24", "i-0009"),
+        add("10.244.1.0/24", "i-0002"),
+        add("10.244.3.1/24", "i-0002"),
+        { "destination": "10.244.4.0/24" },
+        add("fd00::/64", "i-0001"),
+        add("10.244.5.0/24", "i-0002"),
+        add("10.244.6.0/24", "i-0002"),
+    ] })));
+    let outcomes = answer["added"].as_array().unwrap().iter().map(|item| match item.get("ok") {
+        Some(route) => route["id"].as_str().unwrap(),
+        None => item["error"]["code"].as_str().unwrap(),
+    });
+    let expected = [
+        "rt-0001",
+        "invalid_next_hop",
+        "route_exists",
+        "invalid_request",
+        "invalid_request",
+        "invalid_request",
+        "rt-0002",
+        "quota_exceeded",
+    ];
+    assert_eq!(outcomes.collect::<Vec<_>>(), expected);
+
+    let moved =
+        lab.ok(&batch(json!({ "remove": ["rt-0001", "rt-0077"], "add": [add("10.244.1.0/24", "i-0002")] })));
+    assert_eq!(moved["added"][0]["ok"]["id"], json!("rt-0003"), "removals come first");
+    assert_eq!(moved["removed"][1]["error"]["code"], json!("not_found"));
+
+    lab.delete_instance("i-0002");
+    let routes = lab.ok(&Call::new(Operation::ListRoutes));
+    assert_eq!(routes["routes"][0]["status"], json!("blackhole"));
+
+    let many: Vec<_> = (0..201).map(|n| format!("rt-{n:04}")).collect();
+    assert_eq!(
+        lab.refused(&batch(json!({ "remove": many }))),
+        (StatusCode::BAD_REQUEST, "too_many_items".into())
+    );
+}
+
+#[test]
+fn calls_above_the_rate_are_refused_with_a_time_to_come_back() {
+    let mut lab = lab(0, json!({ "rate_limits": { "compute": { "rate": 0.5, "burst": 2 } } }));
+    let list = Call::new(Operation::ListInstances);
+    let header = |answer: &super::Answer, wanted: &str| {
+        answer.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+    };
+    lab.ok(&list);
+    let second = lab.send(&list);
+    assert_eq!(header(&second, "ratelimit-limit").as_deref(), Some("2"));
+    assert_eq!(header(&second, "ratelimit-remaining").as_deref(), Some("0"));
+    assert_eq!(header(&second, "ratelimit-reset").as_deref(), Some("4"));
+    let third = lab.send(&list);
+    assert_eq!((third.status, &third.body["code"]), (StatusCode::TOO_MANY_REQUESTS, &json!("throttled")));
+    assert_eq!(header(&third, "retry-after").as_deref(), Some("2"));
+    assert_eq!(
+        header(&lab.send(&Call::new(Operation::ListRoutes)), "ratelimit-limit"),
+        None,
+        "another family"
+    );
+    lab.after(2000).ok(&list);
+}
+
+#[test]
+fn faults_happen_before_or_after_the_work() {
+    for (name, action, ending, status, made) in [
+        ("answer instead", json!({ "respond": { "status": 503 } }), Ending::Whole, 503, 0),
+        ("answer wrongly", json!({ "respond_after": { "status": 504 } }), Ending::Whole, 504, 1),
+        ("close before", json!("close_before"), Ending::Closed, 0, 0),
+        ("close after", json!("close_after"), Ending::Closed, 0, 1),
+        ("truncate", json!("truncate_body"), Ending::Truncated, 202, 1),
+        ("delay", json!({ "delay_ms": 70 }), Ending::Whole, 202, 1),
+    ] {
+        let mut lab = lab(0, json!({}));
+        lab.fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": action }));
+        let answer = lab.send(&create("web"));
+        assert_eq!(answer.ending, ending, "{name}");
+        if status != 0 {
+            assert_eq!(answer.status.as_u16(), status, "{name}");
+        }
+        assert_eq!(answer.delay, Duration::from_millis(if name == "delay" { 70 } else { 0 }), "{name}");
+        let there = lab.ok(&Call::new(Operation::ListLoadBalancers));
+        assert_eq!(ids(&there, "load_balancers").len(), made, "{name}");
+        lab.ok(&create("web"));
+    }
+}
+
+#[test]
+fn an_empty_page_hides_everything_that_is_there() {
+    let mut lab = lab(600, json!({}));
+    lab.fault(&json!({ "match": { "operation": "List*" }, "when": { "nth": 2 }, "action": "empty_page" }));
+    let list = Call::new(Operation::ListInstances);
+    assert_eq!(ids(&lab.ok(&list), "instances").len(), 500);
+    assert_eq!(lab.ok(&list), json!({ "instances": [], "next": null }));
+    assert_eq!(ids(&lab.ok(&list), "instances").len(), 500);
+}
+
+#[test]
+fn every_request_is_counted_and_written_down() {
+    let mut lab = lab(1, json!({ "rate_limits": { "network": { "rate": 1, "burst": 1 } } }));
+    lab.fault(&json!({ "match": { "operation": "GetInstance" }, "action": "close_before" }));
+    lab.ok(&create("web"));
+    lab.after(5).send(&Call::new(Operation::GetInstance).on("i-0001"));
+    lab.ok(&Call::new(Operation::ListRoutes));
+    lab.refused(&Call::new(Operation::ListRoutes));
+
+    let counts = serde_json::to_value(lab.cloud.counts()).unwrap();
+    assert_eq!(
+        counts,
+        json!({
+            "total": 4, "reads": 3, "writes": 1,
+            "by_family": { "compute": 1, "loadbalancer": 1, "network": 2 },
+            "by_operation": { "CreateLoadBalancer": 1, "GetInstance": 1, "ListRoutes": 2 },
+            "by_status": { "200": 1, "202": 1, "429": 1, "closed": 1 },
+        })
+    );
+    let log = serde_json::to_value(lab.cloud.log.tail(3).collect::<Vec<_>>()).unwrap();
+    assert_eq!(
+        log[0],
+        json!({
+            "request_id": "req-000002", "at_ms": 5, "operation": "GetInstance", "access": "read",
+            "object": "i-0001", "status": null, "code": null, "fault": true,
+        })
+    );
+    assert_eq!(log[2]["code"], json!("throttled"));
+    lab.cloud.reset_counts();
+    assert_eq!(lab.cloud.counts().total, 0);
+}
+
+#[test]
+fn latency_is_by_operation_and_its_jitter_by_the_seed() {
+    let settings =
+        json!({ "latency": { "default_ms": 10, "jitter_ms": 5, "operations": { "ListRoutes": 40 } } });
+    let delays = |seed| {
+        let mut lab = lab(0, settings.clone());
+        lab.cloud = lab.cloud.with_seed(seed);
+        (0..20).map(|_| lab.send(&Call::new(Operation::GetProject)).delay.as_millis()).collect::<Vec<_>>()
+    };
+    assert!(delays(1).iter().all(|delay| (10..=15).contains(delay)), "{:?}", delays(1));
+    assert_eq!(delays(1), delays(1));
+    assert_ne!(delays(1), delays(2));
+    let slow = lab(0, settings.clone()).send(&Call::new(Operation::ListRoutes)).delay;
+    assert!((40..=45).contains(&slow.as_millis()), "{slow:?}");
+}
+
+#[test]
+fn without_the_token_nobody_comes_in() {
+    let mut lab = lab(1, json!({}));
+    lab.cloud = lab.cloud.with_token("secret");
+    let mut call = Call::new(Operation::GetInstance).on("i-0001");
+    assert_eq!(lab.refused(&call), (StatusCode::UNAUTHORIZED, "unauthorized".into()));
+    call.bearer = Some("wrong".into());
+    assert_eq!(lab.refused(&call), (StatusCode::UNAUTHORIZED, "unauthorized".into()));
+    call.bearer = Some("secret".into());
+    lab.ok(&call);
+    assert!(!format!("{:?}", lab.cloud).contains("secret"));
+}

@@ -1,0 +1,106 @@
+//! What was asked of the cloud: counts by operation, and the last requests one by one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::Moment;
+use super::operation::{Access, Family, Operation};
+
+/// So many requests are remembered.
+const LOG_MAX: usize = 10_000;
+
+/// Requests since the last reset. Each is counted when it arrives, refused and failed ones included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// All of them.
+    pub total: u64,
+    /// Those that only look.
+    pub reads: u64,
+    /// Those that would change something.
+    pub writes: u64,
+    /// By family; families without requests are absent.
+    pub by_family: BTreeMap<Family, u64>,
+    /// By operation; operations without requests are absent.
+    pub by_operation: BTreeMap<Operation, u64>,
+    /// By HTTP status of the answer; `closed` where the connection was closed instead.
+    pub by_status: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    /// Requests of one operation.
+    pub fn of(&self, operation: Operation) -> u64 {
+        self.by_operation.get(&operation).copied().unwrap_or_default()
+    }
+
+    pub(super) fn arrived(&mut self, operation: Operation) {
+        self.total = self.total.saturating_add(1);
+        match operation.access() {
+            Access::Read => self.reads = self.reads.saturating_add(1),
+            Access::Write => self.writes = self.writes.saturating_add(1),
+        }
+        increment(&mut self.by_family, operation.family());
+        increment(&mut self.by_operation, operation);
+    }
+
+    pub(super) fn answered(&mut self, status: Option<u16>) {
+        increment(
+            &mut self.by_status,
+            status.map_or_else(|| "closed".to_owned(), |status| status.to_string()),
+        );
+    }
+}
+
+fn increment<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
+    let count = counts.entry(key).or_default();
+    *count = count.saturating_add(1);
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// The same as in the answer's `X-Request-Id`.
+    pub request_id: String,
+    /// When it arrived, milliseconds since the cloud was switched on.
+    pub at_ms: u64,
+    /// What was asked.
+    pub operation: Operation,
+    /// Whether it would change something.
+    pub access: Access,
+    /// The id in the path, or that of the object it made.
+    pub object: Option<String>,
+    /// HTTP status of the answer; nothing where the connection was closed instead.
+    pub status: Option<u16>,
+    /// The error's code, for refusals.
+    pub code: Option<String>,
+    /// Whether a fault rule had its hand in it.
+    pub fault: bool,
+}
+
+/// The last requests, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    entries: VecDeque<LogEntry>,
+}
+
+impl Log {
+    pub(super) fn add(&mut self, entry: LogEntry) {
+        if self.entries.len() >= LOG_MAX {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The last `limit`, oldest first.
+    pub(super) fn tail(&self, limit: usize) -> impl Iterator<Item = &LogEntry> {
+        self.entries.iter().skip(self.entries.len().saturating_sub(limit))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+pub(super) fn millis(moment: Moment) -> u64 {
+    u64::try_from(moment.as_millis()).unwrap_or(u64::MAX)
+}

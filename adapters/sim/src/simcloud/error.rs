@@ -1,0 +1,61 @@
+//! How a call is refused: a status, a stable code to decide on, a sentence for people, and details for programs.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+/// A refused call.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ApiError {
+    /// HTTP status of the answer.
+    pub status: StatusCode,
+    /// What callers decide on, e.g. `immutable`; the README lists all.
+    pub code: &'static str,
+    /// What went wrong and what to do, for people.
+    pub message: String,
+    /// Machine-readable particulars, by code.
+    pub details: Value,
+}
+
+impl ApiError {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), details: json!({}) }
+    }
+
+    pub(super) fn with(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+
+    /// A field of the request is wrong. The message says what would be right.
+    pub(super) fn invalid(field: &str, message: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", format!("{field}: {message}"))
+            .with(json!({ "field": field }))
+    }
+
+    pub(super) fn not_found(kind: &str, id: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {kind} {id} in this project"))
+            .with(json!({ "kind": kind, "id": id }))
+    }
+
+    /// The load balancer is busy with the last change.
+    pub(super) fn immutable(id: &str, status: &str) -> Self {
+        let message = format!("load balancer {id} is {status} and cannot be changed until it is ACTIVE");
+        Self::new(StatusCode::CONFLICT, "immutable", message).with(json!({ "id": id, "status": status }))
+    }
+
+    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    pub(super) fn quota(name: &'static str, limit: usize, used: usize) -> Self {
+        let message = format!("quota {name} is used up: {used} of {limit}");
+        Self::new(StatusCode::FORBIDDEN, "quota_exceeded", message)
+            .with(json!({ "quota": name, "limit": limit, "used": used }))
+    }
+
+    /// The answer's body without the request's id.
+    pub(super) fn body(&self) -> Value {
+        json!({ "code": self.code, "message": self.message, "details": self.details })
+    }
+}

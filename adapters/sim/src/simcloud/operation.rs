@@ -1,0 +1,226 @@
+//! The table of operations: one place for name, method, path, family and access, which routing, counting, limits, faults and
+//! the documentation share.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A group of operations that a vendor counts and limits together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Who is calling and where.
+    Identity,
+    /// Instances.
+    Compute,
+    /// Load balancers with listeners, pools and members.
+    Loadbalancer,
+    /// Route tables.
+    Network,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Identity => "identity",
+            Self::Compute => "compute",
+            Self::Loadbalancer => "loadbalancer",
+            Self::Network => "network",
+        })
+    }
+}
+
+/// Whether an operation changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Looks only.
+    Read,
+    /// Creates, changes or deletes.
+    Write,
+}
+
+/// What a caller can ask of the cloud. Serialised by its name, as in `ListInstances`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it, and the README has the table")]
+pub enum Operation {
+    GetProject,
+    ListInstances,
+    BatchGetInstances,
+    FindInstances,
+    GetInstance,
+    ListLoadBalancers,
+    GetLoadBalancer,
+    CreateLoadBalancer,
+    UpdateLoadBalancer,
+    DeleteLoadBalancer,
+    CreateListener,
+    UpdateListener,
+    DeleteListener,
+    CreatePool,
+    UpdatePool,
+    DeletePool,
+    SetMembers,
+    UpdateMembers,
+    ListRoutes,
+    BatchRoutes,
+}
+
+impl Operation {
+    /// All operations, in the order of the documentation.
+    pub const ALL: [Self; 20] = [
+        Self::GetProject,
+        Self::ListInstances,
+        Self::BatchGetInstances,
+        Self::FindInstances,
+        Self::GetInstance,
+        Self::ListLoadBalancers,
+        Self::GetLoadBalancer,
+        Self::CreateLoadBalancer,
+        Self::UpdateLoadBalancer,
+        Self::DeleteLoadBalancer,
+        Self::CreateListener,
+        Self::UpdateListener,
+        Self::DeleteListener,
+        Self::CreatePool,
+        Self::UpdatePool,
+        Self::DeletePool,
+        Self::SetMembers,
+        Self::UpdateMembers,
+        Self::ListRoutes,
+        Self::BatchRoutes,
+    ];
+
+    /// Method and path. `{id}` stands for the object's id.
+    pub const fn endpoint(self) -> (&'static str, &'static str) {
+        match self {
+            Self::GetProject => ("GET", "/v1/project"),
+            Self::ListInstances | Self::BatchGetInstances | Self::FindInstances => ("GET", "/v1/instances"),
+            Self::GetInstance => ("GET", "/v1/instances/{id}"),
+            Self::ListLoadBalancers => ("GET", "/v1/load-balancers"),
+            Self::GetLoadBalancer => ("GET", "/v1/load-balancers/{id}"),
+            Self::CreateLoadBalancer => ("POST", "/v1/load-balancers"),
+            Self::UpdateLoadBalancer => ("PATCH", "/v1/load-balancers/{id}"),
+            Self::DeleteLoadBalancer => ("DELETE", "/v1/load-balancers/{id}"),
+            Self::CreateListener => ("POST", "/v1/load-balancers/{id}/listeners"),
+            Self::UpdateListener => ("PATCH", "/v1/listeners/{id}"),
+            Self::DeleteListener => ("DELETE", "/v1/listeners/{id}"),
+            Self::CreatePool => ("POST", "/v1/load-balancers/{id}/pools"),
+            Self::UpdatePool => ("PATCH", "/v1/pools/{id}"),
+            Self::DeletePool => ("DELETE", "/v1/pools/{id}"),
+            Self::SetMembers => ("PUT", "/v1/pools/{id}/members"),
+            Self::UpdateMembers => ("POST", "/v1/pools/{id}/members:update"),
+            Self::ListRoutes => ("GET", "/v1/routes"),
+            Self::BatchRoutes => ("POST", "/v1/routes:batch"),
+        }
+    }
+
+    /// The query parameter that tells this operation from others on the same method and path.
+    pub const fn selector(self) -> Option<&'static str> {
+        match self {
+            Self::BatchGetInstances => Some("ids"),
+            Self::FindInstances => Some("name"),
+            Self::GetProject
+            | Self::ListInstances
+            | Self::GetInstance
+            | Self::ListLoadBalancers
+            | Self::GetLoadBalancer
+            | Self::CreateLoadBalancer
+            | Self::UpdateLoadBalancer
+            | Self::DeleteLoadBalancer
+            | Self::CreateListener
+            | Self::UpdateListener
+            | Self::DeleteListener
+            | Self::CreatePool
+            | Self::UpdatePool
+            | Self::DeletePool
+            | Self::SetMembers
+            | Self::UpdateMembers
+            | Self::ListRoutes
+            | Self::BatchRoutes => None,
+        }
+    }
+
+    /// Which limit the operation counts against.
+    pub const fn family(self) -> Family {
+        match self {
+            Self::GetProject => Family::Identity,
+            Self::ListInstances | Self::BatchGetInstances | Self::FindInstances | Self::GetInstance => {
+                Family::Compute
+            }
+            Self::ListLoadBalancers
+            | Self::GetLoadBalancer
+            | Self::CreateLoadBalancer
+            | Self::UpdateLoadBalancer
+            | Self::DeleteLoadBalancer
+            | Self::CreateListener
+            | Self::UpdateListener
+            | Self::DeleteListener
+            | Self::CreatePool
+            | Self::UpdatePool
+            | Self::DeletePool
+            | Self::SetMembers
+            | Self::UpdateMembers => Family::Loadbalancer,
+            Self::ListRoutes | Self::BatchRoutes => Family::Network,
+        }
+    }
+
+    /// Every `GET` reads, everything else writes.
+    pub fn access(self) -> Access {
+        if self.endpoint().0 == "GET" { Access::Read } else { Access::Write }
+    }
+
+    /// The field of a listing's answer that holds the items; nothing for other operations.
+    pub const fn items(self) -> Option<&'static str> {
+        match self {
+            Self::ListInstances | Self::BatchGetInstances | Self::FindInstances => Some("instances"),
+            Self::ListLoadBalancers => Some("load_balancers"),
+            Self::ListRoutes => Some("routes"),
+            Self::GetProject
+            | Self::GetInstance
+            | Self::GetLoadBalancer
+            | Self::CreateLoadBalancer
+            | Self::UpdateLoadBalancer
+            | Self::DeleteLoadBalancer
+            | Self::CreateListener
+            | Self::UpdateListener
+            | Self::DeleteListener
+            | Self::CreatePool
+            | Self::UpdatePool
+            | Self::DeletePool
+            | Self::SetMembers
+            | Self::UpdateMembers
+            | Self::BatchRoutes => None,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The variant's name is the operation's name, on the wire too.
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_is_listed_once_and_has_a_row_in_the_readme() {
+        let readme = include_str!("../../README.md");
+        for (nth, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, nth, "{operation} is out of order in ALL");
+            let (method, path) = operation.endpoint();
+            let family = serde_json::to_value(operation.family()).unwrap();
+            let access = serde_json::to_value(operation.access()).unwrap();
+            let query = operation.selector().map(|key| format!("?{key}=")).unwrap_or_default();
+            let row = format!(
+                "| `{operation}` | `{method} {path}{query}` | {} | {} |",
+                family.as_str().unwrap(),
+                access.as_str().unwrap()
+            );
+            assert!(readme.contains(&row), "README.md lacks the row: {row}");
+        }
+    }
+}

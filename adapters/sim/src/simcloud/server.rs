@@ -1,0 +1,77 @@
+//! The accept loop. Written out, because a connection that is closed instead of answered needs hyper itself.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use tracing::{debug, warn};
+
+use super::SharedCloud;
+use super::http::{CloseConnection, router};
+
+/// After a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves the cloud until `shutdown`; answers under way are still sent.
+///
+/// Cost: one task a connection. Connections that cannot be accepted are logged, and the next one is awaited.
+///
+/// # Errors
+/// When the listener has no address any more.
+pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: CancellationToken) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    let router = router(cloud);
+    let connections = TaskTracker::new();
+    debug!(%address, "Serving");
+    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, _)) => {
+                connections.spawn(connection(stream, router.clone(), shutdown.clone()));
+            }
+            Err(error) => {
+                warn!(%error, "Could not accept a connection");
+                // Out of file descriptors, most likely: give the others time to end.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    connections.close();
+    connections.wait().await;
+    Ok(())
+}
+
+async fn connection(stream: TcpStream, router: axum::Router, shutdown: CancellationToken) {
+    let service = service_fn(move |request| answer(router.clone(), request));
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "Connection closed early");
+    }
+}
+
+/// An error here makes hyper drop the connection without a word, which is what some fault rules ask for.
+async fn answer(router: axum::Router, request: Request<Incoming>) -> Result<Response, Closed> {
+    let Ok(response) = router.oneshot(request.map(Body::new)).await;
+    if response.extensions().get::<CloseConnection>().is_some() { Err(Closed) } else { Ok(response) }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("closed by a fault rule")]
+struct Closed;
