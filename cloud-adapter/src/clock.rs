@@ -1,0 +1,32 @@
+//! Wall-clock time that follows tokio's clock, so that tests can pause it.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+/// Tells wall-clock time: a known beginning plus what tokio's clock says has passed.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    wall: SystemTime,
+    started: Instant,
+}
+
+impl Clock {
+    /// A clock that shows `wall` now.
+    #[must_use]
+    pub fn starting_at(wall: SystemTime) -> Self {
+        Self { wall, started: Instant::now() }
+    }
+
+    /// The wall-clock time of an instant.
+    #[must_use]
+    pub fn at(&self, instant: Instant) -> SystemTime {
+        self.wall + instant.saturating_duration_since(self.started)
+    }
+
+    /// The wall-clock time.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.at(Instant::now())
+    }
+}

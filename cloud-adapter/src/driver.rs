@@ -1,0 +1,158 @@
+//! What a vendor driver writes: translation between the contract's words and the vendor's API, and nothing else.
+//!
+//! A driver has no policy, waits for nothing, retries nothing and keeps no state but its endpoint and credentials. Its only way
+//! to the vendor is the [`Session`] that the runtime passes in.
+
+mod desired;
+mod error;
+mod item;
+
+use std::{fmt, future::Future, time::Duration};
+
+use cloud_api_proto::v1alpha1::{Capability, Instance, Limits, Parameter, Route, Scope};
+
+pub use self::{
+    desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
+    error::{Fault, VendorError},
+    item::{Item, LoadBalancerRecord, Lookup, Page},
+};
+use crate::vendor::{Operation, Session, VendorResponse};
+
+/// A vendor, as the runtime sees it.
+///
+/// The three collections are listed and looked up through [`Collection`]; load balancers and routes are changed by [`Self::plan`],
+/// [`Self::plan_deletion`], [`Self::plan_routes`] (pure) and [`Self::execute`] (one vendor write).
+pub trait Driver:
+    Classify
+    + Collection<Instance>
+    + Collection<LoadBalancerRecord<<Self as Driver>::Detail>>
+    + Collection<Route>
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+    /// What only this driver knows of a load balancer: sub-objects and their IDs, as listed.
+    type Detail: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
+    /// One vendor write.
+    type Step: Step;
+
+    /// What this cloud can do, its sizes and habits. Cost: no vendor call.
+    fn describe(&self) -> Description;
+
+    /// Finds out whose credentials these are. Cost: one cheap vendor call.
+    fn self_check(&self, session: &Session) -> impl Future<Output = Result<Scope, VendorError>> + Send;
+
+    /// Reads a provider ID. Cost: no vendor call.
+    fn locate(&self, provider_id: &str) -> Location;
+
+    /// What is missing until the load balancer is as desired, in order; empty if nothing is.
+    ///
+    /// Pure. Steps may name parts that earlier steps make: the runtime observes and plans again after each step, and carries out
+    /// only the first. The last step records `desired.hash` at the vendor, so that a half-built load balancer never looks complete.
+    ///
+    /// # Errors
+    /// [`Fault::Immutable`] if it cannot be reached in place; [`Fault::Invalid`] if this cloud cannot do it.
+    fn plan(
+        &self,
+        desired: &DesiredLoadBalancer,
+        observed: Option<&LoadBalancerRecord<Self::Detail>>,
+    ) -> Result<Vec<Self::Step>, VendorError>;
+
+    /// What removes a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is at it already.
+    fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
+
+    /// Groups route changes into vendor calls. Pure.
+    fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;
+
+    /// Makes one vendor write. Never sleeps, retries or loops.
+    fn execute(
+        &self,
+        session: &Session,
+        step: &Self::Step,
+    ) -> impl Future<Output = Result<Outcome, VendorError>> + Send;
+}
+
+/// A collection that the vendor can list and look up in.
+pub trait Collection<T: Item> {
+    /// One page of the listing. The runtime pages, removes duplicates and starts again where needed. Cost: one vendor call.
+    fn list_page(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+    ) -> impl Future<Output = Result<Page<T>, VendorError>> + Send;
+
+    /// Looks objects up by the vendor's IDs, at most [`Description::batch`] at once; one answer an ID, in order.
+    ///
+    /// Cost: one vendor call where the vendor has one for many, else one an ID. `None`: the vendor cannot, list instead.
+    fn get_batch(
+        &self,
+        session: &Session,
+        ids: &[String],
+    ) -> impl Future<Output = Result<Option<Vec<Lookup<T>>>, VendorError>> + Send;
+}
+
+/// Reads the vendor's answers.
+pub trait Classify: Send + Sync {
+    /// What an answer means: `None` for success. A table, tested on recorded answers.
+    fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError>;
+}
+
+/// One vendor write that a plan contains. `Display` says what it does: `create listener tcp/443`.
+pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static {
+    /// The vendor operation, with the family whose budget pays.
+    fn operation(&self) -> Operation;
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The vendor did it, or took it and works on it: the next observation tells.
+    Accepted,
+    /// One result an item of a batch, in the order of the step: first removals, then additions.
+    Items(Vec<Result<(), VendorError>>),
+}
+
+/// Where a provider ID points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// Into this cloud: the vendor's ID.
+    Here(String),
+    /// To another provider or region.
+    Elsewhere,
+    /// Nowhere: it has this provider's scheme and is malformed.
+    Malformed,
+}
+
+/// What a cloud can do, its sizes and habits.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The name of the adapter program.
+    pub adapter_name: &'static str,
+    /// Its version.
+    pub adapter_version: &'static str,
+    /// The scheme of provider IDs: the part before `://`.
+    pub provider: &'static str,
+    /// What it can do.
+    pub capabilities: Vec<Capability>,
+    /// The sizes that it takes.
+    pub limits: Limits,
+    /// The vendor extras that it takes.
+    pub parameters: Vec<Parameter>,
+    /// For how long reads may lag behind writes.
+    pub consistency_horizon: Duration,
+    /// IDs in one [`Collection::get_batch`].
+    pub batch: usize,
+    /// How soon to look again after a step that the vendor works on; doubled up to 15 s.
+    pub poll: Duration,
+    /// How long an operation usually takes, by RPC name.
+    pub expected_latency: Vec<(&'static str, Duration)>,
+}
+
+impl Description {
+    /// Whether the cloud has a capability.
+    #[must_use]
+    pub fn can(&self, name: &str) -> bool {
+        self.capabilities.iter().any(|capability| capability.name == name)
+    }
+}

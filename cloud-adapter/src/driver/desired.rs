@@ -1,0 +1,38 @@
+//! What shall be: the input of a driver's pure plans.
+
+use cloud_api_proto::v1alpha1::{Backend, LoadBalancerKey, LoadBalancerSpec, Owner, RouteUpsert};
+
+/// What a load balancer shall be: checked, complete, its backends resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredLoadBalancer {
+    /// Whose it is. Goes into the tags.
+    pub key: LoadBalancerKey,
+    /// For whom. Goes into the tags and, for people, into the name.
+    pub owner: Owner,
+    /// The cluster's name, for people.
+    pub cluster_name: String,
+    /// What it shall be.
+    pub spec: LoadBalancerSpec,
+    /// The backends, ordered by provider ID.
+    pub backends: Vec<Backend>,
+    /// The versioned hash of the specification without the backends. Recorded at the vendor by the last step.
+    pub hash: String,
+}
+
+/// Route changes that were found necessary and allowed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RouteChanges {
+    /// Vendor IDs of routes to remove. They come first.
+    pub remove: Vec<String>,
+    /// Routes to lay.
+    pub add: Vec<WantedRoute>,
+}
+
+/// A route to lay, with the cluster's name for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WantedRoute {
+    /// The checked request.
+    pub upsert: RouteUpsert,
+    /// The cluster's name.
+    pub cluster_name: String,
+}

@@ -1,0 +1,97 @@
+//! What can go wrong at the vendor, in the runtime's words.
+
+use std::time::Duration;
+
+use cloud_api_proto::{AdapterError, Reason};
+
+/// A vendor call that did not succeed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct VendorError {
+    /// What kind of failure.
+    pub fault: Fault,
+    /// For people.
+    pub message: String,
+    /// The vendor's own code.
+    pub code: Option<String>,
+    /// The vendor's own name for the request.
+    pub request_id: Option<String>,
+    /// When to try again, if the vendor said so.
+    pub retry_after: Option<Duration>,
+}
+
+/// What kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Our own budget would not be there in time.
+    Budget,
+    /// The vendor wants fewer calls.
+    Throttled,
+    /// The credentials are rejected.
+    Auth,
+    /// The credentials are good for other things only.
+    Forbidden,
+    /// The vendor's quota of resources is reached.
+    Quota,
+    /// There is none of that ID.
+    NotFound,
+    /// The object is being changed: look again later.
+    Busy,
+    /// It cannot change in place.
+    Immutable,
+    /// The vendor refuses the request as it is.
+    Invalid,
+    /// This cloud cannot do it.
+    Unsupported,
+    /// The vendor answers 5xx or not at all, and nothing was done.
+    Unavailable,
+    /// Nobody knows whether the write was done.
+    OutcomeUnknown,
+    /// The answer makes no sense: a defect of the driver, or of the vendor.
+    Nonsense,
+}
+
+impl VendorError {
+    /// A failure without the vendor's own words.
+    #[must_use]
+    pub fn new(fault: Fault, message: impl Into<String>) -> Self {
+        Self { fault, message: message.into(), code: None, request_id: None, retry_after: None }
+    }
+
+    /// An answer that cannot be read.
+    #[must_use]
+    pub fn nonsense(message: impl Into<String>) -> Self {
+        Self::new(Fault::Nonsense, message)
+    }
+}
+
+impl From<VendorError> for AdapterError {
+    fn from(error: VendorError) -> Self {
+        let reason = match error.fault {
+            Fault::Budget => Reason::BudgetExhausted,
+            Fault::Throttled => Reason::VendorThrottled,
+            Fault::Auth => Reason::VendorAuth,
+            Fault::Forbidden => Reason::VendorForbidden,
+            Fault::Quota => Reason::VendorQuota,
+            Fault::NotFound => Reason::ResourceGone,
+            Fault::Busy => Reason::OperationConflict,
+            Fault::Immutable => Reason::ImmutableField,
+            Fault::Invalid => Reason::FieldInvalid,
+            Fault::Unsupported => Reason::UnsupportedFeature,
+            Fault::Unavailable => Reason::VendorUnavailable,
+            Fault::OutcomeUnknown => Reason::OutcomeUnknown,
+            Fault::Nonsense => Reason::Internal,
+        };
+        let mut mapped = Self::new(reason, error.message);
+        if let Some(delay) = error.retry_after {
+            mapped = mapped.retry_after(delay);
+        }
+        if let Some(code) = error.code {
+            mapped = mapped.with("vendor_code", code);
+        }
+        if let Some(id) = error.request_id {
+            mapped = mapped.with("vendor_request_id", id);
+        }
+        mapped
+    }
+}

@@ -1,0 +1,74 @@
+//! What collections hold: instances, load balancers, routes.
+
+use std::fmt;
+
+use cloud_api_proto::v1alpha1::{Instance, LoadBalancer, LoadBalancerKey, Route};
+
+/// An object of a listing.
+pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
+    /// The name of the collection, as in `SnapshotStatus.collection`.
+    const COLLECTION: &'static str;
+
+    /// Names the item in its collection, and in the watch.
+    fn key(&self) -> &str;
+}
+
+impl Item for Instance {
+    const COLLECTION: &'static str = "instances";
+
+    fn key(&self) -> &str {
+        &self.provider_id
+    }
+}
+
+impl Item for Route {
+    const COLLECTION: &'static str = "routes";
+
+    fn key(&self) -> &str {
+        &self.vendor_id
+    }
+}
+
+impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBalancerRecord<D> {
+    const COLLECTION: &'static str = "load-balancers";
+
+    fn key(&self) -> &str {
+        &self.summary.vendor_id
+    }
+}
+
+/// A load balancer as listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadBalancerRecord<D> {
+    /// What the contract says of it. `key` and `owner` come from its tags and are unset where there are none.
+    pub summary: LoadBalancer,
+    /// What only the driver knows of it.
+    pub detail: D,
+}
+
+impl<D> LoadBalancerRecord<D> {
+    /// Whether its tags name this key.
+    pub fn belongs_to(&self, key: &LoadBalancerKey) -> bool {
+        self.summary.key.as_ref() == Some(key)
+    }
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The items, in the vendor's order.
+    pub items: Vec<T>,
+    /// Where the next page begins. `None`: this was the last.
+    pub next: Option<String>,
+}
+
+/// The answer to a look-up by ID.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lookup<T> {
+    /// It is there.
+    Found(T),
+    /// The vendor says, for this very ID, that there is none.
+    Gone,
+    /// The vendor did not say.
+    Unknown,
+}

@@ -1,0 +1,58 @@
+//! Counts what one request costs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use cloud_api_proto::v1alpha1::{Cost, cost::Source};
+
+use super::operation::{Family, Operation};
+
+/// Counts the vendor calls of one request.
+#[derive(Debug, Default)]
+pub struct Meter(Mutex<Count>);
+
+#[derive(Clone, Debug, Default)]
+struct Count {
+    calls: BTreeMap<Family, u32>,
+    queued: Duration,
+    coalesced: u32,
+}
+
+impl Meter {
+    pub(super) fn count(&self, operation: Operation, queued: Duration) {
+        self.with(|count| {
+            *count.calls.entry(operation.family).or_default() += 1;
+            count.queued += queued;
+        });
+    }
+
+    /// A call that was saved because somebody else's answered.
+    pub fn coalesced(&self) {
+        self.with(|count| count.coalesced += 1);
+    }
+
+    /// The cost as the contract tells it.
+    pub fn cost(&self, source: Source, observed_at: Option<SystemTime>) -> Cost {
+        let count = self.with(|count| count.clone());
+        let source = if count.calls.is_empty() { source } else { Source::Live };
+        Cost {
+            vendor_calls: count.calls.values().sum(),
+            calls_by_family: count
+                .calls
+                .iter()
+                .map(|(family, calls)| (family.word().to_owned(), *calls))
+                .collect(),
+            queued: prost_types::Duration::try_from(count.queued).ok(),
+            coalesced: count.coalesced,
+            source: source.into(),
+            observed_at: observed_at.map(Into::into),
+        }
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Count) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
