@@ -1,0 +1,3 @@
+//! Flags.
+mod cluster_cidrs;
+pub(crate) use self::cluster_cidrs::ClusterCidrs;

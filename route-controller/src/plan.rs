@@ -1,0 +1,213 @@
+//! Room 2: compares the routes that the nodes ask for with those that the cloud has. Pure: no I/O, no clock, no chance.
+//!
+//! Does not know what was tried before and when it may be tried again: that is the requeue room's, which takes out of a plan
+//! what is not due. Never removes what is not flagged as ours, nor anything outside of the cluster's CIDRs.
+
+pub(crate) mod claims;
+pub(crate) mod condition;
+pub(crate) mod node;
+pub(crate) mod refusal;
+pub(crate) mod route;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ipnet::IpNet;
+
+use self::claims::{Claim, Standing, claims};
+use self::node::Node;
+use self::refusal::{Refusal, Why};
+use self::route::{NextHop, Owner, Route, State};
+use crate::config::ClusterCidrs;
+
+/// What is to be done, and how it stands with what is not.
+///
+/// Routes are laid before those that nobody wants are removed: a crash in between leaves too many, never too few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) lays: Vec<Lay>,
+    /// What nobody asks for any more and is in nobody's way.
+    pub(crate) removals: Vec<Removal>,
+    pub(crate) refusals: Vec<Refusal>,
+    /// How it stands with each claim that needs nothing done.
+    pub(crate) standings: BTreeMap<Claim, Standing>,
+    /// The UIDs of nodes to which routes of ours lead.
+    pub(crate) reached: BTreeSet<String>,
+}
+
+/// A route that shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lay {
+    pub(crate) claim: Claim,
+    pub(crate) node_name: String,
+    pub(crate) via: NextHop,
+    /// Routes of ours to the same destination that must be gone before.
+    pub(crate) instead_of: Vec<Removal>,
+}
+
+/// A route of ours that shall not be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Removal {
+    pub(crate) vendor_id: String,
+    pub(crate) to: IpNet,
+    /// The node that it leads to, as far as the cloud or the machine it leads to says.
+    pub(crate) node_uid: Option<String>,
+}
+
+/// Compares what the nodes ask for with what the cloud has. Cost: no vendor calls, O(n log n).
+pub(crate) fn plan(nodes: &[Node], routes: &[Route], cluster: &ClusterCidrs) -> Plan {
+    let claims = claims(nodes, cluster);
+    let table = Table::new(nodes, routes, cluster);
+    let mut plan = Plan { refusals: claims.refusals, reached: table.reached(), ..Plan::default() };
+    for (to, node) in &claims.wanted {
+        if let Some(via) = node.next_hop(to) {
+            plan.serve(node, *to, via, table.to(to));
+        }
+    }
+    for (to, known) in &table.by_destination {
+        if !claims.wanted.contains_key(to) {
+            plan.removals.extend(known.iter().filter(|known| known.is_ours()).map(Known::removal));
+        }
+    }
+    plan
+}
+
+/// The cloud's routes by destination.
+struct Table<'a> {
+    by_destination: BTreeMap<IpNet, Vec<Known<'a>>>,
+}
+
+/// A route, and the node that it leads to as far as that is known.
+struct Known<'a> {
+    route: &'a Route,
+    holder: Option<&'a str>,
+}
+
+impl Plan {
+    /// Whether nothing is to be done in the cloud.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.lays.is_empty() && self.removals.is_empty()
+    }
+
+    /// Decides about one destination, given all routes that lead there.
+    fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
+        let claim = Claim { node_uid: node.uid.clone(), to };
+        let serves = |known: &&Known<'_>| {
+            known.holder == Some(&node.uid) && known.is_ours() && known.leads_to(&via)
+        };
+        if let Some(good) = known.iter().find(serves) {
+            self.standings.insert(claim, good.standing());
+            // Only those of other nodes. A second one under the same key stays: the key is all that a removal names for
+            // certain, and it is the key of the good one too.
+            let others = known.iter().filter(|other| other.is_ours() && other.holder != Some(&node.uid));
+            self.removals.extend(others.map(Known::removal));
+            return;
+        }
+        // It does what is asked. It is not ours, so it stays when the node goes.
+        let unmanaged = |known: &&Known<'_>| {
+            known.route.owner == Owner::Unmanaged && known.leads_to(&via)
+        };
+        if let Some(good) = known.iter().find(unmanaged) {
+            self.standings.insert(claim, good.standing());
+            return;
+        }
+        if let Some(foreign) = known.iter().find(|known| !known.is_ours()) {
+            self.refusals.push(Refusal::new(node, &to, foreign.in_the_way()));
+            return;
+        }
+        let blocks = |known: &&Known<'_>| !known.is_moved_by(&claim, &via);
+        let instead_of = known.iter().filter(blocks).map(Known::removal).collect();
+        self.lays.push(Lay { claim, node_name: node.name.clone(), via, instead_of });
+    }
+}
+
+impl<'a> Table<'a> {
+    fn new(nodes: &'a [Node], routes: &'a [Route], cluster: &ClusterCidrs) -> Self {
+        let by_machine: BTreeMap<&str, &str> = nodes
+            .iter()
+            .filter_map(|node| Some((node.provider_id.as_deref()?, node.uid.as_str())))
+            .collect();
+        let mut by_destination: BTreeMap<IpNet, Vec<Known<'a>>> = BTreeMap::new();
+        for route in routes.iter().filter(|route| cluster.contain(&route.destination)) {
+            let machine = || by_machine.get(route.next_hop.provider_id.as_deref()?).copied();
+            let holder = route.node_uid.as_deref().or_else(machine);
+            by_destination.entry(route.destination).or_default().push(Known { route, holder });
+        }
+        for known in by_destination.values_mut() {
+            known.sort_by(|a, b| a.route.vendor_id.cmp(&b.route.vendor_id));
+        }
+        Self { by_destination }
+    }
+
+    fn to(&self, destination: &IpNet) -> &[Known<'a>] {
+        self.by_destination.get(destination).map_or(&[], Vec::as_slice)
+    }
+
+    fn reached(&self) -> BTreeSet<String> {
+        let known = self.by_destination.values().flatten().filter(|known| known.is_ours());
+        known.filter_map(|known| known.holder).map(str::to_owned).collect()
+    }
+}
+
+impl Known<'_> {
+    fn is_ours(&self) -> bool {
+        self.route.owner == Owner::Ours
+    }
+
+    fn leads_to(&self, via: &NextHop) -> bool {
+        self.route.state != State::Blackhole && self.route.next_hop.is_same_as(via)
+    }
+
+    fn standing(&self) -> Standing {
+        if self.route.state == State::Active { Standing::Ready } else { Standing::Open }
+    }
+
+    /// Whether laying the claim's route changes this one in place: it must have the same key and lead elsewhere. A black hole
+    /// with the wanted next hop would be taken for laid already.
+    fn is_moved_by(&self, claim: &Claim, via: &NextHop) -> bool {
+        self.route.node_uid.as_ref() == Some(&claim.node_uid) && !self.route.next_hop.is_same_as(via)
+    }
+
+    fn removal(&self) -> Removal {
+        Removal {
+            vendor_id: self.route.vendor_id.clone(),
+            to: self.route.destination,
+            node_uid: self.holder.map(str::to_owned),
+        }
+    }
+
+    fn in_the_way(&self) -> Why {
+        Why::Conflict {
+            vendor_id: self.route.vendor_id.clone(),
+            via: self.route.next_hop.to_string(),
+            owner: self.route.owner.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Lay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lay    {} to {} via {}", self.claim.to, self.node_name, self.via)?;
+        self.instead_of.iter().try_for_each(|removal| write!(f, " instead of {}", removal.vendor_id))
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let holder = self.node_uid.as_deref().unwrap_or("unknown");
+        write!(f, "remove {} ({}) to node {holder}", self.to, self.vendor_id)
+    }
+}
+
+/// One line an action: for the log, and for tests.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lays.iter().try_for_each(|lay| writeln!(f, "{lay}"))?;
+        self.removals.iter().try_for_each(|removal| writeln!(f, "{removal}"))?;
+        self.refusals.iter().try_for_each(|Refusal { node_name, cidr, why, .. }| {
+            writeln!(f, "refuse {cidr} to {node_name}: {why}")
+        })
+    }
+}

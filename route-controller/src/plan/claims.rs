@@ -1,0 +1,64 @@
+//! Which node asks for which CIDR, and which of them may have it.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+
+use super::node::Node;
+use super::refusal::{Refusal, Why};
+use crate::config::ClusterCidrs;
+
+/// One CIDR of one node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Claim {
+    pub(crate) node_uid: String,
+    pub(crate) to: IpNet,
+}
+
+/// How it stands with a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Packets arrive.
+    Ready,
+    /// Not certain yet: under way, or not tried.
+    Open,
+    /// Tried or refused.
+    Failed,
+}
+
+/// What the nodes ask for: one node a destination, which the type enforces.
+#[derive(Debug, Default)]
+pub(crate) struct Claims<'a> {
+    pub(crate) wanted: BTreeMap<IpNet, &'a Node>,
+    pub(crate) refusals: Vec<Refusal>,
+}
+
+/// Hands each CIDR to the oldest node that asks for it. A node that is not initialised yet holds its place, so that nobody
+/// loses a route when it comes up.
+pub(crate) fn claims<'a>(nodes: &'a [Node], cluster: &ClusterCidrs) -> Claims<'a> {
+    let mut by_age: Vec<&Node> = nodes.iter().collect();
+    by_age.sort_by(|a, b| (a.created, &a.name, &a.uid).cmp(&(b.created, &b.name, &b.uid)));
+    let mut claims = Claims::default();
+    for node in by_age {
+        for text in &node.unreadable_cidrs {
+            claims.refusals.push(Refusal::new(node, text, Why::Unreadable));
+        }
+        for to in &node.pod_cidrs {
+            if !cluster.contain(to) {
+                let why = Why::OutsideCluster { cluster: cluster.to_string() };
+                claims.refusals.push(Refusal::new(node, to, why));
+                continue;
+            }
+            match claims.wanted.get(to) {
+                Some(older) => {
+                    let why = Why::Claimed { by: older.name.clone() };
+                    claims.refusals.push(Refusal::new(node, to, why));
+                }
+                None => {
+                    claims.wanted.insert(*to, node);
+                }
+            }
+        }
+    }
+    claims
+}

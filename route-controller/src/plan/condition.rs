@@ -1,0 +1,96 @@
+//! The condition `NetworkUnavailable`: what a node's routes say about it. The strings are those of the reference
+//! controller, bit for bit: people and other components look for them.
+
+use std::collections::BTreeMap;
+
+use super::claims::Standing;
+use super::node::Node;
+use super::{Lay, Plan};
+
+/// The type of the condition.
+pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
+/// A condition, as far as it decides whether it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) status: String,
+    pub(crate) reason: String,
+}
+
+/// What the condition says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    Available,
+    Unavailable,
+}
+
+impl Network {
+    pub(crate) const fn status(self) -> &'static str {
+        match self {
+            Self::Available => "False",
+            Self::Unavailable => "True",
+        }
+    }
+
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Available => "RouteCreated",
+            Self::Unavailable => "NoRouteCreated",
+        }
+    }
+
+    pub(crate) const fn message(self) -> &'static str {
+        match self {
+            Self::Available => "RouteController created a route",
+            Self::Unavailable => "RouteController failed to create a route",
+        }
+    }
+
+    /// Whether the node says so already. The message and the times do not count: only a change of status or reason is written.
+    fn stands_on(self, node: &Node) -> bool {
+        node.network_unavailable
+            .as_ref()
+            .is_some_and(|now| now.status == self.status() && now.reason == self.reason())
+    }
+}
+
+/// A condition to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) node_name: String,
+    pub(crate) network: Network,
+}
+
+/// The conditions that do not say yet what is the case. `lay_standing` tells what became of a route that was to be laid.
+pub(crate) fn changes(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) -> Standing) -> Vec<Change> {
+    let mut standings: BTreeMap<&str, Vec<Standing>> = BTreeMap::new();
+    for (claim, standing) in &plan.standings {
+        standings.entry(&claim.node_uid).or_default().push(*standing);
+    }
+    for lay in &plan.lays {
+        standings.entry(&lay.claim.node_uid).or_default().push(lay_standing(lay));
+    }
+    for refusal in &plan.refusals {
+        standings.entry(&refusal.node_uid).or_default().push(Standing::Failed);
+    }
+    let judged = nodes.iter().filter_map(|node| {
+        let standings = standings.get(node.uid.as_str()).map_or(&[][..], Vec::as_slice);
+        let stray = node.asks_for_nothing() && plan.reached.contains(&node.uid);
+        Some((node, judge(standings, stray)?))
+    });
+    judged
+        .filter(|(node, network)| !network.stands_on(node))
+        .map(|(node, network)| Change { node_name: node.name.clone(), network })
+        .collect()
+}
+
+/// Judges a node by all that it asks for. `None`: nothing is certain yet, so the condition is not touched.
+///
+/// `stray` says that the node asks for nothing and a route of ours leads to it all the same.
+fn judge(standings: &[Standing], stray: bool) -> Option<Network> {
+    if stray || standings.contains(&Standing::Failed) {
+        return Some(Network::Unavailable);
+    }
+    let ready = !standings.is_empty() && standings.iter().all(|standing| *standing == Standing::Ready);
+    ready.then_some(Network::Available)
+}

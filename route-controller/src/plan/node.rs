@@ -1,0 +1,42 @@
+//! A node as far as routes care. Knows nothing of Kubernetes types: the mirror trims them to this.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+
+use super::condition::Condition;
+use super::route::NextHop;
+
+/// A node as far as routes care.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// Names the node in route keys: a recreated node of the same name is another one.
+    pub(crate) uid: String,
+    /// The older of two nodes that claim one CIDR keeps it.
+    pub(crate) created: Timestamp,
+    /// `spec.providerID`. `None`: not initialised yet, so nobody knows which machine it is.
+    pub(crate) provider_id: Option<String>,
+    /// `spec.podCIDRs`, host bits zero, each once, in the node's order.
+    pub(crate) pod_cidrs: Vec<IpNet>,
+    /// What stands in `spec.podCIDRs` and is no CIDR.
+    pub(crate) unreadable_cidrs: Vec<String>,
+    /// The addresses of type `InternalIP`, in the node's order.
+    pub(crate) internal_ips: Vec<IpAddr>,
+    /// The condition `NetworkUnavailable` as it stands.
+    pub(crate) network_unavailable: Option<Condition>,
+}
+
+impl Node {
+    /// Where packets for these pods go. Without an internal address of that family the driver chooses one.
+    /// `None`: the node is not initialised yet.
+    pub(crate) fn next_hop(&self, to: &IpNet) -> Option<NextHop> {
+        let address = self.internal_ips.iter().find(|ip| ip.is_ipv4() == to.addr().is_ipv4()).copied();
+        Some(NextHop { provider_id: Some(self.provider_id.clone()?), address })
+    }
+
+    pub(crate) const fn asks_for_nothing(&self) -> bool {
+        self.pod_cidrs.is_empty() && self.unreadable_cidrs.is_empty()
+    }
+}

@@ -1,0 +1,299 @@
+//! Plans as people read them. Every plan is carried out on a copy of the routes, and must leave nothing to do.
+
+mod conditions;
+mod settles;
+
+use insta::assert_snapshot;
+use jiff::Timestamp;
+
+use super::condition::Condition;
+use super::node::Node;
+use super::route::{NextHop, Owner, Route, State};
+use super::{Plan, plan};
+use crate::config::ClusterCidrs;
+
+#[test]
+fn a_node_gets_a_route_to_its_pods() {
+    let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.11")];
+
+    assert_snapshot!(settled(&nodes, &[]), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11");
+}
+
+#[test]
+fn a_dual_stack_node_gets_a_route_of_each_family_via_its_address_of_that_family() {
+    let nodes = [node("a").pods("10.244.1.0/24").pods("fd00:244:0:1::/64").at("192.0.2.11").at("2001:db8::11")];
+
+    assert_snapshot!(settled(&nodes, &[]), @r"
+    lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11
+    lay    fd00:244:0:1::/64 to a via sim://r/a at 2001:db8::11
+    ");
+}
+
+#[test]
+fn a_node_without_an_address_of_the_family_leaves_the_choice_to_the_driver() {
+    let nodes = [node("a").pods("10.244.1.0/24").at("2001:db8::11")];
+
+    assert_snapshot!(settled(&nodes, &[]), @"lay    10.244.1.0/24 to a via sim://r/a");
+}
+
+#[test]
+fn what_is_there_already_is_left_alone() {
+    let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.11")];
+
+    for (name, route) in [
+        ("exactly", route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")),
+        ("the cloud knows the machine only", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
+        ("the cloud knows the address only", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
+        ("the cloud remembers no node", route("1", "10.244.1.0/24").via("sim://r/a").at("192.0.2.11")),
+        ("under way", route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Pending)),
+        ("somebody laid it by hand", route("1", "10.244.1.0/24").via("sim://r/a").owned(Owner::Unmanaged)),
+    ] {
+        assert_eq!(settled(&nodes, &[route]).to_string(), "", "{name}");
+    }
+}
+
+#[test]
+fn a_node_with_a_new_address_keeps_its_route() {
+    let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.12")];
+    let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")];
+
+    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.12");
+}
+
+#[test]
+fn a_route_that_leads_to_another_node_makes_way_first() {
+    let nodes = [node("a").pods("10.244.1.0/24"), node("b").pods("10.244.2.0/24")];
+    let routes = [
+        route("1", "10.244.1.0/24").of("b").via("sim://r/b"),
+        route("2", "10.244.2.0/24").via("sim://r/a"),
+    ];
+
+    assert_snapshot!(settled(&nodes, &routes), @r"
+    lay    10.244.1.0/24 to a via sim://r/a instead of 1
+    lay    10.244.2.0/24 to b via sim://r/b instead of 2
+    ");
+}
+
+#[test]
+fn a_recreated_node_on_the_same_machine_gets_a_route_of_its_own() {
+    let nodes = [node("a").uid("a2").pods("10.244.1.0/24")];
+    let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a")];
+
+    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a instead of 1");
+}
+
+#[test]
+fn a_black_hole_of_ours_is_replaced() {
+    let nodes = [node("a").pods("10.244.1.0/24")];
+    let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Blackhole)];
+
+    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a instead of 1");
+}
+
+#[test]
+fn a_route_that_nobody_asks_for_any_more_is_removed_after_all_others_are_laid() {
+    let nodes = [node("a").pods("10.244.1.0/24")];
+    let routes = [
+        route("7", "10.244.7.0/24").of("gone").via("sim://r/gone"),
+        route("8", "10.244.8.0/24").via("sim://r/unknown"),
+        route("9", "10.244.9.0/24").of("a").via("sim://r/a"),
+    ];
+
+    assert_snapshot!(settled(&nodes, &routes), @r"
+    lay    10.244.1.0/24 to a via sim://r/a
+    remove 10.244.7.0/24 (7) to node gone
+    remove 10.244.8.0/24 (8) to node unknown
+    remove 10.244.9.0/24 (9) to node a
+    ");
+}
+
+#[test]
+fn a_second_route_that_leads_to_another_node_is_removed() {
+    let nodes = [node("a").pods("10.244.1.0/24")];
+    let routes = [
+        route("1", "10.244.1.0/24").of("a").via("sim://r/a"),
+        route("2", "10.244.1.0/24").of("gone").via("sim://r/gone"),
+    ];
+
+    assert_snapshot!(settled(&nodes, &routes), @"remove 10.244.1.0/24 (2) to node gone");
+}
+
+#[test]
+fn what_is_not_ours_or_outside_of_the_cluster_is_never_touched() {
+    let routes = [
+        route("1", "10.244.1.0/24").of("gone").owned(Owner::OtherCluster),
+        route("2", "10.244.2.0/24").owned(Owner::Unmanaged),
+        route("3", "10.99.0.0/24").of("gone"),
+        route("4", "0.0.0.0/0").of("gone"),
+        route("5", "10.244.0.0/15").of("gone"),
+    ];
+
+    assert_eq!(settled(&[], &routes).to_string(), "");
+}
+
+#[test]
+fn somebody_elses_route_in_the_way_is_told_and_left() {
+    let nodes = [node("a").pods("10.244.1.0/24"), node("b").pods("10.244.2.0/24")];
+    let routes = [
+        route("1", "10.244.1.0/24").via("sim://r/x").owned(Owner::Unmanaged),
+        route("2", "10.244.2.0/24").via("sim://r/b").owned(Owner::OtherCluster),
+    ];
+
+    assert_snapshot!(settled(&nodes, &routes), @r"
+    refuse 10.244.1.0/24 to a: route 1 via sim://r/x is of unknown origin and in the way: remove it, it is never removed from here
+    refuse 10.244.2.0/24 to b: route 2 via sim://r/b is of another cluster and in the way: remove it, it is never removed from here
+    ");
+}
+
+#[test]
+fn the_older_of_two_nodes_keeps_the_cidr() {
+    let nodes = [node("new").born(20).pods("10.244.1.0/24"), node("old").born(10).pods("10.244.1.0/24")];
+
+    assert_snapshot!(settled(&nodes, &[]), @r"
+    lay    10.244.1.0/24 to old via sim://r/old
+    refuse 10.244.1.0/24 to new: the older node old has the same one in spec.podCIDRs and keeps it: recreate one of both nodes
+    ");
+}
+
+#[test]
+fn a_cidr_outside_of_the_cluster_and_one_that_is_none_are_refused() {
+    let nodes = [node("a").pods("10.99.1.0/24").unreadable("10.244.1")];
+
+    assert_snapshot!(settled(&nodes, &[]), @r"
+    refuse 10.244.1 to a: it is no CIDR: correct spec.podCIDRs
+    refuse 10.99.1.0/24 to a: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48: correct spec.podCIDRs or the flag --cluster-cidr
+    ");
+}
+
+#[test]
+fn a_node_that_is_not_initialised_waits_and_holds_its_place() {
+    let nodes = [
+        node("old").born(10).uninitialised().pods("10.244.1.0/24"),
+        node("new").born(20).pods("10.244.1.0/24"),
+    ];
+    let routes = [route("1", "10.244.1.0/24").of("gone").via("sim://r/gone")];
+
+    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same one in spec.podCIDRs and keeps it: recreate one of both nodes");
+}
+
+/// Plans, carries the plan out on a copy of the routes, and checks that nothing is left to do.
+#[track_caller]
+pub(crate) fn settled(nodes: &[Node], routes: &[Route]) -> Plan {
+    let first = plan(nodes, routes, &cluster());
+    let after = carried_out(&first, routes);
+    let second = plan(nodes, &after, &cluster());
+    assert!(second.is_settled(), "does not settle, the second plan is:\n{second}");
+    first
+}
+
+fn carried_out(plan: &Plan, routes: &[Route]) -> Vec<Route> {
+    let mut after = routes.to_vec();
+    for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+        after.retain(|route| route.vendor_id != removal.vendor_id);
+    }
+    for lay in &plan.lays {
+        let is_same_key = |route: &Route| {
+            route.owner == Owner::Ours
+                && route.destination == lay.claim.to
+                && route.node_uid.as_ref() == Some(&lay.claim.node_uid)
+        };
+        after.retain(|route| !is_same_key(route));
+        let laid = route(&format!("new-{}", lay.claim.to), &lay.claim.to.to_string()).of(&lay.claim.node_uid);
+        after.push(Route { next_hop: lay.via.clone(), ..laid });
+    }
+    after
+}
+
+pub(crate) fn cluster() -> ClusterCidrs {
+    "10.244.0.0/16,fd00:244::/48".parse().expect("valid")
+}
+
+/// An initialised node that asks for nothing, on the machine `sim://r/<name>`.
+pub(crate) fn node(name: &str) -> Node {
+    Node {
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        created: Timestamp::UNIX_EPOCH,
+        provider_id: Some(format!("sim://r/{name}")),
+        pod_cidrs: Vec::new(),
+        unreadable_cidrs: Vec::new(),
+        internal_ips: Vec::new(),
+        network_unavailable: None,
+    }
+}
+
+/// An active route of ours that leads nowhere.
+pub(crate) fn route(vendor_id: &str, to: &str) -> Route {
+    Route {
+        vendor_id: vendor_id.to_owned(),
+        destination: to.parse().expect("a CIDR"),
+        node_uid: None,
+        next_hop: NextHop::default(),
+        state: State::Active,
+        owner: Owner::Ours,
+    }
+}
+
+impl Node {
+    pub(crate) fn uid(mut self, uid: &str) -> Self {
+        uid.clone_into(&mut self.uid);
+        self
+    }
+
+    pub(crate) fn born(mut self, second: i64) -> Self {
+        self.created = Timestamp::from_second(second).expect("in range");
+        self
+    }
+
+    pub(crate) fn uninitialised(mut self) -> Self {
+        self.provider_id = None;
+        self
+    }
+
+    pub(crate) fn pods(mut self, cidr: &str) -> Self {
+        self.pod_cidrs.push(cidr.parse().expect("a CIDR"));
+        self
+    }
+
+    pub(crate) fn unreadable(mut self, text: &str) -> Self {
+        self.unreadable_cidrs.push(text.to_owned());
+        self
+    }
+
+    pub(crate) fn at(mut self, address: &str) -> Self {
+        self.internal_ips.push(address.parse().expect("an address"));
+        self
+    }
+
+    pub(crate) fn says(mut self, status: &str, reason: &str) -> Self {
+        self.network_unavailable = Some(Condition { status: status.to_owned(), reason: reason.to_owned() });
+        self
+    }
+}
+
+impl Route {
+    pub(crate) fn of(mut self, node_uid: &str) -> Self {
+        self.node_uid = Some(node_uid.to_owned());
+        self
+    }
+
+    pub(crate) fn via(mut self, provider_id: &str) -> Self {
+        self.next_hop.provider_id = Some(provider_id.to_owned());
+        self
+    }
+
+    pub(crate) fn at(mut self, address: &str) -> Self {
+        self.next_hop.address = Some(address.parse().expect("an address"));
+        self
+    }
+
+    pub(crate) fn is(mut self, state: State) -> Self {
+        self.state = state;
+        self
+    }
+
+    pub(crate) fn owned(mut self, owner: Owner) -> Self {
+        self.owner = owner;
+        self
+    }
+}

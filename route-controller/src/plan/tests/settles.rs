@@ -1,0 +1,84 @@
+//! Whatever the nodes ask for and the cloud has: the plan settles, and touches only what is ours and inside of the cluster.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, prop_oneof, proptest};
+
+use super::{cluster, node, route, settled};
+use crate::plan::node::Node;
+use crate::plan::route::{Owner, Route, State};
+
+/// Few names and few nets, so that they meet.
+fn name() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("a"), Just("b"), Just("c"), Just("d")]
+}
+
+fn net() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        Just("10.244.1.0/24"),
+        Just("10.244.2.0/24"),
+        Just("10.244.3.0/24"),
+        Just("fd00:244:0:1::/64"),
+        Just("10.99.0.0/24"),
+        Just("10.244.0.0/15"),
+    ]
+}
+
+fn address() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("192.0.2.1"), Just("192.0.2.2"), Just("2001:db8::1")]
+}
+
+fn any_node() -> impl Strategy<Value = Node> {
+    (name(), 0_i64..3, vec(net(), 0..3), vec(address(), 0..3), option::weighted(0.8, name())).prop_map(
+        |(name, born, nets, addresses, machine)| {
+            let mut node = node(name).born(born);
+            node.provider_id = machine.map(|machine| format!("sim://r/{machine}"));
+            let node = addresses.into_iter().fold(node, Node::at);
+            nets.into_iter().fold(node, |node, net| if node.has(net) { node } else { node.pods(net) })
+        },
+    )
+}
+
+fn any_route() -> impl Strategy<Value = Route> {
+    let state = prop_oneof![Just(State::Active), Just(State::Pending), Just(State::Blackhole)];
+    let owner = prop_oneof![Just(Owner::Ours), Just(Owner::OtherCluster), Just(Owner::Unmanaged)];
+    (net(), option::of(name()), option::of(name()), option::of(address()), (state, owner)).prop_map(
+        |(net, node_uid, machine, address, (state, owner))| {
+            let route = route("", net).is(state).owned(owner);
+            let route = node_uid.into_iter().fold(route, Route::of);
+            let route = machine.into_iter().fold(route, |route, name| route.via(&format!("sim://r/{name}")));
+            address.into_iter().fold(route, Route::at)
+        },
+    )
+}
+
+impl Node {
+    fn has(&self, net: &str) -> bool {
+        self.pod_cidrs.iter().any(|cidr| cidr.to_string() == net)
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_plan_settles_and_removes_only_what_is_ours(
+        mut nodes in vec(any_node(), 0..5),
+        mut routes in vec(any_route(), 0..8),
+    ) {
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes.dedup_by(|a, b| a.name == b.name);
+        for (number, route) in routes.iter_mut().enumerate() {
+            route.vendor_id = number.to_string();
+        }
+
+        let plan = settled(&nodes, &routes);
+
+        for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+            let route = routes.iter().find(|route| route.vendor_id == removal.vendor_id).expect("a route that is there");
+            assert_eq!(route.owner, Owner::Ours, "{plan}");
+            assert!(cluster().contain(&route.destination), "{plan}");
+        }
+        for lay in &plan.lays {
+            assert!(cluster().contain(&lay.claim.to), "{plan}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Room 4.
+pub(crate) mod attempts;

@@ -1,0 +1,111 @@
+//! When what is tried again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Attempts, Outcome};
+use crate::plan::claims::Standing;
+use crate::plan::tests::{node, route, settled};
+use crate::plan::{Lay, Plan};
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn failed(again: Option<Duration>) -> Outcome {
+    Outcome::Failed { why: "it rains".to_owned(), again }
+}
+
+/// A node without its route.
+fn one_lay() -> (Plan, Lay) {
+    let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
+    let lay = plan.lays[0].clone();
+    (plan, lay)
+}
+
+/// A node whose route leads elsewhere.
+fn one_replacement() -> (Plan, Lay) {
+    let plan = settled(&[node("a").pods("10.244.1.0/24")], &[route("1", "10.244.1.0/24").of("gone")]);
+    let lay = plan.lays[0].clone();
+    (plan, lay)
+}
+
+#[test]
+fn a_failed_route_waits_twice_as_long_each_time_but_never_forever() {
+    let (plan, lay) = one_lay();
+    let mut attempts = Attempts::default();
+    let mut now = Instant::now();
+    for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+        assert_eq!(attempts.due(plan.clone(), now).lays.len(), 1);
+        attempts.laid(&lay, failed(None), now);
+        assert_eq!(attempts.next(now), Some(seconds(expected)));
+        assert!(attempts.due(plan.clone(), now + seconds(expected) - Duration::from_millis(1)).is_settled());
+        now += seconds(expected);
+    }
+}
+
+#[test]
+fn each_outcome_has_its_delay_and_its_standing() {
+    let pending = |again| Outcome::Pending { again };
+    for (name, outcome, delay, standing) in [
+        ("done", Outcome::Done, 15, Standing::Ready),
+        ("pending", pending(None), 1, Standing::Open),
+        ("pending, told when", pending(Some(seconds(9))), 9, Standing::Open),
+        ("pending, told at once", pending(Some(Duration::ZERO)), 1, Standing::Open),
+        ("failed", failed(None), 1, Standing::Failed),
+        ("failed, told when", failed(Some(seconds(40))), 40, Standing::Failed),
+        ("failed, told later than we ever would", failed(Some(seconds(900))), 900, Standing::Failed),
+        ("refused", Outcome::Refused { why: String::new() }, 300, Standing::Failed),
+    ] {
+        let (_, lay) = one_lay();
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        assert_eq!(attempts.standing(&lay), Standing::Open, "{name}");
+        attempts.laid(&lay, outcome, now);
+        assert_eq!(attempts.next(now), Some(seconds(delay)), "{name}");
+        assert_eq!(attempts.standing(&lay), standing, "{name}");
+    }
+}
+
+#[test]
+fn a_route_that_is_wanted_elsewhere_now_is_tried_at_once() {
+    let (plan, lay) = one_lay();
+    let (mut attempts, now) = (Attempts::default(), Instant::now());
+    attempts.laid(&lay, failed(None), now);
+    assert!(attempts.due(plan, now).is_settled());
+
+    let moved = settled(&[node("a").pods("10.244.1.0/24").at("192.0.2.1")], &[]);
+    assert_eq!(attempts.due(moved, now).lays.len(), 1);
+}
+
+#[test]
+fn what_settled_is_forgotten() {
+    let (_, lay) = one_lay();
+    let (mut attempts, now) = (Attempts::default(), Instant::now());
+    attempts.laid(&lay, Outcome::Done, now);
+    attempts.keep(&Plan::default());
+    assert_eq!(attempts.next(now), None);
+    assert_eq!(attempts.standing(&lay), Standing::Open);
+}
+
+#[test]
+fn a_route_waits_for_the_one_in_its_way_and_fails_with_it() {
+    let (plan, lay) = one_replacement();
+    let (mut attempts, now) = (Attempts::default(), Instant::now());
+    attempts.removed(&lay.instead_of[0], failed(Some(seconds(7))), now);
+
+    assert_eq!(attempts.standing(&lay), Standing::Failed);
+    assert!(attempts.due(plan.clone(), now).is_settled());
+    assert_eq!(attempts.due(plan, now + seconds(7)).lays, [lay]);
+}
+
+#[test]
+fn a_removal_that_is_done_and_not_seen_yet_is_not_repeated() {
+    let (plan, lay) = one_replacement();
+    let (mut attempts, now) = (Attempts::default(), Instant::now());
+    attempts.removed(&lay.instead_of[0], Outcome::Done, now);
+    attempts.laid(&lay, failed(None), now);
+
+    let again = attempts.due(plan, now + seconds(1));
+    assert_eq!(again.lays, [Lay { instead_of: Vec::new(), ..lay }]);
+}
