@@ -1,0 +1,115 @@
+{{/*
+The Deployment of a controller and the objects that give it its identity; what differs are its own flags and rules.
+Takes {root, component, values, args, rules}: args and rules are lists.
+*/}}
+{{- define "cloud-controllers.controller" -}}
+{{- $root := .root -}}
+{{- $labels := include "cloud-controllers.labels" . -}}
+{{- $selector := include "cloud-controllers.selectorLabels" . -}}
+{{- include "cloud-controllers.rbac" . }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .component }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+spec:
+  # One process writes: the old one is gone before the new one starts.
+  replicas: 1
+  strategy:
+    type: Recreate
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- $selector | nindent 8 }}
+    spec:
+      automountServiceAccountToken: true
+      {{- include "cloud-controllers.podSpec" (merge (dict "grace" 30) .) | nindent 6 }}
+      containers:
+        - name: {{ .component }}
+          {{- include "cloud-controllers.containerSpec" (merge (dict "image" .component) .) | nindent 10 }}
+          args:
+            - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
+            - --cluster-name={{ $root.Values.clusterName }}
+            - --adapter-endpoint={{ include "cloud-controllers.adapterEndpoint" $root }}
+            {{- toYaml .args | nindent 12 }}
+            {{- include "cloud-controllers.commonArgs" . | nindent 12 }}
+          ports:
+            - name: http
+              containerPort: {{ int .values.httpPort }}
+{{- end }}
+
+{{/*
+The identity of a controller and what it may do, which is its own rules, Events, and Leases in its own namespace. Takes
+{root, component, rules}.
+*/}}
+{{- define "cloud-controllers.rbac" -}}
+{{- $namespace := .root.Release.Namespace -}}
+{{- $labels := include "cloud-controllers.labels" . | nindent 4 -}}
+{{- $account := include "cloud-controllers.serviceAccount" . -}}
+{{- $clusterRole := printf "%s:%s" .root.Chart.Name .component -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $account }}
+  namespace: {{ $namespace }}
+  labels: {{- $labels }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $clusterRole }}
+  labels: {{- $labels }}
+rules:
+  {{- toYaml .rules | nindent 2 }}
+  - apiGroups: ["", events.k8s.io]
+    resources: [events]
+    verbs: [create, patch, update]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $clusterRole }}
+  labels: {{- $labels }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $clusterRole }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $account }}
+    namespace: {{ $namespace }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .component }}
+  namespace: {{ $namespace }}
+  labels: {{- $labels }}
+rules:
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [get, create, update]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .component }}
+  namespace: {{ $namespace }}
+  labels: {{- $labels }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .component }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $account }}
+    namespace: {{ $namespace }}
+{{- end }}
+

@@ -1,0 +1,92 @@
+{{/*
+What all four pods have in common. Start-up has no circle: they run on nodes that nothing has initialised yet, without a
+pod network. Takes {root, component, values, grace}.
+*/}}
+{{- define "cloud-controllers.podSpec" -}}
+{{- $root := .root -}}
+{{- $values := .values -}}
+serviceAccountName: {{ include "cloud-controllers.serviceAccount" . }}
+enableServiceLinks: false
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+hostNetwork: {{ $root.Values.hostNetwork }}
+dnsPolicy: {{ ternary "ClusterFirstWithHostNet" "ClusterFirst" $root.Values.hostNetwork }}
+terminationGracePeriodSeconds: {{ .grace }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- with $values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+tolerations:
+  - key: node.cloudprovider.kubernetes.io/uninitialized
+    operator: Exists
+  - key: node.kubernetes.io/not-ready
+    operator: Exists
+    effect: NoSchedule
+  - key: node.kubernetes.io/network-unavailable
+    operator: Exists
+    effect: NoSchedule
+  - key: node-role.kubernetes.io/control-plane
+    operator: Exists
+    effect: NoSchedule
+  {{- with $values.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* What all four containers have in common. Takes {root, image, values}. */}}
+{{- define "cloud-controllers.containerSpec" -}}
+{{- $values := .values -}}
+image: {{ include "cloud-controllers.image" (dict "root" .root "name" .image) | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+command:
+  - /{{ .image }}
+{{- with $values.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: http
+  periodSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: http
+  periodSeconds: 5
+resources:
+  {{- toYaml $values.resources | nindent 2 }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop:
+      - ALL
+{{- end }}
+
+{{/* The flags that all four programs know. Takes {root, values}. */}}
+{{- define "cloud-controllers.commonArgs" -}}
+- --http-address={{ include "cloud-controllers.listen" (dict "root" .root "port" .values.httpPort) }}
+- --log-format={{ .root.Values.logFormat }}
+- {{ printf "--log-level=%s" .root.Values.logLevel | quote }}
+{{- with .values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
