@@ -1,0 +1,154 @@
+//! What the adapter says of a load balancer, trimmed: an item of its mirror and the answer to an ensure.
+
+use std::{fmt, time::Duration};
+
+use cloud_api_proto::v1alpha1::{
+    DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerAddress,
+    LoadBalancerCondition, LoadBalancerState, PortStatus, Protocol,
+    load_balancer_address::{IpMode, Value},
+};
+
+use super::service::{Ingress, IngressPort, Transport};
+
+/// How a load balancer does. An unknown word of a newer adapter is `Unknown`: neither success nor absence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Unknown,
+    Pending,
+    Active,
+    /// Serves, but not all parts do.
+    Degraded,
+    Error,
+    Deleting,
+    Absent,
+}
+
+impl From<LoadBalancerState> for State {
+    fn from(state: LoadBalancerState) -> Self {
+        match state {
+            LoadBalancerState::Unspecified => Self::Unknown,
+            LoadBalancerState::Pending => Self::Pending,
+            LoadBalancerState::Active => Self::Active,
+            LoadBalancerState::Degraded => Self::Degraded,
+            LoadBalancerState::Error => Self::Error,
+            LoadBalancerState::Deleting => Self::Deleting,
+            LoadBalancerState::Absent => Self::Absent,
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "in an unknown state",
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Degraded => "degraded",
+            Self::Error => "in error",
+            Self::Deleting => "being deleted",
+            Self::Absent => "absent",
+        })
+    }
+}
+
+/// One item of the adapter's mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Balancer {
+    pub(crate) vendor_id: String,
+    pub(crate) state: State,
+    pub(crate) applied_hash: String,
+    pub(crate) ingress: Vec<Ingress>,
+}
+
+impl From<&LoadBalancer> for Balancer {
+    fn from(item: &LoadBalancer) -> Self {
+        Self {
+            vendor_id: item.vendor_id.clone(),
+            state: item.state().into(),
+            applied_hash: item.applied_hash.clone(),
+            ingress: ingress(&item.addresses),
+        }
+    }
+}
+
+/// What the adapter answers to an ensure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) state: State,
+    /// Vendor writes of this convergence; 0: there was nothing to do.
+    pub(crate) steps: u32,
+    pub(crate) applied_hash: String,
+    pub(crate) ingress: Vec<Ingress>,
+    /// What it waits for, or why it is not as desired: one line, for people.
+    pub(crate) why: String,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl From<EnsureLoadBalancerResponse> for Answer {
+    fn from(answer: EnsureLoadBalancerResponse) -> Self {
+        Self {
+            state: answer.state().into(),
+            steps: answer.steps,
+            ingress: ingress(&answer.addresses),
+            why: words(&answer.conditions),
+            retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
+            applied_hash: answer.applied_hash,
+        }
+    }
+}
+
+/// What the adapter answers to a delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Removal {
+    pub(crate) state: State,
+    pub(crate) why: String,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl From<DeleteLoadBalancerResponse> for Removal {
+    fn from(answer: DeleteLoadBalancerResponse) -> Self {
+        Self {
+            state: answer.state().into(),
+            why: words(&answer.conditions),
+            retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
+        }
+    }
+}
+
+fn words(conditions: &[LoadBalancerCondition]) -> String {
+    let line = |it: &LoadBalancerCondition| match it.message.as_str() {
+        "" => it.r#type.clone(),
+        message => message.to_owned(),
+    };
+    conditions.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+fn ingress(addresses: &[LoadBalancerAddress]) -> Vec<Ingress> {
+    addresses.iter().filter_map(one).collect()
+}
+
+/// The API server takes a mode beside an IP only; an address of a kind that we do not know is left out.
+fn one(address: &LoadBalancerAddress) -> Option<Ingress> {
+    let ports = address.ports.iter().filter_map(port).collect();
+    match address.value.clone()? {
+        Value::Hostname(name) => Some(Ingress { hostname: Some(name), ports, ..Ingress::default() }),
+        Value::Ip(ip) => {
+            let mode = match address.ip_mode() {
+                IpMode::Unspecified | IpMode::Vip => "VIP",
+                IpMode::Proxy => "Proxy",
+            };
+            Some(Ingress { ip: Some(ip), ip_mode: Some(mode.to_owned()), ports, ..Ingress::default() })
+        }
+    }
+}
+
+fn port(status: &PortStatus) -> Option<IngressPort> {
+    let transport = match status.protocol() {
+        Protocol::Unspecified => return None,
+        Protocol::Tcp => Transport::Tcp,
+        Protocol::Udp => Transport::Udp,
+        Protocol::Sctp => Transport::Sctp,
+    };
+    let port = u16::try_from(status.port).ok()?;
+    Some(IngressPort { port, transport, error: status.error.clone() })
+}

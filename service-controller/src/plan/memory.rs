@@ -1,0 +1,274 @@
+//! What is remembered of one Service between two looks at it. All of it may be lost at any time: a restart costs one
+//! question to the adapter per Service, which it answers from its own memory.
+
+use std::time::Duration;
+
+use super::{
+    Ask, News, Why,
+    cloud::{Answer, Balancer, Removal, State},
+    service::{Ingress, Service, same_ingress},
+};
+
+/// How long a difference between the mirror and the adapter's own word is believed to be the mirror's lag.
+pub(crate) const LAG: Duration = Duration::from_mins(5);
+
+/// When an adapter does not say when to ask again.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What is remembered of one Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Memory {
+    /// The adapter's last word that what we asked for is there.
+    pub(crate) settled: Option<Settled>,
+    /// The adapter's word that nothing is left.
+    pub(crate) removed: bool,
+    /// What people were told is going on.
+    work: Option<Work>,
+    /// The trouble that people were told last.
+    told: Option<String>,
+    /// Our own last write, as long as the cache may not show it.
+    written: Option<Written>,
+}
+
+/// What an adapter confirmed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settled {
+    /// Digest of what was asked for, but for the backends.
+    pub(crate) shape: String,
+    /// The set of backends that was asked for.
+    pub(crate) targets: String,
+    pub(crate) state: State,
+    pub(crate) applied_hash: String,
+    pub(crate) ingress: Vec<Ingress>,
+    /// What the mirror showed at that time. A difference that the adapter has been asked about is not asked about again
+    /// before [`LAG`] is over: the mirror may be behind.
+    seen: Option<Vec<Balancer>>,
+    /// When, since the start of the process.
+    at: Duration,
+}
+
+/// Something that takes more than one look, the larger one last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Hosts,
+    Build,
+    Remove,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Written {
+    /// The version in the cache when we wrote.
+    over: String,
+    finalizer: bool,
+    ingress: Vec<Ingress>,
+}
+
+/// What follows from an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    /// What people shall hear, in order.
+    pub(crate) news: Vec<News>,
+    pub(crate) next: Next,
+}
+
+/// When to look again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At once: there may be more to do.
+    #[default]
+    Now,
+    /// The adapter works on it.
+    After(Duration),
+    /// Something is wrong.
+    Backoff,
+}
+
+impl Memory {
+    /// The Service with our own writes that the cache does not show yet, so that none is repeated.
+    pub(crate) fn overlay(&mut self, mut service: Service) -> Service {
+        self.written = self.written.take().filter(|written| written.over == service.version);
+        if let Some(written) = &self.written {
+            service.finalizer = written.finalizer;
+            service.ingress.clone_from(&written.ingress);
+        }
+        service
+    }
+
+    /// Notes that `service`, as it is now, was written over the version in the cache.
+    pub(crate) fn wrote(&mut self, service: &Service) {
+        self.written = Some(Written {
+            over: service.version.clone(),
+            finalizer: service.finalizer,
+            ingress: service.ingress.clone(),
+        });
+    }
+
+    /// Takes note of what the mirror shows: once it has caught up, the next difference is news.
+    pub(crate) fn observe(&mut self, cloud: &[Balancer]) {
+        if let Some(settled) = &mut self.settled
+            && settled.difference(cloud).is_none()
+        {
+            settled.seen = None;
+        }
+    }
+
+    /// Why what the mirror shows is not what the adapter confirmed, unless it was asked about exactly this already.
+    pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
+        let settled = self.settled.as_ref()?;
+        let asked = settled.seen.as_deref() == Some(cloud) && now.saturating_sub(settled.at) < LAG;
+        settled.difference(cloud).filter(|_| !asked)
+    }
+
+    /// What people hear before the adapter is asked. The load balancer may exist from now on.
+    pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<News> {
+        self.removed = false;
+        match ask.why {
+            Why::Changed | Why::Missing => self.start(Work::Build, ask),
+            Why::Hosts => self.start(Work::Hosts, ask),
+            Why::FirstLook | Why::Drift(_) => Vec::new(),
+        }
+    }
+
+    /// What follows from the answer to an ensure.
+    pub(crate) fn answered(&mut self, ask: &Ask, answer: Answer, seen: Option<&[Balancer]>) -> Outcome {
+        let work = if ask.why == Why::Hosts { Work::Hosts } else { Work::Build };
+        let mut news = Vec::new();
+        if answer.steps > 0 || answer.state == State::Pending {
+            news = self.start(work, ask);
+        }
+        match answer.state {
+            State::Active | State::Degraded => {
+                news.extend(self.finish(ask));
+                news.extend(self.doubts(&answer));
+                self.settled = Some(Settled {
+                    shape: ask.shape.clone(),
+                    targets: ask.spec.backend_set_id.clone(),
+                    state: answer.state,
+                    applied_hash: answer.applied_hash,
+                    ingress: answer.ingress,
+                    seen: seen.map(<[Balancer]>::to_vec),
+                    at: ask.at,
+                });
+                Outcome { news, next: Next::Now }
+            }
+            State::Pending => Outcome { news, next: Next::After(answer.retry_after.unwrap_or(ASK_AGAIN)) },
+            State::Error | State::Deleting | State::Absent | State::Unknown => {
+                self.settled = None;
+                news.extend(self.trouble(&format!(
+                    "the load balancer is {}{}",
+                    answer.state,
+                    tail(&answer.why)
+                )));
+                let next = answer.retry_after.map_or(Next::Backoff, Next::After);
+                Outcome { news, next }
+            }
+        }
+    }
+
+    /// What people hear before the removal is asked for. Whatever was confirmed is void from now on.
+    pub(crate) fn removing(&mut self) -> Vec<News> {
+        self.settled = None;
+        if self.work.replace(Work::Remove) == Some(Work::Remove) { Vec::new() } else { vec![News::Deleting] }
+    }
+
+    /// What follows from the answer to a delete.
+    pub(crate) fn removal(&mut self, answer: &Removal) -> Outcome {
+        match answer.state {
+            State::Absent => {
+                self.removed = true;
+                Outcome::default()
+            }
+            State::Deleting | State::Pending => {
+                let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
+                Outcome { news: Vec::new(), next }
+            }
+            State::Error | State::Active | State::Degraded | State::Unknown => {
+                let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));
+                Outcome { news: self.trouble(&text), next: Next::Backoff }
+            }
+        }
+    }
+
+    /// The finalizer is off: only the fact that we wrote is kept.
+    pub(crate) fn released(&mut self) -> Vec<News> {
+        *self = Self { written: self.written.take(), ..Self::default() };
+        vec![News::Deleted]
+    }
+
+    /// A trouble, if it is another one than last time.
+    pub(crate) fn trouble(&mut self, text: &str) -> Vec<News> {
+        self.trouble_named(text, text)
+    }
+
+    /// A trouble whose text may vary from try to try; only its name tells whether it is another one.
+    pub(crate) fn trouble_named(&mut self, name: &str, text: &str) -> Vec<News> {
+        if self.told.as_deref() == Some(name) {
+            return Vec::new();
+        }
+        self.told = Some(name.to_owned());
+        vec![News::Trouble(text.to_owned())]
+    }
+
+    /// All is well: the next trouble is news again.
+    pub(crate) fn calm(&mut self) {
+        if self.settled.as_ref().is_none_or(|settled| settled.state != State::Degraded) {
+            self.told = None;
+        }
+    }
+
+    fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
+        // A removal that was called off is no reason to be silent about what is built now.
+        if self.work.is_some_and(|under_way| under_way >= work && under_way != Work::Remove) {
+            return Vec::new();
+        }
+        self.work = Some(work);
+        match work {
+            Work::Hosts | Work::Remove => Vec::new(),
+            Work::Build if ask.no_targets => vec![News::Ensuring, News::NoTargets],
+            Work::Build => vec![News::Ensuring],
+        }
+    }
+
+    fn finish(&mut self, ask: &Ask) -> Vec<News> {
+        match self.work.take() {
+            None | Some(Work::Remove) => Vec::new(),
+            Some(Work::Build) => vec![News::Ensured],
+            Some(Work::Hosts) if ask.no_targets => vec![News::NoTargets],
+            Some(Work::Hosts) => vec![News::Updated],
+        }
+    }
+
+    fn doubts(&mut self, answer: &Answer) -> Vec<News> {
+        match answer.state {
+            State::Degraded => {
+                self.trouble(&format!("the load balancer serves, but is degraded{}", tail(&answer.why)))
+            }
+            State::Active
+            | State::Pending
+            | State::Error
+            | State::Deleting
+            | State::Absent
+            | State::Unknown => {
+                self.told = None;
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Settled {
+    fn difference(&self, cloud: &[Balancer]) -> Option<String> {
+        match cloud {
+            [] => Some("it is gone".to_owned()),
+            [one] if one.state != self.state => Some(format!("it is {}", one.state)),
+            [one] if one.applied_hash != self.applied_hash => Some("it was changed".to_owned()),
+            [one] if !same_ingress(&one.ingress, &self.ingress) => Some("its addresses changed".to_owned()),
+            [_] => None,
+            several => Some(format!("there are {} of it", several.len())),
+        }
+    }
+}
+
+fn tail(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
+}

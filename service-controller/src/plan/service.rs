@@ -1,0 +1,209 @@
+//! A Service as far as its load balancer cares, and whose job it is. Holds no behaviour beyond those two questions.
+
+use std::{collections::BTreeMap, fmt};
+
+/// The finalizer that keeps a Service until its load balancer is gone. The name is Kubernetes' own.
+pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// Which Service: the UID is the identity, the names are for people and for the API server's paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServiceId {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl fmt::Display for ServiceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// `spec.type`, as far as anybody here asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    LoadBalancer,
+    #[default]
+    Other,
+}
+
+/// A port's transport. The API server knows no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+impl Transport {
+    /// As Kubernetes spells it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One entry of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    pub(crate) name: String,
+    pub(crate) transport: Transport,
+    pub(crate) port: u16,
+    /// 0: the API server was asked not to allocate one.
+    pub(crate) node_port: u16,
+}
+
+/// An address family, in the order of `spec.ipFamilies`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+/// Whether one address family would do: only `PreferDualStack` and `SingleStack` say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FamilyPolicy {
+    #[default]
+    OneWillDo,
+    BothRequired,
+}
+
+/// `spec.externalTrafficPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    #[default]
+    Cluster,
+    /// `spec.healthCheckNodePort`; 0: none was allocated.
+    Local { health_check_node_port: u16 },
+}
+
+/// `spec.sessionAffinity`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Affinity {
+    #[default]
+    None,
+    /// With `spec.sessionAffinityConfig.clientIP.timeoutSeconds`.
+    ClientIp { timeout_seconds: Option<u32> },
+}
+
+/// Who allocates node ports: `spec.allocateLoadBalancerNodePorts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodePorts {
+    #[default]
+    Allocated,
+    /// The user asked for none.
+    Disabled,
+}
+
+/// One entry of `status.loadBalancer.ingress`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ingress {
+    pub(crate) ip: Option<String>,
+    pub(crate) hostname: Option<String>,
+    /// `VIP` or `Proxy`; only beside an IP.
+    pub(crate) ip_mode: Option<String>,
+    pub(crate) ports: Vec<IngressPort>,
+}
+
+impl Ingress {
+    /// The same for the API server, which fills in `VIP` where an IP has no mode.
+    ///
+    /// Without this every comparison would differ from what was written, and each look would cost a write.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        self.ip == other.ip
+            && self.hostname == other.hostname
+            && self.mode() == other.mode()
+            && self.ports == other.ports
+    }
+
+    fn mode(&self) -> Option<&str> {
+        self.ip.as_ref().map(|_| self.ip_mode.as_deref().unwrap_or("VIP"))
+    }
+}
+
+impl fmt::Display for Ingress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ip.as_deref().or(self.hostname.as_deref()).unwrap_or("?"))?;
+        if let Some(mode) = self.ip_mode.as_deref().filter(|mode| *mode != "VIP") {
+            write!(f, " ({mode})")?;
+        }
+        Ok(())
+    }
+}
+
+/// One entry of `status.loadBalancer.ingress[].ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IngressPort {
+    pub(crate) port: u16,
+    pub(crate) transport: Transport,
+    pub(crate) error: Option<String>,
+}
+
+/// Whether two statuses are the same for the API server: ordered; nothing and an empty list are one.
+pub(crate) fn same_ingress(ours: &[Ingress], theirs: &[Ingress]) -> bool {
+    ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.same_as(b))
+}
+
+/// A Service as far as its load balancer cares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) id: ServiceId,
+    /// `metadata.resourceVersion`: tells whether the cache has seen our last write.
+    pub(crate) version: String,
+    pub(crate) kind: Kind,
+    /// `spec.loadBalancerClass`. The empty string is a class too.
+    pub(crate) class: Option<String>,
+    pub(crate) deleting: bool,
+    /// Whether *our* finalizer is on it.
+    pub(crate) finalizer: bool,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) node_ports: NodePorts,
+    pub(crate) families: Vec<Family>,
+    pub(crate) family_policy: FamilyPolicy,
+    /// `spec.loadBalancerIP`.
+    pub(crate) requested_address: Option<String>,
+    /// `spec.loadBalancerSourceRanges`.
+    pub(crate) source_ranges: Vec<String>,
+    pub(crate) affinity: Affinity,
+    pub(crate) traffic: Traffic,
+    /// Only the keys that mean something here; the rest may change without waking anybody.
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) ingress: Vec<Ingress>,
+}
+
+/// What is to be done for a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It shall have a load balancer.
+    Wanted,
+    /// It had one and shall have none: our finalizer says so.
+    Cleanup,
+    /// Not ours: another class, another type, or gone for us already.
+    Ignored,
+}
+
+impl Service {
+    /// Whose job this Service is.
+    ///
+    /// A Service with a class is never touched, not even if it carries our finalizer: its own controller put it there.
+    /// One that is being deleted without our finalizer cannot get it any more, so nothing may be built for it.
+    pub(crate) fn role(&self) -> Role {
+        if self.class.is_some() {
+            return Role::Ignored;
+        }
+        match (self.kind, self.deleting, self.finalizer) {
+            (Kind::LoadBalancer, false, _) => Role::Wanted,
+            (Kind::LoadBalancer, true, true) | (Kind::Other, _, true) => Role::Cleanup,
+            (Kind::LoadBalancer, true, false) | (Kind::Other, _, false) => Role::Ignored,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Who may connect: `spec.loadBalancerSourceRanges` and its older annotation, made canonical.
+//!
+//! Does not know address families of the load balancer: see [`open_to_all`] for the one question that needs them.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ipnet::IpNet;
+
+use super::{Refusal, service::Family, service::Service};
+
+/// Comma list of CIDRs that may connect; the field wins if it is not empty. Kubernetes' own annotation.
+///
+/// Type: comma list of CIDRs.  Default: everybody.  Unit: -.
+pub(crate) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// The ranges of a Service: trimmed, host bits masked, sorted, no duplicates, both families. Empty: everybody.
+///
+/// # Errors
+/// A refusal that names the field or the annotation and the entry at fault.
+pub(crate) fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, Refusal> {
+    if !service.source_ranges.is_empty() {
+        let entries = service.source_ranges.iter().map(String::as_str);
+        return parse("spec.loadBalancerSourceRanges", entries);
+    }
+    match service.annotations.get(ANNOTATION).map(|value| value.trim()) {
+        None | Some("") => Ok(BTreeSet::new()),
+        Some(list) => parse(&format!("annotation {ANNOTATION}"), list.split(',')),
+    }
+}
+
+/// Whether the ranges let everybody in, for every family that the load balancer has.
+pub(crate) fn open_to_all(ranges: &BTreeSet<IpNet>, families: &[Family]) -> bool {
+    let everybody = |family: &Family| {
+        ranges.iter().any(|range| {
+            range.prefix_len() == 0 && matches!(range.addr(), IpAddr::V4(_)) == (*family == Family::V4)
+        })
+    };
+    ranges.is_empty() || families.iter().all(everybody)
+}
+
+fn parse<'a>(field: &str, entries: impl Iterator<Item = &'a str>) -> Result<BTreeSet<IpNet>, Refusal> {
+    entries
+        .map(|entry| {
+            let trimmed = entry.trim();
+            decimal(trimmed).parse::<IpNet>().map(|range| range.trunc()).map_err(|error| {
+                let why = format!("{trimmed:?} is not a CIDR ({error}): write one such as 192.0.2.0/24");
+                Refusal::new(field, why)
+            })
+        })
+        .collect()
+}
+
+/// Kubernetes reads `010.0.0.0/8` as decimal; the parser here refuses leading zeros.
+fn decimal(entry: &str) -> String {
+    let octet = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    match entry.split_once('/') {
+        Some((address, prefix)) if !address.contains(':') => {
+            let octets: Vec<String> = address.split('.').map(octet).collect();
+            format!("{}/{prefix}", octets.join("."))
+        }
+        Some(_) | None => entry.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(field: &[&str], annotation: Option<&str>) -> Service {
+        Service {
+            source_ranges: field.iter().map(|&entry| entry.to_owned()).collect(),
+            annotations: annotation.map(|v| (ANNOTATION.to_owned(), v.to_owned())).into_iter().collect(),
+            ..Service::default()
+        }
+    }
+
+    #[test]
+    fn ranges_become_canonical() {
+        struct Row {
+            name: &'static str,
+            field: &'static [&'static str],
+            annotation: Option<&'static str>,
+            want: &'static [&'static str],
+        }
+        let rows = [
+            Row { name: "neither", field: &[], annotation: None, want: &[] },
+            Row { name: "blank annotation", field: &[], annotation: Some("  "), want: &[] },
+            Row { name: "annotation", field: &[], annotation: Some("10.0.0.0/8"), want: &["10.0.0.0/8"] },
+            Row {
+                name: "the field wins",
+                field: &["192.0.2.0/24"],
+                annotation: Some("10.0.0.0/8"),
+                want: &["192.0.2.0/24"],
+            },
+            Row {
+                name: "blanks",
+                field: &[],
+                annotation: Some(" 10.0.0.0/8 , 192.0.2.0/24"),
+                want: &["10.0.0.0/8", "192.0.2.0/24"],
+            },
+            Row { name: "host bits", field: &["10.1.2.3/8"], annotation: None, want: &["10.0.0.0/8"] },
+            Row {
+                name: "duplicates",
+                field: &["10.1.0.0/8", "10.2.0.0/8"],
+                annotation: None,
+                want: &["10.0.0.0/8"],
+            },
+            Row {
+                name: "order is no difference",
+                field: &["192.0.2.0/24", "10.0.0.0/8"],
+                annotation: None,
+                want: &["10.0.0.0/8", "192.0.2.0/24"],
+            },
+            Row {
+                name: "both families",
+                field: &["2001:db8::1/32", "10.0.0.0/8"],
+                annotation: None,
+                want: &["10.0.0.0/8", "2001:db8::/32"],
+            },
+            Row {
+                name: "leading zeros are decimal",
+                field: &["010.000.0.0/8"],
+                annotation: None,
+                want: &["10.0.0.0/8"],
+            },
+        ];
+        for row in rows {
+            let got = source_ranges(&service(row.field, row.annotation)).unwrap();
+            let got: Vec<String> = got.iter().map(ToString::to_string).collect();
+            assert_eq!(got, row.want, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_bad_range_is_refused_by_name() {
+        let rows: [(&str, &[&str], Option<&str>, &str); 5] = [
+            ("no prefix", &["10.0.0.1"], None, "spec.loadBalancerSourceRanges: \"10.0.0.1\""),
+            ("trailing comma", &[], Some("10.0.0.0/8,"), "load-balancer-source-ranges: \"\""),
+            ("prefix too long", &["10.0.0.0/33"], None, "\"10.0.0.0/33\""),
+            ("words", &[], Some("office"), "\"office\""),
+            ("an empty entry", &[""], None, "\"\""),
+        ];
+        for (name, field, annotation, want) in rows {
+            let refusal = source_ranges(&service(field, annotation)).unwrap_err().to_string();
+            assert!(refusal.contains(want), "{name}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn everybody_means_every_family_of_the_load_balancer() {
+        let rows: [(&[&str], &[Family], bool); 6] = [
+            (&[], &[Family::V4, Family::V6], true),
+            (&["0.0.0.0/0"], &[Family::V4], true),
+            (&["0.0.0.0/0"], &[Family::V4, Family::V6], false),
+            (&["0.0.0.0/0", "::/0"], &[Family::V4, Family::V6], true),
+            (&["::/0"], &[Family::V6], true),
+            (&["10.0.0.0/8"], &[Family::V4], false),
+        ];
+        for (field, families, want) in rows {
+            let ranges = source_ranges(&service(field, None)).unwrap();
+            assert_eq!(open_to_all(&ranges, families), want, "{field:?} {families:?}");
+        }
+    }
+}

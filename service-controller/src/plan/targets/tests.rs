@@ -1,0 +1,98 @@
+//! The rule of section 4.1 as tables, and deltas that rebuild what they were made from.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn node(name: &str) -> Node {
+    Node {
+        name: name.to_owned(),
+        provider_id: Some(format!("sim://r1/{name}")),
+        addresses: vec!["10.0.0.1".parse().unwrap()],
+        ..Node::default()
+    }
+}
+
+#[test]
+fn the_exclude_label_is_read_as_go_reads_a_bool() {
+    let included = [None, Some("0"), Some("f"), Some("F"), Some("false"), Some("FALSE"), Some("False")];
+    let excluded = ["1", "t", "T", "TRUE", "true", "True", "", "no", "fAlse", " false"];
+    for value in included {
+        let node = Node { exclude: value.map(ToOwned::to_owned), ..node("a") };
+        assert!(node.is_target(), "{value:?}");
+    }
+    for value in excluded {
+        let node = Node { exclude: Some(value.to_owned()), ..node("a") };
+        assert!(!node.is_target(), "{value:?}");
+    }
+}
+
+#[test]
+fn a_node_on_its_way_out_gets_no_new_traffic() {
+    assert!(!Node { deleting: true, ..node("a") }.is_target());
+    assert!(!Node { leaving: true, ..node("a") }.is_target());
+}
+
+#[test]
+fn nodes_that_cannot_be_addressed_are_withheld_and_counted() {
+    let nodes = [
+        node("a"),
+        Node { provider_id: None, ..node("no-id") },
+        Node { provider_id: Some(String::new()), ..node("empty-id") },
+        Node { addresses: Vec::new(), ..node("no-address") },
+        Node { provider_id: Some("sim://r1/a".to_owned()), ..node("same-machine") },
+        Node { deleting: true, provider_id: None, ..node("leaving") },
+    ];
+    insta::assert_snapshot!(Targets::of(&nodes), @"[a], 4 withheld");
+}
+
+#[test]
+fn at_most_one_address_a_family_and_the_first_wins() {
+    let addresses = ["10.0.0.2", "2001:db8::2", "10.0.0.3", "2001:db8::3"];
+    let addresses = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
+    let targets = Targets::of([&Node { addresses, ..node("a") }]);
+    let backend = targets.full().backends.remove(0);
+    assert_eq!(backend.addresses, ["10.0.0.2", "2001:db8::2"]);
+}
+
+#[test]
+fn the_order_of_nodes_is_no_difference() {
+    let (a, b) = (node("a"), node("b"));
+    assert_eq!(Targets::of([&a, &b]), Targets::of([&b, &a]));
+}
+
+#[test]
+fn what_a_vendor_sees_changes_the_name_of_the_set() {
+    let before = Targets::of([&node("a")]);
+    let moved = Node { zone: Some("z2".to_owned()), ..node("a") };
+    let readdressed = Node { addresses: vec!["10.0.0.9".parse().unwrap()], ..node("a") };
+    for after in [Targets::of([&moved]), Targets::of([&readdressed]), Targets::of([])] {
+        assert_ne!(before.id, after.id);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_delta_rebuilds_the_set(before in any_nodes(), after in any_nodes()) {
+        let (before, after) = (Targets::of(&before), Targets::of(&after));
+        let delta = after.since(&before);
+
+        let mut rebuilt = before.backends.clone();
+        for id in &delta.remove {
+            prop_assert!(rebuilt.remove(id).is_some(), "removes what is not there: {id}");
+        }
+        for backend in delta.add {
+            rebuilt.insert(backend.provider_id.clone(), backend);
+        }
+        prop_assert_eq!(rebuilt, after.backends);
+    }
+}
+
+fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
+    let one = (0..8_u8, any::<bool>(), 0..3_u8).prop_map(|(name, leaving, last)| Node {
+        leaving,
+        addresses: vec![IpAddr::from([10, 0, 0, last])],
+        ..node(&format!("n{name}"))
+    });
+    prop::collection::vec(one, 0..8)
+}

@@ -1,0 +1,264 @@
+//! Plans carried out on a small model of the cloud until nothing is left to do.
+
+mod model;
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use self::model::{World, service};
+use super::*;
+use crate::plan::service::Kind;
+
+#[test]
+fn a_new_service_gets_its_load_balancer() {
+    assert_snapshot!(World::with(service()).settled(), @r"
+    add finalizer
+    ensure (not active yet)
+      news: Ensuring
+      news: Ensured
+    write status [192.0.2.1]
+    ");
+}
+
+#[test]
+fn work_that_takes_long_is_told_once() {
+    let mut world = World::with(service());
+    world.pending = 2;
+    assert_snapshot!(world.settled(), @r"
+    add finalizer
+    ensure (not active yet)
+      news: Ensuring
+    ensure (not active yet)
+    ensure (not active yet)
+      news: Ensured
+    write status [192.0.2.1]
+    ");
+}
+
+#[test]
+fn a_restart_with_nothing_to_do_asks_once_and_says_nothing() {
+    let mut world = World::with(service());
+    world.settled();
+    world.restart();
+    assert_snapshot!(world.settled(), @"ensure (first look)");
+}
+
+#[test]
+fn a_restart_in_the_middle_goes_on() {
+    let mut world = World::with(service());
+    world.pending = 5;
+    world.look();
+    world.restart();
+    world.pending = 1;
+    assert_snapshot!(world.settled(), @r"
+    ensure (not active yet)
+      news: Ensuring
+    ensure (not active yet)
+      news: Ensured
+    write status [192.0.2.1]
+    ");
+}
+
+#[test]
+fn other_nodes_are_told_as_such() {
+    let mut world = World::with(service());
+    world.settled();
+    world.nodes(&["a", "b", "c"]);
+    assert_snapshot!(world.settled(), @r"
+    ensure (other nodes)
+      news: Updated
+    ");
+    world.nodes(&[]);
+    assert_snapshot!(world.settled(), @r"
+    ensure (other nodes, no nodes)
+      news: NoTargets
+    ");
+}
+
+#[test]
+fn a_changed_port_is_ensured() {
+    let mut world = World::with(service());
+    world.settled();
+    world.service.ports[0].port = 8080;
+    assert_snapshot!(world.settled(), @r"
+    ensure (something else is wanted)
+      news: Ensuring
+      news: Ensured
+    ");
+}
+
+#[test]
+fn a_load_balancer_that_vanished_is_built_again() {
+    let mut world = World::with(service());
+    world.settled();
+    world.cloud.clear();
+    assert_snapshot!(world.settled(), @r"
+    ensure (it is gone)
+      news: Ensuring
+      news: Ensured
+    ");
+}
+
+#[test]
+fn a_mirror_that_lags_behind_is_asked_about_once() {
+    let mut world = World::with(service());
+    world.settled();
+    world.mirror_lags = true;
+    world.service.ports[0].port = 8080;
+    assert_snapshot!(world.settled(), @r"
+    ensure (something else is wanted)
+      news: Ensuring
+      news: Ensured
+    ");
+    world.mirror_lags = false;
+    assert_snapshot!(world.settled(), @"");
+}
+
+#[test]
+fn a_difference_that_stays_is_asked_about_again_after_a_while() {
+    let mut world = World::with(service());
+    world.settled();
+    world.mirror_lags = true;
+    world.service.ports[0].port = 8080;
+    world.settled();
+    world.now += memory::LAG;
+    assert_snapshot!(world.settled(), @"ensure (it was changed)");
+}
+
+#[test]
+fn a_cleared_status_is_written_again_without_a_call() {
+    let mut world = World::with(service());
+    world.settled();
+    world.service.ingress.clear();
+    assert_snapshot!(world.settled(), @"write status [192.0.2.1]");
+}
+
+#[test]
+fn a_deleted_service_is_released_when_nothing_is_left() {
+    let mut world = World::with(service());
+    world.settled();
+    world.service.deleting = true;
+    world.pending = 1;
+    assert_snapshot!(world.settled(), @r"
+    delete
+      news: Deleting
+    delete
+    release
+      news: Deleted
+    ");
+    assert!(world.cloud.is_empty());
+}
+
+#[test]
+fn a_removal_is_asked_for_even_if_nothing_is_seen() {
+    let mut world = World::with(Service { deleting: true, finalizer: true, ..service() });
+    assert_snapshot!(world.settled(), @r"
+    delete
+      news: Deleting
+    release
+      news: Deleted
+    ");
+}
+
+#[test]
+fn a_service_that_changes_its_type_twice_is_built_and_removed_twice() {
+    let mut world = World::with(service());
+    world.settled();
+    for _ in 0..2 {
+        world.service.kind = Kind::Other;
+        assert!(world.settled().contains("delete"));
+        assert!(world.cloud.is_empty() && !world.service.finalizer);
+        world.service.kind = Kind::LoadBalancer;
+        assert!(world.settled().contains("news: Ensured"));
+        assert_eq!(world.cloud.len(), 1);
+    }
+}
+
+#[test]
+fn a_service_of_another_class_is_never_touched() {
+    for class in ["example.com/other", ""] {
+        let other = Service { class: Some(class.to_owned()), finalizer: true, deleting: true, ..service() };
+        assert_eq!(World::with(other).settled(), "", "{class:?}");
+    }
+}
+
+#[test]
+fn what_is_left_without_our_finalizer_is_reported_and_not_deleted() {
+    let mut world = World::with(service());
+    world.settled();
+    world.service.finalizer = false;
+    world.service.deleting = true;
+    assert_snapshot!(world.settled(), @"report orphan lb-1");
+    assert_eq!(world.cloud.len(), 1);
+}
+
+#[test]
+fn a_finalizer_that_was_stripped_comes_back() {
+    let mut world = World::with(service());
+    world.settled();
+    world.service.finalizer = false;
+    assert_snapshot!(world.settled(), @"add finalizer");
+}
+
+#[test]
+fn nothing_is_called_for_a_service_that_cannot_work() {
+    let mut world = World::with(service());
+    world
+        .service
+        .annotations
+        .insert("cloudadapter.dev/load-balancer-sceme".to_owned(), "internal".to_owned());
+    assert_snapshot!(world.settled(), @r"
+    refuse annotation cloudadapter.dev/load-balancer-sceme: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?
+    ");
+}
+
+#[test]
+fn without_an_adapter_only_undone_work_is_told() {
+    let mut world = World::with(service());
+    world.features = None;
+    assert_snapshot!(world.settled(), @"wait for the adapter, aloud");
+
+    let mut world = World::with(service());
+    world.settled();
+    world.restart();
+    world.features = None;
+    assert_snapshot!(world.settled(), @"wait for the adapter, quietly");
+}
+
+#[test]
+fn a_load_balancer_in_error_is_built_anew_only_while_nobody_knows_its_address() {
+    let mut world = World::with(service());
+    let ask = world.next_ask().unwrap();
+    assert_eq!(ask.recreate, Recreate::IfError);
+    world.settled();
+    world.restart();
+    let ask = world.next_ask().unwrap();
+    assert_eq!(ask.recreate, Recreate::Never);
+}
+
+proptest! {
+    /// Whatever happens in whatever order: it settles, and then the cloud holds exactly what is wanted.
+    #[test]
+    fn any_history_settles(events in prop::collection::vec(0..9_u8, 0..24), lags: bool) {
+        let mut world = World::with(service());
+        world.mirror_lags = lags;
+        for event in events {
+            world.happens(event);
+            if event % 2 == 0 {
+                world.look();
+            }
+        }
+        world.mirror_lags = false;
+        world.now += memory::LAG;
+        world.settled();
+        match world.service.role() {
+            Role::Wanted => {
+                prop_assert_eq!(world.cloud.len(), 1);
+                prop_assert!(world.service.finalizer);
+                prop_assert!(same_ingress(&world.service.ingress, &world.cloud[0].ingress));
+            }
+            Role::Cleanup => prop_assert!(false, "still to be cleaned up"),
+            Role::Ignored => prop_assert!(world.cloud.is_empty() && !world.service.finalizer),
+        }
+    }
+}
