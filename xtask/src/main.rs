@@ -2,11 +2,15 @@
 //! a file of its own.
 
 mod cargo;
+mod chart;
 mod check;
+mod codegen;
 mod demo;
 mod step;
 mod test;
 mod tools;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -27,13 +31,26 @@ enum Command {
     Check(check::Args),
     /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
     Tools(tools::Args),
+    /// Writes the code that comes from the contract
+    Codegen(codegen::Args),
+    /// Writes the table of values into the chart's README
+    Chart(chart::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().command {
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Tools(args) => tools::run(&args),
+        Command::Codegen(args) => codegen::run(&args),
+        Command::Chart(args) => chart::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            step::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
     }
 }

@@ -87,8 +87,8 @@ impl Summary {
     }
 }
 
-/// Headings go to standard error, where cargo's own progress goes, so that they keep their order.
-fn say(line: &str) {
+/// Headings and errors go to standard error, where cargo's own progress goes, so that they keep their order.
+pub(crate) fn say(line: &str) {
     // Nobody reads any more when standard error is gone; the exit code still tells.
     io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }

@@ -1,0 +1,166 @@
+//! The API server's audit log: who wrote what. It proves that something was *not* written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Tells the API server to record each write once, when it is answered, and no reads.
+pub(crate) fn policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            { "level": "None", "verbs": ["get", "list", "watch"] },
+            { "level": "Metadata" },
+        ],
+    })
+}
+
+/// One write request, successful or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditWrite {
+    /// Such as `system:serviceaccount:kube-system:node-controller`.
+    pub user: String,
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// Such as `nodes` or `nodes/status`.
+    pub resource: String,
+    /// Empty for what has none.
+    pub namespace: String,
+    /// Empty where the server was to choose it.
+    pub name: String,
+    /// The HTTP status that was answered.
+    pub code: u16,
+}
+
+/// A place in the log: what comes after it is new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(usize);
+
+/// Reads the audit log of one control plane. The server writes a line before it answers, so the log is complete for
+/// every request whose answer somebody has seen.
+#[derive(Clone, Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+impl AuditLog {
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
+    /// All writes by users whose name begins with `user`.
+    ///
+    /// # Errors
+    /// When the log cannot be read or is not what the policy orders.
+    pub fn writes(&self, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
+        self.writes_since(Mark::default(), user)
+    }
+
+    /// The same, of what came after the mark.
+    ///
+    /// # Errors
+    /// When the log cannot be read or is not what the policy orders.
+    pub fn writes_since(&self, mark: Mark, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
+        let text = self.text()?;
+        let writes = text.lines().skip(mark.0).map(parse).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(writes.into_iter().filter(|write| write.user.starts_with(user)).collect())
+    }
+
+    /// The end of the log as of now.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn mark(&self) -> anyhow::Result<Mark> {
+        Ok(Mark(self.text()?.lines().count()))
+    }
+
+    /// The complete lines.
+    fn text(&self) -> anyhow::Result<String> {
+        let mut text = fs::read_to_string(&self.path)
+            .with_context(|| format!("cannot read the audit log {}", self.path.display()))?;
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        Ok(text)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    verb: String,
+    user: User,
+    #[serde(default)]
+    object_ref: Object,
+    #[serde(default)]
+    response_status: Status,
+}
+
+#[derive(Deserialize)]
+struct User {
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Object {
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+}
+
+fn parse(line: &str) -> anyhow::Result<AuditWrite> {
+    let line: Line = serde_json::from_str(line).with_context(|| format!("not an audit line: {line}"))?;
+    let Object { resource, subresource, namespace, name } = line.object_ref;
+    Ok(AuditWrite {
+        user: line.user.username,
+        verb: line.verb,
+        resource: if subresource.is_empty() { resource } else { format!("{resource}/{subresource}") },
+        namespace,
+        name,
+        code: line.response_status.code,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AuditLog, fs, parse};
+
+    const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete",
+        "verb":"patch","user":{"username":"system:serviceaccount:kube-system:node-controller","groups":[]},
+        "objectRef":{"resource":"nodes","name":"a","apiVersion":"v1","subresource":"status"},
+        "responseStatus":{"metadata":{},"code":200}}"#;
+
+    #[test]
+    fn a_line_tells_who_wrote_what() {
+        let write = parse(LINE).unwrap();
+        assert_eq!(write.user, "system:serviceaccount:kube-system:node-controller");
+        assert_eq!((write.verb.as_str(), write.resource.as_str()), ("patch", "nodes/status"));
+        assert_eq!((write.name.as_str(), write.code), ("a", 200));
+    }
+
+    #[test]
+    fn a_line_that_is_still_being_written_is_left_for_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let line = LINE.replace('\n', "");
+        fs::write(&path, format!("{line}\n{{\"kind\":")).unwrap();
+        let log = AuditLog::at(&path);
+
+        assert_eq!(log.writes("system:serviceaccount:").unwrap().len(), 1);
+        let mark = log.mark().unwrap();
+        fs::write(&path, format!("{line}\n{line}\n")).unwrap();
+        assert_eq!(log.writes_since(mark, "").unwrap().len(), 1);
+        assert!(log.writes("admin").unwrap().is_empty());
+    }
+}

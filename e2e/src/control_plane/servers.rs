@@ -1,0 +1,108 @@
+//! How etcd and kube-apiserver are started: their files, ports and arguments.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use e2e_tools::Tools;
+
+use crate::audit;
+use crate::kubeconfig::Server;
+use crate::pki::Pki;
+use crate::ports::Ports;
+use crate::process::Launch;
+
+/// No packet ever goes to these; Services get their cluster IPs from it.
+const SERVICE_CIDR: &str = "10.96.0.0/16";
+
+/// Everything that is the same each time they start.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    pub(crate) etcd: Launch,
+    pub(crate) apiserver: Launch,
+    pub(crate) pki: Pki,
+    pub(crate) audit_log: PathBuf,
+    port: u16,
+}
+
+impl Servers {
+    /// Makes keys, policy and ports. Nothing runs yet.
+    pub(crate) fn prepare(tools: &Tools, dir: &Path, ports: &mut Ports) -> anyhow::Result<Self> {
+        let pki = Pki::make(&dir.join("pki"))?;
+        let (client, peer, port) = (ports.take()?, ports.take()?, ports.take()?);
+        let policy = dir.join("audit-policy.json");
+        fs::write(&policy, audit::policy().to_string()).context("cannot write the audit policy")?;
+        let files =
+            ApiserverFiles { pki: &pki, policy, audit_log: dir.join("audit.log"), certs: dir.join("pki") };
+        let launch = |name: &str, program: &Path, args: Vec<String>| Launch {
+            name: name.to_owned(),
+            program: program.to_path_buf(),
+            args,
+            env: BTreeMap::new(),
+            log_dir: dir.join("logs"),
+        };
+        let etcd = launch("etcd", &tools.etcd.path, etcd_args(&dir.join("etcd"), client, peer));
+        let args = apiserver_args(&files, client, port);
+        let apiserver = launch("kube-apiserver", &tools.kube_apiserver.path, args);
+        let audit_log = files.audit_log;
+        Ok(Self { etcd, apiserver, pki, audit_log, port })
+    }
+
+    /// Where the API server listens.
+    pub(crate) fn server(&self) -> Server {
+        Server { url: format!("https://127.0.0.1:{}", self.port), ca: self.pki.ca.clone() }
+    }
+}
+
+fn etcd_args(data: &Path, client: u16, peer: u16) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    vec![
+        format!("--data-dir={}", data.display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // Nobody needs this data after the test.
+        "--unsafe-no-fsync".to_owned(),
+    ]
+}
+
+struct ApiserverFiles<'a> {
+    pki: &'a Pki,
+    policy: PathBuf,
+    audit_log: PathBuf,
+    /// Where it would put a certificate of its own.
+    certs: PathBuf,
+}
+
+fn apiserver_args(files: &ApiserverFiles<'_>, etcd: u16, port: u16) -> Vec<String> {
+    let pki = files.pki;
+    let paths = [
+        ("cert-dir", &files.certs),
+        ("tls-cert-file", &pki.server.certificate),
+        ("tls-private-key-file", &pki.server.key),
+        ("client-ca-file", &pki.ca),
+        ("service-account-key-file", &pki.service_accounts.public),
+        ("service-account-signing-key-file", &pki.service_accounts.private),
+        ("audit-policy-file", &files.policy),
+        ("audit-log-path", &files.audit_log),
+    ];
+    let paths = paths.map(|(flag, path)| format!("--{flag}={}", path.display()));
+    let values = [
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        // It refuses a loopback address as the endpoint of `kubernetes.default`, which nobody uses here.
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--service-cluster-ip-range={SERVICE_CIDR}"),
+        "--authorization-mode=RBAC".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        // The line is written before the answer, so a reader misses nothing.
+        "--audit-log-mode=blocking".to_owned(),
+        "--allow-privileged".to_owned(),
+    ];
+    paths.into_iter().chain(values).collect()
+}

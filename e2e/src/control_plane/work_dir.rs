@@ -1,0 +1,58 @@
+//! The directory of one control plane, which says where its logs are when a test fails.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+/// When set to anything, the directories of passed tests stay too.
+const KEEP: &str = "CLOUD_CONTROLLERS_E2E_KEEP";
+
+/// Removed when dropped, unless the thread panics or the user wants to keep it.
+#[derive(Debug)]
+pub(crate) struct WorkDir {
+    dir: TempDir,
+    keep: bool,
+}
+
+impl WorkDir {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("cloud-controllers-e2e-").tempdir();
+        let dir = dir.context("cannot create a temporary directory")?;
+        let this = Self { dir, keep: env::var_os(KEEP).is_some() };
+        for sub in [this.logs(), this.path().join("home")] {
+            fs::create_dir(&sub).with_context(|| format!("cannot create {}", sub.display()))?;
+        }
+        Ok(this)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Whatever happens, it stays.
+    pub(crate) fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.path().join("logs")
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        if !thread::panicking() && !self.keep {
+            return;
+        }
+        self.dir.disable_cleanup(true);
+        // etcd reserves 64 MB, which nobody reads.
+        fs::remove_dir_all(self.path().join("etcd")).ok();
+        let line = format!("The logs are kept in {}\n", self.logs().display());
+        io::stderr().write_all(line.as_bytes()).ok();
+    }
+}

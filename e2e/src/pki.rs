@@ -1,0 +1,106 @@
+//! Keys and certificates for one control plane, made anew for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
+
+/// Files of a control plane's identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Pki {
+    pub(crate) ca: PathBuf,
+    pub(crate) server: CertificateFiles,
+    pub(crate) admin: CertificateFiles,
+    /// Signs the tokens of ServiceAccounts.
+    pub(crate) service_accounts: KeyFiles,
+}
+
+/// A certificate and its key, as PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// A key pair, as PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyFiles {
+    pub(crate) public: PathBuf,
+    pub(crate) private: PathBuf,
+}
+
+impl Pki {
+    /// Makes all of it in a directory.
+    pub(crate) fn make(dir: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let ca = authority().context("cannot make a certificate authority")?;
+        let service_accounts =
+            KeyFiles { public: dir.join("service-accounts.pub"), private: dir.join("service-accounts.key") };
+        let pair = KeyPair::generate()?;
+        write(&service_accounts.public, &pair.public_key_pem())?;
+        write(&service_accounts.private, &pair.serialize_pem())?;
+        let ca_file = dir.join("ca.crt");
+        write(&ca_file, &ca.pem())?;
+        Ok(Self {
+            ca: ca_file,
+            server: issue(&ca, server()?, &dir.join("apiserver"))?,
+            admin: issue(&ca, admin()?, &dir.join("admin"))?,
+            service_accounts,
+        })
+    }
+}
+
+fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = name(&[(DnType::CommonName, "e2e")]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+}
+
+fn server() -> Result<CertificateParams, rcgen::Error> {
+    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = name(&[(DnType::CommonName, "kube-apiserver")]);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
+}
+
+/// A member of the group that may do everything.
+fn admin() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name =
+        name(&[(DnType::OrganizationName, "system:masters"), (DnType::CommonName, "admin")]);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    Ok(params)
+}
+
+fn name(parts: &[(DnType, &str)]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    for (kind, value) in parts {
+        name.push(kind.clone(), *value);
+    }
+    name
+}
+
+fn issue(
+    ca: &CertifiedIssuer<'static, KeyPair>,
+    mut params: CertificateParams,
+    stem: &Path,
+) -> anyhow::Result<CertificateFiles> {
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, ca).context("cannot sign a certificate")?;
+    let files = CertificateFiles { certificate: stem.with_extension("crt"), key: stem.with_extension("key") };
+    write(&files.certificate, &certificate.pem())?;
+    write(&files.key, &key.serialize_pem())?;
+    Ok(files)
+}
+
+fn write(path: &Path, pem: &str) -> anyhow::Result<()> {
+    fs::write(path, pem).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,251 @@
+//! Servers as child processes that never outlive us: dropping one kills it, and where util-linux's `setpriv` is there, the
+//! kernel kills it when we are killed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{LazyLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::eventually::eventually;
+
+/// How many lines of a log a message shows.
+const TAIL_LINES: usize = 15;
+/// A killed process is gone within milliseconds; the rest is for a machine under load.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What to start, as often as one likes.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Names the log file and appears in messages.
+    pub name: String,
+    /// The executable file.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment; nothing is inherited.
+    pub env: BTreeMap<String, String>,
+    /// The directory for its log; output of every start is added to the same file.
+    pub log_dir: PathBuf,
+}
+
+/// A started server.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Launch {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the program is not there or cannot be started.
+    pub fn start(&self) -> anyhow::Result<Process> {
+        let program = self.program.display();
+        ensure!(self.program.is_file(), "cannot start {}: there is no {program}", self.name);
+        let log = self.log();
+        let output = OpenOptions::new().create(true).append(true).open(&log);
+        let output = output.with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = guarded(&self.program);
+        command
+            .args(&self.args)
+            .env_clear()
+            .envs(&self.env)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().context("cannot share a log file")?)
+            .stderr(output);
+        let child = spawn(command).with_context(|| format!("cannot start {program}"))?;
+        Ok(Process { name: self.name.clone(), log, child })
+    }
+
+    /// The file with what it wrote, of all starts.
+    pub fn log(&self) -> PathBuf {
+        self.log_dir.join(format!("{}.log", self.name))
+    }
+}
+
+impl Process {
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("cannot look at {}", self.name))
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn kill(&mut self) -> anyhow::Result<ExitStatus> {
+        self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
+        self.ended(KILLED_WITHIN).await
+    }
+
+    /// SIGTERM, and waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// When it still runs after `deadline`.
+    pub async fn terminate(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
+        if let Some(status) = self.exit_status()? {
+            return Ok(status);
+        }
+        kill_process(Pid::from_child(&self.child), Signal::TERM)
+            .with_context(|| format!("cannot signal {}", self.name))?;
+        self.ended(deadline).await
+    }
+
+    /// Fails with the end of the log if it has ended. For loops that wait for something it should do.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn ensure_running(&mut self) -> anyhow::Result<()> {
+        match self.exit_status()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended ({status}); {}", self.name, tail(&self.log)),
+        }
+    }
+
+    async fn ended(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
+        let what = format!("{} has ended", self.name);
+        let child = &mut self.child;
+        let ended = eventually(&what, deadline, || {
+            let status = child.try_wait();
+            async { status?.context("it still runs") }
+        });
+        ended.await.with_context(|| tail(&self.log))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Either fails only when it is gone already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// The end of a log file, with its name, as part of a message.
+pub(crate) fn tail(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<_> = text.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default();
+    format!("the end of {}:\n  {}", log.display(), last.join("\n  "))
+}
+
+/// Looks for an executable in `PATH`.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// A command that dies with us, if the system has the means.
+fn guarded(program: &Path) -> Command {
+    static SETPRIV: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| in_path("setpriv").filter(|it| can_guard(it)));
+    let Some(setpriv) = SETPRIV.as_ref() else {
+        // In our process group, so that Ctrl-C reaches it too.
+        return Command::new(program);
+    };
+    let mut command = Command::new(setpriv);
+    // In a process group of its own, so that on Ctrl-C we stop it in good order.
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program).process_group(0);
+    command
+}
+
+/// Other programs of that name do not know the option.
+fn can_guard(setpriv: &Path) -> bool {
+    let Some(program) = in_path("true") else { return false };
+    let args = [OsStr::new("--pdeathsig"), OsStr::new("KILL"), OsStr::new("--"), program.as_os_str()];
+    let tried = Command::new(setpriv).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Starts a command from a thread that lasts as long as the process: the kernel takes the end of the *thread* that started
+/// a child for the parent's death, and threads of an async runtime come and go.
+fn spawn(command: Command) -> io::Result<Child> {
+    type Order = (Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
+        let (orders, inbox) = mpsc::channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                // Who ordered it waits for the answer below.
+                answer.send(command.spawn()).ok();
+            }
+        });
+        orders
+    });
+    let (answer, done) = mpsc::channel();
+    SPAWNER.send((command, answer)).map_err(io::Error::other)?;
+    done.recv().map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BTreeMap, Duration, Launch, PathBuf, fs, in_path};
+
+    fn shell(dir: &tempfile::TempDir, script: &str) -> Launch {
+        Launch {
+            name: "shell".to_owned(),
+            program: in_path("sh").unwrap(),
+            args: vec!["-c".to_owned(), script.to_owned()],
+            env: BTreeMap::from([("GREETING".to_owned(), "hello".to_owned())]),
+            log_dir: dir.path().to_path_buf(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_process_is_ended_by_each_signal_and_by_drop() {
+        let dir = tempfile::tempdir().unwrap();
+        let launch = shell(&dir, "while :; do read -r line </dev/zero; done");
+
+        let mut killed = launch.start().unwrap();
+        assert!(killed.is_running());
+        assert!(!killed.kill().await.unwrap().success());
+        let mut terminated = launch.start().unwrap();
+        assert!(!terminated.terminate(Duration::from_secs(10)).await.unwrap().success());
+        let dropped = launch.start().unwrap();
+        let proc = PathBuf::from(format!("/proc/{}", dropped.id()));
+        drop(dropped);
+        assert!(!proc.exists());
+    }
+
+    #[tokio::test]
+    async fn an_early_end_shows_the_log_and_only_the_given_environment() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut process = shell(&dir, "echo $GREETING ${HOME-nobody}; exit 3").start().unwrap();
+        process.ended(Duration::from_secs(10)).await.unwrap();
+
+        let error = format!("{:#}", process.ensure_running().unwrap_err());
+        assert!(error.contains("exit status: 3") && error.contains("hello nobody"), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join("shell.log")).unwrap(), "hello nobody\n");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let launch = Launch { program: "/nowhere/etcd".into(), ..shell(&dir, "") };
+        assert!(launch.start().unwrap_err().to_string().contains("there is no /nowhere/etcd"));
+    }
+}

@@ -1,0 +1,150 @@
+//! The programs that check, and how each is got: at the version that stands here or in the lock file of its registry, into
+//! the user's cache, once.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use e2e_tools::Environment;
+
+use crate::step::say;
+use crate::{cargo, tools};
+
+/// A program that checks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tool {
+    /// Lints and compares the contract. From npm, pinned by package-lock.json.
+    Buf,
+    /// The one that runs us.
+    Cargo,
+    /// Judges dependencies. Compiled.
+    CargoDeny,
+    /// Lints the chart. The same as in the end-to-end tests.
+    Helm,
+    /// Formats TOML. A wheel from PyPI.
+    Taplo,
+    /// Knows how words are spelt. A wheel from PyPI.
+    Typos,
+}
+
+impl Tool {
+    /// Finds the program; gets it where it is missing.
+    ///
+    /// Cost: nothing when it is there; some minutes of compiling for cargo-deny and helm, seconds for the others.
+    pub(crate) fn get(self) -> anyhow::Result<PathBuf> {
+        match self {
+            Self::Buf => buf().context("buf cannot be had"),
+            Self::Cargo => Ok(cargo::program().into()),
+            Self::CargoDeny => cached("cargo-deny", "0.20.2", cargo_install),
+            Self::Helm => Ok(tools::get(false)?.helm.path),
+            Self::Taplo => cached("taplo", "0.9.3", wheel),
+            Self::Typos => cached("typos", "1.52.0", wheel),
+        }
+    }
+}
+
+/// What is to be installed, and where: its program is then `bin/<name>` below the directory.
+struct Install<'a> {
+    name: &'a str,
+    version: &'a str,
+    dir: &'a Path,
+}
+
+/// Looks into the cache, and fills it. What is in the cache is complete, because it gets there by a rename.
+fn cached(
+    name: &str,
+    version: &str,
+    install: fn(&Install<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let cache = Environment::of_this_process()?.cache;
+    let dir = cache.join(format!("{name}-{version}"));
+    let program = dir.join("bin").join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    let unfinished = cache.join(format!(".{name}-{version}.{}", std::process::id()));
+    let installed = install(&Install { name, version, dir: &unfinished });
+    // Fails when another process was quicker; its program is as good.
+    let moved = installed.and_then(|()| Ok(fs::rename(&unfinished, &dir)?));
+    fs::remove_dir_all(&unfinished).ok();
+    match moved {
+        Err(error) if !program.is_file() => Err(error.context(format!("{name} {version} cannot be had"))),
+        Ok(()) | Err(_) => Ok(program),
+    }
+}
+
+/// At low priority: it takes minutes, and somebody is working here.
+fn cargo_install(wanted: &Install<'_>) -> anyhow::Result<()> {
+    say(&format!("compiling {} {}, which takes some minutes, once", wanted.name, wanted.version));
+    let package = format!("{}@{}", wanted.name, wanted.version);
+    let mut command = Command::new("nice");
+    command
+        .arg(cargo::program())
+        .args(["install", "--quiet", "--locked", &package, "--root"])
+        .arg(wanted.dir);
+    quietly(&mut command, "look at what cargo says above; it needs crates.io and a C compiler")
+}
+
+fn wheel(wanted: &Install<'_>) -> anyhow::Result<()> {
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(wanted.dir);
+    quietly(&mut venv, "install Python 3 with its module venv (Debian: `apt-get install python3-venv`)")?;
+    let package = format!("{}=={}", wanted.name, wanted.version);
+    let mut pip = Command::new(wanted.dir.join("bin").join("python3"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip.args(["--no-deps", "--only-binary", ":all:", &package]);
+    quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
+}
+
+/// npm checks the digests of the lock file; what it has installed for this very lock file is left as it is.
+fn buf() -> anyhow::Result<PathBuf> {
+    let root = cargo::root();
+    let modules = root.join("node_modules");
+    let (program, stamp) = (modules.join(".bin").join("buf"), modules.join(".installed.lock"));
+    let lock = fs::read(root.join("package-lock.json")).context("cannot read package-lock.json")?;
+    if program.is_file() && fs::read(&stamp).is_ok_and(|installed| installed == lock) {
+        return Ok(program);
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--loglevel=error"]).current_dir(&root);
+    quietly(
+        &mut npm,
+        "install Node.js 18 or newer with npm; it needs the npm registry, or a mirror named in ~/.npmrc",
+    )?;
+    fs::write(&stamp, lock).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(program)
+}
+
+/// Runs it and shows what it says only if it fails.
+fn quietly(command: &mut Command, repair: &str) -> anyhow::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let answer = match command.stdin(Stdio::null()).output() {
+        Ok(answer) => answer,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("there is no `{name}`: {repair}"),
+        Err(error) => return Err(error).with_context(|| format!("cannot start `{name}`")),
+    };
+    if answer.status.success() {
+        return Ok(());
+    }
+    say(String::from_utf8_lossy(&answer.stdout).trim_end());
+    say(String::from_utf8_lossy(&answer.stderr).trim_end());
+    let args: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+    bail!("`{name} {}` failed ({}): {repair}", args.join(" "), answer.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::quietly;
+
+    #[test]
+    fn a_missing_program_is_named_with_what_to_do() {
+        let error = quietly(&mut Command::new("no-such-program"), "install it").expect_err("not there");
+        assert_eq!(error.to_string(), "there is no `no-such-program`: install it");
+    }
+}

@@ -1,0 +1,20 @@
+//! `cargo xtask codegen`: writes the code that comes from the contract.
+
+use crate::step::{Outcome, Step};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Writes nothing, and fails if a file would change
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut cargo_args = vec!["run", "--quiet", "--package", "cloud-api-codegen", "--"];
+    cargo_args.extend(args.check.then_some("--check"));
+    let cargo_args = cargo_args.into_iter().map(str::to_owned).collect();
+    match Step::cargo("codegen", cargo_args, "mend the .proto files as it says above").run() {
+        Outcome::Passed => Ok(()),
+        Outcome::Failed(why) | Outcome::Skipped(why) => anyhow::bail!(why),
+    }
+}
