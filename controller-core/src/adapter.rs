@@ -1,0 +1,295 @@
+//! The client of the cloud adapter: the only place where a request context is made and where calls get their deadline.
+//!
+//! Connects when it is first used, and again by itself. Does not retry: the queue does, once, in one place.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, ApplyRoutesResponse, BatchGetInstancesRequest, BatchGetInstancesResponse, Cost,
+        DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+        EnsureLoadBalancerResponse, GetInfoRequest, GetInfoResponse, InstanceRef, Priority,
+        PutBackendSetRequest, PutBackendSetResponse, RequestContext,
+        adapter_service_client::AdapterServiceClient, instance_service_client::InstanceServiceClient,
+        load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
+    },
+};
+use http::Uri;
+use tonic::{
+    Code, Request, Response, Status, Streaming,
+    transport::{Channel, Endpoint},
+};
+use tracing::debug;
+
+use crate::{Clock, config::Cluster, metrics::AdapterMetrics};
+
+/// A dead address is noticed within this time.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// A silently dropped connection is noticed within the sum of the two.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a verb may take. The adapter answers PENDING long before that.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The adapter ends a call at its deadline; ours comes only if it does not.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
+
+/// How urgent a call is and how old its answer may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// Unspecified: the adapter chooses by method.
+    pub priority: Priority,
+    /// `None`: whatever the adapter's snapshot holds. Zero: a vendor read that starts after the request arrived.
+    pub max_staleness: Option<Duration>,
+}
+
+impl Call {
+    /// A call with this priority, content with the adapter's snapshot.
+    #[must_use]
+    pub fn with_priority(priority: Priority) -> Self {
+        Self { priority, max_staleness: None }
+    }
+
+    /// The same call, but the answer must not be older than `age`.
+    #[must_use]
+    pub fn no_older_than(mut self, age: Duration) -> Self {
+        self.max_staleness = Some(age);
+        self
+    }
+}
+
+/// A client of the adapter. Cloning is cheap and shares the connection.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    channel: Channel,
+    identity: Arc<Identity>,
+    metrics: AdapterMetrics,
+}
+
+#[derive(Debug)]
+struct Identity {
+    cluster: Cluster,
+    /// Sets this process's request IDs apart from those of earlier ones.
+    prefix: String,
+    counter: AtomicU64,
+}
+
+impl Adapter {
+    /// A client that connects to `endpoint` when it is first used.
+    #[must_use]
+    pub fn connect_lazy(endpoint: Uri, cluster: Cluster, clock: &Clock) -> Self {
+        Self::over(Self::settings(endpoint).connect_lazy(), cluster, clock)
+    }
+
+    /// A client over a channel that was made elsewhere; tests connect in memory.
+    #[must_use]
+    pub fn over(channel: Channel, cluster: Cluster, clock: &Clock) -> Self {
+        let prefix = format!("{:x}", clock.now().as_millisecond());
+        let identity = Arc::new(Identity { cluster, prefix, counter: AtomicU64::new(0) });
+        Self { channel, identity, metrics: AdapterMetrics::default() }
+    }
+
+    /// The same client, counting its calls in `metrics`.
+    #[must_use]
+    pub fn counting(mut self, metrics: AdapterMetrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Time limits of a connection, wherever it leads to.
+    pub(crate) fn settings(endpoint: Uri) -> Endpoint {
+        Channel::builder(endpoint)
+            .connect_timeout(CONNECT_LIMIT)
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_LIMIT)
+            .keep_alive_while_idle(true)
+    }
+
+    /// The cluster's UID, as keys of load balancers and routes carry it.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.identity.cluster.id
+    }
+
+    /// Who asks, how urgent it is, and an ID that no other request has.
+    #[must_use]
+    pub fn context(&self, call: Call) -> RequestContext {
+        let Identity { cluster, prefix, counter } = self.identity.as_ref();
+        let n = counter.fetch_add(1, Ordering::Relaxed);
+        RequestContext {
+            cluster_id: cluster.id.clone(),
+            cluster_name: cluster.name.clone(),
+            priority: call.priority.into(),
+            max_staleness: call.max_staleness.and_then(|age| age.try_into().ok()),
+            request_id: format!("{prefix}-{n}"),
+        }
+    }
+
+    /// What the adapter is and can do. Cost: no vendor call.
+    ///
+    /// # Errors
+    /// As every call: a typed reason, never text.
+    pub async fn get_info(&self) -> Result<GetInfoResponse, AdapterError> {
+        let request = GetInfoRequest { context: Some(self.context(Call::default())) };
+        let mut client = AdapterServiceClient::new(self.channel());
+        self.unary("GetInfo", |answer| answer.cost.as_ref(), client.get_info(timed(request))).await
+    }
+
+    /// What became of these instances. Shape: one result a reference, in the order asked; at most 500.
+    ///
+    /// # Errors
+    /// Of the call as a whole; a bad reference fails alone. No error means «gone».
+    pub async fn batch_get_instances(
+        &self,
+        call: Call,
+        refs: Vec<InstanceRef>,
+    ) -> Result<BatchGetInstancesResponse, AdapterError> {
+        let request = BatchGetInstancesRequest { context: Some(self.context(call)), refs };
+        let mut client = InstanceServiceClient::new(self.channel());
+        self.unary(
+            "BatchGetInstances",
+            |answer| answer.cost.as_ref(),
+            client.batch_get_instances(timed(request)),
+        )
+        .await
+    }
+
+    /// Uploads a backend set. The context of `request` is filled in here. Cost: no vendor call.
+    ///
+    /// # Errors
+    /// `BACKEND_SET_UNKNOWN` if the base of a difference is not known: put the full set.
+    pub async fn put_backend_set(
+        &self,
+        call: Call,
+        mut request: PutBackendSetRequest,
+    ) -> Result<PutBackendSetResponse, AdapterError> {
+        request.context = Some(self.context(call));
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        self.unary("PutBackendSet", |answer| answer.cost.as_ref(), client.put_backend_set(timed(request)))
+            .await
+    }
+
+    /// Converges a load balancer. The context of `request` is filled in here. Cost: 0 vendor calls if nothing is to be done.
+    ///
+    /// # Errors
+    /// As in the contract; a load balancer that is not ready yet is no error but PENDING.
+    pub async fn ensure_load_balancer(
+        &self,
+        call: Call,
+        mut request: EnsureLoadBalancerRequest,
+    ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
+        request.context = Some(self.context(call));
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        self.unary(
+            "EnsureLoadBalancer",
+            |answer| answer.cost.as_ref(),
+            client.ensure_load_balancer(timed(request)),
+        )
+        .await
+    }
+
+    /// Removes a load balancer. The context of `request` is filled in here.
+    ///
+    /// # Errors
+    /// As in the contract; a removal under way is no error but DELETING.
+    pub async fn delete_load_balancer(
+        &self,
+        call: Call,
+        mut request: DeleteLoadBalancerRequest,
+    ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
+        request.context = Some(self.context(call));
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        self.unary(
+            "DeleteLoadBalancer",
+            |answer| answer.cost.as_ref(),
+            client.delete_load_balancer(timed(request)),
+        )
+        .await
+    }
+
+    /// Lays and removes routes. The context of `request` is filled in here. Shape: at most 200 items, a result for each.
+    ///
+    /// # Errors
+    /// Of the call as a whole; a route fails alone.
+    pub async fn apply_routes(
+        &self,
+        call: Call,
+        mut request: ApplyRoutesRequest,
+    ) -> Result<ApplyRoutesResponse, AdapterError> {
+        request.context = Some(self.context(call));
+        let mut client = RouteServiceClient::new(self.channel());
+        self.unary("ApplyRoutes", |answer| answer.cost.as_ref(), client.apply_routes(timed(request))).await
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// Waits for the begin of a stream, counts it, and types its error.
+    pub(crate) async fn stream<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    ) -> Result<Streaming<T>, AdapterError> {
+        self.unary(name, |_stream| None, call).await
+    }
+
+    /// Waits for an answer, within the deadline, counts it, and types its error.
+    async fn unary<T>(
+        &self,
+        name: &'static str,
+        cost: fn(&T) -> Option<&Cost>,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, AdapterError> {
+        let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, call).await {
+            Ok(answer) => answer.map(Response::into_inner).map_err(|status| typed(&status)),
+            Err(_elapsed) => Err(typed(&Status::deadline_exceeded("no answer within the deadline"))),
+        };
+        match &answer {
+            Ok(answer) => self.metrics.count(name, Ok(cost(answer).map_or(0, |cost| cost.vendor_calls))),
+            Err(error) => {
+                debug!(call = name, %error, "Adapter call failed");
+                self.metrics.count(name, Err(error));
+            }
+        }
+        answer
+    }
+}
+
+fn timed<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(DEADLINE);
+    request
+}
+
+/// A call that ran into its deadline may have done its work: the same request, repeated, finds out.
+fn typed(status: &Status) -> AdapterError {
+    let error = AdapterError::from(status);
+    match (error.reason, error.code) {
+        (Reason::Unspecified, Code::DeadlineExceeded | Code::Cancelled) => {
+            AdapterError { reason: Reason::OutcomeUnknown, ..error }
+        }
+        _ => AdapterError { message: described(status), ..error },
+    }
+}
+
+/// The text of a status; a broken transport hides its cause (`connection refused`) behind its own words.
+fn described(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,40 @@
+//! The wall clock, for times that other people read. Durations are measured with `tokio::time::Instant` instead.
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// Tells the time of day.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    System,
+    Simulated { wall: Timestamp, since: Instant },
+}
+
+impl Clock {
+    /// The machine's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that shows `wall` now and then follows tokio's time, which tests pause and advance.
+    #[must_use]
+    pub fn starting_at(wall: Timestamp) -> Self {
+        Self(Source::Simulated { wall, since: Instant::now() })
+    }
+
+    /// The time of day, UTC.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        match self.0 {
+            Source::System => Timestamp::now(),
+            Source::Simulated { wall, since } => SignedDuration::try_from(since.elapsed())
+                .ok()
+                .and_then(|passed| wall.checked_add(passed).ok())
+                .unwrap_or(wall),
+        }
+    }
+}

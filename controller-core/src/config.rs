@@ -1,0 +1,252 @@
+//! The flags that the three controllers share, and how flags become a checked configuration.
+//!
+//! Reading and judging are two steps: clap reads all flags as they are, and [`Faults`] collects what is wrong with them, so
+//! that a person hears of all mistakes at once. A bad value ends the process with exit code 2, as clap's own errors do.
+
+use std::{ffi::OsString, fmt::Display, net::SocketAddr, path::PathBuf};
+
+use clap::{Parser, ValueEnum, error::ErrorKind};
+use http::Uri;
+use tracing_subscriber::EnvFilter;
+
+/// Flags that every controller has. Flatten them into the controller's own.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CommonArgs {
+    /// UID of the namespace kube-system: the identity of this cluster at the cloud.
+    #[arg(long, value_name = "UID")]
+    pub cluster_id: String,
+
+    /// Name of this cluster, for people: part of names and descriptions at the cloud.
+    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
+    pub cluster_name: String,
+
+    /// Kubeconfig file; without it the pod's own service account is used.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub kubeconfig: Option<OsString>,
+
+    /// Where the cloud adapter is.
+    #[arg(long, value_name = "URL", default_value = "http://cloud-adapter:8443")]
+    pub adapter_endpoint: String,
+
+    /// How log lines look.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// What is logged: a level, or directives such as `info,node_controller=debug`.
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    pub log_level: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One line for people, coloured on a terminal.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The shared flags, checked.
+#[derive(Clone, Debug)]
+pub struct CommonConfig {
+    /// Who this cluster is.
+    pub cluster: Cluster,
+    /// Kubeconfig files, merged in this order. Empty: in-cluster configuration.
+    pub kubeconfig: Vec<PathBuf>,
+    /// Where the adapter is.
+    pub adapter_endpoint: Uri,
+    /// Where `/metrics`, `/healthz` and `/readyz` are served.
+    pub http_address: SocketAddr,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// What is logged; a valid [`EnvFilter`].
+    pub log_level: String,
+}
+
+/// Who this cluster is, for the cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The UID of the namespace `kube-system`.
+    pub id: String,
+    /// For people.
+    pub name: String,
+}
+
+impl CommonArgs {
+    /// Judges the shared flags. `http_address` is each binary's own flag, since its default differs.
+    ///
+    /// `None` if anything is wrong; what, stands in `faults`.
+    pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
+        let id = faults.check("--cluster-id <UID>", &self.cluster_id, cluster_id(&self.cluster_id));
+        let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
+        let endpoint = faults.check(
+            "--adapter-endpoint <URL>",
+            &self.adapter_endpoint,
+            endpoint(&self.adapter_endpoint),
+        );
+        let http_address = faults.check("--http-address <ADDRESS>", http_address, listen(http_address));
+        let filter = EnvFilter::try_new(&self.log_level).map_err(|error| {
+            format!("{error}: use trace, debug, info, warn, error, or directives such as info,kube=debug")
+        });
+        let level = faults.check("--log-level <FILTER>", &self.log_level, filter);
+        let kubeconfig = self.kubeconfig(faults);
+        level?;
+        Some(CommonConfig {
+            cluster: Cluster { id: id?, name: name? },
+            kubeconfig: kubeconfig?,
+            adapter_endpoint: endpoint?,
+            http_address: http_address?,
+            log_format: self.log_format,
+            log_level: self.log_level.clone(),
+        })
+    }
+
+    /// `KUBECONFIG` may hold several paths; those that do not exist are skipped as kubectl does, but not all of them.
+    fn kubeconfig(&self, faults: &mut Faults) -> Option<Vec<PathBuf>> {
+        let Some(value) = self.kubeconfig.as_ref().filter(|value| !value.is_empty()) else {
+            return Some(Vec::new());
+        };
+        let files: Vec<PathBuf> = std::env::split_paths(value).filter(|path| path.is_file()).collect();
+        let found = if files.is_empty() {
+            Err("no such file: name a kubeconfig file, or unset the flag to use the pod's service account")
+        } else {
+            Ok(files)
+        };
+        faults.check("--kubeconfig <FILE>", &value.to_string_lossy(), found)
+    }
+}
+
+/// What is wrong with the flags, all of it.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<String>);
+
+impl Faults {
+    /// Notes that `value` cannot be used for `flag`; `reason` names the fix.
+    pub fn add(&mut self, flag: &str, value: &str, reason: impl Display) {
+        self.0.push(format!("invalid value '{value}' for '{flag}': {reason}"));
+    }
+
+    /// Passes a good value on and notes a bad one.
+    pub fn check<T>(&mut self, flag: &str, value: &str, judged: Result<T, impl Display>) -> Option<T> {
+        judged.map_err(|reason| self.add(flag, value, reason)).ok()
+    }
+
+    /// Passes a number on that lies in a range, and notes one that does not.
+    pub fn in_range(
+        &mut self,
+        flag: &str,
+        value: usize,
+        range: std::ops::RangeInclusive<usize>,
+    ) -> Option<usize> {
+        let reason = format!("{value} is not in {}..={}", range.start(), range.end());
+        self.check(flag, &value.to_string(), if range.contains(&value) { Ok(value) } else { Err(reason) })
+    }
+}
+
+/// Reads the flags and judges them.
+///
+/// # Errors
+/// What clap says of unknown flags and missing values, or every fault that `judge` found. `clap::Error::exit` prints it and ends
+/// the process with code 2 (0 for `--help` and `--version`).
+pub fn read<A: Parser, C>(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    judge: impl FnOnce(&A, &mut Faults) -> Option<C>,
+) -> Result<C, clap::Error> {
+    let args = A::try_parse_from(arguments)?;
+    let mut faults = Faults::default();
+    match judge(&args, &mut faults) {
+        Some(config) if faults.0.is_empty() => Ok(config),
+        Some(_) | None => Err(A::command().error(ErrorKind::ValueValidation, faults.0.join("\nerror: "))),
+    }
+}
+
+fn cluster_id(value: &str) -> Result<String, &'static str> {
+    let fix = "use the UID of the namespace kube-system: kubectl get namespace kube-system -o jsonpath='{.metadata.uid}'";
+    word(value).map_err(|_error| fix)
+}
+
+/// Non-empty, printable, without blanks, at most 256 bytes: the contract's limit for strings.
+fn word(value: &str) -> Result<String, &'static str> {
+    let good = !value.is_empty() && value.len() <= 256 && value.chars().all(|c| c.is_ascii_graphic());
+    if good { Ok(value.to_owned()) } else { Err("use 1 to 256 printable characters without blanks") }
+}
+
+fn endpoint(value: &str) -> Result<Uri, String> {
+    let fix = "use a URL such as http://cloud-adapter:8443";
+    let uri: Uri = value.parse().map_err(|error| format!("{error}: {fix}"))?;
+    match (uri.scheme_str(), uri.authority(), uri.path()) {
+        (Some("http"), Some(_), "" | "/") => Ok(uri),
+        (Some("https"), Some(_), _) => Err(format!("TLS to the adapter is not supported yet: {fix}")),
+        _ => Err(fix.to_owned()),
+    }
+}
+
+fn listen(value: &str) -> Result<SocketAddr, String> {
+    value.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:8080"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Args {
+        #[command(flatten)]
+        common: CommonArgs,
+        #[arg(long, default_value = "127.0.0.1:0")]
+        http_address: String,
+        #[arg(long, default_value_t = 10)]
+        workers: usize,
+    }
+
+    fn parse(flags: &[&str]) -> Result<CommonConfig, String> {
+        let arguments = ["controller"].iter().chain(flags);
+        read(arguments, |args: &Args, faults| {
+            let workers = faults.in_range("--workers <N>", args.workers, 1..=100);
+            let common = args.common.check(&args.http_address, faults);
+            workers.and(common)
+        })
+        .map_err(|error| {
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn only_the_cluster_id_must_be_given() {
+        let config = parse(&["--cluster-id", "u-1"]).expect("defaults are good");
+        assert_eq!(config.cluster, Cluster { id: "u-1".to_owned(), name: "kubernetes".to_owned() });
+        assert_eq!(config.adapter_endpoint, "http://cloud-adapter:8443");
+        let error = parse(&[]).expect_err("no cluster ID");
+        assert!(error.contains("--cluster-id <UID>"), "{error}");
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once() {
+        let error = parse(&[
+            "--cluster-id=",
+            "--adapter-endpoint=adapter",
+            "--http-address=:80",
+            "--log-level=a=b=c",
+            "--workers=0",
+            "--kubeconfig=/nowhere/at/all",
+        ])
+        .expect_err("all of it is wrong");
+        for flag in ["cluster-id", "adapter-endpoint", "http-address", "log-level", "workers", "kubeconfig"] {
+            assert!(error.contains(&format!("for '--{flag}")), "{flag} is missing in:\n{error}");
+        }
+        assert!(error.contains("http://cloud-adapter:8443"), "names no fix:\n{error}");
+    }
+
+    #[test]
+    fn an_unknown_flag_is_answered_with_the_nearest() {
+        let error = parse(&["--cluster-id=u", "--adapter-endpont=x"]).expect_err("misspelt");
+        assert!(error.contains("--adapter-endpoint"), "{error}");
+    }
+
+    #[test]
+    fn tls_is_refused_by_name_and_not_by_accident() {
+        let error = parse(&["--cluster-id=u", "--adapter-endpoint=https://a:1"]).expect_err("no TLS yet");
+        assert!(error.contains("TLS to the adapter is not supported yet"), "{error}");
+    }
+}

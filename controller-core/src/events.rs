@@ -1,0 +1,268 @@
+//! Tells a person, at the object they look at, what is done or refused and why: one call writes the Event and the log line with the
+//! same words.
+//!
+//! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event; writes are paced; what does not fit
+//! is dropped and counted. kube's own recorder is not used: it takes another message of the same reason for a repeat of the first,
+//! and makes the caller wait.
+
+mod series;
+
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        core::v1::ObjectReference,
+        events::v1::{Event, EventSeries},
+    },
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use prometheus_client::metrics::counter::Counter;
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use self::series::{Series, Write};
+use crate::{
+    Clock,
+    kube_api::{self, within},
+    metrics::Registry,
+};
+
+/// Notices that wait to be written. A cluster of 500 nodes that joins at once fits.
+const QUEUE: usize = 1024;
+/// So many Events are written at once, then [`PACE`] holds.
+const BURST: u32 = 200;
+/// Between two writes, on average: 20 a second.
+const PACE: Duration = Duration::from_millis(50);
+/// A stop waits so long for what was told last.
+const FLUSH: Duration = Duration::from_secs(3);
+/// The API server's limit for notes.
+const NOTE_MAX: usize = 1024;
+
+/// How much a person should care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Nothing to worry about; logged as info.
+    Normal,
+    /// Worth a look; logged as warning.
+    Warning,
+}
+
+impl Kind {
+    /// The word of `Event.type`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// What is told about an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Notice {
+    /// How much a person should care.
+    pub kind: Kind,
+    /// One word in CamelCase, from a closed list.
+    pub reason: &'static str,
+    /// What was being done, one word in CamelCase.
+    pub action: &'static str,
+    /// A sentence for a person: what happens, and what to do about it.
+    pub note: String,
+}
+
+/// Tells. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    notices: mpsc::Sender<(ObjectReference, Notice)>,
+    dropped: Counter,
+}
+
+impl Recorder {
+    /// Logs the notice, and has it written as an Event on the object. Never blocks, never fails.
+    ///
+    /// `about` must carry the UID, or `kubectl describe` does not find the Event.
+    pub fn tell(&self, about: &ObjectReference, notice: Notice) {
+        let object = about.name.as_deref().unwrap_or_default();
+        let namespace = about.namespace.as_deref();
+        match notice.kind {
+            Kind::Normal => info!(reason = notice.reason, object, namespace, "{}", notice.note),
+            Kind::Warning => warn!(reason = notice.reason, object, namespace, "{}", notice.note),
+        }
+        if self.notices.try_send((about.clone(), notice)).is_err() {
+            self.dropped.inc();
+        }
+    }
+}
+
+/// Writes what the recorder is told. One task a process runs it.
+pub struct Writer {
+    client: Client,
+    /// Who speaks: `reportingController`, what `kubectl describe` shows as «From».
+    component: &'static str,
+    /// Which replica: `reportingInstance`.
+    instance: String,
+    clock: Clock,
+    notices: mpsc::Receiver<(ObjectReference, Notice)>,
+    dropped: Counter,
+    written: Counter,
+    /// Sets names apart that are made within one tick of the clock.
+    serial: u32,
+    /// When the burst is used up: the theoretical time of the next write.
+    paced: Option<Instant>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+/// A recorder and the task behind it.
+#[must_use]
+pub fn recorder(
+    client: Client,
+    component: &'static str,
+    instance: String,
+    clock: Clock,
+) -> (Recorder, Writer) {
+    let (sender, notices) = mpsc::channel(QUEUE);
+    let dropped = Counter::default();
+    let recorder = Recorder { notices: sender, dropped: dropped.clone() };
+    let written = Counter::default();
+    let writer =
+        Writer { client, component, instance, clock, notices, dropped, written, serial: 0, paced: None };
+    (recorder, writer)
+}
+
+impl Writer {
+    /// Registers `events_written_total` and `events_dropped_total`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("events_written", "Events created or counted up", self.written.clone());
+        registry.register("events_dropped", "Events that could not be written", self.dropped.clone());
+    }
+
+    /// Writes Events until `stop`, then what was told before it, as far as that goes quickly.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut series = Series::default();
+        loop {
+            let told = tokio::select! {
+                biased;
+                told = self.notices.recv() => told,
+                () = stop.cancelled() => break,
+            };
+            let Some((about, notice)) = told else { return };
+            self.pace().await;
+            self.write(&mut series, about, notice).await;
+        }
+        let flush = async {
+            while let Ok((about, notice)) = self.notices.try_recv() {
+                self.write(&mut series, about, notice).await;
+            }
+        };
+        if timeout(FLUSH, flush).await.is_err() {
+            debug!("Not every Event could be written before the stop");
+        }
+    }
+
+    /// Lets a burst through and then one write a [`PACE`].
+    async fn pace(&mut self) {
+        let now = Instant::now();
+        let next = self.paced.map_or(now, |paced| paced.max(now)) + PACE;
+        self.paced = Some(next);
+        if let Some(due) = next.checked_sub(PACE * BURST) {
+            tokio::time::sleep_until(due).await;
+        }
+    }
+
+    async fn write(&mut self, series: &mut Series, about: ObjectReference, notice: Notice) {
+        let (key, write) = series.next(about, notice, Instant::now(), || self.serial_name());
+        let result = match write {
+            Write::Nothing => return,
+            Write::Create { name } => self.create(&key.about, &key.notice, name).await,
+            Write::CountUp { name, count } => self.count_up(&key.about, &name, count).await,
+        };
+        match result {
+            Ok(()) => drop(self.written.inc()),
+            Err(error) => {
+                debug!(%error, "Event could not be written");
+                self.dropped.inc();
+                // Forgotten, so that the next one is created anew.
+                series.forget(&key);
+            }
+        }
+    }
+
+    fn serial_name(&mut self) -> String {
+        self.serial = self.serial.wrapping_add(1);
+        format!("{:x}{:04x}", self.clock.now().as_millisecond(), self.serial & 0xffff)
+    }
+
+    async fn create(
+        &self,
+        about: &ObjectReference,
+        notice: &Notice,
+        suffix: String,
+    ) -> Result<(), kube_api::Error> {
+        let event = self.event(about, notice, &suffix, self.clock.now());
+        within(self.events(about).create(&PostParams::default(), &event)).await.map(drop)
+    }
+
+    async fn count_up(
+        &self,
+        about: &ObjectReference,
+        suffix: &str,
+        count: i32,
+    ) -> Result<(), kube_api::Error> {
+        let series = EventSeries { count, last_observed_time: MicroTime(self.clock.now()) };
+        let patch = Patch::Merge(json!({ "series": series }));
+        let name = event_name(about, suffix);
+        within(self.events(about).patch(&name, &PatchParams::default(), &patch)).await.map(drop)
+    }
+
+    /// Events about cluster-scoped objects live in the namespace `default`; the API server insists.
+    fn events(&self, about: &ObjectReference) -> Api<Event> {
+        Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or("default"))
+    }
+
+    fn event(&self, about: &ObjectReference, notice: &Notice, suffix: &str, now: Timestamp) -> Event {
+        Event {
+            metadata: ObjectMeta { name: Some(event_name(about, suffix)), ..ObjectMeta::default() },
+            type_: Some(notice.kind.word().to_owned()),
+            reason: Some(notice.reason.to_owned()),
+            action: Some(notice.action.to_owned()),
+            note: Some(cut(&notice.note)),
+            event_time: Some(MicroTime(now)),
+            regarding: Some(about.clone()),
+            reporting_controller: Some(self.component.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
+        }
+    }
+}
+
+fn event_name(about: &ObjectReference, suffix: &str) -> String {
+    format!("{}.{suffix}", about.name.as_deref().unwrap_or("unnamed"))
+}
+
+/// At most [`NOTE_MAX`] bytes, cut between characters.
+fn cut(note: &str) -> String {
+    if note.len() <= NOTE_MAX {
+        return note.to_owned();
+    }
+    let end = (0..=NOTE_MAX - '…'.len_utf8()).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", note.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

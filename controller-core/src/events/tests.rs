@@ -1,0 +1,1 @@
+//! Events as they reach the API server.

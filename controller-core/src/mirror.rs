@@ -1,0 +1,219 @@
+//! Local mirrors of both sides: what Kubernetes wants and what the cloud has, trimmed to what the controller uses.
+//!
+//! - [`kubernetes`] follows a watch on the API server, [`cloud`] a watch on the adapter; both keep one [`Mirror`].
+//! - A listing takes effect only when it is complete; until then the old content stays in force.
+//! - A change that the trimmed form does not show (a kubelet's heartbeat) wakes nobody.
+//! - Never evidence of absence: before anything that cannot be undone, ask again, live.
+
+pub mod cloud;
+pub mod kubernetes;
+mod metrics;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::{Clock, Link};
+
+/// The name of a Kubernetes object of one kind, `namespace/name` or `name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectName {
+    /// `None` for cluster-scoped kinds.
+    pub namespace: Option<String>,
+    /// The name in its namespace.
+    pub name: String,
+}
+
+impl ObjectName {
+    /// Of a cluster-scoped object, such as a Node.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self { namespace: None, name: name.into() }
+    }
+
+    /// Of an object in a namespace, such as a Service.
+    pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: Some(namespace.into()), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// One item that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change<K, T> {
+    /// Which one.
+    pub key: K,
+    /// What it was. `None`: it was not there.
+    pub old: Option<Arc<T>>,
+    /// What it is. `None`: it is not there any more.
+    pub new: Option<Arc<T>>,
+}
+
+/// What a mirror holds.
+pub(crate) type Content<K, T> = BTreeMap<K, Arc<T>>;
+
+/// A mirror of one collection. Cloning gives another handle to the same mirror.
+#[derive(Debug)]
+pub struct Mirror<K, T> {
+    inner: Arc<Inner<K, T>>,
+}
+
+#[derive(Debug)]
+struct Inner<K, T> {
+    /// For people: `nodes`, `instances`.
+    what: &'static str,
+    clock: Clock,
+    content: RwLock<Content<K, T>>,
+    synced: watch::Sender<bool>,
+    link: watch::Sender<Link>,
+    /// When the other side last said that the content is right.
+    fresh: watch::Sender<Option<Instant>>,
+}
+
+impl<K, T> Clone for Mirror<K, T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K: Ord + Clone, T> Mirror<K, T> {
+    /// An empty mirror that is not synced. `what` is for people and for the metric label `mirror`: `nodes`, `instances`.
+    #[must_use]
+    pub fn new(what: &'static str, clock: Clock) -> Self {
+        let inner = Inner {
+            what,
+            clock,
+            content: RwLock::default(),
+            synced: watch::Sender::new(false),
+            link: watch::Sender::new(Link::Starting),
+            fresh: watch::Sender::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What is mirrored, for people.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        self.inner.what
+    }
+
+    /// One item.
+    #[must_use]
+    pub fn get<Q>(&self, key: &Q) -> Option<Arc<T>>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.read(|content| content.get(key).cloned())
+    }
+
+    /// All items in the order of their keys.
+    #[must_use]
+    pub fn items(&self) -> Vec<(K, Arc<T>)> {
+        self.read(|content| content.iter().map(|(key, item)| (key.clone(), Arc::clone(item))).collect())
+    }
+
+    /// Reads the content without copying it. Keep it short: whoever follows waits meanwhile.
+    pub fn read<R>(&self, reader: impl FnOnce(&BTreeMap<K, Arc<T>>) -> R) -> R {
+        reader(&self.inner.content.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether one complete listing has been seen since the start.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        *self.inner.synced.borrow()
+    }
+
+    /// Waits until it is synced.
+    pub async fn synced(&self) {
+        // The sender lives in `self`: waiting cannot fail.
+        let _closed = self.inner.synced.subscribe().wait_for(|synced| *synced).await.is_err();
+    }
+
+    /// How the connection to the other side is.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.inner.link.borrow().clone()
+    }
+
+    /// To wait for changes of the link.
+    #[must_use]
+    pub fn links(&self) -> watch::Receiver<Link> {
+        self.inner.link.subscribe()
+    }
+
+    /// How long ago the other side last said that the content is right. `None`: never yet.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.inner.fresh.borrow().map(|fresh| fresh.elapsed())
+    }
+
+    /// Readiness: synced and connected, or else what is missing.
+    ///
+    /// # Errors
+    /// The text for `/readyz`.
+    pub fn readiness(&self) -> Result<(), String> {
+        let link = self.link();
+        match (self.is_synced(), link.is_up()) {
+            (true, true) => Ok(()),
+            (true, false) => Err(format!("{}: {link}", self.what())),
+            (false, _) => Err(format!("{}: not listed yet, {link}", self.what())),
+        }
+    }
+
+    pub(crate) fn write<R>(&self, writer: impl FnOnce(&mut Content<K, T>) -> R) -> R {
+        writer(&mut self.inner.content.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn mark_fresh(&self) {
+        self.inner.fresh.send_replace(Some(Instant::now()));
+    }
+
+    pub(crate) fn mark_synced(&self) {
+        self.inner.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
+    }
+}
+
+/// Puts `new` in place of `content` and returns what that changed.
+pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
+    content: &mut Content<K, T>,
+    new: Content<K, T>,
+) -> Vec<Change<K, T>> {
+    let mut old = std::mem::replace(content, new);
+    let mut changes = Vec::new();
+    for (key, item) in content.iter() {
+        let before = old.remove(key);
+        if before.as_ref() != Some(item) {
+            changes.push(Change { key: key.clone(), old: before, new: Some(Arc::clone(item)) });
+        }
+    }
+    let gone = old.into_iter().map(|(key, item)| Change { key, old: Some(item), new: None });
+    changes.extend(gone);
+    changes
+}
+
+/// Puts one item in, or takes it out, and returns what that changed.
+pub(crate) fn put<K: Ord + Clone, T: PartialEq>(
+    content: &mut Content<K, T>,
+    key: K,
+    item: Option<T>,
+) -> Option<Change<K, T>> {
+    let new = item.map(Arc::new);
+    let old = match &new {
+        Some(item) => content.insert(key.clone(), Arc::clone(item)),
+        None => content.remove(&key),
+    };
+    (old != new).then_some(Change { key, old, new })
+}

@@ -1,0 +1,122 @@
+//! Follows a watch on the adapter.
+//!
+//! The protocol is a pure state machine in [`protocol`]; [`sources`] names the three watches of the contract; here is only the
+//! stream around them. Does not judge what is gone: that an item left the mirror proves nothing.
+
+mod protocol;
+mod sources;
+
+use std::time::Duration;
+
+use cloud_api_proto::AdapterError;
+use tracing::{info, warn};
+
+use self::protocol::Protocol;
+pub use self::{
+    protocol::{Event, Violation},
+    sources::{Instances, LoadBalancers, Routes, Source},
+};
+use super::{Change, Mirror};
+use crate::{adapter::Adapter, outage::Outage};
+
+/// Bookmarks come at least every 30 s: three missed ones mean that the connection is dead.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// What ended a session of the watch.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    #[error("the adapter ended the watch")]
+    Ended,
+    #[error("nothing heard from the adapter for {} s", SILENCE.as_secs())]
+    Silent,
+    #[error("the adapter broke the watch protocol: {0}")]
+    Protocol(#[from] Violation),
+}
+
+impl<T: PartialEq + Send + Sync> Mirror<String, T> {
+    /// Keeps this mirror in step with the adapter, whatever happens to the connection. Never ends; drop it to stop.
+    ///
+    /// `trim` keeps of an item what the controller uses. `wake` is called for each item whose trimmed form changed, after the
+    /// mirror shows it; it must not block. While a listing runs, or the adapter is away, the old content stays in force.
+    /// Cost: no vendor call of its own.
+    pub async fn follow_cloud<S: Source>(
+        &self,
+        adapter: &Adapter,
+        source: S,
+        trim: impl Fn(S::Item) -> T,
+        mut wake: impl FnMut(Change<String, T>),
+    ) {
+        let mut outage = Outage::new("cloud adapter", self.inner.clock, self.inner.link.clone());
+        let mut protocol = Protocol::default();
+        loop {
+            let mut session = Session { mirror: self, protocol: &mut protocol, outage: &mut outage };
+            let broken = session.run(adapter, &source, &trim, &mut wake).await;
+            protocol.disconnected(matches!(broken, Broken::Protocol(_)));
+            let told = match &broken {
+                Broken::Adapter(error) => error.retry_after,
+                Broken::Ended | Broken::Silent | Broken::Protocol(_) => None,
+            };
+            let pause = outage.failed(&broken.to_string());
+            tokio::time::sleep(told.unwrap_or(pause).clamp(pause, SILENCE)).await;
+        }
+    }
+}
+
+/// One connection's worth of watching.
+struct Session<'a, T> {
+    mirror: &'a Mirror<String, T>,
+    protocol: &'a mut Protocol<T>,
+    outage: &'a mut Outage,
+}
+
+impl<T: PartialEq + Send + Sync> Session<'_, T> {
+    /// Runs until something breaks; returns what.
+    async fn run<S: Source>(
+        &mut self,
+        adapter: &Adapter,
+        source: &S,
+        trim: &impl Fn(S::Item) -> T,
+        wake: &mut impl FnMut(Change<String, T>),
+    ) -> Broken {
+        let opened = adapter.stream(S::CALL, source.open(adapter, self.protocol.token().to_owned())).await;
+        let mut stream = match opened {
+            Ok(stream) => stream,
+            Err(error) => return error.into(),
+        };
+        loop {
+            let message = match tokio::time::timeout(SILENCE, stream.message()).await {
+                Ok(Ok(Some(message))) => message,
+                Ok(Ok(None)) => return Broken::Ended,
+                Ok(Err(status)) => return AdapterError::from(status).into(),
+                Err(_elapsed) => return Broken::Silent,
+            };
+            // An event of a newer contract is none of ours.
+            let Some(event) = source.event(message) else { continue };
+            if let Err(violation) = self.take(event.map(trim), wake) {
+                return violation.into();
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event<T>, wake: &mut impl FnMut(Change<String, T>)) -> Result<(), Violation> {
+        let mirror = self.mirror;
+        let effects = mirror.write(|content| self.protocol.step(content, event))?;
+        if let Some((from, to)) = &effects.moved {
+            warn!(mirror = mirror.what(), %from, %to, "The adapter looks at another part of the cloud now");
+        }
+        if effects.fresh {
+            self.outage.answered();
+            mirror.mark_fresh();
+        }
+        if effects.synced {
+            if !mirror.is_synced() {
+                info!(mirror = mirror.what(), objects = mirror.read(|content| content.len()), "Listed");
+            }
+            mirror.mark_synced();
+        }
+        effects.changes.into_iter().for_each(wake);
+        Ok(())
+    }
+}

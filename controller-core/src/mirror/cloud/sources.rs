@@ -1,0 +1,138 @@
+//! The three watches of the contract, each as one type.
+
+use std::future::Future;
+
+use cloud_api_proto::v1alpha1::{
+    Instance, LoadBalancer, Route, WatchInstancesRequest, WatchInstancesResponse, WatchLoadBalancersRequest,
+    WatchLoadBalancersResponse, WatchRoutesRequest, WatchRoutesResponse,
+    instance_service_client::InstanceServiceClient, load_balancer_service_client::LoadBalancerServiceClient,
+    route_service_client::RouteServiceClient, watch_instances_response, watch_load_balancers_response,
+    watch_routes_response,
+};
+use tonic::{Response, Status, Streaming};
+
+use super::Event;
+use crate::adapter::{Adapter, Call};
+
+/// One watch of the contract.
+pub trait Source: Send + Sync + 'static {
+    /// What is watched.
+    type Item: Send;
+    /// The message of the stream.
+    type Response: Send + 'static;
+    /// The name of the RPC.
+    const CALL: &'static str;
+
+    /// Opens the stream; an empty token means from the beginning.
+    fn open(
+        &self,
+        adapter: &Adapter,
+        resume_token: String,
+    ) -> impl Future<Output = Result<Response<Streaming<Self::Response>>, Status>> + Send;
+
+    /// Reads one message. `None`: an event of a newer contract.
+    fn event(&self, response: Self::Response) -> Option<Event<Self::Item>>;
+}
+
+/// The instances, keyed by provider ID.
+#[derive(Clone, Copy, Debug)]
+pub struct Instances;
+
+impl Source for Instances {
+    type Item = Instance;
+    type Response = WatchInstancesResponse;
+    const CALL: &'static str = "WatchInstances";
+
+    async fn open(
+        &self,
+        adapter: &Adapter,
+        resume_token: String,
+    ) -> Result<Response<Streaming<Self::Response>>, Status> {
+        let context = Some(adapter.context(Call::default()));
+        let request = WatchInstancesRequest { context, stop_when_synced: false, resume_token };
+        InstanceServiceClient::new(adapter.channel()).watch_instances(request).await
+    }
+
+    fn event(&self, response: Self::Response) -> Option<Event<Instance>> {
+        use watch_instances_response::Event as Wire;
+        let keyed = |item: Instance| (item.provider_id.clone(), item);
+        Some(match response.event? {
+            Wire::Reset(reset) => Event::Reset(reset.scope),
+            Wire::Items(chunk) => Event::Items(chunk.items.into_iter().map(keyed).collect()),
+            Wire::Synced(synced) => Event::Synced(synced),
+            Wire::Upsert(item) => Event::Upsert(item.provider_id.clone(), item),
+            Wire::Gone(gone) => Event::Gone(gone.provider_id),
+            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark.token),
+        })
+    }
+}
+
+/// The load balancers that this cluster owns, keyed by the vendor's ID.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadBalancers;
+
+impl Source for LoadBalancers {
+    type Item = LoadBalancer;
+    type Response = WatchLoadBalancersResponse;
+    const CALL: &'static str = "WatchLoadBalancers";
+
+    async fn open(
+        &self,
+        adapter: &Adapter,
+        resume_token: String,
+    ) -> Result<Response<Streaming<Self::Response>>, Status> {
+        let context = Some(adapter.context(Call::default()));
+        let request = WatchLoadBalancersRequest { context, stop_when_synced: false, resume_token };
+        LoadBalancerServiceClient::new(adapter.channel()).watch_load_balancers(request).await
+    }
+
+    fn event(&self, response: Self::Response) -> Option<Event<LoadBalancer>> {
+        use watch_load_balancers_response::Event as Wire;
+        let keyed = |item: LoadBalancer| (item.vendor_id.clone(), item);
+        Some(match response.event? {
+            Wire::Reset(reset) => Event::Reset(reset.scope),
+            Wire::Items(chunk) => Event::Items(chunk.items.into_iter().map(keyed).collect()),
+            Wire::Synced(synced) => Event::Synced(synced),
+            Wire::Upsert(item) => Event::Upsert(item.vendor_id.clone(), item),
+            Wire::Gone(gone) => Event::Gone(gone.vendor_id),
+            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark.token),
+        })
+    }
+}
+
+/// The cluster's routes and foreign ones that overlap its CIDRs, keyed by the vendor's ID.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// The cluster's pod CIDRs.
+    pub cluster_cidrs: Vec<String>,
+}
+
+impl Source for Routes {
+    type Item = Route;
+    type Response = WatchRoutesResponse;
+    const CALL: &'static str = "WatchRoutes";
+
+    async fn open(
+        &self,
+        adapter: &Adapter,
+        resume_token: String,
+    ) -> Result<Response<Streaming<Self::Response>>, Status> {
+        let context = Some(adapter.context(Call::default()));
+        let cluster_cidrs = self.cluster_cidrs.clone();
+        let request = WatchRoutesRequest { context, stop_when_synced: false, resume_token, cluster_cidrs };
+        RouteServiceClient::new(adapter.channel()).watch_routes(request).await
+    }
+
+    fn event(&self, response: Self::Response) -> Option<Event<Route>> {
+        use watch_routes_response::Event as Wire;
+        let keyed = |item: Route| (item.vendor_id.clone(), item);
+        Some(match response.event? {
+            Wire::Reset(reset) => Event::Reset(reset.scope),
+            Wire::Items(chunk) => Event::Items(chunk.items.into_iter().map(keyed).collect()),
+            Wire::Synced(synced) => Event::Synced(synced),
+            Wire::Upsert(item) => Event::Upsert(item.vendor_id.clone(), item),
+            Wire::Gone(gone) => Event::Gone(gone.vendor_id),
+            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark.token),
+        })
+    }
+}

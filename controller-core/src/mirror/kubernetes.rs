@@ -1,0 +1,201 @@
+//! Follows a watch on the API server.
+//!
+//! Plain list and watch, 500 objects a page: streamed lists depend on a server gate with a ragged history. Nothing here hangs on
+//! periodic re-delivery.
+
+use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Resource, ResourceExt as _,
+    runtime::watcher::{self, Event, watcher},
+};
+use serde::de::DeserializeOwned;
+use tracing::info;
+
+use super::{Change, Content, Mirror, ObjectName, put, replace};
+use crate::outage::Outage;
+
+/// A listing in which nothing arrives for so long is given up. Idle watches have kube's own limit of 295 s.
+const LISTING_SILENCE: Duration = Duration::from_secs(60);
+/// Objects a page; the API server's own clients ask for as many.
+const PAGE: u32 = 500;
+
+impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
+    /// Keeps this mirror in step with the API server, whatever happens to the connection. Never ends; drop it to stop.
+    ///
+    /// `trim` keeps of an object what the controller uses, or `None` if it is none of its business. `wake` is called for each item
+    /// whose trimmed form changed, after the mirror shows it; it must not block.
+    /// Cost: one listing (500 objects a page) at start and after each broken connection, else one watch.
+    pub async fn follow_kubernetes<K>(
+        &self,
+        api: Api<K>,
+        trim: impl Fn(K) -> Option<T>,
+        mut wake: impl FnMut(Change<ObjectName, T>),
+    ) where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut outage = Outage::new("API server", self.inner.clock, self.inner.link.clone());
+        loop {
+            let error = self.follow_watch(&api, &trim, &mut wake, &mut outage).await;
+            let pause = outage.failed(&error);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One listing and the watch after it, until something breaks; returns what.
+    ///
+    /// kube could resume the watch by itself, but then nobody could tell when the connection is good again.
+    async fn follow_watch<K>(
+        &self,
+        api: &Api<K>,
+        trim: &impl Fn(K) -> Option<T>,
+        wake: &mut impl FnMut(Change<ObjectName, T>),
+        outage: &mut Outage,
+    ) -> String
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut events = pin!(watcher(api.clone(), watcher::Config::default().page_size(PAGE)));
+        let mut listing = Listing::default();
+        loop {
+            let silence = if listing.done { Duration::MAX } else { LISTING_SILENCE };
+            let event = match tokio::time::timeout(silence, events.next()).await {
+                Ok(Some(Ok(event))) => event,
+                Ok(Some(Err(error))) => return chain(&error),
+                Ok(None) => return "the watch ended".to_owned(),
+                Err(_elapsed) => return "the listing does not proceed".to_owned(),
+            };
+            let changes = self.write(|content| listing.step(content, event, trim));
+            if listing.done {
+                outage.answered();
+                self.mark_fresh();
+                if !self.is_synced() {
+                    info!(mirror = self.what(), objects = self.read(BTreeMap::len), "Listed");
+                }
+                self.mark_synced();
+            }
+            changes.into_iter().for_each(&mut *wake);
+        }
+    }
+}
+
+/// Collects a listing and puts it in place when it is complete.
+#[derive(Debug)]
+struct Listing<T> {
+    items: Content<ObjectName, T>,
+    done: bool,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { items: BTreeMap::new(), done: false }
+    }
+}
+
+impl<T: PartialEq> Listing<T> {
+    fn step<K: Resource>(
+        &mut self,
+        content: &mut Content<ObjectName, T>,
+        event: Event<K>,
+        trim: &impl Fn(K) -> Option<T>,
+    ) -> Vec<Change<ObjectName, T>> {
+        match event {
+            Event::Init => {
+                *self = Self::default();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                let name = name(&object);
+                if let Some(item) = trim(object) {
+                    self.items.insert(name, Arc::new(item));
+                }
+                Vec::new()
+            }
+            Event::InitDone => {
+                self.done = true;
+                replace(content, std::mem::take(&mut self.items))
+            }
+            Event::Apply(object) => put(content, name(&object), trim(object)).into_iter().collect(),
+            Event::Delete(object) => put(content, name(&object), None).into_iter().collect(),
+        }
+    }
+}
+
+fn name(object: &impl Resource) -> ObjectName {
+    ObjectName { namespace: object.meta().namespace.clone(), name: object.name_any() }
+}
+
+/// An error with its causes: kube's own texts stop at the first.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    fn node(name: &str, rest: &str) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.to_owned());
+        node.metadata.annotations = Some([("v".to_owned(), rest.to_owned())].into());
+        node
+    }
+
+    /// Keeps the annotation; nodes that are called `other` are none of our business.
+    fn trim(node: Node) -> Option<String> {
+        let value = node.metadata.annotations?.remove("v");
+        value.filter(|_| node.metadata.name.as_deref() != Some("other"))
+    }
+
+    /// Steps through the events and writes `key old>new` for each change.
+    fn run(content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>) -> Vec<String> {
+        let mut listing = Listing::default();
+        let text = |item: Option<Arc<String>>| item.map_or_else(String::new, |item| item.to_string());
+        let changes = events.into_iter().flat_map(|event| listing.step(content, event, &trim));
+        changes.map(|change| format!("{} {}>{}", change.key, text(change.old), text(change.new))).collect()
+    }
+
+    #[test]
+    fn a_listing_takes_effect_only_when_it_is_complete() {
+        let mut content = Content::new();
+        assert!(run(&mut content, vec![Event::Init, Event::InitApply(node("a", "1"))]).is_empty());
+        assert!(content.is_empty());
+        let listing = vec![Event::Init, Event::InitApply(node("b", "1")), Event::InitDone];
+        assert_eq!(run(&mut content, listing), ["b >1"]);
+    }
+
+    #[test]
+    fn a_second_listing_wakes_what_differs_only() {
+        let list = |nodes: Vec<Node>| {
+            let items = nodes.into_iter().map(Event::InitApply);
+            [Event::Init].into_iter().chain(items).chain([Event::InitDone]).collect()
+        };
+        let mut content = Content::new();
+        run(&mut content, list(vec![node("a", "1"), node("b", "1"), node("c", "1")]));
+        let changes = run(&mut content, list(vec![node("a", "1"), node("b", "2"), node("d", "1")]));
+        assert_eq!(changes, ["b 1>2", "d >1", "c 1>"]);
+    }
+
+    #[test]
+    fn what_trimming_hides_wakes_nobody() {
+        let mut content = Content::new();
+        assert_eq!(run(&mut content, vec![Event::Apply(node("a", "1"))]), ["a >1"]);
+        let mut heartbeat = node("a", "1");
+        heartbeat.metadata.resource_version = Some("77".to_owned());
+        let events = vec![Event::Apply(heartbeat), Event::Apply(node("other", "1"))];
+        assert!(run(&mut content, events).is_empty());
+        assert_eq!(run(&mut content, vec![Event::Delete(node("a", "1"))]), ["a 1>"]);
+    }
+}

@@ -1,0 +1,54 @@
+//! What more than one controller reads from a Node, and the well-known names for it.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
+
+use crate::provider_id::{self, ProviderId};
+
+/// Taint: the kubelet puts it on, the node-controller takes it off when the node is initialised. Value and effect do not matter.
+pub const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Taint: the autoscaler is about to remove the node.
+pub const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+/// Label: the node shall not be a target of load balancers.
+pub const EXCLUDED_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Label: the zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The node's taints, in their order.
+#[must_use]
+pub fn taints(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// Whether any taint has this key, whatever its value and effect.
+#[must_use]
+pub fn has_taint(node: &Node, key: &str) -> bool {
+    taints(node).iter().any(|taint| taint.key == key)
+}
+
+/// `status.addresses`, in their order.
+#[must_use]
+pub fn addresses(node: &Node) -> &[NodeAddress] {
+    node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
+}
+
+/// The addresses of type `InternalIP`, in their order; what is no IP address is left out.
+#[must_use]
+pub fn internal_ips(node: &Node) -> Vec<IpAddr> {
+    let internal = addresses(node).iter().filter(|address| address.type_ == "InternalIP");
+    internal.filter_map(|address| address.address.parse().ok()).collect()
+}
+
+/// `spec.providerID`. `None`: not set yet.
+#[must_use]
+pub fn provider_id(node: &Node) -> Option<Result<ProviderId, provider_id::Error>> {
+    let text = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+    (!text.is_empty()).then(|| text.parse())
+}
+
+/// The value of a label.
+#[must_use]
+pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}

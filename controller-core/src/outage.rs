@@ -1,0 +1,139 @@
+//! What is known of a peer that should be there (API server, adapter), and when that is worth a log line.
+//!
+//! An outage is told once when it begins, now and then while it lasts, and once when it is over: never in a flood.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::{sync::watch, time::Instant};
+use tracing::{info, warn};
+
+use crate::Clock;
+
+/// While an outage lasts it is told again this often.
+const REMIND: Duration = Duration::from_mins(1);
+/// The first pause between two attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest: a peer that is back is noticed within this time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How the connection to a peer is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// Not tried yet.
+    #[default]
+    Starting,
+    /// The last exchange went well.
+    Up,
+    /// Nothing goes through.
+    Down {
+        /// Wall clock of the first failure.
+        since: Timestamp,
+        /// What failed last.
+        error: Arc<str>,
+    },
+}
+
+impl Link {
+    /// Whether the last exchange went well.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        *self == Self::Up
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("not reached yet"),
+            Self::Up => f.write_str("reachable"),
+            Self::Down { since, error } => write!(f, "not reachable since {since:.0}: {error}"),
+        }
+    }
+}
+
+/// Keeps the account of one peer: its link, the pause before the next attempt, and what is logged.
+#[derive(Debug)]
+pub(crate) struct Outage {
+    /// For people, such as `cloud adapter`.
+    peer: &'static str,
+    clock: Clock,
+    failures: u32,
+    began: Option<Instant>,
+    told: Option<Instant>,
+    link: watch::Sender<Link>,
+}
+
+impl Outage {
+    pub(crate) fn new(peer: &'static str, clock: Clock, link: watch::Sender<Link>) -> Self {
+        Self { peer, clock, failures: 0, began: None, told: None, link }
+    }
+
+    /// Notes a failed attempt and returns the pause before the next.
+    pub(crate) fn failed(&mut self, error: &str) -> Duration {
+        let now = Instant::now();
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        let began = *self.began.get_or_insert(now);
+        if self.told.is_none_or(|told| now.duration_since(told) >= REMIND) {
+            self.told = Some(now);
+            let waited = now.duration_since(began);
+            warn!(peer = self.peer, error, waited_seconds = waited.as_secs(), "Waits until it is reachable");
+        }
+        let wall = self.clock.now();
+        self.link.send_if_modified(|link| {
+            let since = if let Link::Down { since, .. } = link { *since } else { wall };
+            let down = Link::Down { since, error: error.into() };
+            let changed = *link != down;
+            *link = down;
+            changed
+        });
+        pause
+    }
+
+    /// Notes that the peer answers.
+    pub(crate) fn answered(&mut self) {
+        self.failures = 0;
+        self.told = None;
+        if let Some(began) = self.began.take() {
+            info!(peer = self.peer, away_seconds = began.elapsed().as_secs(), "Is reachable again");
+        }
+        self.link.send_if_modified(|link| {
+            let changed = !link.is_up();
+            *link = Link::Up;
+            changed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outage() -> (Outage, watch::Receiver<Link>) {
+        let (link, seen) = watch::channel(Link::Starting);
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        (Outage::new("cloud adapter", clock, link), seen)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_to_a_limit_and_start_anew_after_an_answer() {
+        let (mut outage, _seen) = outage();
+        let pauses: Vec<_> = (0..8).map(|_| outage.failed("refused").as_millis()).collect();
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]);
+        outage.answered();
+        assert_eq!(outage.failed("refused"), FIRST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_link_remembers_when_the_outage_began() {
+        let (mut outage, seen) = outage();
+        outage.failed("refused");
+        tokio::time::advance(Duration::from_secs(30)).await;
+        outage.failed("timed out");
+        let text = seen.borrow().to_string();
+        assert_eq!(text, "not reachable since 2026-01-01T00:00:00Z: timed out");
+        outage.answered();
+        assert!(seen.borrow().is_up());
+    }
+}

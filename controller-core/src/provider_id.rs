@@ -1,0 +1,154 @@
+//! Provider IDs: how Kubernetes and a cloud agree which machine a Node is. Parsed once, into a type.
+
+use std::{fmt, str::FromStr};
+
+/// The contract's limit for strings.
+const MAX_LEN: usize = 256;
+
+/// A provider ID, `<scheme>://<rest>`, such as `sim://north/i-17` or `openstack:///6b1f…`.
+///
+/// Compared byte for byte: nothing is normalised, since `Node.spec.providerID` can never be changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderId {
+    text: String,
+    /// Length of the scheme, always followed by `://`.
+    scheme: usize,
+}
+
+impl ProviderId {
+    /// Which cloud: the part before `://`.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        self.text.get(..self.scheme).unwrap_or_default()
+    }
+
+    /// Which machine: the part after `://`. Its meaning is the adapter's business.
+    #[must_use]
+    pub fn rest(&self) -> &str {
+        self.text.get(self.scheme + 3..).unwrap_or_default()
+    }
+
+    /// The whole ID, as the Node holds it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Why a text is no provider ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no `://`.
+    #[error("provider ID has no scheme: want <scheme>://<id>")]
+    NoScheme,
+    /// The scheme is empty or holds something else than lower case letters, digits, `+`, `-` and `.`.
+    #[error("provider ID has a bad scheme: want a lower case letter, then letters, digits, +, - or .")]
+    BadScheme,
+    /// Nothing follows the scheme.
+    #[error("provider ID is empty after its scheme")]
+    NoId,
+    /// There are blanks or control characters in it.
+    #[error("provider ID has blanks or control characters in it")]
+    Unprintable,
+    /// It is longer than the contract allows.
+    #[error("provider ID is longer than {MAX_LEN} bytes")]
+    TooLong,
+}
+
+impl FromStr for ProviderId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.len() > MAX_LEN {
+            return Err(Error::TooLong);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(Error::NoScheme)?;
+        let tail = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
+        if !scheme.starts_with(|c: char| c.is_ascii_lowercase()) || !scheme.chars().all(tail) {
+            return Err(Error::BadScheme);
+        }
+        if rest.trim_matches('/').is_empty() {
+            return Err(Error::NoId);
+        }
+        if rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(Error::Unprintable);
+        }
+        Ok(Self { text: text.to_owned(), scheme: scheme.len() })
+    }
+}
+
+impl fmt::Display for ProviderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_known_clouds_are_read() {
+        let ids = [
+            ("sim://north/i-17", "sim", "north/i-17"),
+            ("aws:///eu-central-1a/i-0abc", "aws", "/eu-central-1a/i-0abc"),
+            ("openstack:///6b1f-77", "openstack", "/6b1f-77"),
+            ("openstack://RegionOne/6b1f-77", "openstack", "RegionOne/6b1f-77"),
+            ("hcloud://12345", "hcloud", "12345"),
+            ("gce://project/zone/name", "gce", "project/zone/name"),
+            (
+                "azure:///subscriptions/s/resourceGroups/g/virtualMachines/vm",
+                "azure",
+                "/subscriptions/s/resourceGroups/g/virtualMachines/vm",
+            ),
+            ("kind://docker/kind/control-plane", "kind", "docker/kind/control-plane"),
+            ("x+y-1.0://a", "x+y-1.0", "a"),
+            ("a://b://c", "a", "b://c"),
+        ];
+        for (text, scheme, rest) in ids {
+            let id: ProviderId = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!((id.scheme(), id.rest()), (scheme, rest), "{text}");
+            assert_eq!(id.to_string(), text);
+            assert_eq!(id.as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_with_the_reason() {
+        let long = format!("sim://{}", "x".repeat(MAX_LEN));
+        let texts = [
+            ("", Error::NoScheme),
+            ("i-17", Error::NoScheme),
+            ("sim:/i-17", Error::NoScheme),
+            ("sim:i-17", Error::NoScheme),
+            ("://i-17", Error::BadScheme),
+            ("Sim://i-17", Error::BadScheme),
+            ("1sim://i-17", Error::BadScheme),
+            ("s im://i-17", Error::BadScheme),
+            (" sim://i-17", Error::BadScheme),
+            ("sim://", Error::NoId),
+            ("sim:///", Error::NoId),
+            ("sim://a b", Error::Unprintable),
+            ("sim://a\n", Error::Unprintable),
+            ("sim://a\u{0}", Error::Unprintable),
+            (long.as_str(), Error::TooLong),
+        ];
+        for (text, error) in texts {
+            assert_eq!(text.parse::<ProviderId>(), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_normalised() {
+        let id = |text: &str| text.parse::<ProviderId>().expect("a good ID");
+        assert_ne!(id("sim://north/i-1"), id("sim://North/i-1"));
+        assert_ne!(id("openstack:///i-1"), id("openstack://i-1"));
+        assert_ne!(id("sim://north/i-1"), id("sim://north/i-1/"));
+    }
+
+    #[test]
+    fn the_longest_id_is_read() {
+        let text = format!("sim://{}", "x".repeat(MAX_LEN - "sim://".len()));
+        assert_eq!(text.parse::<ProviderId>().map(|id| id.as_str().len()), Ok(MAX_LEN));
+    }
+}

@@ -1,0 +1,230 @@
+//! The work queue: each key once, one worker at a time per key, delays, and backoff per key.
+//!
+//! `kube::runtime::controller` has a queue too, but it forgets keys whose object is gone from the store, and things that exist
+//! only in the cloud have no object. All state is in [`state`], which has no clock of its own.
+
+mod metrics;
+mod state;
+
+use std::{
+    fmt::Display,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, error, info_span};
+
+use self::{metrics::Metrics, state::State};
+use crate::{Again, metrics::Registry};
+
+/// What may be a key.
+pub trait Key: Ord + Clone + Display + Send + Sync + 'static {}
+
+impl<T: Ord + Clone + Display + Send + Sync + 'static> Key for T {}
+
+/// How long a key that fails waits: `first`, doubled with each failure, up to `longest`.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    /// After the first failure.
+    pub first: Duration,
+    /// Never more than this.
+    pub longest: Duration,
+}
+
+impl Backoff {
+    /// The pause after so many failures in a row, at least one.
+    #[must_use]
+    pub fn pause(&self, failures: u32) -> Duration {
+        let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.first.saturating_mul(doubled).min(self.longest)
+    }
+}
+
+/// A work queue. Cloning gives another handle to the same queue.
+#[derive(Debug)]
+pub struct Queue<K> {
+    inner: Arc<Inner<K>>,
+}
+
+#[derive(Debug)]
+struct Inner<K> {
+    name: &'static str,
+    backoff: Backoff,
+    state: Mutex<State<K>>,
+    /// There is one waiter: the loop in [`Queue::run`].
+    changed: Notify,
+    metrics: Metrics,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K: Key> Queue<K> {
+    /// An empty queue. `name` is the metric label `name`, such as `Nodes`.
+    #[must_use]
+    pub fn new(name: &'static str, backoff: Backoff) -> Self {
+        let inner = Inner {
+            name,
+            backoff,
+            state: Mutex::new(State::default()),
+            changed: Notify::new(),
+            metrics: Metrics::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Registers `workqueue_*` with the names and units that Kubernetes controllers use.
+    pub fn register(&self, registry: &mut Registry)
+    where
+        K: std::fmt::Debug,
+    {
+        metrics::register(self, registry);
+    }
+
+    /// Wants `key` to be worked on as soon as a worker is free. Already queued: nothing. Being worked on: once more after that.
+    pub fn add(&self, key: K) {
+        if self.state().add(key, Instant::now()) {
+            self.inner.metrics.adds.inc();
+        }
+        self.inner.changed.notify_one();
+    }
+
+    /// Wants `key` to be worked on after `delay`, or sooner if it is queued for sooner already.
+    pub fn after(&self, key: K, delay: Duration) {
+        self.state().after(key, Instant::now() + delay);
+        self.inner.changed.notify_one();
+    }
+
+    /// Forgets that `key` failed before.
+    pub fn forget(&self, key: &K) {
+        self.state().forget(key);
+    }
+
+    /// Keys that wait for a worker.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.state().depth()
+    }
+
+    /// Nothing waits for a worker and none works; delayed keys may be there.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.state().is_idle()
+    }
+
+    /// For how long the slowest worker has been at its key. Health: a worker that is stuck.
+    #[must_use]
+    pub fn longest_running(&self) -> Option<Duration> {
+        self.state().longest_running(Instant::now())
+    }
+
+    /// Works on keys, at most `workers` at once, until `stop`; then finishes those under way.
+    ///
+    /// `work` gets the key and how often it failed in a row, and says when to look again. A panic in it counts as a failure of
+    /// that key alone.
+    pub async fn run<F, W>(&self, workers: usize, stop: CancellationToken, work: F)
+    where
+        F: Fn(K, u32) -> W,
+        W: Future<Output = Again> + Send + 'static,
+    {
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = running.join_next() => report(self.inner.name, ended),
+                (turn, attempt) = self.next(), if running.len() < workers => {
+                    let span = info_span!("reconcile", key = %turn.key, attempt);
+                    let work = work(turn.key.clone(), attempt);
+                    running.spawn(async move { turn.end(work.await) }.instrument(span));
+                }
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            report(self.inner.name, ended);
+        }
+    }
+
+    /// Waits for the next key. Safe to drop: a key is taken only when it is returned.
+    async fn next(&self) -> (Turn<K>, u32) {
+        loop {
+            let now = Instant::now();
+            let (taken, due) = {
+                let mut state = self.state();
+                (state.take(now), state.next_due())
+            };
+            if let Some(taken) = taken {
+                self.inner.metrics.waited.observe(now.duration_since(taken.added).as_secs_f64());
+                return (
+                    Turn { queue: self.clone(), key: taken.key, began: now, over: false },
+                    taken.failures,
+                );
+            }
+            let due = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.inner.changed.notified() => (),
+                () = due => (),
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        // The state is consistent at every point where a caller's comparison could panic.
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A key that is being worked on. Dropped without [`Turn::end`] (a panic, a cut-off task) it counts as a failure.
+struct Turn<K: Key> {
+    queue: Queue<K>,
+    key: K,
+    began: Instant,
+    over: bool,
+}
+
+impl<K: Key> Turn<K> {
+    fn end(mut self, again: Again) {
+        self.close(again);
+    }
+
+    fn close(&mut self, again: Again) {
+        self.over = true;
+        let now = Instant::now();
+        let inner = &self.queue.inner;
+        inner.metrics.worked.observe(now.duration_since(self.began).as_secs_f64());
+        if matches!(again, Again::After(_) | Again::Backoff) {
+            inner.metrics.retries.inc();
+        }
+        self.queue.state().done(&self.key, again, &inner.backoff, now);
+        inner.changed.notify_one();
+    }
+}
+
+impl<K: Key> Drop for Turn<K> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.close(Again::Backoff);
+        }
+    }
+}
+
+/// A worker that panicked has freed its key already; the panic itself must not go unseen.
+fn report(queue: &'static str, ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        error!(queue, %error, "Worker failed, its key is tried again");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! `workqueue_*`, under the names that dashboards for Kubernetes controllers know.
+
+use std::fmt;
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{
+        counter::Counter,
+        gauge::ConstGauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+};
+use tokio::time::Instant;
+
+use super::{Key, Queue};
+use crate::metrics::Registry;
+
+#[derive(Debug)]
+pub(super) struct Metrics {
+    pub(super) adds: Counter,
+    pub(super) retries: Counter,
+    /// Seconds between being added and being worked on.
+    pub(super) waited: Histogram,
+    /// Seconds of work.
+    pub(super) worked: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        // 1 ms to 262 s: a reconcile may wait for the cloud.
+        let buckets = || exponential_buckets(0.001, 4.0, 10);
+        Self {
+            adds: Counter::default(),
+            retries: Counter::default(),
+            waited: Histogram::new(buckets()),
+            worked: Histogram::new(buckets()),
+        }
+    }
+}
+
+pub(super) fn register<K: Key + fmt::Debug>(queue: &Queue<K>, registry: &mut Registry) {
+    let metrics = &queue.inner.metrics;
+    let registry = registry
+        .sub_registry_with_prefix("workqueue")
+        .sub_registry_with_label(("name".into(), queue.inner.name.into()));
+    registry.register("adds", "Keys added", metrics.adds.clone());
+    registry.register("retries", "Keys that were queued again after a failure", metrics.retries.clone());
+    let help = "How long a key waited until a worker took it";
+    registry.register("queue_duration_seconds", help, metrics.waited.clone());
+    registry.register("work_duration_seconds", "How long a worker was at a key", metrics.worked.clone());
+    registry.register_collector(Box::new(Sizes(queue.clone())));
+}
+
+/// What is read when somebody asks, so that no gauge is forgotten.
+#[derive(Debug)]
+struct Sizes<K>(Queue<K>);
+
+impl<K: Key + fmt::Debug> Collector for Sizes<K> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let now = Instant::now();
+        let (depth, running): (usize, Vec<f64>) = {
+            let state = self.0.state();
+            (state.depth(), state.running().map(|began| now.duration_since(began).as_secs_f64()).collect())
+        };
+        let unfinished: f64 = running.iter().sum();
+        let longest = running.iter().copied().fold(0.0, f64::max);
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        let gauges = [
+            ("unfinished_work_seconds", "Time spent so far on keys under way, summed", unfinished),
+            ("longest_running_processor_seconds", "Time spent so far on the slowest key under way", longest),
+        ];
+        let gauge = ConstGauge::new(depth);
+        let kind = gauge.metric_type();
+        gauge.encode(encoder.encode_descriptor("depth", "Keys that wait for a worker", None, kind)?)?;
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The queue as its users see it, on paused time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+
+use super::*;
+
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(5) };
+
+/// Runs a queue whose worker reports (key, seconds since start, failures so far) and answers as told.
+struct Bench {
+    queue: Queue<&'static str>,
+    seen: mpsc::UnboundedReceiver<(&'static str, u64, u32)>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Bench {
+    fn start(workers: usize, answer: impl Fn(&'static str, u32) -> Again + Send + Sync + 'static) -> Self {
+        let queue = Queue::new("test", BACKOFF);
+        let (report, seen) = mpsc::unbounded_channel();
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (runner, token, start) = (queue.clone(), stop.clone(), Instant::now());
+        let answer = Arc::new(answer);
+        tasks.spawn(async move {
+            let work = |key, failures| {
+                report.send((key, start.elapsed().as_secs(), failures)).expect("the test listens");
+                let answer = Arc::clone(&answer);
+                async move { answer(key, failures) }
+            };
+            runner.run(workers, token, work).await;
+        });
+        Self { queue, seen, stop, tasks }
+    }
+
+    async fn seen(&mut self, n: usize) -> Vec<(&'static str, u64, u32)> {
+        let mut seen = Vec::new();
+        while seen.len() < n {
+            seen.push(self.seen.recv().await.expect("the queue runs"));
+        }
+        seen
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_twice_is_worked_on_once() {
+    let mut bench = Bench::start(1, |_, _| Again::Done);
+    bench.queue.add("a");
+    bench.queue.add("a");
+    bench.queue.add("b");
+    assert_eq!(bench.seen(2).await, [("a", 0, 0), ("b", 0, 0)]);
+    bench.stop.cancel();
+    bench.tasks.join_all().await;
+    assert!(bench.seen.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_one_key_grow_its_pause_to_a_limit_and_success_forgets_them() {
+    let mut bench = Bench::start(1, |_, failures| if failures == 4 { Again::Done } else { Again::Backoff });
+    bench.queue.add("a");
+    // 1 + 2 + 4 + 5 seconds.
+    assert_eq!(bench.seen(5).await, [("a", 0, 0), ("a", 1, 1), ("a", 3, 2), ("a", 7, 3), ("a", 12, 4)]);
+    bench.queue.add("a");
+    assert_eq!(bench.seen(1).await, [("a", 12, 0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exact_delay_neither_counts_nor_forgets_failures() {
+    let answers = [Again::Backoff, Again::After(Duration::from_secs(30)), Again::Backoff, Again::Done];
+    let turn = AtomicUsize::new(0);
+    let mut bench = Bench::start(1, move |_, _| answers[turn.fetch_add(1, Ordering::Relaxed)]);
+    bench.queue.add("a");
+    assert_eq!(bench.seen(4).await, [("a", 0, 0), ("a", 1, 1), ("a", 31, 1), ("a", 33, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adding_a_delayed_key_makes_it_due_now_and_only_once() {
+    let mut bench = Bench::start(1, |_, _| Again::Done);
+    bench.queue.after("a", Duration::from_secs(60));
+    bench.queue.after("a", Duration::from_secs(90));
+    bench.queue.add("a");
+    bench.queue.after("b", Duration::from_secs(100));
+    assert_eq!(bench.seen(2).await, [("a", 0, 0), ("b", 100, 0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_never_has_two_workers_and_a_change_meanwhile_is_not_lost() {
+    let queue = Queue::new("test", BACKOFF);
+    let (report, mut seen) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let (runner, token) = (queue.clone(), stop.clone());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let work = |key: &'static str, _| {
+            let report = report.clone();
+            async move {
+                report.send((key, "begins")).expect("the test listens");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                report.send((key, "ends")).expect("the test listens");
+                Again::Done
+            }
+        };
+        runner.run(4, token, work).await;
+    });
+    queue.add("a");
+    assert_eq!(seen.recv().await, Some(("a", "begins")));
+    queue.add("a");
+    queue.add("a");
+    assert_eq!(seen.recv().await, Some(("a", "ends")));
+    assert_eq!(seen.recv().await, Some(("a", "begins")));
+    // A stop lets the work under way end.
+    stop.cancel();
+    tasks.join_all().await;
+    assert_eq!(seen.recv().await, Some(("a", "ends")));
+    assert_eq!(seen.recv().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_key_one_attempt() {
+    let mut bench = Bench::start(1, |key, failures| {
+        assert!(key != "bad" || failures > 0, "the worker's own defect");
+        Again::Done
+    });
+    bench.queue.add("bad");
+    bench.queue.add("good");
+    assert_eq!(bench.seen(3).await, [("bad", 0, 0), ("good", 0, 0), ("bad", 1, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sizes_are_read_when_somebody_asks() {
+    let queue: Queue<&str> = Queue::new("Nodes", BACKOFF);
+    queue.add("a");
+    queue.add("b");
+    let mut registry = Registry::default();
+    queue.register(&mut registry);
+    let text = crate::metrics::render(&registry).expect("metrics can be written");
+    assert!(text.contains("workqueue_depth{name=\"Nodes\"} 2"), "{text}");
+    assert!(text.contains("workqueue_adds_total{name=\"Nodes\"} 2"), "{text}");
+}

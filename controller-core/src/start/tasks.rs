@@ -1,0 +1,98 @@
+//! Named tasks that run until a stop, and how a process ends with them.
+
+use std::{future::Future, time::Duration};
+
+use anyhow::{anyhow, bail};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+/// What is under way gets this long after a stop; below Kubernetes' own 30 s between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Default)]
+pub(super) struct Tasks(JoinSet<&'static str>);
+
+impl Tasks {
+    pub(super) fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(async move {
+            task.await;
+            name
+        });
+    }
+
+    /// Waits for `stop`, then for the tasks, within the grace period. Cancels `stop` if a task ends before.
+    pub(super) async fn until(mut self, stop: &CancellationToken) -> anyhow::Result<()> {
+        let early = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            Some(ended) = self.0.join_next() => Some(ended),
+        };
+        let result = match early {
+            Some(Ok(name)) if !stop.is_cancelled() => Err(anyhow!("task «{name}» ended by itself")),
+            Some(Err(error)) => Err(anyhow!(error).context("a task failed")),
+            Some(Ok(_)) | None => Ok(()),
+        };
+        stop.cancel();
+        let rest = async {
+            while let Some(ended) = self.0.join_next().await {
+                ended?;
+            }
+            Ok::<_, tokio::task::JoinError>(())
+        };
+        match tokio::time::timeout(GRACE, rest).await {
+            Ok(Ok(())) => result,
+            Ok(Err(error)) => bail!("a task failed while stopping: {error}"),
+            Err(_elapsed) => {
+                warn!(seconds = GRACE.as_secs(), "Some work is cut off, the next start goes on with it");
+                result
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_is_finished_before_the_end() {
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
+        let token = stop.clone();
+        tasks.spawn("slow", async move {
+            token.cancelled().await;
+            tokio::time::sleep(GRACE / 2).await;
+        });
+        stop.cancel();
+        let start = tokio::time::Instant::now();
+        tasks.until(&stop).await.expect("a stop that was asked for");
+        assert_eq!(start.elapsed(), GRACE / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_too_long_is_cut_off() {
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
+        tasks.spawn("endless", std::future::pending());
+        stop.cancel();
+        let start = tokio::time::Instant::now();
+        tasks.until(&stop).await.expect("a stop that was asked for");
+        assert_eq!(start.elapsed(), GRACE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ends_by_itself_ends_the_process() {
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
+        let token = stop.clone();
+        tasks.spawn("other", async move { token.cancelled().await });
+        tasks.spawn("queue", async {});
+        let error = tasks.until(&stop).await.expect_err("nobody asked");
+        assert_eq!(error.to_string(), "task «queue» ended by itself");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_the_process() {
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
+        tasks.spawn("bad", async { panic!("a defect") });
+        assert!(tasks.until(&stop).await.is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! For tests of the controllers: builders and stateful fakes.
