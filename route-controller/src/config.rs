@@ -1,3 +1,125 @@
-//! Flags.
+//! Flags and environment to a checked [`Config`]. Reads in one function, judges in another, and reports all faults at once.
+
 mod cluster_cidrs;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Parser;
+use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
+
 pub(crate) use self::cluster_cidrs::ClusterCidrs;
+
+/// Below this the mirror is compared with itself more often than anything can change in it.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+
+/// Lays a route to the pods of each node in the cloud, and says on the node whether it is there.
+#[derive(Debug, Parser)]
+#[command(name = "route-controller", version)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    common: CommonArgs,
+
+    /// Where pods live: one CIDR, or one of each address family, with a comma between. Nothing outside is laid or removed.
+    #[arg(long, value_name = "CIDR[,CIDR]")]
+    cluster_cidr: String,
+
+    /// How often all routes are compared with all nodes even if nothing changed, such as 5m. Costs no vendor call.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    route_reconciliation_period: String,
+
+    /// Where /metrics, /healthz and /readyz are served over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10272")]
+    http_address: String,
+}
+
+/// The flags, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) common: CommonConfig,
+    pub(crate) cluster_cidrs: ClusterCidrs,
+    pub(crate) period: Duration,
+}
+
+impl Config {
+    /// # Errors
+    /// What is wrong with the flags, all of it; `clap::Error::exit` prints it and ends the process with code 2.
+    pub(crate) fn from_arguments(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        read(arguments, judge)
+    }
+}
+
+fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
+    let cidrs = args.cluster_cidr.parse::<ClusterCidrs>();
+    let cluster_cidrs = faults.check("--cluster-cidr <CIDR[,CIDR]>", &args.cluster_cidr, cidrs);
+    let text = &args.route_reconciliation_period;
+    let period = faults.check("--route-reconciliation-period <DURATION>", text, period(text));
+    let common = args.common.check(&args.http_address, faults);
+    Some(Config { common: common?, cluster_cidrs: cluster_cidrs?, period: period? })
+}
+
+/// Durations as Go's flags write them: `90s`, `5m`, `1h30m`.
+fn period(text: &str) -> Result<Duration, String> {
+    let fix = "write a duration of 1s or more, such as 5m";
+    let span: jiff::SignedDuration = text.trim().parse().map_err(|error| format!("{error}: {fix}"))?;
+    match Duration::try_from(span) {
+        Ok(period) if period >= SHORTEST_PERIOD => Ok(period),
+        Ok(_) | Err(_) => Err(fix.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(flags: &[&str]) -> Result<Config, String> {
+        let arguments = ["route-controller", "--cluster-id=u-1"].iter().chain(flags);
+        Config::from_arguments(arguments).map_err(|error| {
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn the_cluster_cidr_must_be_given_and_the_rest_has_defaults() {
+        let config = parse(&["--cluster-cidr=10.244.0.0/16"]).expect("defaults are good");
+        assert_eq!(config.period, Duration::from_mins(5));
+        assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10272");
+        let error = parse(&[]).expect_err("no CIDR");
+        assert!(error.contains("--cluster-cidr"), "{error}");
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once_with_flag_and_fix() {
+        let flags = ["--cluster-cidr=10.244.0.0", "--route-reconciliation-period=fast", "--http-address=x"];
+        let error = parse(&flags).expect_err("all of it is wrong");
+        for part in [
+            "'10.244.0.0' for '--cluster-cidr",
+            "such as 10.244.0.0/16",
+            "'fast' for '--route-reconciliation-period",
+            "such as 5m",
+            "'x' for '--http-address",
+        ] {
+            assert!(error.contains(part), "{part} is missing in:\n{error}");
+        }
+    }
+
+    #[test]
+    fn periods_are_written_as_elsewhere() {
+        for (text, seconds) in [("10s", 10), ("5m", 300), ("1h30m", 5400), ("1m30s", 90)] {
+            assert_eq!(period(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "0s", "-5m", "500ms", "5", "soon"] {
+            let error = period(text).expect_err(text);
+            assert!(error.contains("such as 5m"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_flag_is_answered_with_the_nearest() {
+        let error = parse(&["--cluster-cidrs=10.244.0.0/16"]).expect_err("misspelt");
+        assert!(error.contains("--cluster-cidr"), "{error}");
+    }
+}

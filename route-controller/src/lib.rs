@@ -1,4 +1,64 @@
-//! Lays a route to the pods of each node.
+//! The route-controller: lays a route to the pods of each node in the cloud, and says on the node whether it is there.
+//!
+//! It joins the Nodes of the API server with the routes of the cloud adapter. Whenever one of both changes, and now and then
+//! without that, all nodes are compared with all routes in one pass:
+//!
+//! - each CIDR of `spec.podCIDRs` that lies inside `--cluster-cidr` gets a route to the node's machine;
+//! - routes of this cluster that no node asks for are removed; everybody else's are told of and never touched;
+//! - the node's condition `NetworkUnavailable` says what became of it, and is written only if it says something else.
+//!
+//! Equal mirrors cost nothing: no vendor call, no write to either side, also after a restart.
+//!
+//! Modules in reading order: [`config`], then the four rooms [`mirror`], [`plan`], [`execute`], [`requeue`], the corridor
+//! [`reconcile`] through them, and what can be seen from outside, [`events`] and [`metrics`].
+
 mod config;
+mod events;
+mod execute;
+mod metrics;
+mod mirror;
 mod plan;
+mod reconcile;
 mod requeue;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use controller_core::start::{self, Names, Process};
+
+use crate::config::Config;
+use crate::mirror::{Mirrors, Trigger};
+use crate::reconcile::Reconciler;
+
+/// Under which names this controller is known.
+const NAMES: Names = Names { controller: "route-controller", component: "route_controller" };
+
+/// Runs the controller as a process, until it is told to stop.
+///
+/// The exit code is 0 after a stop that was asked for, 1 after an error, which is logged, and 2 after a bad flag.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match Config::from_arguments(arguments) {
+        Ok(config) => start::run(NAMES, &config.common, |process| control(process, config.clone())),
+        Err(error) => error.exit(),
+    }
+}
+
+/// Starts the tasks, and waits until the process shall stop and they have finished what they were at.
+async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
+    let (mirrors, trigger) = (Mirrors::new(process.clock), Trigger::new());
+    let reconciler = Arc::new(Reconciler::new(&mut process, &config, &mirrors, &trigger));
+    reconciler.show(&mut process);
+
+    let (adapter, cidrs) = (process.adapter.clone(), config.cluster_cidrs);
+    let nodes = kube::Api::all(process.kube.clone());
+    let (follower, waker) = (mirrors.clone(), trigger.clone());
+    process.background("nodes", async move { follower.follow_nodes(nodes, &waker).await });
+    let (follower, waker) = (mirrors.clone(), trigger.clone());
+    process.background("routes", async move { follower.follow_routes(&adapter, &cidrs, &waker).await });
+    process.background("links", async move { mirrors.follow_links(&trigger).await });
+    process.task("passes", reconciler.run());
+    process.finish().await
+}

@@ -94,9 +94,8 @@ impl Plan {
     /// Decides about one destination, given all routes that lead there.
     fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
         let claim = Claim { node_uid: node.uid.clone(), to };
-        let serves = |known: &&Known<'_>| {
-            known.holder == Some(&node.uid) && known.is_ours() && known.leads_to(&via)
-        };
+        let serves =
+            |known: &&Known<'_>| known.holder == Some(&node.uid) && known.is_ours() && known.leads_to(&via);
         if let Some(good) = known.iter().find(serves) {
             self.standings.insert(claim, good.standing());
             // Only those of other nodes. A second one under the same key stays: the key is all that a removal names for
@@ -106,9 +105,7 @@ impl Plan {
             return;
         }
         // It does what is asked. It is not ours, so it stays when the node goes.
-        let unmanaged = |known: &&Known<'_>| {
-            known.route.owner == Owner::Unmanaged && known.leads_to(&via)
-        };
+        let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
             self.standings.insert(claim, good.standing());
             return;
@@ -125,10 +122,8 @@ impl Plan {
 
 impl<'a> Table<'a> {
     fn new(nodes: &'a [Node], routes: &'a [Route], cluster: &ClusterCidrs) -> Self {
-        let by_machine: BTreeMap<&str, &str> = nodes
-            .iter()
-            .filter_map(|node| Some((node.provider_id.as_deref()?, node.uid.as_str())))
-            .collect();
+        let by_machine: BTreeMap<&str, &str> =
+            nodes.iter().filter_map(|node| Some((node.provider_id.as_deref()?, node.uid.as_str()))).collect();
         let mut by_destination: BTreeMap<IpNet, Vec<Known<'a>>> = BTreeMap::new();
         for route in routes.iter().filter(|route| cluster.contain(&route.destination)) {
             let machine = || by_machine.get(route.next_hop.provider_id.as_deref()?).copied();

@@ -1,2 +1,121 @@
-//! Room 4.
+//! Room 4: what failed, which of it is tried again, when, and under which name people hear of it.
+
 pub(crate) mod attempts;
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{ItemError, RouteResult, route_result};
+use cloud_api_proto::{AdapterError, Reason};
+use controller_core::Again;
+
+use self::attempts::Outcome;
+
+/// Why a pass ended early. The cause is the source and is not repeated in the text.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Nothing is known about single routes: the adapter or what is behind it is away, or throttles.
+    #[error("adapter did not take {call}")]
+    Adapter { call: &'static str, source: Box<AdapterError> },
+    /// A newer route-controller is at work. This one must not go on.
+    #[error("a newer route-controller lays routes for this cluster")]
+    Superseded { source: Box<AdapterError> },
+    #[error("conditions of {n_nodes} nodes were not written")]
+    Conditions { n_nodes: usize, source: Box<controller_core::kube_api::Error> },
+}
+
+/// What the error of a whole call says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum CallFailure {
+    /// The pass ends here and comes again; nobody's route is to blame.
+    Pass,
+    /// As [`Error::Superseded`].
+    Superseded,
+    /// The same for each route of the call.
+    Routes(Outcome),
+}
+
+impl Error {
+    /// When the next pass is.
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            Self::Adapter { source, .. } => match Again::after_error(source) {
+                Again::After(delay) => Again::After(delay),
+                Again::Done | Again::OnChange | Again::Backoff => Again::Backoff,
+            },
+            Self::Superseded { .. } => Again::OnChange,
+            Self::Conditions { .. } => Again::Backoff,
+        }
+    }
+}
+
+/// Judges the error of a whole call.
+pub(crate) fn judge_call(error: &AdapterError) -> CallFailure {
+    match error.reason {
+        Reason::StaleFence => CallFailure::Superseded,
+        Reason::NotLeader
+        | Reason::Starting
+        | Reason::Draining
+        | Reason::VendorUnavailable
+        | Reason::VendorThrottled
+        | Reason::BudgetExhausted
+        | Reason::QueueFull
+        | Reason::OperationConflict
+        | Reason::OutcomeUnknown
+        | Reason::Unspecified => CallFailure::Pass,
+        Reason::FieldInvalid
+        | Reason::UnsupportedFeature
+        | Reason::UnknownParameter
+        | Reason::ResourceGone
+        | Reason::OwnedByOther
+        | Reason::ImmutableField
+        | Reason::BackendSetUnknown
+        | Reason::VendorQuota
+        | Reason::VendorAuth
+        | Reason::VendorForbidden
+        | Reason::CallerForbidden
+        | Reason::CallerUnauthenticated
+        | Reason::Internal => CallFailure::Routes(failed(error)),
+    }
+}
+
+/// Judges the answer for one route. `None`: the adapter left it out.
+pub(crate) fn judge_item(result: Option<&RouteResult>) -> Outcome {
+    use route_result::Outcome as Answer;
+    let Some(result) = result else { return Outcome::Pending { again: None } };
+    match result.outcome() {
+        Answer::Applied | Answer::Unchanged => Outcome::Done,
+        // A word of a newer contract is neither success nor failure.
+        Answer::Pending | Answer::Unspecified => {
+            Outcome::Pending { again: result.retry_after.as_ref().and_then(duration) }
+        }
+        Answer::Conflict | Answer::Failed => match &result.error {
+            Some(error) => failed(&from_item(error)),
+            None => Outcome::Failed { why: "the adapter gives no reason".to_owned(), again: None },
+        },
+    }
+}
+
+fn failed(error: &AdapterError) -> Outcome {
+    let why = error.to_string();
+    match Again::after_error(error) {
+        Again::After(delay) => Outcome::Failed { why, again: Some(delay) },
+        Again::Backoff => Outcome::Failed { why, again: None },
+        Again::OnChange | Again::Done => Outcome::Refused { why },
+    }
+}
+
+fn from_item(item: &ItemError) -> AdapterError {
+    let error = AdapterError::new(item.reason(), &item.message);
+    match item.retry_after.as_ref().and_then(duration) {
+        Some(delay) => error.retry_after(delay),
+        None => error,
+    }
+}
+
+/// Negative durations say nothing.
+fn duration(duration: &prost_types::Duration) -> Option<Duration> {
+    Duration::try_from(*duration).ok()
+}
+
+#[cfg(test)]
+mod tests;

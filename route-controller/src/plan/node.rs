@@ -39,4 +39,10 @@ impl Node {
     pub(crate) const fn asks_for_nothing(&self) -> bool {
         self.pod_cidrs.is_empty() && self.unreadable_cidrs.is_empty()
     }
+
+    /// Whether it is this controller that the node's pods wait for, as far as the node says.
+    pub(crate) fn waits_for_a_route(&self) -> bool {
+        let is_served = self.network_unavailable.as_ref().is_some_and(|now| now.status == "False");
+        self.provider_id.is_some() && !self.pod_cidrs.is_empty() && !is_served
+    }
 }

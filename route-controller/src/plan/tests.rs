@@ -21,7 +21,8 @@ fn a_node_gets_a_route_to_its_pods() {
 
 #[test]
 fn a_dual_stack_node_gets_a_route_of_each_family_via_its_address_of_that_family() {
-    let nodes = [node("a").pods("10.244.1.0/24").pods("fd00:244:0:1::/64").at("192.0.2.11").at("2001:db8::11")];
+    let nodes =
+        [node("a").pods("10.244.1.0/24").pods("fd00:244:0:1::/64").at("192.0.2.11").at("2001:db8::11")];
 
     assert_snapshot!(settled(&nodes, &[]), @r"
     lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11
@@ -63,10 +64,8 @@ fn a_node_with_a_new_address_keeps_its_route() {
 #[test]
 fn a_route_that_leads_to_another_node_makes_way_first() {
     let nodes = [node("a").pods("10.244.1.0/24"), node("b").pods("10.244.2.0/24")];
-    let routes = [
-        route("1", "10.244.1.0/24").of("b").via("sim://r/b"),
-        route("2", "10.244.2.0/24").via("sim://r/a"),
-    ];
+    let routes =
+        [route("1", "10.244.1.0/24").of("b").via("sim://r/b"), route("2", "10.244.2.0/24").via("sim://r/a")];
 
     assert_snapshot!(settled(&nodes, &routes), @r"
     lay    10.244.1.0/24 to a via sim://r/a instead of 1

@@ -121,6 +121,17 @@ impl Attempts {
         if lay.instead_of.iter().any(failed) { Standing::Failed } else { Standing::Open }
     }
 
+    /// What became of the first route that is still in the way. `None`: the way is free.
+    ///
+    /// Asked after the removals were tried; one that was not is taken for under way.
+    pub(crate) fn obstacle(&self, lay: &Lay) -> Option<&Outcome> {
+        let outcome = |removal: &Removal| {
+            let attempt = self.entries.get(&Act::Remove(removal.clone()));
+            attempt.map_or(&Outcome::Pending { again: None }, |attempt| &attempt.outcome)
+        };
+        lay.instead_of.iter().map(outcome).find(|outcome| **outcome != Outcome::Done)
+    }
+
     /// When the next of them comes due. `None`: nothing is held back. What is due already and was not tried waits for
     /// something else, so it does not count.
     pub(crate) fn next(&self, now: Instant) -> Option<Duration> {

@@ -30,7 +30,13 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
     let (available, unavailable) = (Some(Network::Available), Some(Network::Unavailable));
     let dual = || asking().pods("fd00:244:0:1::/64");
     let foreign = || route("1", "10.244.1.0/24").owned(Owner::OtherCluster);
-    let case = |name, node, routes: &[Route], laid, written| Case { name, node, routes: routes.to_vec(), laid, written };
+    let case = |name, node, routes: &[Route], laid, written| Case {
+        name,
+        node,
+        routes: routes.to_vec(),
+        laid,
+        written,
+    };
     for Case { name, node, routes, laid, written } in [
         case("kept", asking(), &[there()], open, available),
         case("laid", asking(), &[], ready, available),

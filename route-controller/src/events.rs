@@ -1,0 +1,91 @@
+//! What people read at a node: one constructor an Event. The recorder writes the log line with the same words.
+
+pub(crate) mod told;
+
+use std::time::Duration;
+
+use controller_core::events::{Kind, Notice, Recorder};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::plan::Lay;
+use crate::plan::node::Node;
+use crate::plan::refusal::{Refusal, Why};
+
+/// A route could not be laid. Name and words are those of the reference controller.
+const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
+/// What a node asks for cannot be right, so nothing was tried.
+const POD_CIDR_REFUSED: &str = "PodCIDRRefused";
+/// Nothing can be tried, because the adapter or what is behind it is away.
+const WAITS_FOR_CLOUD: &str = "WaitsForCloud";
+
+/// What was being done.
+const ACTION: &str = "LayRoute";
+
+/// Tells of routes, at nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(Recorder);
+
+impl Events {
+    pub(crate) const fn new(recorder: Recorder) -> Self {
+        Self(recorder)
+    }
+
+    /// The route of a node could not be laid.
+    pub(crate) fn failed_to_create(&self, lay: &Lay, after: Duration, why: &str) {
+        let Lay { claim, node_name, .. } = lay;
+        let note = could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why);
+        self.tell(node_name, &claim.node_uid, FAILED_TO_CREATE_ROUTE, note);
+    }
+
+    /// A node asks for what it cannot have.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        let Refusal { node_name, node_uid, cidr, why } = refusal;
+        match why {
+            Why::Conflict { .. } => {
+                let note = could_not_create(node_uid, cidr, node_name, Duration::ZERO, &why.to_string());
+                self.tell(node_name, node_uid, FAILED_TO_CREATE_ROUTE, note);
+            }
+            Why::Unreadable | Why::OutsideCluster { .. } | Why::Claimed { .. } => {
+                let note = format!("No route to pod CIDR {cidr}: {why}");
+                self.tell(node_name, node_uid, POD_CIDR_REFUSED, note);
+            }
+        }
+    }
+
+    /// A node has no route yet, and nothing can be done about it now.
+    pub(crate) fn waits(&self, node: &Node, why: &str) {
+        let note = format!("Route to this node's pods waits for the cloud: {why}; goes on by itself");
+        self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, note);
+    }
+
+    fn tell(&self, name: &str, uid: &str, reason: &'static str, note: String) {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.0.tell(&about, Notice { kind: Kind::Warning, reason, action: ACTION, note });
+    }
+}
+
+/// The reference controller's words. Its hint for the name of the route is the node's UID.
+fn could_not_create(hint: &str, cidr: &str, node: &str, after: Duration, why: &str) -> String {
+    format!("Could not create route {hint} {cidr} for node {node} after {after:.1?}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_failure_are_those_that_people_look_for() {
+        let after = Duration::from_millis(1234);
+        let note = could_not_create("u-1", "10.244.1.0/24", "a", after, "VENDOR_QUOTA: 50 routes");
+        assert_eq!(
+            note,
+            "Could not create route u-1 10.244.1.0/24 for node a after 1.2s: VENDOR_QUOTA: 50 routes"
+        );
+    }
+}

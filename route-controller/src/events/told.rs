@@ -1,0 +1,60 @@
+//! What was told already, so that a lasting trouble is told when it begins and now and then, not with each pass.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Events are kept for an hour by default: who looks later than that must still find one.
+const REMIND: Duration = Duration::from_mins(30);
+
+/// What was told, and when.
+#[derive(Debug)]
+pub(crate) struct Told<T>(BTreeMap<T, Instant>);
+
+impl<T> Default for Told<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Clone + Ord> Told<T> {
+    /// Those of all troubles there are that are to be told now. Forgets those that are over.
+    pub(crate) fn news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
+    where
+        T: 'a,
+    {
+        let mut before = std::mem::take(&mut self.0);
+        let mut news = Vec::new();
+        for trouble in all {
+            let told = before.remove(trouble).filter(|told| now.duration_since(*told) < REMIND);
+            if told.is_none() {
+                news.push(trouble);
+            }
+            self.0.insert(trouble.clone(), told.unwrap_or(now));
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_is_told_when_it_begins_and_now_and_then() {
+        let (mut told, start) = (Told::default(), Instant::now());
+        for (minutes, troubles, news) in [
+            (0, vec!["rain"], vec!["rain"]),
+            (1, vec!["rain", "snow"], vec!["snow"]),
+            (29, vec!["rain", "snow"], vec![]),
+            (30, vec!["rain", "snow"], vec!["rain"]),
+            (31, vec!["snow"], vec!["snow"]),
+            (32, vec!["rain", "snow"], vec!["rain"]),
+        ] {
+            let now = start + Duration::from_mins(minutes);
+            let found: Vec<_> = told.news(&troubles, now).into_iter().copied().collect();
+            assert_eq!(found, news, "after {minutes} min");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Room 3: carries a plan out: the adapter first, then the condition of each node, then the Events.
+//!
+//! Decides nothing: what an answer means is said in the requeue room.
+
+mod batch;
+mod fence;
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Priority};
+use controller_core::Clock;
+use controller_core::adapter::{Adapter, Call};
+use controller_core::kube_api::{self, within};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::time::Instant;
+use tracing::info;
+
+use self::batch::{Batch, batches};
+pub(crate) use self::fence::Fencing;
+use crate::config::ClusterCidrs;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
+use crate::plan::{Lay, Plan, Removal};
+use crate::requeue::attempts::{Attempts, Outcome};
+use crate::requeue::{CallFailure, Error, judge_call, judge_item};
+
+/// Conditions written at once. A thousand nodes need a thousand patches once in their life.
+const PATCHES_AT_ONCE: usize = 16;
+
+/// The name under which the API server notes who wrote a field.
+const FIELD_MANAGER: &str = "route-controller";
+
+/// Writes to both sides.
+pub(crate) struct Executor {
+    pub(crate) adapter: Adapter,
+    pub(crate) nodes: Api<Node>,
+    pub(crate) events: Events,
+    pub(crate) metrics: Metrics,
+    pub(crate) cluster_cidrs: ClusterCidrs,
+    pub(crate) fencing: Fencing,
+    pub(crate) clock: Clock,
+}
+
+impl Executor {
+    /// Lays and removes routes, and notes what became of each.
+    ///
+    /// Cost: one call for 200 routes, and as many before that for what is in their way.
+    /// Errors: the calls that were left out are for the next pass.
+    pub(crate) async fn apply(&self, due: &Plan, attempts: &mut Attempts) -> Result<(), Error> {
+        let in_the_way: Vec<&Removal> = due.lays.iter().flat_map(|lay| &lay.instead_of).collect();
+        for batch in batches(&[], &in_the_way) {
+            self.send(&batch, attempts).await?;
+        }
+        let mut free = Vec::new();
+        for lay in &due.lays {
+            match attempts.obstacle(lay) {
+                Some(Outcome::Failed { why, .. } | Outcome::Refused { why }) => {
+                    self.events.failed_to_create(lay, Duration::ZERO, why);
+                }
+                Some(Outcome::Pending { .. } | Outcome::Done) => (),
+                None => free.push(lay),
+            }
+        }
+        let removals: Vec<&Removal> = due.removals.iter().collect();
+        for batch in batches(&free, &removals) {
+            self.send(&batch, attempts).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes conditions, a few at a time. A node that is gone needs none.
+    ///
+    /// Errors: those that were not written are for the next pass.
+    pub(crate) async fn say(&self, changes: Vec<Change>) -> Result<(), Error> {
+        let mut answers = futures::stream::iter(changes)
+            .map(|change: Change| async move {
+                let answer = self.patch(&change).await;
+                (change, answer)
+            })
+            .buffer_unordered(PATCHES_AT_ONCE);
+        let (mut n_nodes, mut last) = (0, None);
+        while let Some((change, answer)) = answers.next().await {
+            match answer {
+                Ok(()) => {
+                    self.metrics.conditions.inc();
+                    let status = change.network.status();
+                    info!(node = %change.node_name, status, reason = change.network.reason(), "Wrote NetworkUnavailable");
+                }
+                Err(error) if error.is_not_found() => (),
+                Err(error) => {
+                    n_nodes += 1;
+                    last = Some(Box::new(error));
+                }
+            }
+        }
+        match last {
+            Some(source) => Err(Error::Conditions { n_nodes, source }),
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&self, batch: &Batch<'_>, attempts: &mut Attempts) -> Result<(), Error> {
+        let began = Instant::now();
+        let request = ApplyRoutesRequest {
+            context: None,
+            fence: Some(self.fencing.next()),
+            upserts: batch.upserts(self.adapter.cluster_id()),
+            deletes: batch.deletes(self.adapter.cluster_id()),
+            dry_run: false,
+            cluster_cidrs: self.cluster_cidrs.to_strings(),
+        };
+        let answer = self.adapter.apply_routes(Call::with_priority(Priority::Traffic), request).await;
+        let outcomes: Box<dyn Iterator<Item = Outcome>> = match &answer {
+            Ok(answer) => Box::new((0..).map(|place| judge_item(answer.results.get(place)))),
+            Err(error) => match judge_call(error) {
+                CallFailure::Pass => {
+                    return Err(Error::Adapter { call: "ApplyRoutes", source: Box::new(error.clone()) });
+                }
+                CallFailure::Superseded => return Err(Error::Superseded { source: Box::new(error.clone()) }),
+                CallFailure::Routes(outcome) => Box::new(std::iter::repeat(outcome)),
+            },
+        };
+        self.note(batch, outcomes, began, attempts);
+        Ok(())
+    }
+
+    /// `outcomes`: first those of the lays, then those of the removals.
+    fn note(
+        &self,
+        batch: &Batch<'_>,
+        mut outcomes: Box<dyn Iterator<Item = Outcome> + '_>,
+        began: Instant,
+        attempts: &mut Attempts,
+    ) {
+        let now = Instant::now();
+        for (lay, outcome) in batch.lays.iter().zip(outcomes.by_ref()) {
+            self.metrics.laid(&outcome);
+            self.tell_laid(lay, &outcome, now.duration_since(began));
+            attempts.laid(lay, outcome, now);
+        }
+        for (removal, outcome) in batch.removals.iter().zip(outcomes) {
+            self.metrics.removed(&outcome);
+            tell_removed(removal, &outcome);
+            attempts.removed(removal, outcome, now);
+        }
+    }
+
+    fn tell_laid(&self, lay: &Lay, outcome: &Outcome, after: Duration) {
+        match outcome {
+            Outcome::Done => {
+                info!(node = %lay.node_name, to = %lay.claim.to, via = %lay.via, "Laid route");
+            }
+            Outcome::Pending { .. } => (),
+            Outcome::Failed { why, .. } | Outcome::Refused { why } => {
+                self.events.failed_to_create(lay, after, why);
+            }
+        }
+    }
+
+    async fn patch(&self, change: &Change) -> Result<(), kube_api::Error> {
+        let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let body = json!({ "status": { "conditions": [{
+            "type": NETWORK_UNAVAILABLE,
+            "status": change.network.status(),
+            "reason": change.network.reason(),
+            "message": change.network.message(),
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }] } });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        within(self.nodes.patch_status(&change.node_name, &params, &Patch::Strategic(body))).await.map(drop)
+    }
+}
+
+/// Nobody waits for a removal, so it has no Event: there may be no node any more that could bear it.
+fn tell_removed(removal: &Removal, outcome: &Outcome) {
+    let (to, vendor_id) = (removal.to, removal.vendor_id.as_str());
+    match outcome {
+        Outcome::Done => info!(%to, vendor_id, "Removed route"),
+        Outcome::Pending { .. } => (),
+        Outcome::Failed { why, .. } | Outcome::Refused { why } => {
+            tracing::warn!(%to, vendor_id, error = %why, "Could not remove route");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Packs actions into calls of bounded size. Pure.
+
+use cloud_api_proto::v1alpha1::{NextHop, Owner, RouteDelete, RouteKey, RouteUpsert};
+
+use crate::plan::{Lay, Removal};
+
+/// At most this many routes a call. Source: contract, `ApplyRoutesRequest.upserts`.
+pub(crate) const ROUTES_MAX: usize = 200;
+
+/// One call's worth of actions.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batch<'a> {
+    pub(crate) lays: Vec<&'a Lay>,
+    pub(crate) removals: Vec<&'a Removal>,
+}
+
+impl Batch<'_> {
+    pub(crate) fn upserts(&self, cluster_id: &str) -> Vec<RouteUpsert> {
+        let upsert = |lay: &&Lay| RouteUpsert {
+            key: Some(RouteKey {
+                cluster_id: cluster_id.to_owned(),
+                node_uid: lay.claim.node_uid.clone(),
+                destination: lay.claim.to.to_string(),
+            }),
+            next_hop: Some(NextHop {
+                provider_id: lay.via.provider_id.clone().unwrap_or_default(),
+                address: lay.via.address.map(|address| address.to_string()).unwrap_or_default(),
+                interface: String::new(),
+            }),
+            owner: Some(Owner {
+                kind: "Node".to_owned(),
+                namespace: String::new(),
+                name: lay.node_name.clone(),
+                uid: lay.claim.node_uid.clone(),
+            }),
+        };
+        self.lays.iter().map(upsert).collect()
+    }
+
+    pub(crate) fn deletes(&self, cluster_id: &str) -> Vec<RouteDelete> {
+        let delete = |removal: &&Removal| RouteDelete {
+            key: Some(RouteKey {
+                cluster_id: cluster_id.to_owned(),
+                node_uid: removal.node_uid.clone().unwrap_or_default(),
+                destination: removal.to.to_string(),
+            }),
+            vendor_id: removal.vendor_id.clone(),
+        };
+        self.removals.iter().map(delete).collect()
+    }
+}
+
+/// All actions, those that lay first, in as few calls as possible.
+pub(crate) fn batches<'a>(lays: &[&'a Lay], removals: &[&'a Removal]) -> Vec<Batch<'a>> {
+    let mut batches: Vec<Batch<'a>> =
+        lays.chunks(ROUTES_MAX).map(|lays| Batch { lays: lays.to_vec(), removals: Vec::new() }).collect();
+    let room = batches.last().map_or(0, |last| ROUTES_MAX.saturating_sub(last.lays.len()));
+    let (fitting, rest) = removals.split_at(room.min(removals.len()));
+    if let Some(last) = batches.last_mut() {
+        last.removals = fitting.to_vec();
+    }
+    let rest =
+        rest.chunks(ROUTES_MAX).map(|removals| Batch { lays: Vec::new(), removals: removals.to_vec() });
+    batches.extend(rest);
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::{node, settled};
+
+    #[test]
+    fn calls_are_full_and_lay_first() {
+        let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
+        let removal = Removal {
+            vendor_id: "1".to_owned(),
+            to: plan.lays[0].claim.to,
+            node_uid: Some("gone".to_owned()),
+        };
+        for (n_lays, n_removals, sizes) in [
+            (0, 0, vec![]),
+            (1, 0, vec![(1, 0)]),
+            (0, 1, vec![(0, 1)]),
+            (200, 0, vec![(200, 0)]),
+            (200, 1, vec![(200, 0), (0, 1)]),
+            (201, 250, vec![(200, 0), (1, 199), (0, 51)]),
+            (0, 401, vec![(0, 200), (0, 200), (0, 1)]),
+        ] {
+            let batches = batches(&vec![&plan.lays[0]; n_lays], &vec![&removal; n_removals]);
+            let found: Vec<_> = batches.iter().map(|b| (b.lays.len(), b.removals.len())).collect();
+            assert_eq!(found, sizes, "{n_lays} and {n_removals}");
+        }
+    }
+}

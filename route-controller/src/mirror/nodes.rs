@@ -1,0 +1,135 @@
+//! Kubernetes Nodes, trimmed to what routes care about.
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as api;
+
+use crate::plan::condition::{Condition, NETWORK_UNAVAILABLE};
+use crate::plan::node::Node;
+
+/// Keeps what routes care about. `None`: a node without name or UID, which the API server never sends.
+pub(crate) fn trim(node: &api::Node) -> Option<Node> {
+    let mut trimmed = Node {
+        name: node.metadata.name.clone()?,
+        uid: node.metadata.uid.clone()?,
+        created: node.metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0),
+        provider_id: None,
+        pod_cidrs: Vec::new(),
+        unreadable_cidrs: Vec::new(),
+        internal_ips: internal_ips(node),
+        network_unavailable: network_unavailable(node),
+    };
+    if let Some(spec) = &node.spec {
+        trimmed.provider_id = spec.provider_id.clone().filter(|id| !id.is_empty());
+        for text in spec.pod_cidrs.iter().flatten() {
+            read_cidr(&mut trimmed, text);
+        }
+    }
+    Some(trimmed)
+}
+
+/// Whether the change of a node can change a plan. Heartbeats cannot, and neither can the condition that we write.
+pub(crate) fn matters(before: &Node, after: &Node) -> bool {
+    let Node {
+        name,
+        uid,
+        created,
+        provider_id,
+        pod_cidrs,
+        unreadable_cidrs,
+        internal_ips,
+        network_unavailable: _,
+    } = before;
+    (name, uid, created) != (&after.name, &after.uid, &after.created)
+        || (provider_id, internal_ips) != (&after.provider_id, &after.internal_ips)
+        || (pod_cidrs, unreadable_cidrs) != (&after.pod_cidrs, &after.unreadable_cidrs)
+}
+
+/// The same CIDR twice is one wish.
+fn read_cidr(node: &mut Node, text: &str) {
+    match text.parse::<IpNet>() {
+        Ok(cidr) if node.pod_cidrs.contains(&cidr.trunc()) => (),
+        Ok(cidr) => node.pod_cidrs.push(cidr.trunc()),
+        Err(_) => node.unreadable_cidrs.push(text.to_owned()),
+    }
+}
+
+fn internal_ips(node: &api::Node) -> Vec<std::net::IpAddr> {
+    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    addresses
+        .filter(|address| address.type_ == "InternalIP")
+        .filter_map(|address| address.address.parse().ok())
+        .collect()
+}
+
+fn network_unavailable(node: &api::Node) -> Option<Condition> {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let condition = conditions.find(|condition| condition.type_ == NETWORK_UNAVAILABLE)?;
+    let reason = condition.reason.clone().unwrap_or_default();
+    Some(Condition { status: condition.status.clone(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn trimmed(patch: &Value) -> Node {
+        let mut node = json!({
+            "metadata": { "name": "a", "uid": "u-1", "creationTimestamp": "2026-01-01T00:00:00Z" },
+        });
+        for (key, value) in patch.as_object().expect("an object") {
+            node[key] = value.clone();
+        }
+        trim(&serde_json::from_value(node).expect("a Node")).expect("it has name and UID")
+    }
+
+    #[test]
+    fn what_routes_care_about_is_kept() {
+        let node = trimmed(&json!({
+            "spec": {
+                "providerID": "sim://r/a",
+                "podCIDRs": ["10.244.1.7/24", "fd00:244:0:1::/64", "10.244.1.0/24", "10.244.x"],
+            },
+            "status": {
+                "addresses": [
+                    { "type": "Hostname", "address": "a" },
+                    { "type": "ExternalIP", "address": "198.51.100.1" },
+                    { "type": "InternalIP", "address": "192.0.2.1" },
+                    { "type": "InternalIP", "address": "2001:db8::1" },
+                ],
+                "conditions": [
+                    { "type": "Ready", "status": "True", "reason": "KubeletReady" },
+                    { "type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp" },
+                ],
+            },
+        }));
+        let expected =
+            crate::plan::tests::node("a").uid("u-1").born(1_767_225_600).says("False", "CalicoIsUp");
+        let expected = expected.pods("10.244.1.0/24").pods("fd00:244:0:1::/64").unreadable("10.244.x");
+        assert_eq!(node, expected.at("192.0.2.1").at("2001:db8::1"));
+    }
+
+    #[test]
+    fn a_node_that_just_joined_asks_for_nothing() {
+        let node = trimmed(&json!({ "spec": { "providerID": "" } }));
+        assert_eq!(node.provider_id, None);
+        assert!(node.asks_for_nothing());
+    }
+
+    #[test]
+    fn only_what_changes_a_plan_wakes_the_controller() {
+        let node = || crate::plan::tests::node("a").pods("10.244.1.0/24");
+        for (name, after, wakes) in [
+            ("nothing", node(), false),
+            ("the condition", node().says("True", "NoRouteCreated"), false),
+            ("a pod CIDR", node().pods("10.244.2.0/24"), true),
+            ("the provider ID", node().uninitialised(), true),
+            ("an address", node().at("192.0.2.1"), true),
+            ("another node of that name", node().uid("b"), true),
+        ] {
+            assert_eq!(matters(&node(), &after), wakes, "{name}");
+        }
+    }
+}

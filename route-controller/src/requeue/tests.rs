@@ -1,0 +1,70 @@
+//! What the adapter's answers mean.
+
+use super::*;
+
+fn result(outcome: route_result::Outcome, error: Option<ItemError>, retry_after: Option<u64>) -> RouteResult {
+    let retry_after =
+        retry_after.map(|seconds| prost_types::Duration { seconds: seconds.cast_signed(), nanos: 0 });
+    RouteResult { key: None, outcome: outcome.into(), error, retry_after }
+}
+
+fn item(reason: Reason, retry_after: Option<u64>) -> ItemError {
+    let error = AdapterError::new(reason, "why");
+    retry_after.map(Duration::from_secs).map_or(error.clone(), |delay| error.retry_after(delay)).to_item()
+}
+
+#[test]
+fn each_answer_for_a_route_is_judged() {
+    use route_result::Outcome as Answer;
+    let seconds = Duration::from_secs;
+    let failed = |why: &str, again| Outcome::Failed { why: why.to_owned(), again };
+    for (name, given, judged) in [
+        ("applied", result(Answer::Applied, None, None), Outcome::Done),
+        ("unchanged", result(Answer::Unchanged, None, None), Outcome::Done),
+        ("pending", result(Answer::Pending, None, Some(4)), Outcome::Pending { again: Some(seconds(4)) }),
+        ("a newer word", result(Answer::Unspecified, None, None), Outcome::Pending { again: None }),
+        (
+            "throttled",
+            result(Answer::Failed, Some(item(Reason::VendorThrottled, Some(7))), None),
+            failed("VENDOR_THROTTLED: why", Some(seconds(7))),
+        ),
+        (
+            "a defect",
+            result(Answer::Failed, Some(item(Reason::Internal, None)), None),
+            failed("INTERNAL: why", None),
+        ),
+        (
+            "somebody else's",
+            result(Answer::Conflict, Some(item(Reason::OwnedByOther, None)), None),
+            Outcome::Refused { why: "OWNED_BY_OTHER: why".to_owned() },
+        ),
+        ("no reason", result(Answer::Failed, None, None), failed("the adapter gives no reason", None)),
+    ] {
+        assert_eq!(judge_item(Some(&given)), judged, "{name}");
+    }
+    assert_eq!(judge_item(None), Outcome::Pending { again: None });
+}
+
+#[test]
+fn an_adapter_that_is_away_is_no_routes_fault() {
+    for reason in [Reason::NotLeader, Reason::Starting, Reason::VendorUnavailable, Reason::VendorThrottled] {
+        assert_eq!(judge_call(&AdapterError::new(reason, "")), CallFailure::Pass, "{reason}");
+    }
+    let hung_up = AdapterError::from(tonic::Status::deadline_exceeded("slow"));
+    assert_eq!(judge_call(&hung_up), CallFailure::Pass);
+}
+
+#[test]
+fn a_quota_fails_each_route_and_comes_again_late() {
+    let CallFailure::Routes(Outcome::Failed { again, .. }) =
+        judge_call(&AdapterError::new(Reason::VendorQuota, "50 routes"))
+    else {
+        panic!("the routes failed");
+    };
+    assert_eq!(again, Some(Duration::from_mins(5)));
+}
+
+#[test]
+fn a_newer_writer_ends_this_one() {
+    assert_eq!(judge_call(&AdapterError::new(Reason::StaleFence, "")), CallFailure::Superseded);
+}
