@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// Tells wall-clock time: a known beginning plus what tokio's clock says has passed.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     wall: SystemTime,
     started: Instant,
 }
@@ -14,19 +14,19 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows `wall` now.
     #[must_use]
-    pub fn starting_at(wall: SystemTime) -> Self {
+    pub(crate) fn starting_at(wall: SystemTime) -> Self {
         Self { wall, started: Instant::now() }
     }
 
     /// The wall-clock time of an instant.
     #[must_use]
-    pub fn at(&self, instant: Instant) -> SystemTime {
+    pub(crate) fn at(&self, instant: Instant) -> SystemTime {
         self.wall + instant.saturating_duration_since(self.started)
     }
 
     /// The wall-clock time.
     #[must_use]
-    pub fn now(&self) -> SystemTime {
+    pub(crate) fn now(&self) -> SystemTime {
         self.at(Instant::now())
     }
 }

@@ -9,7 +9,7 @@ mod item;
 
 use std::{fmt, future::Future, time::Duration};
 
-use cloud_api_proto::v1alpha1::{Capability, Instance, Limits, Parameter, Route, Scope};
+use cloud_api_proto::v1alpha1::{Capability, Instance, Limits, Parameter, PlannedStep, Route, Scope};
 
 pub use self::{
     desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
@@ -102,6 +102,16 @@ pub trait Classify: Send + Sync {
 pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static {
     /// The vendor operation, with the family whose budget pays.
     fn operation(&self) -> Operation;
+}
+
+/// A step as a dry run tells it.
+pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
+    let operation = step.operation();
+    PlannedStep {
+        description: step.to_string(),
+        operation: operation.name.to_owned(),
+        family: operation.family.word().to_owned(),
+    }
 }
 
 /// What became of a step.

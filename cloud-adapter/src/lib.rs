@@ -4,7 +4,25 @@
 //! ([`vendor`]), shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`),
 //! routes, existence, health, metrics. It knows nothing of Kubernetes.
 
-pub mod clock;
+mod clock;
+mod config;
+mod context;
 pub mod driver;
+mod fence;
+mod http;
+mod instances;
+mod load_balancers;
 pub mod metrics;
+mod process;
+mod routes;
+mod rpc;
+mod server;
+mod snapshot;
+mod status;
 pub mod vendor;
+
+pub use self::{
+    config::{Config, ConfigError, LogFormat, Options},
+    process::run,
+    server::Adapter,
+};

@@ -49,7 +49,11 @@ impl Vendor {
     ///
     /// # Errors
     /// If the TLS library cannot be set up.
-    pub fn new(buckets: Buckets, classify: Arc<dyn Classify>, metrics: Metrics) -> Result<Self, reqwest::Error> {
+    pub fn new(
+        buckets: Buckets,
+        classify: Arc<dyn Classify>,
+        metrics: Metrics,
+    ) -> Result<Self, reqwest::Error> {
         // A redirect or a proxy from the environment would be a call that nobody counted.
         let http = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)
@@ -149,19 +153,28 @@ impl Session {
         let Operation { family, name, write } = operation;
         let request_id = self.purpose.request_id.as_str();
         match (error, write) {
-            (Some(error), _) => tracing::warn!(%family, call = name, code, request_id, %error, "Vendor call failed"),
+            (Some(error), _) => {
+                tracing::warn!(%family, call = name, code, request_id, %error, "Vendor call failed")
+            }
             (None, true) => tracing::info!(%family, call = name, code, request_id, "Vendor write"),
             (None, false) => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),
         }
     }
 
-    async fn send(&self, operation: Operation, request: VendorRequest) -> Result<VendorResponse, VendorError> {
+    async fn send(
+        &self,
+        operation: Operation,
+        request: VendorRequest,
+    ) -> Result<VendorResponse, VendorError> {
         let request = reqwest::Request::try_from(request)
             .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be sent: {error}")))?;
         let lost = |error: reqwest::Error| {
             // Only a connection that never came about proves that nothing was done.
-            let fault =
-                if operation.write && !error.is_connect() { Fault::OutcomeUnknown } else { Fault::Unavailable };
+            let fault = if operation.write && !error.is_connect() {
+                Fault::OutcomeUnknown
+            } else {
+                Fault::Unavailable
+            };
             VendorError::new(fault, format!("{operation}: {}", chain(&error)))
         };
         let answer = self.vendor.http.execute(request).await.map_err(lost)?;

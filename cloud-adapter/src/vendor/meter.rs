@@ -34,6 +34,18 @@ impl Meter {
         self.with(|count| count.coalesced += 1);
     }
 
+    /// Takes over what another meter counted, and empties it: each call stands in exactly one answer.
+    pub fn absorb(&self, other: &Self) {
+        let taken = other.with(std::mem::take);
+        self.with(|count| {
+            for (family, calls) in taken.calls {
+                *count.calls.entry(family).or_default() += calls;
+            }
+            count.queued += taken.queued;
+            count.coalesced += taken.coalesced;
+        });
+    }
+
     /// The cost as the contract tells it.
     pub fn cost(&self, source: Source, observed_at: Option<SystemTime>) -> Cost {
         let count = self.with(|count| count.clone());

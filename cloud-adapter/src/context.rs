@@ -1,0 +1,108 @@
+//! Reads what every request carries, and makes the session that pays for it.
+
+use std::{sync::Arc, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{Priority, RequestContext},
+};
+use tokio::time::Instant;
+use tonic::metadata::MetadataMap;
+
+use crate::vendor::{Purpose, Session, Vendor};
+
+/// Deadline of a request that names none, and of one that asks for more than a minute. Source: budgets, section 3.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+const DEADLINE_MAX: Duration = Duration::from_mins(1);
+
+/// Who asks, how urgently, and until when.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) cluster_id: String,
+    pub(crate) cluster_name: String,
+    pub(crate) session: Session,
+    pub(crate) deadline: Instant,
+    /// The oldest observation that will do.
+    pub(crate) bound: Option<Instant>,
+}
+
+/// Checks a request's context.
+///
+/// # Errors
+/// `FIELD_INVALID` without a cluster ID or with a staleness that is no duration.
+pub(crate) fn read(
+    context: Option<RequestContext>,
+    metadata: &MetadataMap,
+    vendor: &Arc<Vendor>,
+    default: Priority,
+) -> Result<Context, AdapterError> {
+    let context = context.ok_or_else(|| AdapterError::field("context", "is missing"))?;
+    if context.cluster_id.is_empty() {
+        return Err(AdapterError::field(
+            "context.cluster_id",
+            "is empty: set the UID of the namespace kube-system",
+        ));
+    }
+    let now = Instant::now();
+    let bound = match context.max_staleness {
+        None => None,
+        Some(staleness) => {
+            let staleness = Duration::try_from(staleness)
+                .map_err(|error| AdapterError::field("context.max_staleness", error.to_string()))?;
+            Some(now.checked_sub(staleness).unwrap_or(now))
+        }
+    };
+    let deadline = now + timeout(metadata).unwrap_or(DEADLINE_DEFAULT).min(DEADLINE_MAX);
+    let priority = match context.priority() {
+        Priority::Unspecified => default,
+        asked => asked,
+    };
+    let purpose = Purpose { priority, deadline: Some(deadline), request_id: context.request_id };
+    Ok(Context {
+        cluster_id: context.cluster_id,
+        cluster_name: context.cluster_name,
+        session: vendor.session(purpose),
+        deadline,
+        bound,
+    })
+}
+
+/// The header `grpc-timeout`: at most eight digits and a unit. Source: gRPC over HTTP/2, "Requests".
+fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let value: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(value.checked_mul(3600)?)),
+        "M" => Some(Duration::from_secs(value.checked_mul(60)?)),
+        "S" => Some(Duration::from_secs(value)),
+        "m" => Some(Duration::from_millis(value)),
+        "u" => Some(Duration::from_micros(value)),
+        "n" => Some(Duration::from_nanos(value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_header_is_read_in_all_units() {
+        for (text, wanted) in [
+            ("2S", Some(Duration::from_secs(2))),
+            ("1500m", Some(Duration::from_millis(1500))),
+            ("1M", Some(Duration::from_mins(1))),
+            ("1H", Some(Duration::from_hours(1))),
+            ("7u", Some(Duration::from_micros(7))),
+            ("9n", Some(Duration::from_nanos(9))),
+            ("9", None),
+            ("", None),
+            ("xS", None),
+        ] {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().expect("ASCII"));
+            assert_eq!(timeout(&metadata), wanted, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! From a request to a checked desired state, reporting all faults at once. Pure.
+//!
+//! Nothing that this cloud cannot do gets through: what is not refused here is honoured by the driver.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    error::Violation,
+    v1alpha1::{
+        EnsureLoadBalancerRequest, HealthCheck, IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, Owner,
+        Protocol, health_check, listener, load_balancer_spec::Scheme, session_affinity,
+    },
+};
+use ipnet::IpNet;
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+
+use crate::driver::Description;
+
+/// Version of the hash. A new version means "compare field by field", never "rewrite everything".
+const HASH_VERSION: &str = "1";
+/// A parameter that is at least this similar is named as what was probably meant.
+const SIMILAR: f64 = 0.6;
+
+/// The faults found so far.
+#[derive(Debug, Default)]
+struct Faults(Vec<Violation>);
+
+impl Faults {
+    fn add(&mut self, field: impl Into<String>, description: impl Into<String>) {
+        self.0.push(Violation { field: field.into(), description: description.into() });
+    }
+}
+
+/// Checks key and owner.
+///
+/// # Errors
+/// `FIELD_INVALID`.
+pub(super) fn identity(
+    cluster_id: &str,
+    key: Option<LoadBalancerKey>,
+    owner: Option<Owner>,
+) -> Result<(LoadBalancerKey, Owner), AdapterError> {
+    let key = key.ok_or_else(|| AdapterError::field("key", "is missing"))?;
+    let owner = owner.ok_or_else(|| AdapterError::field("owner", "is missing"))?;
+    let mut faults = Faults::default();
+    if key.cluster_id != cluster_id {
+        faults.add("key.cluster_id", "differs from context.cluster_id");
+    }
+    if key.owner_uid.is_empty() {
+        faults.add("key.owner_uid", "is empty");
+    }
+    if key.owner_uid != owner.uid {
+        faults.add("owner.uid", "differs from key.owner_uid");
+    }
+    if faults.0.is_empty() { Ok((key, owner)) } else { Err(AdapterError::fields(faults.0)) }
+}
+
+/// Checks a specification against the contract, then against what this cloud can do.
+///
+/// # Errors
+/// `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the nearest known one; `UNSUPPORTED_FEATURE`.
+pub(super) fn spec(
+    request: &EnsureLoadBalancerRequest,
+    cloud: &Description,
+) -> Result<LoadBalancerSpec, AdapterError> {
+    let spec = request.spec.clone().ok_or_else(|| AdapterError::field("spec", "is missing"))?;
+    let mut faults = Faults::default();
+    listeners(&spec.listeners, &mut faults);
+    addresses(&spec, &mut faults);
+    if let Some(check) = &spec.health_check {
+        health_check(check, &mut faults);
+    }
+    if spec.backend_set_id.is_empty() {
+        faults.add("spec.backend_set_id", "is empty: put a backend set first");
+    }
+    if !faults.0.is_empty() {
+        return Err(AdapterError::fields(faults.0));
+    }
+    parameters(&spec, cloud)?;
+    features(&spec, cloud)?;
+    Ok(spec)
+}
+
+/// The versioned hash of everything but the backends, in which the names for people do not count.
+pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
+    let mut canonical = spec.clone();
+    canonical.backend_set_id.clear();
+    canonical.source_ranges.sort();
+    canonical.listeners.sort_by_key(|listener| (listener.protocol, listener.port));
+    for listener in &mut canonical.listeners {
+        listener.name.clear();
+    }
+    let digest = Sha256::digest(canonical.encode_to_vec());
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("{HASH_VERSION}-{hex}")
+}
+
+fn listeners(listeners: &[Listener], faults: &mut Faults) {
+    if listeners.is_empty() {
+        faults.add("spec.listeners", "is empty: a load balancer listens on at least one port");
+    }
+    let mut taken = BTreeSet::new();
+    for (at, listener) in listeners.iter().enumerate() {
+        let field = |name: &str| format!("spec.listeners[{at}].{name}");
+        if listener.protocol() == Protocol::Unspecified {
+            faults.add(field("protocol"), "is unknown: use TCP, UDP or SCTP");
+        }
+        port(listener.port, field("port"), faults);
+        match (listener.target_kind(), listener.node_port) {
+            (listener::TargetKind::NodeDirect, _) => (),
+            (listener::TargetKind::Unspecified | listener::TargetKind::NodePort, None) => {
+                faults.add(field("node_port"), "is missing: the cloud reaches pods through node ports");
+            }
+            (listener::TargetKind::Unspecified | listener::TargetKind::NodePort, Some(number)) => {
+                port(number, field("node_port"), faults);
+            }
+        }
+        if !taken.insert((listener.protocol, listener.port)) {
+            faults.add(field("port"), format!("{} is there twice for one protocol", listener.port));
+        }
+    }
+}
+
+fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
+    if spec.ip_families.is_empty() {
+        faults.add("spec.ip_families", "is empty: name at least one family");
+    }
+    let families: BTreeSet<i32> = spec.ip_families.iter().copied().collect();
+    if families.contains(&i32::from(IpFamily::Unspecified)) || families.len() != spec.ip_families.len() {
+        faults.add(
+            "spec.ip_families",
+            "holds an unknown or a repeated family: use IPV4 and IPV6, each at most once",
+        );
+    }
+    for (at, address) in spec.requested_addresses.iter().enumerate() {
+        if address.parse::<IpAddr>().is_err() {
+            faults.add(format!("spec.requested_addresses[{at}]"), format!("{address:?} is no IP address"));
+        }
+    }
+    for (at, range) in spec.source_ranges.iter().enumerate() {
+        if range.parse::<IpNet>().is_err() {
+            let text = format!("{range:?} is no CIDR: write it as 192.0.2.0/24");
+            faults.add(format!("spec.source_ranges[{at}]"), text);
+        }
+    }
+}
+
+fn health_check(check: &HealthCheck, faults: &mut Faults) {
+    if let Some(number) = check.port {
+        port(number, "spec.health_check.port".to_owned(), faults);
+    }
+    if check.kind() == health_check::Kind::Http && !check.path.starts_with('/') {
+        faults.add("spec.health_check.path", format!("{:?} does not begin with a slash", check.path));
+    }
+}
+
+fn port(number: u32, field: String, faults: &mut Faults) {
+    if !(1..=65_535).contains(&number) {
+        faults.add(field, format!("{number} is no port: use 1 to 65535"));
+    }
+}
+
+fn parameters(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
+    for (key, value) in &spec.parameters {
+        let Some(known) = cloud.parameters.iter().find(|known| known.key == *key) else {
+            return Err(unknown_parameter(key, cloud));
+        };
+        if !known.allowed_values.is_empty() && !known.allowed_values.contains(value) {
+            let text = format!("{value:?} is not one of {}", known.allowed_values.join(", "));
+            return Err(AdapterError::field(format!("spec.parameters[{key}]"), text));
+        }
+    }
+    Ok(())
+}
+
+fn unknown_parameter(key: &str, cloud: &Description) -> AdapterError {
+    let similar = |known: &&str| strsim::jaro_winkler(known, key);
+    let known = cloud.parameters.iter().map(|known| known.key.as_str());
+    let nearest = known
+        .filter(|known| similar(known) >= SIMILAR)
+        .max_by(|one, other| similar(one).total_cmp(&similar(other)));
+    let error = |text| AdapterError::new(Reason::UnknownParameter, text);
+    match nearest {
+        Some(nearest) => error(format!("parameter {key:?} is unknown: did you mean {nearest:?}?"))
+            .with("nearest", nearest)
+            .with("parameter", key),
+        None => error(format!("parameter {key:?} is unknown")).with("parameter", key),
+    }
+}
+
+/// Refuses what this cloud cannot do. The first missing capability is enough.
+fn features(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
+    let protocols: BTreeSet<i32> = spec.listeners.iter().map(|listener| listener.protocol).collect();
+    let has = |protocol: Protocol| protocols.contains(&i32::from(protocol));
+    let proxied = |one: &Listener| {
+        !matches!(one.proxy_protocol(), listener::ProxyProtocol::Unspecified | listener::ProxyProtocol::Off)
+    };
+    let http = |check: &HealthCheck| check.kind() == health_check::Kind::Http;
+    let sticky = |affinity: &cloud_api_proto::v1alpha1::SessionAffinity| {
+        affinity.kind() == session_affinity::Kind::ClientIp
+    };
+    let direct = |one: &Listener| one.target_kind() == listener::TargetKind::NodeDirect;
+    let needs = [
+        ("spec.scheme", "lb.internal", spec.scheme() == Scheme::Internal),
+        ("spec.source_ranges", "lb.source-ranges", !spec.source_ranges.is_empty()),
+        ("spec.listeners.proxy_protocol", "lb.proxy-protocol", spec.listeners.iter().any(proxied)),
+        ("spec.health_check", "lb.health-check.http", spec.health_check.as_ref().is_some_and(http)),
+        ("spec.session_affinity", "lb.session-affinity", spec.session_affinity.as_ref().is_some_and(sticky)),
+        ("spec.listeners.protocol", "lb.udp", has(Protocol::Udp)),
+        ("spec.listeners.protocol", "lb.sctp", has(Protocol::Sctp)),
+        ("spec.listeners.protocol", "lb.mixed-protocols", protocols.len() > 1),
+        ("spec.ip_families", "lb.dual-stack", spec.ip_families.len() > 1),
+        ("spec.requested_addresses", "lb.reserved-ip", !spec.requested_addresses.is_empty()),
+        ("spec.listeners.target_kind", "lb.node-direct", spec.listeners.iter().any(direct)),
+        ("spec.listeners.tls_refs", "lb.tls", spec.listeners.iter().any(|one| !one.tls_refs.is_empty())),
+    ];
+    match needs.iter().find(|(_, capability, needed)| *needed && !cloud.can(capability)) {
+        None => Ok(()),
+        Some((field, capability, _)) => Err(AdapterError::new(
+            Reason::UnsupportedFeature,
+            format!("{field}: this cloud has no {capability}"),
+        )
+        .with("field", *field)
+        .with("capability", *capability)),
+    }
+}

@@ -1,0 +1,68 @@
+//! What every adapter's `main` does: crypto provider, log, signals, exit code.
+
+use std::{future::Future, io::IsTerminal as _, process::ExitCode};
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    config::{LogFormat, Options},
+    driver::Driver,
+    server::Adapter,
+};
+
+/// Runs an adapter until SIGTERM or SIGINT. `driver` is made inside the runtime, and told when the process stops.
+///
+/// Exit code 0 after a signal, 1 if it cannot start; the error goes to standard error.
+pub fn run<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<D>>,
+{
+    match start(options, driver) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<D>>,
+{
+    log(options)?;
+    // Fails only if a provider is there already: then that one is used.
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let adapter = Adapter::bind(driver(stop.clone()).await?, options).await?;
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let signalled = async {
+            tokio::select! {
+                _ = term.recv() => (),
+                _ = int.recv() => (),
+            }
+            stop.cancel();
+            std::future::pending().await
+        };
+        tokio::select! {
+            served = adapter.serve(stop.clone()) => served,
+            () = signalled => Ok(()),
+        }
+    })
+}
+
+fn log(options: &Options) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&options.log_level)
+        .with_context(|| format!("--log-level {:?}: use info, debug or target=level", options.log_level))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match options.log_format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! `RouteService`: from gRPC to checked orders, and back.
+
+use std::sync::Arc;
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, ApplyRoutesResponse, Bookmark, Priority, Route, RouteGone, RouteItems, RouteKey,
+        RouteOwner, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source,
+        route_service_server::RouteService, watch_routes_response::Event,
+    },
+};
+use ipnet::IpNet;
+use tonic::{Request, Response, Status};
+
+use super::{Applied, Applier, ITEMS_MAX, Order, plan, plan::Item};
+use crate::{
+    context::Context,
+    driver::Driver,
+    rpc::{Rpc, Stream, stream},
+    snapshot::{Frame, Watcher},
+};
+
+/// The gRPC service.
+#[derive(Debug)]
+pub(crate) struct Service<D> {
+    pub(crate) applier: Arc<Applier<D>>,
+    pub(crate) rpc: Rpc,
+}
+
+#[tonic::async_trait]
+impl<D: Driver> RouteService for Service<D> {
+    type WatchRoutesStream = Stream<WatchRoutesResponse>;
+
+    async fn watch_routes(
+        &self,
+        request: Request<WatchRoutesRequest>,
+    ) -> Result<Response<Self::WatchRoutesStream>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let context = self.rpc.cloud_context(request.context, &metadata, Priority::Background)?;
+        let cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
+        let name = format!("routes/{}/{}", context.cluster_id, request.cluster_cidrs.join(","));
+        let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, &name);
+        let snapshot = Arc::clone(&self.applier.snapshot);
+        let view = move |route: &Route| seen(route, &context.cluster_id, &cidrs);
+        let watcher = Watcher::new(snapshot, options, view, |route: &Route| &route.vendor_id);
+        let rpc = self.rpc.clone();
+        Ok(Response::new(stream("WatchRoutes", &self.rpc, watcher, move |frame| message(frame, &rpc))))
+    }
+
+    async fn apply_routes(
+        &self,
+        request: Request<ApplyRoutesRequest>,
+    ) -> Result<Response<ApplyRoutesResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let context = self.rpc.cloud_context(request.context.clone(), &metadata, Priority::Traffic)?;
+        let applied = self.apply(request, &context).await;
+        let Applied { results, plan } = self.rpc.count("ApplyRoutes", applied)?;
+        let cost = Some(context.session.meter().cost(Source::Snapshot, None));
+        Ok(Response::new(ApplyRoutesResponse { results, cost, plan }))
+    }
+}
+
+impl<D: Driver> Service<D> {
+    /// Runs an order in a task of its own: a client that hangs up cuts nothing.
+    async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
+        let order = order(request, context)?;
+        if let Some(fence) = &order.fence {
+            self.applier.fences.admit(Some(fence), "routes")?;
+        }
+        let (applier, session) = (Arc::clone(&self.applier), context.session.clone());
+        let task = self.applier.tracker.spawn(async move { applier.apply(&order, &session).await });
+        match tokio::time::timeout_at(context.deadline, task).await {
+            Ok(Ok(applied)) => applied,
+            Ok(Err(_panicked)) => Err(AdapterError::new(Reason::Internal, "applying routes failed")),
+            Err(_elapsed) => {
+                let text = "the routes were not all written in time: repeat to learn what became of them";
+                Err(AdapterError::new(Reason::OutcomeUnknown, text))
+            }
+        }
+    }
+}
+
+/// What this cluster sees of a route: its own, and foreign ones that overlap its CIDRs.
+fn seen(route: &Route, cluster_id: &str, cidrs: &[IpNet]) -> Option<Route> {
+    let owner = plan::owner(route, cluster_id);
+    let overlaps = || {
+        let to: Option<IpNet> = route.destination.parse().ok();
+        to.is_some_and(|to| cidrs.iter().any(|cidr| cidr.contains(&to) || to.contains(cidr)))
+    };
+    (owner == RouteOwner::Mine || overlaps()).then(|| Route { owner: owner.into(), ..route.clone() })
+}
+
+fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, AdapterError> {
+    let items = request.upserts.len() + request.deletes.len();
+    if items > ITEMS_MAX {
+        return Err(AdapterError::field(
+            "upserts",
+            format!("with deletes holds {items} items: at most {ITEMS_MAX}"),
+        ));
+    }
+    let cluster_cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
+    if cluster_cidrs.is_empty() && !request.upserts.is_empty() {
+        return Err(AdapterError::field("cluster_cidrs", "is empty: nothing outside of it is laid"));
+    }
+    let upserts = request.upserts.into_iter().enumerate().map(|(at, upsert)| {
+        let key = upsert.key.clone().unwrap_or_default();
+        match destination(&format!("upserts[{at}]"), &key, &context.cluster_id) {
+            Ok(_) if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) => {
+                let error = AdapterError::field(format!("upserts[{at}].next_hop.provider_id"), "is empty");
+                Item::Bad { key, error }
+            }
+            Ok(destination) => Item::Upsert { destination, upsert },
+            Err(error) => Item::Bad { key, error },
+        }
+    });
+    let deletes = request.deletes.into_iter().enumerate().map(|(at, delete)| {
+        let key = delete.key.unwrap_or_default();
+        match destination(&format!("deletes[{at}]"), &key, &context.cluster_id) {
+            Ok(destination) => Item::Delete { destination, key },
+            Err(error) => Item::Bad { key, error },
+        }
+    });
+    Ok(Order {
+        cluster_id: context.cluster_id.clone(),
+        cluster_name: context.cluster_name.clone(),
+        cluster_cidrs,
+        items: upserts.chain(deletes).collect(),
+        fence: (!request.dry_run).then(|| request.fence.unwrap_or_default()),
+    })
+}
+
+fn destination(item: &str, key: &RouteKey, cluster_id: &str) -> Result<IpNet, AdapterError> {
+    if key.cluster_id != cluster_id {
+        return Err(AdapterError::field(format!("{item}.key.cluster_id"), "differs from context.cluster_id"));
+    }
+    if key.node_uid.is_empty() {
+        return Err(AdapterError::field(format!("{item}.key.node_uid"), "is empty"));
+    }
+    cidr(&format!("{item}.key.destination"), &key.destination)
+}
+
+fn cidrs(field: &str, texts: &[String]) -> Result<Vec<IpNet>, AdapterError> {
+    texts.iter().enumerate().map(|(at, text)| cidr(&format!("{field}[{at}]"), text)).collect()
+}
+
+fn cidr(field: &str, text: &str) -> Result<IpNet, AdapterError> {
+    let net: IpNet = text.parse().map_err(|_invalid| {
+        AdapterError::field(field, format!("{text:?} is no CIDR: write it as 10.244.1.0/24"))
+    })?;
+    if net != net.trunc() {
+        let text = format!("{text:?} has host bits: write {}", net.trunc());
+        return Err(AdapterError::field(field, text));
+    }
+    Ok(net)
+}
+
+fn message(frame: Frame<Route>, rpc: &Rpc) -> WatchRoutesResponse {
+    let event = match frame {
+        Frame::Reset => Event::Reset(rpc.reset()),
+        Frame::Items(items) => Event::Items(RouteItems { items }),
+        Frame::Synced { count, checksum, observed, token } => {
+            Event::Synced(Synced { count, checksum, observed_at: Some(rpc.wall(observed)), token })
+        }
+        Frame::Upsert(route) => Event::Upsert(route),
+        Frame::Gone(route) => Event::Gone(RouteGone { vendor_id: route.vendor_id }),
+        Frame::Bookmark { observed, token } => {
+            Event::Bookmark(Bookmark { observed_at: Some(rpc.wall(observed)), token })
+        }
+    };
+    WatchRoutesResponse { event: Some(event) }
+}

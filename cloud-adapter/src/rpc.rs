@@ -1,0 +1,129 @@
+//! What the services share: contexts, counting, the words of the watch protocol, streams.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Priority, RequestContext, Reset, Scope},
+};
+use futures::StreamExt as _;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, metadata::MetadataMap};
+
+use crate::{
+    clock::Clock,
+    context::{self, Context},
+    driver::{Fault, Item, VendorError},
+    metrics::Metrics,
+    snapshot::{Frame, WatchOptions, Watcher},
+    vendor::Vendor,
+};
+
+/// A stream of messages.
+pub(crate) type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
+
+/// What the services share. Cloning shares it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rpc {
+    pub(crate) vendor: Arc<Vendor>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    /// Names this process: part of resume tokens.
+    pub(crate) instance_id: Arc<str>,
+    pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
+    /// Cancelled when the process is about to stop: ends all watches.
+    pub(crate) draining: CancellationToken,
+    /// Why the cloud is not reachable; `None`: it is.
+    pub(crate) health: watch::Receiver<Option<VendorError>>,
+}
+
+impl Rpc {
+    pub(crate) fn context(
+        &self,
+        context: Option<RequestContext>,
+        metadata: &MetadataMap,
+        default: Priority,
+    ) -> Result<Context, AdapterError> {
+        context::read(context, metadata, &self.vendor, default)
+    }
+
+    /// The context of a request that needs the cloud.
+    ///
+    /// # Errors
+    /// Until the credentials were checked once: why not.
+    pub(crate) fn cloud_context(
+        &self,
+        context: Option<RequestContext>,
+        metadata: &MetadataMap,
+        default: Priority,
+    ) -> Result<Context, AdapterError> {
+        let context = self.context(context, metadata, default)?;
+        match (&*self.health.borrow(), self.draining.is_cancelled()) {
+            (_, true) => Err(AdapterError::new(Reason::Draining, "this adapter is about to stop")),
+            (None, false) => Ok(context),
+            (Some(error), false) if matches!(error.fault, Fault::Auth | Fault::Forbidden) => {
+                Err(AdapterError::from(error.clone()))
+            }
+            (Some(error), false) => {
+                let text = format!("the cloud is not reachable yet: {error}");
+                Err(AdapterError::new(Reason::Starting, text))
+            }
+        }
+    }
+
+    /// Counts an answer by its reason.
+    pub(crate) fn count<T>(
+        &self,
+        rpc: &'static str,
+        result: Result<T, AdapterError>,
+    ) -> Result<T, AdapterError> {
+        self.metrics.rpc(rpc, result.as_ref().map_or_else(|error| error.reason.word(), |_| "OK"));
+        result
+    }
+
+    pub(crate) fn watch_options(&self, stop: bool, resume_token: String, view: &str) -> WatchOptions {
+        WatchOptions { stop_when_synced: stop, resume_token, epoch: format!("{}/{view}", self.instance_id) }
+    }
+
+    pub(crate) fn scope(&self) -> Option<Scope> {
+        self.scope.borrow().clone()
+    }
+
+    pub(crate) fn reset(&self) -> Reset {
+        Reset { scope: self.scope() }
+    }
+
+    pub(crate) fn wall(&self, instant: Instant) -> prost_types::Timestamp {
+        self.clock.at(instant).into()
+    }
+}
+
+/// Turns a watcher into the stream of a service.
+pub(crate) fn stream<T: Item, M: Send + 'static, R: 'static>(
+    name: &'static str,
+    rpc: &Rpc,
+    watcher: Watcher<T, M>,
+    message: impl Fn(Frame<M>) -> R + Send + 'static,
+) -> Stream<R> {
+    rpc.metrics.rpc(name, "OK");
+    let metrics = rpc.metrics.clone();
+    let stop = rpc.draining.clone().cancelled_owned();
+    let frames =
+        futures::stream::unfold((watcher, message, metrics), move |(mut watcher, message, metrics)| {
+            next(name, async move {
+                let frame = watcher.next().await;
+                let result = frame.map(|frame| frame.map(&message).map_err(AdapterError::from));
+                if let Some(Err(error)) = &result {
+                    metrics.rpc(name, error.reason.word());
+                }
+                result.map(|result| (result.map_err(Status::from), (watcher, message, metrics)))
+            })
+        });
+    Box::pin(frames.take_until(Box::pin(stop)))
+}
+
+/// Names the stream in traces.
+fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instrumented<F> {
+    tracing::Instrument::instrument(future, tracing::debug_span!("watch", name))
+}

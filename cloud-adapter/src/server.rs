@@ -1,0 +1,265 @@
+//! Puts the parts together, and runs them until told to stop.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context as _;
+use cloud_api_proto::{
+    DESCRIPTOR_SET,
+    v1alpha1::{
+        Priority, adapter_service_server::AdapterServiceServer,
+        instance_service_server::InstanceServiceServer,
+        load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
+    },
+};
+use tokio::{net::TcpListener, sync::watch};
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::service::{Routes, RoutesBuilder};
+use tonic_health::{
+    pb::health_server::{Health, HealthServer},
+    server::HealthReporter,
+};
+
+use crate::{
+    clock::Clock,
+    config::{Config, Options},
+    driver::{Collection, Driver, Fault, Item, VendorError},
+    http, instances, load_balancers,
+    metrics::Metrics,
+    routes,
+    rpc::Rpc,
+    snapshot::Snapshot,
+    status::{self, Snapshots},
+    vendor::{Buckets, Purpose, Vendor},
+};
+
+/// How old the shared listings become while somebody watches. Source: budgets, section 4.
+const INSTANCES_AGE: Duration = Duration::from_secs(30);
+const LOAD_BALANCERS_AGE: Duration = Duration::from_secs(60);
+const ROUTES_AGE: Duration = Duration::from_secs(120);
+/// Requests and vendor calls under way may take this long after the signal to stop.
+const GRACE: Duration = Duration::from_secs(10);
+/// A failed self-check is repeated after a second at first, and every half minute at last: vendors lock accounts.
+const CHECK_FIRST: Duration = Duration::from_secs(1);
+const CHECK_LAST: Duration = Duration::from_secs(30);
+
+/// An adapter whose ports are open and which does not serve yet.
+#[derive(Debug)]
+pub struct Adapter<D: Driver> {
+    grpc: TcpListener,
+    http: TcpListener,
+    driver: Arc<D>,
+    snapshots: Snapshots<D>,
+    rpc: Rpc,
+    config: Config,
+    tracker: TaskTracker,
+    health: watch::Sender<Option<VendorError>>,
+}
+
+impl<D: Driver> Adapter<D> {
+    /// Opens the ports.
+    ///
+    /// # Errors
+    /// If a port is taken, or the configuration file cannot be read.
+    pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
+        let config = Config::load(options)?;
+        let grpc = bind("--grpc-address", options.grpc_address).await?;
+        let http = bind("--http-address", options.http_address).await?;
+        #[expect(clippy::disallowed_methods, reason = "the one place where wall-clock time comes in")]
+        let wall = SystemTime::now();
+        let metrics = Metrics::new();
+        let driver = Arc::new(driver);
+        let classify: Arc<D> = Arc::clone(&driver);
+        let vendor = Vendor::new(Buckets::new(&config.buckets), classify, metrics.clone())
+            .context("the HTTP client cannot be set up")?;
+        let unknown = VendorError::new(Fault::Unavailable, "it was not asked yet");
+        let health = watch::Sender::new(Some(unknown));
+        let rpc = Rpc {
+            vendor: Arc::new(vendor),
+            clock: Clock::starting_at(wall),
+            metrics: metrics.clone(),
+            instance_id: instance_id(wall).into(),
+            scope: Arc::new(watch::Sender::new(None)),
+            draining: CancellationToken::new(),
+            health: health.subscribe(),
+        };
+        let snapshots = Snapshots {
+            instances: Arc::new(Snapshot::new(INSTANCES_AGE, metrics.clone())),
+            load_balancers: Arc::new(Snapshot::new(LOAD_BALANCERS_AGE, metrics.clone())),
+            routes: Arc::new(Snapshot::new(ROUTES_AGE, metrics)),
+        };
+        Ok(Self { grpc, http, driver, snapshots, rpc, config, tracker: TaskTracker::new(), health })
+    }
+
+    /// The address of the contract.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn grpc_address(&self) -> std::io::Result<SocketAddr> {
+        self.grpc.local_addr()
+    }
+
+    /// The address of metrics and probes.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn http_address(&self) -> std::io::Result<SocketAddr> {
+        self.http.local_addr()
+    }
+
+    /// Serves until told to stop; then finishes what is under way, for at most ten seconds.
+    ///
+    /// # Errors
+    /// If a port breaks.
+    pub async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
+        tracing::info!(grpc = %self.grpc.local_addr()?, http = %self.http.local_addr()?, "Adapter listens");
+        let (reporter, health_service) = tonic_health::server::health_reporter();
+        let services = self.services(health_service)?;
+        let Self { grpc, http, driver, snapshots, rpc, tracker, health, .. } = self;
+        let draining = rpc.draining.clone();
+        tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
+        tracker.spawn(http::serve(http, rpc.metrics.clone(), rpc.health.clone(), draining.clone()));
+        let server = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(Duration::from_secs(30)))
+            .add_routes(services)
+            .serve_with_incoming_shutdown(TcpListenerStream::new(grpc), draining.clone().cancelled_owned());
+        let mut server = tracker.spawn(server);
+        tokio::select! {
+            () = stop.cancelled() => (),
+            broken = &mut server => return broken?.context("the gRPC port broke"),
+        }
+        tracing::info!("Adapter stops: finishing what is under way");
+        draining.cancel();
+        tracker.close();
+        if tokio::time::timeout(GRACE, tracker.wait()).await.is_err() {
+            tracing::warn!("Adapter stopped with work under way: whoever asked for it repeats it");
+            return Ok(());
+        }
+        server.await?.context("the gRPC port broke")
+    }
+
+    fn services(&self, health: HealthServer<impl Health>) -> anyhow::Result<Routes> {
+        let rpc = &self.rpc;
+        let status = status::Service {
+            driver: Arc::clone(&self.driver),
+            snapshots: self.snapshots.clone(),
+            rpc: rpc.clone(),
+            config_revision: self.config.revision.as_str().into(),
+            health: rpc.health.clone(),
+        };
+        let finder = instances::Finder {
+            driver: Arc::clone(&self.driver),
+            snapshot: Arc::clone(&self.snapshots.instances),
+            clock: rpc.clock,
+            scope: Arc::clone(&rpc.scope),
+        };
+        let converger = load_balancers::Converger::new(
+            Arc::clone(&self.driver),
+            Arc::clone(&self.snapshots.load_balancers),
+            rpc,
+            self.tracker.clone(),
+        );
+        let applier = routes::Applier {
+            driver: Arc::clone(&self.driver),
+            snapshot: Arc::clone(&self.snapshots.routes),
+            fences: crate::fence::Fences::default(),
+            tracker: self.tracker.clone(),
+            writing: tokio::sync::Mutex::default(),
+        };
+        let balancers = load_balancers::Service {
+            converger: Arc::new(converger),
+            sets: Arc::default(),
+            rpc: rpc.clone(),
+        };
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()
+            .context("the contract's descriptor cannot be read")?;
+        let mut routes = RoutesBuilder::default();
+        routes
+            .add_service(health)
+            .add_service(reflection)
+            .add_service(AdapterServiceServer::new(status))
+            .add_service(InstanceServiceServer::new(instances::Service {
+                finder: Arc::new(finder),
+                rpc: rpc.clone(),
+            }))
+            .add_service(LoadBalancerServiceServer::new(balancers))
+            .add_service(RouteServiceServer::new(routes::Service {
+                applier: Arc::new(applier),
+                rpc: rpc.clone(),
+            }));
+        Ok(routes.routes())
+    }
+}
+
+async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{flag} {address}: the port cannot be opened"))
+}
+
+/// Differs between processes: the time of the start, in nanoseconds.
+fn instance_id(wall: SystemTime) -> String {
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}", since.as_nanos())
+}
+
+/// What runs beside the servers: the self-check until it passes, then the refreshers.
+async fn background<D: Driver>(
+    driver: Arc<D>,
+    snapshots: Snapshots<D>,
+    rpc: Rpc,
+    health: watch::Sender<Option<VendorError>>,
+    reporter: HealthReporter,
+) {
+    let work = async {
+        check(&*driver, &rpc, &health).await;
+        reporter.set_serving::<AdapterServiceServer<status::Service<D>>>().await;
+        reporter.set_serving::<InstanceServiceServer<instances::Service<D>>>().await;
+        reporter.set_serving::<LoadBalancerServiceServer<load_balancers::Service<D>>>().await;
+        reporter.set_serving::<RouteServiceServer<routes::Service<D>>>().await;
+        tokio::join!(
+            keep_fresh(&snapshots.instances, &*driver, &rpc),
+            keep_fresh(&snapshots.load_balancers, &*driver, &rpc),
+            keep_fresh(&snapshots.routes, &*driver, &rpc),
+        );
+    };
+    tokio::select! {
+        () = work => (),
+        () = rpc.draining.cancelled() => (),
+    }
+}
+
+async fn keep_fresh<T: Item>(snapshot: &Snapshot<T>, source: &impl Collection<T>, rpc: &Rpc) {
+    snapshot.keep_fresh(source, &rpc.vendor).await;
+}
+
+/// Finds out whose credentials these are, however long it takes. Says so once per change of mind.
+async fn check<D: Driver>(driver: &D, rpc: &Rpc, health: &watch::Sender<Option<VendorError>>) {
+    let mut delay = CHECK_FIRST;
+    loop {
+        let session = rpc.vendor.session(Purpose::own(Priority::Lifecycle, "self-check"));
+        match driver.self_check(&session).await {
+            Ok(scope) => {
+                tracing::info!(project = scope.project, region = scope.region, "The cloud is reachable");
+                rpc.scope.send_replace(Some(scope));
+                health.send_replace(None);
+                return;
+            }
+            Err(error) => {
+                let news = health.borrow().as_ref().map(|old| old.fault) != Some(error.fault)
+                    || delay == CHECK_FIRST;
+                if news {
+                    tracing::warn!(%error, "The cloud is not reachable: waiting for it");
+                }
+                health.send_replace(Some(error));
+            }
+        }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(CHECK_LAST);
+    }
+}

@@ -1,0 +1,82 @@
+//! The last changes of a collection, by position: a slow watcher reads on where it was, or learns that it fell behind.
+
+use std::{collections::VecDeque, sync::Arc};
+
+/// Changes that are kept. A watcher that is further behind gets a RESET instead of an unbounded buffer.
+const KEPT: usize = 4096;
+
+/// One change: appeared (no old), changed, or gone (no new).
+#[derive(Debug)]
+pub(super) struct Change<T> {
+    pub(super) old: Option<Arc<T>>,
+    pub(super) new: Option<Arc<T>>,
+}
+
+impl<T> Clone for Change<T> {
+    fn clone(&self) -> Self {
+        Self { old: self.old.clone(), new: self.new.clone() }
+    }
+}
+
+/// A bounded log. Positions count from the start of the process.
+#[derive(Debug)]
+pub(super) struct Log<T> {
+    changes: VecDeque<Change<T>>,
+    end: u64,
+}
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self { changes: VecDeque::new(), end: 0 }
+    }
+}
+
+impl<T> Log<T> {
+    pub(super) fn push(&mut self, change: Change<T>) {
+        if self.changes.len() == KEPT {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+        self.end += 1;
+    }
+
+    /// The position after the newest change.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// At most `max` changes from `position` on; `None` if they are not all kept, or the position is from another process.
+    pub(super) fn since(&self, position: u64, max: usize) -> Option<Vec<Change<T>>> {
+        let behind = usize::try_from(self.end.checked_sub(position)?).ok()?;
+        let skip = self.changes.len().checked_sub(behind)?;
+        Some(self.changes.iter().skip(skip).take(max).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(changes: usize) -> Log<usize> {
+        let mut log = Log::default();
+        for number in 0..changes {
+            log.push(Change { old: None, new: Some(Arc::new(number)) });
+        }
+        log
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_it_was() {
+        let changes = log(10).since(7, 2).expect("kept");
+        let numbers: Vec<_> = changes.iter().filter_map(|change| change.new.as_deref().copied()).collect();
+        assert_eq!(numbers, [7, 8]);
+    }
+
+    #[test]
+    fn a_reader_too_far_behind_or_from_elsewhere_is_told() {
+        let log = log(KEPT + 5);
+        assert!(log.since(4, 1).is_none(), "dropped");
+        assert!(log.since(5, 1).is_some(), "the oldest kept");
+        assert!(log.since(KEPT as u64 + 6, 1).is_none(), "in the future");
+    }
+}

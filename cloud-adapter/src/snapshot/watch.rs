@@ -1,0 +1,211 @@
+//! The watch protocol over a snapshot: RESET, items, SYNCED, then UPSERT, GONE and BOOKMARK.
+//!
+//! A watcher is pulled by its stream: it holds a position in the log and buffers nothing. Source: contract, section 3.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::watch as signal, time::Instant};
+
+use super::{Change, Ordering, Snapshot};
+use crate::driver::{Item, VendorError};
+
+/// Items in one message.
+const CHUNK: usize = 512;
+/// The client may rely on a sign of life this often.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
+/// Changes taken from the log at once.
+const BATCH: usize = 64;
+
+/// One message of a watch, before it is put into the words of its service.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Frame<M> {
+    /// Everything so far is void.
+    Reset,
+    /// Part of the listing.
+    Items(Vec<M>),
+    /// The listing is complete.
+    Synced { count: u64, checksum: u64, observed: Instant, token: String },
+    /// New or changed.
+    Upsert(M),
+    /// No longer there: how it looked last.
+    Gone(M),
+    /// Nothing else changed up to then.
+    Bookmark { observed: Instant, token: String },
+}
+
+/// How a client wants to watch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WatchOptions {
+    /// End after SYNCED.
+    pub(crate) stop_when_synced: bool,
+    /// Go on after this token.
+    pub(crate) resume_token: String,
+    /// Part of tokens: a token of another process, or for another view, is not continued.
+    pub(crate) epoch: String,
+}
+
+/// A position in a snapshot. Counts as a reason to keep the snapshot fresh for as long as it lives.
+pub(crate) struct Watcher<T: Item, M> {
+    snapshot: Arc<Snapshot<T>>,
+    view: Box<dyn Fn(&T) -> Option<M> + Send + Sync>,
+    key: fn(&M) -> &str,
+    changed: signal::Receiver<u64>,
+    options: WatchOptions,
+    phase: Phase,
+    ready: VecDeque<Frame<M>>,
+    position: u64,
+    last_frame: Instant,
+    last_observed: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Listing,
+    Following,
+    Ended,
+}
+
+impl<T: Item, M> Watcher<T, M> {
+    /// Begins a watch of the items for which `view` has a message. `key` names a message's item, for the checksum.
+    pub(crate) fn new(
+        snapshot: Arc<Snapshot<T>>,
+        options: WatchOptions,
+        view: impl Fn(&T) -> Option<M> + Send + Sync + 'static,
+        key: fn(&M) -> &str,
+    ) -> Self {
+        snapshot.watchers.fetch_add(1, Ordering::Relaxed);
+        snapshot.wake();
+        let mut watcher = Self {
+            changed: snapshot.revision.subscribe(),
+            snapshot,
+            view: Box::new(view),
+            key,
+            options,
+            phase: Phase::Listing,
+            ready: VecDeque::new(),
+            position: 0,
+            last_frame: Instant::now(),
+            last_observed: None,
+        };
+        watcher.resume();
+        watcher
+    }
+
+    /// The next message; `None` once the watch is over.
+    ///
+    /// # Errors
+    /// While nothing was listed yet and the last attempt failed: why. Ends the watch.
+    pub(crate) async fn next(&mut self) -> Option<Result<Frame<M>, VendorError>> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                self.last_frame = Instant::now();
+                return Some(Ok(frame));
+            }
+            self.changed.mark_unchanged();
+            match self.phase {
+                Phase::Ended => return None,
+                Phase::Listing => {
+                    if !self.list()
+                        && let (_, _, _, Some(error)) = self.snapshot.report()
+                    {
+                        self.phase = Phase::Ended;
+                        return Some(Err(error));
+                    }
+                }
+                Phase::Following => self.follow(),
+            }
+            if self.ready.is_empty() && self.phase != Phase::Ended && !self.wait().await {
+                self.phase = Phase::Ended;
+            }
+        }
+    }
+
+    /// Goes on after the client's token, if everything since is still in the log.
+    fn resume(&mut self) {
+        let Some((epoch, position)) = self.options.resume_token.rsplit_once('/') else { return };
+        let Ok(position) = position.parse() else { return };
+        let kept = self.snapshot.with(|state| state.log.since(position, 0).is_some());
+        if epoch == self.options.epoch && kept {
+            self.position = position;
+            self.phase = Phase::Following;
+        }
+    }
+
+    /// Queues a whole listing, if there is one.
+    fn list(&mut self) -> bool {
+        let (items, observed, position) = self.snapshot.with(|state| {
+            let items: Vec<M> = state.items.values().filter_map(|item| (self.view)(item)).collect();
+            (items, state.observed, state.log.end())
+        });
+        let Some(observed) = observed else { return false };
+        self.position = position;
+        let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
+        let checksum = items.iter().map(self.key).map(digest).fold(0, u64::wrapping_add);
+        self.ready.push_back(Frame::Reset);
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            self.ready.push_back(Frame::Items(items.by_ref().take(CHUNK).collect()));
+        }
+        let token = self.token();
+        self.ready.push_back(Frame::Synced { count, checksum, observed, token });
+        self.last_observed = Some(observed);
+        self.phase = if self.options.stop_when_synced { Phase::Ended } else { Phase::Following };
+        true
+    }
+
+    /// Queues what changed since the position; a BOOKMARK if a newer listing found nothing else, or it was quiet for long.
+    fn follow(&mut self) {
+        let (changes, observed) =
+            self.snapshot.with(|state| (state.log.since(self.position, BATCH), state.observed));
+        let Some(changes) = changes else {
+            self.phase = Phase::Listing;
+            return;
+        };
+        for Change { old, new } in &changes {
+            let old = old.as_deref().and_then(|item| (self.view)(item));
+            match (old, new.as_deref().and_then(|item| (self.view)(item))) {
+                (_, Some(new)) => self.ready.push_back(Frame::Upsert(new)),
+                (Some(old), None) => self.ready.push_back(Frame::Gone(old)),
+                (None, None) => (),
+            }
+        }
+        self.position += u64::try_from(changes.len()).unwrap_or(0);
+        if changes.len() == BATCH {
+            return;
+        }
+        let quiet = self.last_frame.elapsed() >= BOOKMARK_EVERY;
+        if let Some(observed) = observed.filter(|at| quiet || self.last_observed != Some(*at)) {
+            self.last_observed = Some(observed);
+            let token = self.token();
+            self.ready.push_back(Frame::Bookmark { observed, token });
+        } else if self.options.stop_when_synced {
+            self.phase = Phase::Ended;
+        }
+    }
+
+    /// Until something may have changed or a bookmark is due. False: the snapshot is no more.
+    async fn wait(&mut self) -> bool {
+        let due = self.last_frame + BOOKMARK_EVERY;
+        tokio::select! {
+            changed = self.changed.changed() => changed.is_ok(),
+            () = tokio::time::sleep_until(due), if self.phase == Phase::Following => true,
+        }
+    }
+
+    fn token(&self) -> String {
+        format!("{}/{}", self.options.epoch, self.position)
+    }
+}
+
+impl<T: Item, M> Drop for Watcher<T, M> {
+    fn drop(&mut self) {
+        self.snapshot.watchers.fetch_sub(1, Ordering::Relaxed);
+        self.snapshot.wake();
+    }
+}
+
+/// An item's part of the checksum. Source: `Synced.checksum` in the contract.
+fn digest(key: &str) -> u64 {
+    Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}

@@ -1,0 +1,153 @@
+//! `AdapterService`: what this adapter is and how it does. From memory only: costs no vendor call.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        Cost, GetInfoRequest, GetInfoResponse, Instance, Priority, Route, SnapshotStatus, WatchStatusRequest,
+        WatchStatusResponse, adapter_service_server::AdapterService, cost::Source,
+    },
+};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use crate::{
+    driver::{Driver, Item, LoadBalancerRecord, VendorError},
+    rpc::Rpc,
+    snapshot::Snapshot,
+};
+
+/// A status report is sent at least this often. Source: contract, section 1.
+const REPORT_EVERY: Duration = Duration::from_secs(15);
+/// The packages that are served, newest first.
+const CONTRACT_VERSIONS: [&str; 1] = ["cloudadapter.v1alpha1"];
+
+/// The three shared listings.
+#[derive(Debug)]
+pub(crate) struct Snapshots<D: Driver> {
+    pub(crate) instances: Arc<Snapshot<Instance>>,
+    pub(crate) load_balancers: Arc<Snapshot<LoadBalancerRecord<D::Detail>>>,
+    pub(crate) routes: Arc<Snapshot<Route>>,
+}
+
+impl<D: Driver> Clone for Snapshots<D> {
+    fn clone(&self) -> Self {
+        Self {
+            instances: Arc::clone(&self.instances),
+            load_balancers: Arc::clone(&self.load_balancers),
+            routes: Arc::clone(&self.routes),
+        }
+    }
+}
+
+/// The gRPC service.
+#[derive(Debug)]
+pub(crate) struct Service<D: Driver> {
+    pub(crate) driver: Arc<D>,
+    pub(crate) snapshots: Snapshots<D>,
+    pub(crate) rpc: Rpc,
+    pub(crate) config_revision: Arc<str>,
+    /// Why the last self-check failed; `None`: it passed.
+    pub(crate) health: watch::Receiver<Option<VendorError>>,
+}
+
+#[tonic::async_trait]
+impl<D: Driver> AdapterService for Service<D> {
+    async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.rpc.context(request.context, &metadata, Priority::Background)?;
+        let about = self.driver.describe();
+        let latency = about.expected_latency.iter().filter_map(|(rpc, latency)| {
+            Some(((*rpc).to_owned(), prost_types::Duration::try_from(*latency).ok()?))
+        });
+        self.rpc.metrics.rpc("GetInfo", "OK");
+        Ok(Response::new(GetInfoResponse {
+            adapter_name: about.adapter_name.to_owned(),
+            adapter_version: about.adapter_version.to_owned(),
+            instance_id: self.rpc.instance_id.to_string(),
+            contract_versions: CONTRACT_VERSIONS.map(str::to_owned).to_vec(),
+            provider: about.provider.to_owned(),
+            scope: self.rpc.scope(),
+            expected_latency: latency.collect(),
+            capabilities: about.capabilities,
+            limits: Some(about.limits),
+            parameters: about.parameters,
+            consistency_horizon: prost_types::Duration::try_from(about.consistency_horizon).ok(),
+            cost: Some(Cost { source: Source::Memory.into(), ..Cost::default() }),
+        }))
+    }
+
+    type WatchStatusStream = Pin<Box<dyn futures::Stream<Item = Result<WatchStatusResponse, Status>> + Send>>;
+
+    async fn watch_status(
+        &self,
+        request: Request<WatchStatusRequest>,
+    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.rpc.context(request.context, &metadata, Priority::Background)?;
+        self.rpc.metrics.rpc("WatchStatus", "OK");
+        let reporter = Reporter {
+            snapshots: self.snapshots.clone(),
+            rpc: self.rpc.clone(),
+            config_revision: Arc::clone(&self.config_revision),
+            health: self.health.clone(),
+        };
+        let stream = futures::stream::unfold((reporter, true), |(mut reporter, first)| async move {
+            if !first {
+                reporter.wait().await;
+            }
+            Some((Ok(reporter.report()), (reporter, false)))
+        });
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+struct Reporter<D: Driver> {
+    snapshots: Snapshots<D>,
+    rpc: Rpc,
+    config_revision: Arc<str>,
+    health: watch::Receiver<Option<VendorError>>,
+}
+
+impl<D: Driver> Reporter<D> {
+    /// Until the self-check changes its mind, or the period is over.
+    async fn wait(&mut self) {
+        let changed = async {
+            if self.health.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        // Either way the next report is due.
+        let _due = tokio::time::timeout(REPORT_EVERY, changed).await.is_err();
+    }
+
+    fn report(&self) -> WatchStatusResponse {
+        let health = self.health.borrow().clone();
+        WatchStatusResponse {
+            leader: true,
+            instance_id: self.rpc.instance_id.to_string(),
+            budgets: self.rpc.vendor.buckets().report(),
+            breakers: Vec::new(),
+            snapshots: vec![
+                self.snapshot(&self.snapshots.instances),
+                self.snapshot(&self.snapshots.load_balancers),
+                self.snapshot(&self.snapshots.routes),
+            ],
+            self_check_error: health.map(|error| AdapterError::from(error).to_item()),
+            config_revision: self.config_revision.to_string(),
+        }
+    }
+
+    fn snapshot<T: Item>(&self, snapshot: &Snapshot<T>) -> SnapshotStatus {
+        let (observed, items, revision, error) = snapshot.report();
+        SnapshotStatus {
+            collection: T::COLLECTION.to_owned(),
+            observed_at: observed.map(|at| self.rpc.wall(at)),
+            target_age: prost_types::Duration::try_from(snapshot.target_age()).ok(),
+            items: u64::try_from(items).unwrap_or(u64::MAX),
+            revision,
+            last_error: error.map(|error| AdapterError::from(error).to_item()),
+        }
+    }
+}
