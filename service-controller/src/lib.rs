@@ -1,2 +1,76 @@
-//! Placeholder.
+//! Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
+//!
+//! Level-triggered: what a Service asks for is a pure function of the Service, the nodes and what the adapter can do. It is
+//! compared with what the adapter confirmed and what its mirror shows, and the adapter is asked when they differ; nothing
+//! depends on having seen a change. A restart asks the adapter once per Service, which answers from memory.
+//!
+//! In reading order:
+//! - `config`: flags to a checked configuration.
+//! - `mirror`: Services, nodes and load balancers, trimmed; the set of nodes that all Services share.
+//! - `plan`: what is to be done for one Service, and what is refused. Pure.
+//! - `execute`: the adapter's verbs, the patches of `services/status`, the Events.
+//! - `requeue`: what is tried again and when, and what people hear of it.
+//! - `reconcile`: one Service through the four rooms.
+//! - `events`, `metrics`: what a person or a machine can see from outside.
+
+mod config;
+mod events;
+mod execute;
+mod metrics;
+mod mirror;
 mod plan;
+mod reconcile;
+mod requeue;
+
+use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
+
+use controller_core::{
+    queue::{Backoff, Queue},
+    start::{self, Names, Process},
+};
+
+use self::{config::Config, execute::Executor, metrics::Metrics, mirror::Mirrors, reconcile::Reconciler};
+
+const CONTROLLER: &str = "service-controller";
+const NAMES: Names = Names { controller: CONTROLLER, component: CONTROLLER };
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
+
+/// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match Config::from_arguments(arguments) {
+        Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.workers)),
+        Err(error) => error.exit(),
+    }
+}
+
+/// Mirrors, queue and workers, until the process is told to stop.
+async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> {
+    let queue = Queue::new("service", BACKOFF);
+    let mirrors = Mirrors::new(process.clock, queue.clone());
+    queue.register(&mut process.registry);
+    let metrics = Metrics::register(&mut process.registry, &mirrors);
+    process.health.needs(&mirrors.services);
+    process.health.needs(&mirrors.nodes);
+    process.health.needs(&mirrors.cloud);
+    process.health.watches(&queue);
+
+    let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
+    let executor =
+        Executor::new(adapter.clone(), client.clone(), process.recorder.clone(), metrics, &process.clock);
+    let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, process.clock));
+    let following = mirrors.clone();
+    process.background("mirrors", async move {
+        Box::pin(following.follow(&client, &adapter)).await;
+    });
+    process.task("workers", async move {
+        if stop.run_until_cancelled(mirrors.listed()).await.is_none() {
+            return;
+        }
+        let work = |id, _attempt| {
+            let reconciler = Arc::clone(&reconciler);
+            async move { reconciler.reconcile(&id).await }
+        };
+        queue.run(workers, stop, work).await;
+    });
+    process.finish().await
+}

@@ -166,6 +166,13 @@ pub(crate) enum Wait {
     Aloud,
 }
 
+impl Plan {
+    /// Whether all is as it should be.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for action in &self.actions {

@@ -22,8 +22,8 @@ pub(crate) struct Memory {
     pub(crate) settled: Option<Settled>,
     /// The adapter's word that nothing is left.
     pub(crate) removed: bool,
-    /// What people were told is going on.
-    work: Option<Work>,
+    /// What is going on, and since when.
+    work: Option<(Work, Duration)>,
     /// The trouble that people were told last.
     told: Option<String>,
     /// Our own last write, as long as the cache may not show it.
@@ -69,6 +69,8 @@ pub(crate) struct Outcome {
     /// What people shall hear, in order.
     pub(crate) news: Vec<News>,
     pub(crate) next: Next,
+    /// Other nodes are behind it now; so long after they were asked for first.
+    pub(crate) hosts_updated: Option<Duration>,
 }
 
 /// When to look again.
@@ -81,6 +83,12 @@ pub(crate) enum Next {
     After(Duration),
     /// Something is wrong.
     Backoff,
+}
+
+impl Outcome {
+    fn later(news: Vec<News>, next: Next) -> Self {
+        Self { news, next, hosts_updated: None }
+    }
 }
 
 impl Memory {
@@ -104,8 +112,9 @@ impl Memory {
     }
 
     /// Takes note of what the mirror shows: once it has caught up, the next difference is news.
-    pub(crate) fn observe(&mut self, cloud: &[Balancer]) {
-        if let Some(settled) = &mut self.settled
+    pub(crate) fn observe(&mut self, cloud: Option<&[Balancer]>) {
+        if let Some(cloud) = cloud
+            && let Some(settled) = &mut self.settled
             && settled.difference(cloud).is_none()
         {
             settled.seen = None;
@@ -136,6 +145,7 @@ impl Memory {
         if answer.steps > 0 || answer.state == State::Pending {
             news = self.start(work, ask);
         }
+        let hosts_updated = self.hosts_since().map(|since| ask.at.saturating_sub(since));
         match answer.state {
             State::Active | State::Degraded => {
                 news.extend(self.finish(ask));
@@ -149,9 +159,9 @@ impl Memory {
                     seen: seen.map(<[Balancer]>::to_vec),
                     at: ask.at,
                 });
-                Outcome { news, next: Next::Now }
+                Outcome { news, next: Next::Now, hosts_updated }
             }
-            State::Pending => Outcome { news, next: Next::After(answer.retry_after.unwrap_or(ASK_AGAIN)) },
+            State::Pending => Outcome::later(news, Next::After(answer.retry_after.unwrap_or(ASK_AGAIN))),
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
                 news.extend(self.trouble(&format!(
@@ -159,8 +169,7 @@ impl Memory {
                     answer.state,
                     tail(&answer.why)
                 )));
-                let next = answer.retry_after.map_or(Next::Backoff, Next::After);
-                Outcome { news, next }
+                Outcome::later(news, answer.retry_after.map_or(Next::Backoff, Next::After))
             }
         }
     }
@@ -168,7 +177,10 @@ impl Memory {
     /// What people hear before the removal is asked for. Whatever was confirmed is void from now on.
     pub(crate) fn removing(&mut self) -> Vec<News> {
         self.settled = None;
-        if self.work.replace(Work::Remove) == Some(Work::Remove) { Vec::new() } else { vec![News::Deleting] }
+        match self.work.replace((Work::Remove, Duration::ZERO)) {
+            Some((Work::Remove, _)) => Vec::new(),
+            Some((Work::Hosts | Work::Build, _)) | None => vec![News::Deleting],
+        }
     }
 
     /// What follows from the answer to a delete.
@@ -179,12 +191,11 @@ impl Memory {
                 Outcome::default()
             }
             State::Deleting | State::Pending => {
-                let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
-                Outcome { news: Vec::new(), next }
+                Outcome::later(Vec::new(), Next::After(answer.retry_after.unwrap_or(ASK_AGAIN)))
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
                 let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));
-                Outcome { news: self.trouble(&text), next: Next::Backoff }
+                Outcome::later(self.trouble(&text), Next::Backoff)
             }
         }
     }
@@ -216,12 +227,17 @@ impl Memory {
         }
     }
 
+    /// Whether people were told of a trouble that lasts.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.is_some()
+    }
+
     fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
         // A removal that was called off is no reason to be silent about what is built now.
-        if self.work.is_some_and(|under_way| under_way >= work && under_way != Work::Remove) {
+        if self.work.is_some_and(|(under_way, _)| under_way >= work && under_way != Work::Remove) {
             return Vec::new();
         }
-        self.work = Some(work);
+        self.work = Some((work, ask.at));
         match work {
             Work::Hosts | Work::Remove => Vec::new(),
             Work::Build if ask.no_targets => vec![News::Ensuring, News::NoTargets],
@@ -230,12 +246,16 @@ impl Memory {
     }
 
     fn finish(&mut self, ask: &Ask) -> Vec<News> {
-        match self.work.take() {
+        match self.work.take().map(|(work, _since)| work) {
             None | Some(Work::Remove) => Vec::new(),
             Some(Work::Build) => vec![News::Ensured],
             Some(Work::Hosts) if ask.no_targets => vec![News::NoTargets],
             Some(Work::Hosts) => vec![News::Updated],
         }
+    }
+
+    fn hosts_since(&self) -> Option<Duration> {
+        self.work.filter(|(work, _)| *work == Work::Hosts).map(|(_, since)| since)
     }
 
     fn doubts(&mut self, answer: &Answer) -> Vec<News> {

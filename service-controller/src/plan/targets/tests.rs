@@ -77,7 +77,7 @@ proptest! {
         let (before, after) = (Targets::of(&before), Targets::of(&after));
         let delta = after.since(&before);
 
-        let mut rebuilt = before.backends.clone();
+        let mut rebuilt = before.backends;
         for id in &delta.remove {
             prop_assert!(rebuilt.remove(id).is_some(), "removes what is not there: {id}");
         }

@@ -109,7 +109,7 @@ impl World {
         if !self.mirror_lags {
             self.mirror = self.cloud.clone();
         }
-        self.memory.observe(&self.mirror);
+        self.memory.observe(Some(&self.mirror));
         let plan = self.plan();
         let mut text = plan.to_string();
         for action in &plan.actions {

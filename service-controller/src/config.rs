@@ -1,0 +1,86 @@
+//! Flags and environment to a checked [`Config`]. Reads in one function, judges in another, and reports all faults at once.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
+
+/// More at once than any cloud answers.
+const MOST_SYNCS: usize = 1000;
+
+/// Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
+#[derive(Debug, Parser)]
+#[command(name = "service-controller", version)]
+struct Args {
+    #[command(flatten)]
+    common: CommonArgs,
+
+    /// How many Services are worked on at once. What reaches the cloud is limited by the adapter's budget, not by this.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    concurrent_service_syncs: usize,
+
+    /// Where /metrics, /healthz and /readyz are served over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271")]
+    http_address: String,
+}
+
+/// The flags, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) common: CommonConfig,
+    /// Services worked on at once.
+    pub(crate) workers: usize,
+}
+
+impl Config {
+    /// # Errors
+    /// What is wrong with the flags, all of it; `clap::Error::exit` prints it and ends the process with code 2.
+    pub(crate) fn from_arguments(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        read(arguments, judge)
+    }
+}
+
+fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
+    let workers =
+        faults.in_range("--concurrent-service-syncs <N>", args.concurrent_service_syncs, 1..=MOST_SYNCS);
+    let common = args.common.check(&args.http_address, faults);
+    Some(Config { common: common?, workers: workers? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(flags: &[&str]) -> Result<Config, String> {
+        let arguments = ["service-controller", "--cluster-id=u-1"].iter().chain(flags);
+        Config::from_arguments(arguments).map_err(|error| {
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn everything_but_the_cluster_id_has_a_default() {
+        let config = parse(&[]).unwrap();
+        assert_eq!(config.workers, 10);
+        assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10271");
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once() {
+        let error = parse(&["--concurrent-service-syncs=0", "--http-address=x"]).unwrap_err();
+        assert!(
+            error.contains("'0' for '--concurrent-service-syncs") && error.contains("1..=1000"),
+            "{error}"
+        );
+        assert!(error.contains("'x' for '--http-address"), "{error}");
+    }
+
+    #[test]
+    fn a_misspelt_flag_is_answered_with_the_nearest() {
+        let error = parse(&["--concurrent-service-sync=3"]).unwrap_err();
+        assert!(error.contains("--concurrent-service-syncs"), "{error}");
+    }
+}

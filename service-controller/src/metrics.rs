@@ -1,0 +1,99 @@
+//! What can be counted here. Names that begin with `service_controller_` are those of the classic controller.
+
+use std::{fmt, time::Duration};
+
+use controller_core::metrics::{Registry, controller_registry};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{
+        counter::Counter,
+        gauge::ConstGauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+};
+
+use crate::{CONTROLLER, mirror::Mirrors};
+
+/// 1 s to 16384 s.
+const BUCKETS: u16 = 15;
+
+/// What is counted while working.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    host_updates: Counter,
+    host_errors: Counter,
+    since_change: Histogram,
+    host_update: Histogram,
+}
+
+impl Metrics {
+    /// Registers the classic names, and the sizes that are read when somebody asks.
+    pub(crate) fn register(registry: &mut Registry, mirrors: &Mirrors) -> Self {
+        let seconds = || Histogram::new(exponential_buckets(1.0, 2.0, BUCKETS));
+        let metrics = Self {
+            host_updates: Counter::default(),
+            host_errors: Counter::default(),
+            since_change: seconds(),
+            host_update: seconds(),
+        };
+        let help = "Load balancers that follow a change of nodes: ensures that ended well";
+        registry.register("service_controller_loadbalancer_sync", help, metrics.host_updates.clone());
+        let help = "Load balancers that should follow a change of nodes: ensures that failed";
+        registry.register("service_controller_nodesync_error", help, metrics.host_errors.clone());
+        let help = "Seconds from a change of nodes until a load balancer has followed";
+        registry.register("service_controller_nodesync_latency_seconds", help, metrics.since_change.clone());
+        let help = "Seconds from the first question to the adapter until a load balancer has other nodes";
+        registry.register(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            help,
+            metrics.host_update.clone(),
+        );
+        mirrors.services.register(controller_registry(registry, CONTROLLER));
+        mirrors.nodes.register(controller_registry(registry, CONTROLLER));
+        mirrors.cloud.register(controller_registry(registry, CONTROLLER));
+        controller_registry(registry, CONTROLLER).register_collector(Box::new(Sizes(mirrors.clone())));
+        metrics
+    }
+
+    /// A load balancer has followed a change of nodes: so long after the change, and after the first question.
+    pub(crate) fn hosts_updated(&self, since_change: Duration, since_asked: Duration) {
+        self.host_updates.inc();
+        self.since_change.observe(since_change.as_secs_f64());
+        self.host_update.observe(since_asked.as_secs_f64());
+    }
+
+    /// A load balancer could not follow a change of nodes this time.
+    pub(crate) fn hosts_failed(&self) {
+        self.host_errors.inc();
+    }
+}
+
+/// Sizes, read when somebody asks.
+#[derive(Debug)]
+struct Sizes(Mirrors);
+
+impl Collector for Sizes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let (targets, _since) = self.0.targets();
+        let sizes = [
+            ("load_balancer_targets", "Nodes behind every load balancer", targets.len()),
+            (
+                "load_balancer_targets_withheld",
+                "Nodes that would be targets and have no provider ID or address",
+                targets.withheld,
+            ),
+            (
+                "load_balancer_orphans",
+                "Load balancers of this cluster that no Service wants; never deleted, see the log",
+                self.0.orphans(),
+            ),
+        ];
+        for (name, help, size) in sizes {
+            let gauge = ConstGauge::new(i64::try_from(size).unwrap_or(i64::MAX));
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Room 4: the errors; which is tried again, when, and under which name and in which words people hear of it.
+
+use std::time::Duration;
+
+use cloud_api_proto::{AdapterError, Reason};
+use controller_core::{Again, Link, kube_api};
+
+use crate::plan::Refusal;
+
+/// What is known of the adapter when it comes back wakes all Services; this is only the safety net.
+const ADAPTER_AWAY: Duration = Duration::from_secs(10);
+
+/// The step that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The Service asks for what cannot be done. Nothing was called.
+    #[error("{}", list(.0))]
+    Refused(Vec<Refusal>),
+    /// The adapter was never reached.
+    #[error("the cloud adapter is {0}")]
+    AdapterAway(Link),
+    /// The adapter's own answer, or the connection's.
+    #[error("adapter refused {call}")]
+    Adapter {
+        /// The name of the RPC.
+        call: &'static str,
+        /// Why.
+        source: AdapterError,
+    },
+    /// The API server's own answer, or the connection's.
+    #[error("API server refused to {call}")]
+    ApiServer {
+        /// What was to be written.
+        call: &'static str,
+        /// Why.
+        source: kube_api::Error,
+    },
+}
+
+impl Error {
+    /// When the Service is looked at again.
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            Self::Refused(_) => Again::OnChange,
+            Self::AdapterAway(_) => Again::After(ADAPTER_AWAY),
+            Self::Adapter { source, .. } => Again::after_error(source),
+            // The Service is gone: its deletion wakes the key if anything is left to do.
+            Self::ApiServer { source, .. } if source.is_not_found() => Again::OnChange,
+            Self::ApiServer { .. } => Again::Backoff,
+        }
+    }
+
+    /// Whether this is worth an Event: not what the API server itself could not take.
+    pub(crate) fn is_news(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::AdapterAway(_) | Self::Adapter { .. } => true,
+            Self::ApiServer { .. } => false,
+        }
+    }
+
+    /// Tells whether it is the same trouble as last time. Texts of what is tried again vary (delays, request IDs); what waits
+    /// for a person is another trouble if its text is.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::AdapterAway(_) => "adapter away".to_owned(),
+            Self::Adapter { source, .. } if self.again() != Again::OnChange => {
+                source.reason.word().to_owned()
+            }
+            Self::Refused(_) | Self::Adapter { .. } | Self::ApiServer { .. } => self.text(),
+        }
+    }
+
+    /// Why, and what is being waited for.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Refused(_) => self.to_string(),
+            Self::AdapterAway(_) => format!("{self}; waits until it is there"),
+            Self::Adapter { source, .. } => format!("{}; {}", source.message, remedy(source.reason)),
+            Self::ApiServer { source, .. } => format!("{self}: {source}"),
+        }
+    }
+}
+
+/// What is being waited for.
+fn remedy(reason: Reason) -> &'static str {
+    match reason {
+        Reason::FieldInvalid
+        | Reason::UnsupportedFeature
+        | Reason::UnknownParameter
+        | Reason::ImmutableField => "waits for a change of the Service",
+        Reason::ResourceGone => "waits for a change of the Service or of the load balancer",
+        Reason::OwnedByOther => "waits until a person removes the other load balancer",
+        Reason::StaleFence => "another service-controller is at work: run one",
+        Reason::VendorQuota => "waits for a larger quota at the cloud, tried again every 5 minutes",
+        Reason::VendorAuth | Reason::VendorForbidden => {
+            "waits for good cloud credentials in the adapter, tried again by itself"
+        }
+        Reason::BudgetExhausted | Reason::QueueFull => {
+            "waits for the adapter's call budget, tried again by itself"
+        }
+        Reason::VendorThrottled => "the cloud throttles us, tried again by itself",
+        Reason::VendorUnavailable | Reason::NotLeader | Reason::Starting | Reason::Draining => {
+            "waits for the cloud adapter and the cloud behind it, tried again by itself"
+        }
+        Reason::CallerForbidden | Reason::CallerUnauthenticated => {
+            "the adapter does not let this controller in: see the adapter's configuration"
+        }
+        Reason::Unspecified
+        | Reason::OperationConflict
+        | Reason::BackendSetUnknown
+        | Reason::OutcomeUnknown
+        | Reason::Internal => "tried again by itself",
+    }
+}
+
+fn list(refusals: &[Refusal]) -> String {
+    refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adapter(reason: Reason, message: &str) -> Error {
+        Error::Adapter { call: "EnsureLoadBalancer", source: AdapterError::new(reason, message) }
+    }
+
+    #[test]
+    fn every_reason_is_tried_again_as_the_contract_says() {
+        let seconds = |n| Again::After(Duration::from_secs(n));
+        let rows = [
+            (Reason::FieldInvalid, Again::OnChange),
+            (Reason::UnsupportedFeature, Again::OnChange),
+            (Reason::ImmutableField, Again::OnChange),
+            (Reason::OwnedByOther, Again::OnChange),
+            (Reason::StaleFence, Again::OnChange),
+            (Reason::BackendSetUnknown, seconds(0)),
+            (Reason::VendorQuota, seconds(300)),
+            (Reason::VendorAuth, seconds(30)),
+            (Reason::VendorThrottled, Again::After(Duration::from_millis(500))),
+            (Reason::Internal, Again::Backoff),
+        ];
+        for (reason, want) in rows {
+            assert_eq!(adapter(reason, "").again(), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_same_trouble_has_the_same_name_while_it_is_tried_again() {
+        let throttled = |text| adapter(Reason::VendorThrottled, text).name();
+        assert_eq!(throttled("wait 3 s"), throttled("wait 5 s"));
+        let invalid = |text| adapter(Reason::FieldInvalid, text).name();
+        assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
+    }
+
+    #[test]
+    fn texts_say_what_is_being_waited_for() {
+        let error = adapter(Reason::VendorQuota, "quota of 10 load balancers is reached");
+        insta::assert_snapshot!(error.text(), @r"
+        quota of 10 load balancers is reached; waits for a larger quota at the cloud, tried again every 5 minutes
+        ");
+        let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
+        insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
+    }
+}
