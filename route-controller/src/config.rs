@@ -61,12 +61,12 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
 }
 
 /// Durations as Go's flags write them: `90s`, `5m`, `1h30m`.
-fn period(text: &str) -> Result<Duration, String> {
+fn period(text: &str) -> Result<Duration, &'static str> {
     let fix = "write a duration of 1s or more, such as 5m";
-    let span: jiff::SignedDuration = text.trim().parse().map_err(|error| format!("{error}: {fix}"))?;
+    let span: jiff::SignedDuration = text.trim().parse().map_err(|_invalid| fix)?;
     match Duration::try_from(span) {
         Ok(period) if period >= SHORTEST_PERIOD => Ok(period),
-        Ok(_) | Err(_) => Err(fix.to_owned()),
+        Ok(_) | Err(_) => Err(fix),
     }
 }
 

@@ -114,7 +114,7 @@ impl Plan {
             self.refusals.push(Refusal::new(node, &to, foreign.in_the_way()));
             return;
         }
-        let blocks = |known: &&Known<'_>| !known.is_moved_by(&claim, &via);
+        let blocks = |known: &&Known<'_>| !known.is_replaced_by(&claim);
         let instead_of = known.iter().filter(blocks).map(Known::removal).collect();
         self.lays.push(Lay { claim, node_name: node.name.clone(), via, instead_of });
     }
@@ -159,10 +159,10 @@ impl Known<'_> {
         if self.route.state == State::Active { Standing::Ready } else { Standing::Open }
     }
 
-    /// Whether laying the claim's route changes this one in place: it must have the same key and lead elsewhere. A black hole
-    /// with the wanted next hop would be taken for laid already.
-    fn is_moved_by(&self, claim: &Claim, via: &NextHop) -> bool {
-        self.route.node_uid.as_ref() == Some(&claim.node_uid) && !self.route.next_hop.is_same_as(via)
+    /// Whether laying the claim's route replaces this one: a key names one route. Only a key that the cloud remembers will do; one
+    /// that was concluded from the machine is unknown to the adapter.
+    fn is_replaced_by(&self, claim: &Claim) -> bool {
+        self.route.node_uid.as_ref() == Some(&claim.node_uid)
     }
 
     fn removal(&self) -> Removal {

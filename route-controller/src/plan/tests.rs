@@ -86,7 +86,7 @@ fn a_black_hole_of_ours_is_replaced() {
     let nodes = [node("a").pods("10.244.1.0/24")];
     let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Blackhole)];
 
-    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a instead of 1");
+    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a");
 }
 
 #[test]
