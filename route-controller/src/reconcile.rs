@@ -52,6 +52,15 @@ pub(crate) struct Memory {
     resume: Option<Instant>,
 }
 
+impl Memory {
+    /// The wait is over: the next one is told anew.
+    fn is_served(&mut self) {
+        self.waits_since = None;
+        self.resume = None;
+        self.told_waiting = Told::default();
+    }
+}
+
 impl Reconciler {
     pub(crate) fn new(process: &mut Process, config: &Config, mirrors: &Mirrors, trigger: &Trigger) -> Self {
         let executor = Executor {
@@ -112,7 +121,7 @@ impl Reconciler {
         self.trigger.begins();
         let (nodes, outcome) = self.pass(memory).await;
         let Err(error) = outcome else {
-            memory.waits_since = None;
+            memory.is_served();
             let next = memory.attempts.next(Instant::now()).unwrap_or(self.period);
             self.trigger.wake_after(next.min(self.period));
             return Again::Done;
