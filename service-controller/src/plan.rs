@@ -75,7 +75,7 @@ pub(crate) enum News {
 /// Why the adapter is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Nothing is remembered, and the mirror shows an active load balancer: most likely there is nothing to do.
+    /// Nothing is remembered, and the mirror shows a load balancer that serves: most likely there is nothing to do.
     FirstLook,
     /// Nothing is remembered, and the mirror shows no active load balancer.
     Missing,
@@ -244,7 +244,8 @@ fn cleanup(memory: &Memory, facts: &Facts<'_>) -> Plan {
 
 fn why_ask(shape: &Shape, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
     let Some(settled) = &memory.settled else {
-        let active = facts.cloud.is_none_or(|all| all.iter().any(|it| it.state == State::Active));
+        let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
+        let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
         return Some(if active { Why::FirstLook } else { Why::Missing });
     };
     if settled.shape != shape.digest {

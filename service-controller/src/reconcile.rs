@@ -75,7 +75,11 @@ impl Reconciler {
     async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<Next>, Error> {
         let seen = self.mirrors.balancers(&id.uid);
         let Some(service) = self.mirrors.service(id) else {
-            report_orphans(id, memory, &orphans(seen.as_deref().unwrap_or_default()));
+            let orphans = orphans(seen.as_deref().unwrap_or_default());
+            if orphans.is_empty() {
+                memory.calm();
+            }
+            report_orphans(id, memory, &orphans);
             return Ok(None);
         };
         let service = memory.overlay(service);
@@ -137,12 +141,8 @@ impl Reconciler {
 
 /// There is no object to tell it at: a log line, and the metric `load_balancer_orphans`.
 fn report_orphans(id: &ServiceId, memory: &mut Memory, orphans: &[String]) {
-    if orphans.is_empty() {
-        memory.calm();
-        return;
-    }
     let vendor_ids = orphans.join(" ");
-    if !memory.trouble(&vendor_ids).is_empty() {
+    if !orphans.is_empty() && !memory.trouble(&vendor_ids).is_empty() {
         warn!(
             service = %id, uid = %id.uid, %vendor_ids,
             "No Service wants this load balancer; it is not deleted by itself, delete it at the cloud if nobody needs it"

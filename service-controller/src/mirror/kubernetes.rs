@@ -1,4 +1,4 @@
-//! Kubernetes objects, trimmed to the fields that decide anything here. Everything else may change without waking anybody.
+//! Kubernetes objects, trimmed to the fields that decide anything here. A kubelet's heartbeat changes none of a node's.
 
 use std::collections::BTreeMap;
 

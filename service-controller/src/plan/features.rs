@@ -50,7 +50,7 @@ impl<const N: usize> From<[&str; N]> for Features {
     }
 }
 
-/// Whether the Service insists on two address families that the adapter cannot give, and the like.
+/// What the Service asks for and the adapter cannot do.
 ///
 /// What Kubernetes can do without the cloud is not refused: session affinity is kept by kube-proxy, and a Service that
 /// merely prefers two families gets one.

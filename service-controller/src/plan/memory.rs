@@ -292,3 +292,6 @@ impl Settled {
 fn tail(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(": {why}") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,7 +175,7 @@ pub(crate) struct Service {
     pub(crate) source_ranges: Vec<String>,
     pub(crate) affinity: Affinity,
     pub(crate) traffic: Traffic,
-    /// Only the keys that mean something here; the rest may change without waking anybody.
+    /// Only the keys that mean something here.
     pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) ingress: Vec<Ingress>,
 }
