@@ -230,14 +230,17 @@ impl Writer {
         within(self.events(about).patch(&name, &PatchParams::default(), &patch)).await.map(drop)
     }
 
-    /// Events about cluster-scoped objects live in the namespace `default`; the API server insists.
     fn events(&self, about: &ObjectReference) -> Api<Event> {
-        Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or("default"))
+        Api::namespaced(self.client.clone(), namespace(about))
     }
 
     fn event(&self, about: &ObjectReference, notice: &Notice, suffix: &str, now: Timestamp) -> Event {
         Event {
-            metadata: ObjectMeta { name: Some(event_name(about, suffix)), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(event_name(about, suffix)),
+                namespace: Some(namespace(about).to_owned()),
+                ..ObjectMeta::default()
+            },
             type_: Some(notice.kind.word().to_owned()),
             reason: Some(notice.reason.to_owned()),
             action: Some(notice.action.to_owned()),
@@ -249,6 +252,11 @@ impl Writer {
             ..Event::default()
         }
     }
+}
+
+/// Events about cluster-scoped objects live in the namespace `default`; the API server insists.
+fn namespace(about: &ObjectReference) -> &str {
+    about.namespace.as_deref().unwrap_or("default")
 }
 
 fn event_name(about: &ObjectReference, suffix: &str) -> String {

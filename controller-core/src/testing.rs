@@ -1,1 +1,56 @@
-//! For tests of the controllers: builders and stateful fakes.
+//! For tests of the controllers: builders that read as sentences, and stateful fakes of both sides.
+//!
+//! The fakes keep objects, count calls and take a next error; no test asserts an order of calls. Both live in memory, without
+//! sockets, so that they work on paused time: a runtime that waits for a socket would jump to the next timer.
+
+mod cloud;
+mod instance;
+mod kube;
+mod node;
+mod service;
+
+use jiff::Timestamp;
+
+pub use self::{
+    cloud::FakeCloud,
+    instance::{InstanceBuilder, instance},
+    kube::{FakeKube, Write},
+    node::{NodeBuilder, node},
+    service::{ServiceBuilder, service},
+};
+use crate::{
+    Clock,
+    config::Cluster,
+    start::{Names, Process},
+};
+
+/// The wall clock of tests: when they begin.
+pub const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// The cluster that tests speak for.
+#[must_use]
+pub fn cluster() -> Cluster {
+    Cluster { id: "cluster-uid".to_owned(), name: "test".to_owned() }
+}
+
+/// A process over both fakes. Must be called inside a tokio runtime.
+#[must_use]
+pub fn process(names: Names, kube: &FakeKube, cloud: &FakeCloud) -> Process {
+    let clock = Clock::starting_at(BEGIN);
+    Process::new(names, kube.client(), cloud.adapter(), clock)
+}
+
+/// Waits until `condition` holds. Panics with `what` if it does not within ten minutes of paused time.
+///
+/// # Panics
+/// When the condition does not come true.
+#[expect(clippy::panic, reason = "a failed test")]
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("never came true: {what}");
+}

@@ -1,1 +1,83 @@
 //! Events as they reach the API server.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource as _;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::testing::{BEGIN, FakeKube, eventually, node};
+
+fn notice(note: &str) -> Notice {
+    Notice { kind: Kind::Warning, reason: "Waits", action: "Initialise", note: note.to_owned() }
+}
+
+fn start(kube: &FakeKube, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Recorder {
+    let clock = Clock::starting_at(BEGIN);
+    let (recorder, writer) = recorder(kube.client(), "cloud-node-controller", "pod-1".to_owned(), clock);
+    tasks.spawn(writer.run(stop.clone()));
+    recorder
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_says_who_speaks_about_what() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let node: Node = node("a").build();
+    recorder.tell(&node.object_ref(&()), notice("waits for its instance"));
+    eventually("the event is written", || !kube.event_objects().is_empty()).await;
+    let event = kube.event_objects().remove(0);
+    assert_eq!(event.reporting_controller.as_deref(), Some("cloud-node-controller"));
+    assert_eq!(event.reporting_instance.as_deref(), Some("pod-1"));
+    assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+    let regarding = event.regarding.expect("an object");
+    assert_eq!((regarding.kind.as_deref(), regarding.uid.as_deref()), (Some("Node"), Some("uid-a")));
+    assert_eq!(kube.events(), ["Warning Waits a: waits for its instance"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_one_thing_is_one_event_that_counts() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for _ in 0..100 {
+        recorder.tell(&about, notice("x"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    recorder.tell(&about, notice("y"));
+    eventually("both are told", || kube.events().len() == 2).await;
+    let counted = kube.events().into_iter().find(|event| event.contains(": x")).expect("the first");
+    assert_eq!(counted, "Warning Waits a: x (x91)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn telling_neither_blocks_nor_fails_without_an_api_server() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    kube.away(true);
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for n in 0..QUEUE * 2 {
+        recorder.tell(&about, notice(&n.to_string()));
+    }
+    assert!(recorder.dropped.get() > 0);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    kube.away(false);
+    recorder.tell(&about, notice("back"));
+    eventually("it is told", || kube.events().iter().any(|event| event.ends_with(": back"))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_before_a_stop_is_still_written() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    stop.cancel();
+    recorder.tell(&node("a").build().object_ref(&()), notice("the last word"));
+    tasks.join_all().await;
+    assert_eq!(kube.events(), ["Warning Waits a: the last word"]);
+}
+
+#[test]
+fn long_notes_are_cut_between_characters() {
+    let note = cut(&"ü".repeat(NOTE_MAX));
+    assert!(note.len() <= NOTE_MAX && note.ends_with("ü…"), "{note}");
+    assert_eq!(cut("short"), "short");
+}

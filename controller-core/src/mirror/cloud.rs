@@ -12,6 +12,8 @@ use cloud_api_proto::AdapterError;
 use tracing::{info, warn};
 
 use self::protocol::Protocol;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use self::protocol::checksum;
 pub use self::{
     protocol::{Event, Violation},
     sources::{Instances, LoadBalancers, Routes, Source},

@@ -1,0 +1,183 @@
+//! A stateful fake of a cloud behind its adapter: the whole contract over items in memory, served by a real gRPC server.
+//!
+//! It keeps items, counts calls and takes a next error. It knows no latency and no vendor calls: what things cost is told by the
+//! simulated cloud, in the tests that run it.
+
+mod connection;
+mod instances;
+mod load_balancers;
+mod routes;
+mod watch;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        ApplyRoutesRequest, Backend, BatchGetInstancesRequest, DeleteLoadBalancerRequest,
+        EnsureLoadBalancerRequest, GetInfoRequest, GetInfoResponse, Instance, LoadBalancer,
+        PutBackendSetRequest, Route, WatchStatusRequest, WatchStatusResponse,
+        adapter_service_server::{AdapterService, AdapterServiceServer},
+        instance_service_server::InstanceServiceServer,
+        load_balancer_service_server::LoadBalancerServiceServer,
+        route_service_server::RouteServiceServer,
+    },
+};
+use futures::stream::BoxStream;
+use tokio::sync::watch::Sender;
+use tonic::{Request, Response, Status};
+
+use self::connection::Connector;
+use super::{BEGIN, cluster};
+use crate::{Clock, adapter::Adapter};
+
+type Answer<T> = Result<Response<T>, Status>;
+type Messages<T> = BoxStream<'static, Result<T, Status>>;
+
+/// A stateful fake of a cloud behind its adapter. Cloning gives another handle to the same.
+#[derive(Clone, Debug)]
+pub struct FakeCloud {
+    shared: Arc<Shared>,
+    connector: Connector,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes watches. The value does not matter.
+    changed: Sender<()>,
+}
+
+/// All that there is. Tests may look at everything and change everything through [`FakeCloud::edit`].
+#[derive(Debug, Default)]
+pub struct State {
+    /// By provider ID.
+    pub instances: BTreeMap<String, Instance>,
+    /// Provider IDs that a look-up finds and the watch does not show: the vendor's listing lags behind.
+    pub unlisted: Vec<String>,
+    /// By vendor ID.
+    pub load_balancers: BTreeMap<String, LoadBalancer>,
+    /// By ID.
+    pub backend_sets: BTreeMap<String, Vec<Backend>>,
+    /// By vendor ID.
+    pub routes: BTreeMap<String, Route>,
+    /// How many calls of ensure and delete answer PENDING or DELETING, before the next one is done.
+    pub pending: u32,
+    /// What [`AdapterService`] tells of itself.
+    pub info: GetInfoResponse,
+    /// Calls so far by RPC name.
+    pub calls: BTreeMap<&'static str, u32>,
+    /// What the next calls of an RPC are answered with.
+    pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
+    /// Requests so far.
+    pub batch_gets: Vec<BatchGetInstancesRequest>,
+    /// Requests so far.
+    pub put_backend_sets: Vec<PutBackendSetRequest>,
+    /// Requests so far.
+    pub ensures: Vec<EnsureLoadBalancerRequest>,
+    /// Requests so far.
+    pub deletes: Vec<DeleteLoadBalancerRequest>,
+    /// Requests so far.
+    pub route_changes: Vec<ApplyRoutesRequest>,
+}
+
+impl Default for FakeCloud {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FakeCloud {
+    /// A cloud without items.
+    #[must_use]
+    pub fn new() -> Self {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Sender::new(()) });
+        let service = Service(Arc::clone(&shared));
+        let routes = tonic::service::Routes::new(AdapterServiceServer::new(service.clone()))
+            .add_service(InstanceServiceServer::new(service.clone()))
+            .add_service(LoadBalancerServiceServer::new(service.clone()))
+            .add_service(RouteServiceServer::new(service));
+        Self { shared, connector: Connector::new(routes) }
+    }
+
+    /// A client of it. Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn adapter(&self) -> Adapter {
+        let endpoint = Adapter::settings(http::Uri::from_static("http://adapter.test"));
+        let channel = endpoint.connect_with_connector_lazy(self.connector.clone());
+        Adapter::over(channel, cluster(), &Clock::starting_at(BEGIN))
+    }
+
+    /// Puts an instance there, or changes it. Watches hear of it.
+    pub fn put(&self, instance: impl Into<Instance>) {
+        let instance = instance.into();
+        self.edit(|state| drop(state.instances.insert(instance.provider_id.clone(), instance)));
+    }
+
+    /// Looks at all that there is.
+    pub fn read<R>(&self, reader: impl FnOnce(&State) -> R) -> R {
+        reader(&self.shared.state())
+    }
+
+    /// Changes anything. Watches hear of it.
+    pub fn edit<R>(&self, editor: impl FnOnce(&mut State) -> R) -> R {
+        let result = editor(&mut self.shared.state());
+        self.shared.changed.send_replace(());
+        result
+    }
+
+    /// How often an RPC was called so far.
+    #[must_use]
+    pub fn calls(&self, rpc: &'static str) -> u32 {
+        self.read(|state| state.calls.get(rpc).copied().unwrap_or_default())
+    }
+
+    /// The next call of this RPC is answered with an error and does nothing.
+    pub fn fail_next(&self, rpc: &'static str, error: AdapterError) {
+        self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
+    }
+
+    /// The adapter is not there, connections break; or it is back.
+    pub fn away(&self, away: bool) {
+        self.connector.away(away);
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call and returns the error that was ordered for it.
+    fn called(&self, rpc: &'static str) -> Result<MutexGuard<'_, State>, Status> {
+        let mut state = self.state();
+        *state.calls.entry(rpc).or_default() += 1;
+        match state.errors.get_mut(rpc).and_then(VecDeque::pop_front) {
+            Some(error) => Err(error.into()),
+            None => Ok(state),
+        }
+    }
+}
+
+/// The gRPC side.
+#[derive(Clone, Debug)]
+struct Service(Arc<Shared>);
+
+#[tonic::async_trait]
+impl AdapterService for Service {
+    type WatchStatusStream = Messages<WatchStatusResponse>;
+
+    async fn get_info(&self, _request: Request<GetInfoRequest>) -> Answer<GetInfoResponse> {
+        Ok(Response::new(self.0.called("GetInfo")?.info.clone()))
+    }
+
+    async fn watch_status(&self, _request: Request<WatchStatusRequest>) -> Answer<Self::WatchStatusStream> {
+        Err(Status::unimplemented("the fake adapter has no status"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

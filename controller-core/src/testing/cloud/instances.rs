@@ -1,0 +1,74 @@
+//! Instances.
+
+use std::collections::BTreeMap;
+
+use cloud_api_proto::v1alpha1::{
+    BatchGetInstancesRequest, BatchGetInstancesResponse, Cost, Existence, Instance, InstanceGone,
+    InstanceItems, InstanceRef, InstanceResult, WatchInstancesRequest, WatchInstancesResponse,
+    instance_ref::Ref, instance_service_server::InstanceService, watch_instances_response::Event,
+};
+use tonic::{Request, Response};
+
+use super::{
+    Answer, Messages, Service, State,
+    watch::{Said, watch},
+};
+
+#[tonic::async_trait]
+impl InstanceService for Service {
+    type WatchInstancesStream = Messages<WatchInstancesResponse>;
+
+    async fn watch_instances(
+        &self,
+        _request: Request<WatchInstancesRequest>,
+    ) -> Answer<Self::WatchInstancesStream> {
+        drop(self.0.called("WatchInstances")?);
+        Ok(Response::new(watch(&self.0, listed, message)))
+    }
+
+    async fn batch_get_instances(
+        &self,
+        request: Request<BatchGetInstancesRequest>,
+    ) -> Answer<BatchGetInstancesResponse> {
+        let mut state = self.0.called("BatchGetInstances")?;
+        let request = request.into_inner();
+        let results = request.refs.iter().map(|reference| result(&state, reference)).collect();
+        state.batch_gets.push(request);
+        let cost = Some(Cost { vendor_calls: 1, ..Cost::default() });
+        Ok(Response::new(BatchGetInstancesResponse { results, scope: None, cost }))
+    }
+}
+
+fn listed(state: &State) -> BTreeMap<String, Instance> {
+    let listed = state.instances.iter().filter(|(id, _)| !state.unlisted.contains(id));
+    listed.map(|(id, instance)| (id.clone(), instance.clone())).collect()
+}
+
+/// Provider IDs of other schemes than `sim` belong to other clouds.
+fn result(state: &State, reference: &InstanceRef) -> InstanceResult {
+    let (found, foreign) = match &reference.r#ref {
+        Some(Ref::ProviderId(id)) => (state.instances.get(id), !id.starts_with("sim://")),
+        Some(Ref::NodeName(name)) => {
+            (state.instances.values().find(|instance| instance.name == *name), false)
+        }
+        None => (None, false),
+    };
+    let existence = match (found, foreign) {
+        (Some(_), _) => Existence::Exists,
+        (None, true) => Existence::Foreign,
+        (None, false) => Existence::NotVisible,
+    };
+    InstanceResult { existence: existence.into(), instance: found.cloned(), evidence: None, error: None }
+}
+
+fn message(said: Said<Instance>) -> WatchInstancesResponse {
+    let event = match said {
+        Said::Reset(reset) => Event::Reset(reset),
+        Said::Items(items) => Event::Items(InstanceItems { items }),
+        Said::Synced(synced) => Event::Synced(synced),
+        Said::Upsert(instance) => Event::Upsert(instance),
+        Said::Gone(provider_id) => Event::Gone(InstanceGone { provider_id, evidence: None }),
+        Said::Bookmark(bookmark) => Event::Bookmark(bookmark),
+    };
+    WatchInstancesResponse { event: Some(event) }
+}

@@ -1,0 +1,179 @@
+//! Load balancers: an ensure is done at once, or after as many PENDING answers as the test ordered.
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        Backend, Cost, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+        EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerAddress, LoadBalancerGone, LoadBalancerItems,
+        LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Protocol, PutBackendSetRequest,
+        PutBackendSetResponse, VendorIds, WatchLoadBalancersRequest, WatchLoadBalancersResponse,
+        load_balancer_address::{IpMode, Value},
+        load_balancer_service_server::LoadBalancerService,
+        put_backend_set_request::Content,
+        watch_load_balancers_response::Event,
+    },
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    Answer, Messages, Service, State,
+    watch::{Said, watch},
+};
+
+/// As long as an ensure is pending, the caller is asked to come back after this.
+const RETRY: prost_types::Duration = prost_types::Duration { seconds: 2, nanos: 0 };
+
+#[tonic::async_trait]
+impl LoadBalancerService for Service {
+    type WatchLoadBalancersStream = Messages<WatchLoadBalancersResponse>;
+
+    async fn watch_load_balancers(
+        &self,
+        _request: Request<WatchLoadBalancersRequest>,
+    ) -> Answer<Self::WatchLoadBalancersStream> {
+        drop(self.0.called("WatchLoadBalancers")?);
+        Ok(Response::new(watch(&self.0, |state| state.load_balancers.clone(), message)))
+    }
+
+    async fn put_backend_set(&self, request: Request<PutBackendSetRequest>) -> Answer<PutBackendSetResponse> {
+        let mut state = self.0.called("PutBackendSet")?;
+        let request = request.into_inner();
+        let backends = backends(&state, &request)?;
+        state.put_backend_sets.push(request.clone());
+        let size = u32::try_from(backends.len()).unwrap_or(u32::MAX);
+        state.backend_sets.insert(request.id, backends);
+        Ok(Response::new(PutBackendSetResponse { size, cost: Some(Cost::default()) }))
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        request: Request<EnsureLoadBalancerRequest>,
+    ) -> Answer<EnsureLoadBalancerResponse> {
+        let request = request.into_inner();
+        let answer = ensure(&mut *self.0.called("EnsureLoadBalancer")?, request)?;
+        self.0.changed.send_replace(());
+        Ok(Response::new(answer))
+    }
+
+    async fn delete_load_balancer(
+        &self,
+        request: Request<DeleteLoadBalancerRequest>,
+    ) -> Answer<DeleteLoadBalancerResponse> {
+        let request = request.into_inner();
+        let answer = delete(&mut *self.0.called("DeleteLoadBalancer")?, &request);
+        self.0.changed.send_replace(());
+        Ok(Response::new(answer))
+    }
+}
+
+fn backends(state: &State, request: &PutBackendSetRequest) -> Result<Vec<Backend>, Status> {
+    let unknown = |id: &str| AdapterError::new(Reason::BackendSetUnknown, format!("no backend set {id:?}"));
+    let backends = match &request.content {
+        Some(Content::Full(full)) => full.backends.clone(),
+        Some(Content::Delta(delta)) => {
+            let base = state.backend_sets.get(&delta.base_id).ok_or_else(|| unknown(&delta.base_id))?;
+            let replaced = |id: &String| delta.add.iter().any(|backend| backend.provider_id == *id);
+            let stays = |backend: &&Backend| {
+                !delta.remove.contains(&backend.provider_id) && !replaced(&backend.provider_id)
+            };
+            base.iter().filter(stays).chain(&delta.add).cloned().collect()
+        }
+        None => return Err(AdapterError::field("content", "is missing: send full or delta").into()),
+    };
+    match state.backend_sets.get(&request.id) {
+        Some(other) if *other != backends => {
+            Err(AdapterError::field("id", "was put before with other content: use a digest").into())
+        }
+        Some(_) | None => Ok(backends),
+    }
+}
+
+fn ensure(
+    state: &mut State,
+    request: EnsureLoadBalancerRequest,
+) -> Result<EnsureLoadBalancerResponse, Status> {
+    state.ensures.push(request.clone());
+    let spec = request.spec.unwrap_or_default();
+    let key = request.key.unwrap_or_default();
+    let Some(backends) = state.backend_sets.get(&spec.backend_set_id).map(Vec::len) else {
+        return Err(AdapterError::new(Reason::BackendSetUnknown, "put it first").into());
+    };
+    let pending = state.pending > 0;
+    state.pending = state.pending.saturating_sub(1);
+    let vendor_id = format!("lb-{}", key.owner_uid);
+    let applied_hash = if pending { String::new() } else { hash(&spec) };
+    let load_balancer = LoadBalancer {
+        vendor_id: vendor_id.clone(),
+        key: Some(key),
+        owner: request.owner,
+        state: if pending { LoadBalancerState::Pending } else { LoadBalancerState::Active }.into(),
+        addresses: address(state, &vendor_id),
+        applied_hash: applied_hash.clone(),
+        vendor_ids: Some(VendorIds { ids: [("loadbalancer".to_owned(), vendor_id.clone())].into() }),
+        listeners: listeners(&spec),
+        backends: u32::try_from(backends).unwrap_or(u32::MAX),
+        name: vendor_id.clone(),
+        created_at: None,
+    };
+    let answer = EnsureLoadBalancerResponse {
+        state: load_balancer.state,
+        step: 1,
+        steps: 1,
+        addresses: if pending { Vec::new() } else { load_balancer.addresses.clone() },
+        applied_hash,
+        conditions: Vec::new(),
+        vendor_ids: load_balancer.vendor_ids.clone(),
+        retry_after: pending.then_some(RETRY),
+        cost: Some(Cost::default()),
+        plan: Vec::new(),
+    };
+    state.load_balancers.insert(vendor_id, load_balancer);
+    Ok(answer)
+}
+
+fn delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadBalancerResponse {
+    state.deletes.push(request.clone());
+    let pending = state.pending > 0;
+    state.pending = state.pending.saturating_sub(1);
+    let ours = |key: &LoadBalancer, wanted: &Option<LoadBalancerKey>| key.key == *wanted;
+    if !pending {
+        state.load_balancers.retain(|_, load_balancer| !ours(load_balancer, &request.key));
+    }
+    DeleteLoadBalancerResponse {
+        state: if pending { LoadBalancerState::Deleting } else { LoadBalancerState::Absent }.into(),
+        retry_after: pending.then_some(RETRY),
+        cost: Some(Cost::default()),
+        ..DeleteLoadBalancerResponse::default()
+    }
+}
+
+/// Tells two desired states apart; nobody relies on how.
+fn hash(spec: &LoadBalancerSpec) -> String {
+    format!("v1:{:x}", crate::mirror::cloud::checksum(&[format!("{spec:?}")]))
+}
+
+/// The address that it has, or the next free one.
+fn address(state: &State, vendor_id: &str) -> Vec<LoadBalancerAddress> {
+    if let Some(known) = state.load_balancers.get(vendor_id) {
+        return known.addresses.clone();
+    }
+    let value = Some(Value::Ip(format!("203.0.113.{}", state.load_balancers.len() + 1)));
+    vec![LoadBalancerAddress { value, ip_mode: IpMode::Vip.into(), ports: Vec::new() }]
+}
+
+fn listeners(spec: &LoadBalancerSpec) -> Vec<String> {
+    let word = |protocol: Protocol| protocol.as_str_name().trim_start_matches("PROTOCOL_").to_lowercase();
+    spec.listeners.iter().map(|listener| format!("{}/{}", word(listener.protocol()), listener.port)).collect()
+}
+
+fn message(said: Said<LoadBalancer>) -> WatchLoadBalancersResponse {
+    let event = match said {
+        Said::Reset(reset) => Event::Reset(reset),
+        Said::Items(items) => Event::Items(LoadBalancerItems { items }),
+        Said::Synced(synced) => Event::Synced(synced),
+        Said::Upsert(load_balancer) => Event::Upsert(load_balancer),
+        Said::Gone(vendor_id) => Event::Gone(LoadBalancerGone { vendor_id, key: None }),
+        Said::Bookmark(bookmark) => Event::Bookmark(bookmark),
+    };
+    WatchLoadBalancersResponse { event: Some(event) }
+}

@@ -1,0 +1,87 @@
+//! Routes, done at once. A route to a destination that somebody else's route has is a conflict.
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, ApplyRoutesResponse, Cost, Route, RouteDelete, RouteGone, RouteItems, RouteOwner,
+        RouteResult, RouteState, RouteUpsert, WatchRoutesRequest, WatchRoutesResponse, route_result::Outcome,
+        route_service_server::RouteService, watch_routes_response::Event,
+    },
+};
+use tonic::{Request, Response};
+
+use super::{
+    Answer, Messages, Service, State,
+    watch::{Said, watch},
+};
+
+#[tonic::async_trait]
+impl RouteService for Service {
+    type WatchRoutesStream = Messages<WatchRoutesResponse>;
+
+    async fn watch_routes(&self, _request: Request<WatchRoutesRequest>) -> Answer<Self::WatchRoutesStream> {
+        drop(self.0.called("WatchRoutes")?);
+        Ok(Response::new(watch(&self.0, |state| state.routes.clone(), message)))
+    }
+
+    async fn apply_routes(&self, request: Request<ApplyRoutesRequest>) -> Answer<ApplyRoutesResponse> {
+        let request = request.into_inner();
+        let results = {
+            let mut state = self.0.called("ApplyRoutes")?;
+            state.route_changes.push(request.clone());
+            let upserts: Vec<_> = request.upserts.into_iter().map(|item| upsert(&mut state, item)).collect();
+            let deletes: Vec<_> = request.deletes.into_iter().map(|item| delete(&mut state, item)).collect();
+            [upserts, deletes].concat()
+        };
+        self.0.changed.send_replace(());
+        Ok(Response::new(ApplyRoutesResponse { results, cost: Some(Cost::default()), plan: Vec::new() }))
+    }
+}
+
+fn upsert(state: &mut State, item: RouteUpsert) -> RouteResult {
+    let key = item.key.clone().unwrap_or_default();
+    let route = Route {
+        vendor_id: format!("route-{}-{}", key.node_uid, key.destination),
+        key: item.key.clone(),
+        destination: key.destination.clone(),
+        next_hop: item.next_hop,
+        table: String::new(),
+        state: RouteState::Active.into(),
+        owner: RouteOwner::Mine.into(),
+    };
+    let foreign = |other: &Route| other.destination == key.destination && other.owner() != RouteOwner::Mine;
+    if state.routes.values().any(foreign) {
+        let error = AdapterError::new(Reason::OwnedByOther, format!("{} is routed already", key.destination));
+        return result(item.key, Outcome::Conflict, Some(error));
+    }
+    let old = state.routes.insert(route.vendor_id.clone(), route.clone());
+    result(item.key, if old == Some(route) { Outcome::Unchanged } else { Outcome::Applied }, None)
+}
+
+fn delete(state: &mut State, item: RouteDelete) -> RouteResult {
+    let before = state.routes.len();
+    state.routes.retain(|_, route| route.key != item.key || route.owner() != RouteOwner::Mine);
+    let outcome = if state.routes.len() < before { Outcome::Applied } else { Outcome::Unchanged };
+    result(item.key, outcome, None)
+}
+
+fn result(
+    key: Option<cloud_api_proto::v1alpha1::RouteKey>,
+    outcome: Outcome,
+    error: Option<AdapterError>,
+) -> RouteResult {
+    let error = error.map(|error| error.to_item());
+    RouteResult { key, outcome: outcome.into(), error, retry_after: None }
+}
+
+fn message(said: Said<Route>) -> WatchRoutesResponse {
+    let event = match said {
+        Said::Reset(reset) => Event::Reset(reset),
+        Said::Items(items) => Event::Items(RouteItems { items }),
+        Said::Synced(synced) => Event::Synced(synced),
+        Said::Upsert(route) => Event::Upsert(route),
+        Said::Gone(vendor_id) => Event::Gone(RouteGone { vendor_id }),
+        Said::Bookmark(bookmark) => Event::Bookmark(bookmark),
+    };
+    WatchRoutesResponse { event: Some(event) }
+}

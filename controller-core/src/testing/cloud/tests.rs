@@ -1,0 +1,104 @@
+//! The fake adapter under a real client and a mirror: the whole way of the cloud side.
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{Existence, InstanceRef, instance_ref::Ref},
+};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::{
+    adapter::Call,
+    mirror::{Mirror, cloud::Instances},
+    testing::{eventually, instance},
+};
+
+fn follow(cloud: &FakeCloud, tasks: &mut JoinSet<()>) -> Mirror<String, String> {
+    let mirror = Mirror::new("instances", Clock::starting_at(BEGIN));
+    let (follower, adapter) = (mirror.clone(), cloud.adapter());
+    tasks.spawn(async move { follower.follow_cloud(&adapter, Instances, |item| item.name, |_| ()).await });
+    mirror
+}
+
+fn names(mirror: &Mirror<String, String>) -> Vec<String> {
+    mirror.items().into_iter().map(|(_, name)| name.to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_sees_what_was_there_and_what_happens() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    cloud.put(instance("sim://north/i-1").named("a"));
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    assert_eq!(names(&mirror), ["a"]);
+    cloud.put(instance("sim://north/i-2").named("b"));
+    eventually("the second appears", || names(&mirror) == ["a", "b"]).await;
+    cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
+    eventually("the first goes", || names(&mirror) == ["b"]).await;
+    assert_eq!(mirror.readiness(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_mirror_stays_fresh_by_bookmarks() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    tokio::time::sleep(std::time::Duration::from_mins(10)).await;
+    assert!(mirror.age().is_some_and(|age| age.as_secs() <= 30), "{:?}", mirror.age());
+    assert_eq!(cloud.calls("WatchInstances"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_waits_for_the_adapter_and_goes_on_when_it_is_back() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    cloud.away(true);
+    cloud.put(instance("sim://north/i-1").named("a"));
+    let mirror = follow(&cloud, &mut tasks);
+    eventually("the outage is noticed", || mirror.readiness().is_err_and(|text| text.contains("refused")))
+        .await;
+    cloud.away(false);
+    mirror.synced().await;
+    cloud.away(true);
+    eventually("the second outage is noticed", || !mirror.link().is_up()).await;
+    assert_eq!(names(&mirror), ["a"], "the content stays in force");
+    cloud.put(instance("sim://north/i-1").named("b"));
+    cloud.away(false);
+    eventually("what happened meanwhile is seen", || names(&mirror) == ["b"]).await;
+    assert!(mirror.link().is_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_answers_each_reference_and_errors_are_typed() {
+    let cloud = FakeCloud::new();
+    cloud.put(instance("sim://north/i-1").named("a"));
+    let adapter = cloud.adapter();
+    let reference = |r#ref| InstanceRef { r#ref: Some(r#ref), ..InstanceRef::default() };
+    let refs = vec![
+        reference(Ref::NodeName("a".to_owned())),
+        reference(Ref::ProviderId("sim://north/i-9".to_owned())),
+        reference(Ref::ProviderId("aws:///z/i-1".to_owned())),
+    ];
+    let answer = adapter.batch_get_instances(Call::default(), refs.clone()).await.expect("an answer");
+    let existences: Vec<_> = answer.results.iter().map(|result| result.existence()).collect();
+    assert_eq!(existences, [Existence::Exists, Existence::NotVisible, Existence::Foreign]);
+    let delay = std::time::Duration::from_secs(7);
+    let error = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(delay);
+    cloud.fail_next("BatchGetInstances", error.clone());
+    let answer = adapter.batch_get_instances(Call::default(), refs.clone()).await;
+    assert_eq!(answer.expect_err("ordered"), error);
+    cloud.away(true);
+    let answer = adapter.batch_get_instances(Call::default(), refs).await.expect_err("away");
+    assert_eq!(answer.reason, Reason::OutcomeUnknown, "cut off while under way: {answer}");
+    let refs = Vec::new();
+    let answer = adapter.batch_get_instances(Call::default(), refs).await.expect_err("away");
+    assert_eq!(answer.reason, Reason::VendorUnavailable, "refused: {answer}");
+    assert!(answer.message.contains("connection refused"), "{answer}");
+    let ids: Vec<_> = cloud.read(|state| {
+        state
+            .batch_gets
+            .iter()
+            .map(|request| request.context.clone().unwrap_or_default().request_id)
+            .collect()
+    });
+    assert_eq!(ids.len(), 1, "only what was answered is kept: {ids:?}");
+}

@@ -1,0 +1,89 @@
+//! One watch for the three collections: a listing, and then the differences between what was sent and what is there.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cloud_api_proto::v1alpha1::{Bookmark, Reset, Scope, Synced};
+use futures::{StreamExt as _, stream};
+use tonic::Status;
+
+use super::{Messages, Shared, State};
+use crate::mirror::cloud::checksum;
+
+/// As the contract asks.
+const BOOKMARK: Duration = Duration::from_secs(30);
+
+/// What a stream says, over any item.
+pub(super) enum Said<T> {
+    Reset(Reset),
+    Items(Vec<T>),
+    Synced(Synced),
+    Upsert(T),
+    Gone(String),
+    Bookmark(Bookmark),
+}
+
+/// Streams a collection. A resume token is not honoured: the adapter may always answer with a Reset.
+pub(super) fn watch<T, M>(
+    shared: &Arc<Shared>,
+    collection: fn(&State) -> BTreeMap<String, T>,
+    message: fn(Said<T>) -> M,
+) -> Messages<M>
+where
+    T: Clone + PartialEq + Send + 'static,
+    M: Send + 'static,
+{
+    let begin = Sent { shared: Arc::clone(shared), changed: shared.changed.subscribe(), known: None };
+    stream::unfold(begin, move |mut sent| async move {
+        let said = loop {
+            sent.changed.mark_unchanged();
+            let now = collection(&sent.shared.state());
+            let said = sent.difference(now);
+            if !said.is_empty() {
+                break said;
+            }
+            match tokio::time::timeout(BOOKMARK, sent.changed.changed()).await {
+                Ok(Ok(())) => (),
+                Ok(Err(_closed)) => return None,
+                Err(_elapsed) => {
+                    break vec![Said::Bookmark(Bookmark { observed_at: None, token: TOKEN.to_owned() })];
+                }
+            }
+        };
+        let messages: Vec<Result<M, Status>> = said.into_iter().map(message).map(Ok).collect();
+        Some((stream::iter(messages), sent))
+    })
+    .flatten()
+    .boxed()
+}
+
+const TOKEN: &str = "fake";
+
+struct Sent<T> {
+    shared: Arc<Shared>,
+    changed: tokio::sync::watch::Receiver<()>,
+    /// `None` before the listing.
+    known: Option<BTreeMap<String, T>>,
+}
+
+impl<T: Clone + PartialEq> Sent<T> {
+    fn difference(&mut self, now: BTreeMap<String, T>) -> Vec<Said<T>> {
+        let Some(known) = self.known.replace(now.clone()) else { return listing(now) };
+        let gone = known.keys().filter(|key| !now.contains_key(*key)).cloned().map(Said::Gone);
+        let upserts = now.iter().filter(|(key, item)| known.get(*key) != Some(*item));
+        gone.chain(upserts.map(|(_, item)| Said::Upsert(item.clone()))).collect()
+    }
+}
+
+fn listing<T: Clone>(items: BTreeMap<String, T>) -> Vec<Said<T>> {
+    let synced = Synced {
+        count: u64::try_from(items.len()).unwrap_or(u64::MAX),
+        checksum: checksum(items.keys()),
+        observed_at: None,
+        token: TOKEN.to_owned(),
+    };
+    let scope = Scope { fingerprint: "fake".to_owned(), ..Scope::default() };
+    let items: Vec<T> = items.into_values().collect();
+    let chunks = items.chunks(512).map(|chunk| Said::Items(chunk.to_vec()));
+    let end = [Said::Synced(synced)];
+    [Said::Reset(Reset { scope: Some(scope) })].into_iter().chain(chunks).chain(end).collect()
+}

@@ -1,0 +1,217 @@
+//! The three patch formats, as far as the controllers use them.
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::request::Target;
+
+type Refusal = (StatusCode, String);
+
+/// Lists of objects that strategic merge merges by a key. All other lists are replaced: taints are.
+const MERGED: [(&str, &str); 2] = [("addresses", "type"), ("conditions", "type")];
+/// Lists of words that strategic merge unites.
+const UNITED: [&str; 1] = ["finalizers"];
+/// Before the name of such a list, in a patch: what to take out of it.
+const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
+
+/// The object after the patch. The status subresource changes status and metadata only, the object itself all but status.
+pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Value, Refusal> {
+    let bad = |error: serde_json::Error| (StatusCode::BAD_REQUEST, error.to_string());
+    let patch: Value = serde_json::from_slice(body).map_err(bad)?;
+    let version = |value: &Value| value.pointer("/metadata/resourceVersion").cloned();
+    if version(&patch).is_some_and(|asked| Some(asked) != version(object)) {
+        return Err((StatusCode::CONFLICT, "the object has been modified".to_owned()));
+    }
+    let mut new = object.clone();
+    match target.content_type.as_str() {
+        "application/json-patch+json" => json_patch(&mut new, &patch)?,
+        "application/strategic-merge-patch+json" => merge(&mut new, &patch, true),
+        "application/merge-patch+json" => merge(&mut new, &patch, false),
+        other => return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, other.to_owned())),
+    }
+    let kept: &[&str] = if target.subresource.is_some() { &["spec"] } else { &["status"] };
+    for field in kept {
+        if let (Some(new), Some(old)) = (new.get_mut(field), object.get(field)) {
+            *new = old.clone();
+        }
+    }
+    Ok(new)
+}
+
+fn merge(target: &mut Value, patch: &Value, strategic: bool) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(target) = target.as_object_mut() else { return };
+    for (field, value) in patch {
+        let list = field.strip_prefix(TAKEN_OUT);
+        match (list, value) {
+            (Some(list), _) if strategic => take_out(target, list, value),
+            (_, Value::Null) => drop(target.remove(field)),
+            (_, Value::Array(items)) if strategic => merge_list(target, field, items),
+            (_, Value::Object(_)) => merge(target.entry(field).or_insert(Value::Null), value, strategic),
+            _ => drop(target.insert(field.clone(), value.clone())),
+        }
+    }
+}
+
+fn take_out(target: &mut Map<String, Value>, list: &str, gone: &Value) {
+    if let (Some(Value::Array(items)), Some(gone)) = (target.get_mut(list), gone.as_array()) {
+        items.retain(|item| !gone.contains(item));
+    }
+}
+
+fn merge_list(target: &mut Map<String, Value>, field: &str, patch: &[Value]) {
+    let directive = |item: &Value| item.get("$patch").and_then(Value::as_str) == Some("replace");
+    let plain: Vec<Value> = patch.iter().filter(|item| !directive(item)).cloned().collect();
+    let replaces = plain.len() < patch.len();
+    let old = target.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+    let key = MERGED.iter().find(|(list, _)| *list == field).map(|(_, key)| *key);
+    let new = match key {
+        _ if replaces => plain,
+        Some(key) => by_key(old, plain, key),
+        None if UNITED.contains(&field) => {
+            let added: Vec<Value> = plain.into_iter().filter(|item| !old.contains(item)).collect();
+            old.into_iter().chain(added).collect()
+        }
+        None => plain,
+    };
+    target.insert(field.to_owned(), Value::Array(new));
+}
+
+/// Merged by type, two addresses of one type become one: the reason for `$patch: replace`.
+fn by_key(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Vec<Value> {
+    for item in patch {
+        match old.iter_mut().find(|other| other.get(key) == item.get(key)) {
+            Some(other) => merge(other, &item, true),
+            None => old.push(item),
+        }
+    }
+    old
+}
+
+fn json_patch(target: &mut Value, operations: &Value) -> Result<(), Refusal> {
+    for operation in operations.as_array().into_iter().flatten() {
+        let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
+        let value = operation.get("value").cloned().unwrap_or_default();
+        let path = text("path");
+        let done = match text("op") {
+            "test" => target.pointer(path).cloned().unwrap_or_default() == value,
+            "remove" => remove(target, path),
+            "replace" => target.pointer_mut(path).map(|old| *old = value).is_some(),
+            "add" => add(target, path, value),
+            _ => false,
+        };
+        if !done {
+            return Err((StatusCode::UNPROCESSABLE_ENTITY, format!("cannot {operation}")));
+        }
+    }
+    Ok(())
+}
+
+fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let (parent, last) = path.rsplit_once('/')?;
+    Some((target.pointer_mut(parent)?, last.replace("~1", "/").replace("~0", "~")))
+}
+
+fn add(target: &mut Value, path: &str, value: Value) -> bool {
+    match parent(target, path) {
+        Some((Value::Object(object), last)) => {
+            object.insert(last, value);
+            true
+        }
+        Some((Value::Array(items), last)) if last == "-" => {
+            items.push(value);
+            true
+        }
+        Some((Value::Array(items), last)) => match last.parse::<usize>() {
+            Ok(at) if at <= items.len() => {
+                items.insert(at, value);
+                true
+            }
+            Ok(_) | Err(_) => false,
+        },
+        Some(_) | None => false,
+    }
+}
+
+fn remove(target: &mut Value, path: &str) -> bool {
+    match parent(target, path) {
+        Some((Value::Object(object), last)) => object.remove(&last).is_some(),
+        Some((Value::Array(items), last)) => match last.parse::<usize>() {
+            Ok(at) if at < items.len() => {
+                items.remove(at);
+                true
+            }
+            Ok(_) | Err(_) => false,
+        },
+        Some(_) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn patched(object: &Value, kind: &str, subresource: bool, patch: &Value) -> Result<Value, u16> {
+        let target = Target {
+            content_type: format!("application/{kind}+json"),
+            subresource: subresource.then(|| "status".to_owned()),
+            ..Target::default()
+        };
+        apply(object, &target, patch.to_string().as_bytes()).map_err(|(status, _)| status.as_u16())
+    }
+
+    #[test]
+    fn addresses_are_merged_by_type_unless_replaced() {
+        let node = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "1" }] } });
+        let two = [
+            json!({ "type": "InternalIP", "address": "2" }),
+            json!({ "type": "InternalIP", "address": "3" }),
+        ];
+        let merged = json!({ "status": { "addresses": two } });
+        let result = patched(&node, "strategic-merge-patch", true, &merged).expect("good");
+        assert_eq!(result["status"]["addresses"], json!([{ "type": "InternalIP", "address": "3" }]));
+        let replaced = json!({ "status": { "addresses": [two[0], two[1], { "$patch": "replace" }] } });
+        let result = patched(&node, "strategic-merge-patch", true, &replaced).expect("good");
+        assert_eq!(result["status"]["addresses"], json!(two));
+    }
+
+    #[test]
+    fn each_half_of_an_object_has_its_own_door() {
+        let object = json!({ "spec": { "a": 1 }, "status": { "b": 1 } });
+        let patch = json!({ "spec": { "a": 2 }, "status": { "b": 2 } });
+        let status = patched(&object, "merge-patch", true, &patch);
+        assert_eq!(status, Ok(json!({ "spec": { "a": 1 }, "status": { "b": 2 } })));
+        let spec = patched(&object, "merge-patch", false, &patch);
+        assert_eq!(spec, Ok(json!({ "spec": { "a": 2 }, "status": { "b": 1 } })));
+    }
+
+    #[test]
+    fn finalizers_are_added_and_taken_out_one_by_one() {
+        let object = json!({ "metadata": { "finalizers": ["a", "b"] } });
+        let add = json!({ "metadata": { "finalizers": ["c"] } });
+        let result = patched(&object, "strategic-merge-patch", true, &add).expect("good");
+        assert_eq!(result["metadata"]["finalizers"], json!(["a", "b", "c"]));
+        let take = json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["a"] } });
+        let result = patched(&object, "strategic-merge-patch", true, &take).expect("good");
+        assert_eq!(result["metadata"]["finalizers"], json!(["b"]));
+    }
+
+    #[test]
+    fn guards_hold() {
+        let object = json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [1] } });
+        let stale = json!({ "metadata": { "resourceVersion": "6" }, "spec": {} });
+        assert_eq!(patched(&object, "merge-patch", false, &stale), Err(409));
+        let test = json!([{ "op": "test", "path": "/spec/taints", "value": [] }]);
+        assert_eq!(patched(&object, "json-patch", false, &test), Err(422));
+        let label = json!([{ "op": "add", "path": "/metadata/x~1y", "value": "z" }]);
+        assert_eq!(patched(&object, "json-patch", false, &label).expect("good")["metadata"]["x/y"], "z");
+    }
+}

@@ -1,0 +1,128 @@
+//! The objects of the fake API server and what happened to them.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{patch, refused, request::Target};
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// `/api/v1/nodes`
+    pub(super) collection: String,
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    objects: BTreeMap<Key, Value>,
+    version: u64,
+    log: Vec<Happened>,
+}
+
+/// One event that watches are told, at its resource version: its place in the log, counted from 1.
+#[derive(Debug)]
+struct Happened {
+    type_: &'static str,
+    key: Key,
+    object: Value,
+}
+
+impl Store {
+    pub(super) fn get(&self, key: &Key) -> Option<&Value> {
+        self.objects.get(key)
+    }
+
+    pub(super) fn values<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |(key, _)| key.collection == collection).map(|(_, value)| value)
+    }
+
+    /// Puts a whole object; one that has been marked for deletion goes with its last finalizer.
+    pub(super) fn put(&mut self, key: Key, mut object: Value) -> Value {
+        let released = object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+            && object.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        self.version += 1;
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), self.version.to_string().into());
+            metadata.entry("uid").or_insert_with(|| format!("uid-{}", key.name).into());
+        }
+        let before = self.objects.remove(&key).is_some();
+        if !released {
+            self.objects.insert(key.clone(), object.clone());
+        }
+        let type_ = match (released, before) {
+            (true, _) => "DELETED",
+            (false, true) => "MODIFIED",
+            (false, false) => "ADDED",
+        };
+        self.log.push(Happened { type_, key, object: object.clone() });
+        object
+    }
+
+    /// Marks an object with finalizers, removes one without.
+    pub(super) fn delete(&mut self, key: &Key) -> Option<Value> {
+        let mut object = self.objects.get(key)?.clone();
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut)?;
+        metadata.entry("deletionTimestamp").or_insert_with(|| "2026-01-01T00:00:00Z".into());
+        Some(self.put(key.clone(), object))
+    }
+
+    /// The first event after a version, as a line of a watch.
+    pub(super) fn event_after(
+        &self,
+        after: u64,
+        collection: &str,
+        namespace: Option<&str>,
+    ) -> Option<(u64, Value)> {
+        let versions = 1_u64..;
+        let mut events = versions.zip(&self.log).filter(|(version, happened)| {
+            let here = namespace.is_none() || happened.key.namespace.as_deref() == namespace;
+            *version > after && happened.key.collection == collection && here
+        });
+        let (version, happened) = events.next()?;
+        Some((version, json!({ "type": happened.type_, "object": happened.object })))
+    }
+
+    pub(super) fn answer(&mut self, target: &Target, body: &[u8]) -> (StatusCode, Value) {
+        let Some(name) = target.name.clone() else {
+            return if target.is_write() { self.create(target, body) } else { self.list(target) };
+        };
+        let key = Key { collection: target.collection.clone(), namespace: target.namespace.clone(), name };
+        let Some(object) = self.objects.get(&key).cloned() else {
+            return refused(StatusCode::NOT_FOUND, &format!("{} not found", target.path));
+        };
+        match target.method.as_str() {
+            "GET" => (StatusCode::OK, object),
+            "DELETE" => (StatusCode::OK, self.delete(&key).unwrap_or(object)),
+            "PATCH" => match patch::apply(&object, target, body) {
+                Ok(new) if new == object => (StatusCode::OK, object),
+                Ok(new) => (StatusCode::OK, self.put(key, new)),
+                Err((status, message)) => refused(status, &message),
+            },
+            _ => refused(StatusCode::METHOD_NOT_ALLOWED, "the fake API server does not know this verb"),
+        }
+    }
+
+    fn create(&mut self, target: &Target, body: &[u8]) -> (StatusCode, Value) {
+        let object: Value = serde_json::from_slice(body).unwrap_or_default();
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let key = Key { collection: target.collection.clone(), namespace: target.namespace.clone(), name };
+        if self.objects.contains_key(&key) {
+            return refused(StatusCode::CONFLICT, &format!("{} exists already", key.name));
+        }
+        (StatusCode::CREATED, self.put(key, object))
+    }
+
+    fn list(&self, target: &Target) -> (StatusCode, Value) {
+        let here = |key: &Key| {
+            key.collection == target.collection
+                && (target.namespace.is_none() || key.namespace == target.namespace)
+        };
+        let items: Vec<&Value> =
+            self.objects.iter().filter(|(key, _)| here(key)).map(|(_, value)| value).collect();
+        let metadata = json!({ "resourceVersion": self.version.to_string() });
+        (StatusCode::OK, json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }))
+    }
+}
