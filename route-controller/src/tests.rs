@@ -1,1 +1,307 @@
-//! The whole controller.
+//! The whole controller over a faked API server and a faked cloud, on paused time.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{NextHop, Route, RouteOwner, RouteState};
+use cloud_api_proto::{AdapterError, Reason};
+use controller_core::mirror::ObjectName;
+use controller_core::testing::{FakeCloud, FakeKube, NodeBuilder, eventually, node, process};
+use k8s_openapi::api::core::v1::Node;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+
+/// A controller between both fakes.
+struct World {
+    kube: FakeKube,
+    cloud: FakeCloud,
+    stop: CancellationToken,
+    controller: JoinSet<anyhow::Result<()>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
+        Self { kube, cloud, stop: CancellationToken::new(), controller: JoinSet::new() }
+    }
+
+    fn put(&self, node: NodeBuilder) {
+        self.kube.put::<Node>(node);
+    }
+
+    fn start(&mut self) {
+        let flags =
+            ["route-controller", "--cluster-id=cluster-uid", "--cluster-cidr=10.244.0.0/16", "--kubeconfig="];
+        let config = Config::from_arguments(flags).expect("good flags");
+        let process = process(crate::NAMES, &self.kube, &self.cloud);
+        self.stop = process.stop.clone();
+        self.controller.spawn(crate::control(process, config));
+    }
+
+    async fn stop(&mut self) {
+        self.stop.cancel();
+        while let Some(ended) = self.controller.join_next().await {
+            ended.expect("no panic").expect("a stop that was asked for");
+        }
+    }
+
+    /// `status reason` of the condition.
+    fn condition(&self, name: &str) -> String {
+        let node: Option<Node> = self.kube.get(&ObjectName::cluster(name));
+        let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+        let condition = conditions.into_iter().find(|condition| condition.type_ == "NetworkUnavailable");
+        condition.map(|it| format!("{} {}", it.status, it.reason.unwrap_or_default())).unwrap_or_default()
+    }
+
+    /// `destination via machine at address`, in order.
+    fn routes(&self) -> Vec<String> {
+        let told = |route: &Route| {
+            let hop = route.next_hop.clone().unwrap_or_default();
+            format!("{} via {} at {}", route.destination, hop.provider_id, hop.address)
+        };
+        let mut routes: Vec<String> = self.cloud.read(|state| state.routes.values().map(told).collect());
+        routes.sort();
+        routes
+    }
+}
+
+fn ready(name: &str, cidr: &str) -> NodeBuilder {
+    node(name).provider_id(&format!("sim://north/{name}")).pods(cidr).at("192.0.2.1")
+}
+
+fn foreign(destination: &str) -> Route {
+    Route {
+        vendor_id: "rt-7".to_owned(),
+        key: None,
+        destination: destination.to_owned(),
+        next_hop: Some(NextHop { address: "192.0.2.99".to_owned(), ..NextHop::default() }),
+        table: String::new(),
+        state: RouteState::Active.into(),
+        owner: RouteOwner::Unmanaged.into(),
+    }
+}
+
+/// Long enough for anything that would still happen.
+async fn settle() {
+    tokio::time::sleep(Duration::from_mins(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_its_route_and_says_so_and_a_restart_writes_nothing() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/a at 192.0.2.1"]);
+    settle().await;
+    world.stop().await;
+    assert_eq!((world.cloud.calls("ApplyRoutes"), world.kube.writes().len()), (1, 1));
+
+    world.start();
+    settle().await;
+    world.stop().await;
+    assert_eq!((world.cloud.calls("ApplyRoutes"), world.kube.writes().len()), (1, 1));
+    assert_eq!(world.kube.events(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_is_patched_alone_and_the_others_stay() {
+    let mut world = World::new();
+    let mut a: Node = ready("a", "10.244.1.0/24").into();
+    let condition = serde_json::json!([{ "type": "Ready", "status": "True" }]);
+    a.status.as_mut().expect("a status").conditions = serde_json::from_value(condition).expect("conditions");
+    world.kube.put::<Node>(a);
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+
+    let a: Node = world.kube.get(&ObjectName::cluster("a")).expect("a node");
+    let conditions = a.status.and_then(|status| status.conditions).unwrap_or_default();
+    let types: Vec<_> = conditions.iter().map(|condition| condition.type_.as_str()).collect();
+    assert_eq!(types, ["Ready", "NetworkUnavailable"]);
+    assert_eq!(conditions[1].message.as_deref(), Some("RouteController created a route"));
+    let writes = world.kube.writes();
+    assert_eq!(writes[0].path, "/api/v1/nodes/a/status");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_nodes_that_join_at_once_take_two_calls_at_most() {
+    let mut world = World::new();
+    world.start();
+    settle().await;
+    for n in 0..100 {
+        world.put(ready(&format!("n{n}"), &format!("10.244.{n}.0/24")));
+    }
+    eventually("all conditions", || {
+        (0..100).all(|n| world.condition(&format!("n{n}")) == "False RouteCreated")
+    })
+    .await;
+    assert!(world.cloud.calls("ApplyRoutes") <= 2, "{} calls", world.cloud.calls("ApplyRoutes"));
+    assert_eq!(world.kube.writes().len(), 100);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_initialised_yet_waits_in_silence() {
+    let mut world = World::new();
+    world.put(node("a").uninitialised().pods("10.244.1.0/24"));
+    world.start();
+    settle().await;
+    assert_eq!((world.cloud.calls("ApplyRoutes"), world.kube.writes().len()), (0, 0));
+    assert_eq!(world.kube.events(), [""; 0]);
+
+    world.put(ready("a", "10.244.1.0/24"));
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_goes_with_its_node_and_a_foreign_one_stays() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.cloud.edit(|state| drop(state.routes.insert("rt-7".to_owned(), foreign("10.244.7.0/24"))));
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    eventually("the route is removed", || world.routes().len() == 1).await;
+    settle().await;
+    assert_eq!(world.routes(), ["10.244.7.0/24 via  at 192.0.2.99"]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cidr_that_moves_to_another_node_is_freed_first() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    world.put(ready("b", "10.244.1.0/24"));
+    eventually("the condition", || world.condition("b") == "False RouteCreated").await;
+    assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/b at 192.0.2.1"]);
+    let sizes: Vec<_> = world.cloud.read(|state| {
+        state.route_changes.iter().map(|change| (change.upserts.len(), change.deletes.len())).collect()
+    });
+    assert_eq!(sizes, [(1, 0), (0, 1), (1, 0)]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_route_is_told_and_tried_again_though_nothing_else_changes() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::Internal, "a defect"));
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorQuota, "50 routes"));
+    world.start();
+    eventually("the failure is said", || world.condition("a") == "True NoRouteCreated").await;
+    eventually("the repair is said", || world.condition("a") == "False RouteCreated").await;
+    settle().await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 3);
+    assert_eq!(world.kube.writes().len(), 2);
+    assert_eq!(
+        world.kube.events(),
+        [
+            "Warning FailedToCreateRoute a: Could not create route uid-a 10.244.1.0/24 for node a after 0.0ns: INTERNAL: a defect",
+            "Warning FailedToCreateRoute a: Could not create route uid-a 10.244.1.0/24 for node a after 0.0ns: VENDOR_QUOTA: 50 routes",
+        ]
+    );
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_route_in_the_way_is_told_and_costs_nothing_until_it_goes() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.cloud.edit(|state| drop(state.routes.insert("rt-7".to_owned(), foreign("10.244.1.0/24"))));
+    world.start();
+    eventually("the failure is said", || world.condition("a") == "True NoRouteCreated").await;
+    settle().await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 0);
+    let events = world.kube.events();
+    assert!(events[0].contains("FailedToCreateRoute a: ") && events[0].contains("route rt-7"), "{events:?}");
+
+    world.cloud.edit(|state| drop(state.routes.remove("rt-7")));
+    eventually("the repair is said", || world.condition("a") == "False RouteCreated").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_away_is_waited_for_and_the_node_shows_why() {
+    let mut world = World::new();
+    world.cloud.away(true);
+    world.put(ready("a", "10.244.1.0/24"));
+    world.start();
+    eventually("the node shows why", || !world.kube.events().is_empty()).await;
+    settle().await;
+    let events = world.kube.events();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(
+        events[0].starts_with("Warning WaitsForCloud a: ") && events[0].contains("refused"),
+        "{events:?}"
+    );
+    assert_eq!(world.condition("a"), "");
+
+    world.cloud.away(false);
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_adapter_is_left_in_peace_for_as_long_as_it_asks() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    let busy = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(60));
+    world.cloud.fail_next("ApplyRoutes", busy);
+    world.start();
+    eventually("the first call", || world.cloud.calls("ApplyRoutes") == 1).await;
+    world.put(ready("b", "10.244.2.0/24"));
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!((world.cloud.calls("ApplyRoutes"), world.condition("a")), (1, String::new()));
+    eventually("both conditions", || {
+        world.condition("a") == "False RouteCreated" && world.condition("b") == "False RouteCreated"
+    })
+    .await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_is_waited_for_and_nothing_is_removed_meanwhile() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    world.stop().await;
+
+    world.kube.away(true);
+    world.start();
+    settle().await;
+    assert_eq!(world.routes().len(), 1);
+    world.kube.away(false);
+    settle().await;
+    assert_eq!((world.routes().len(), world.cloud.calls("ApplyRoutes")), (1, 1));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_could_not_be_written_is_written_later() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.kube.refuse_next(500);
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_controller_ends_this_one() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::StaleFence, "epoch 7 was here"));
+    world.start();
+    let ended = world.controller.join_next().await.expect("one controller").expect("no panic");
+    assert!(ended.is_err(), "it must not look like a stop that was asked for");
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
+}
