@@ -9,8 +9,8 @@
 //!
 //! Equal mirrors cost nothing: no vendor call, no write to either side, also after a restart.
 //!
-//! Modules in reading order: [`config`], then the four rooms [`mirror`], [`plan`], [`execute`], [`requeue`], the corridor
-//! [`reconcile`] through them, and what can be seen from outside, [`events`] and [`metrics`].
+//! Modules in reading order: `config`, then the four rooms `mirror`, `plan`, `execute`, `requeue`, the corridor
+//! `reconcile` through them, and what can be seen from outside, `events` and `metrics`.
 
 mod config;
 mod events;

@@ -1,5 +1,6 @@
 //! Kubernetes Nodes, trimmed to what routes care about.
 
+use controller_core::node::internal_ips;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
@@ -52,14 +53,6 @@ fn read_cidr(node: &mut Node, text: &str) {
         Ok(cidr) => node.pod_cidrs.push(cidr.trunc()),
         Err(_) => node.unreadable_cidrs.push(text.to_owned()),
     }
-}
-
-fn internal_ips(node: &api::Node) -> Vec<std::net::IpAddr> {
-    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    addresses
-        .filter(|address| address.type_ == "InternalIP")
-        .filter_map(|address| address.address.parse().ok())
-        .collect()
 }
 
 fn network_unavailable(node: &api::Node) -> Option<Condition> {
