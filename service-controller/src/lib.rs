@@ -74,3 +74,6 @@ async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> 
     });
     process.finish().await
 }
+
+#[cfg(test)]
+mod tests;

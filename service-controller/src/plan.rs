@@ -171,6 +171,11 @@ impl Plan {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Whether the adapter is called, and with it perhaps the cloud.
+    pub(crate) fn calls_the_adapter(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Ensure(_) | Action::Delete))
+    }
 }
 
 impl fmt::Display for Plan {

@@ -106,6 +106,9 @@ impl Reconciler {
             None if plan.actions.is_empty() => return Ok(None),
             None => (),
         }
+        if let Some(rest) = memory.held(facts.now).filter(|_rest| plan.calls_the_adapter()) {
+            return Ok(Some(Next::After(rest)));
+        }
         let mut job = Job { service, memory, targets, targets_since, seen };
         self.executor.carry_out(&mut job, &plan.actions).await.map(Some)
     }
@@ -116,6 +119,9 @@ impl Reconciler {
             && !self.is_long_away(link)
         {
             return Again::After(BREATH);
+        }
+        if let Some(delay) = error.hold() {
+            memory.hold(self.started.elapsed(), delay);
         }
         if error.is_news() {
             self.executor.tell(id, &memory.trouble_named(&error.name(), &error.text()));

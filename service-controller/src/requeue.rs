@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, kube_api};
+use tonic::Code;
 
 use crate::plan::Refusal;
 
@@ -47,6 +48,16 @@ impl Error {
             // The Service is gone: its deletion wakes the key if anything is left to do.
             Self::ApiServer { source, .. } if source.is_not_found() => Again::OnChange,
             Self::ApiServer { .. } => Again::Backoff,
+        }
+    }
+
+    /// For how long the adapter shall not be called for this Service, even if it changes: calls are short.
+    ///
+    /// Other delays only say when it is worth another try; a change of the Service may be just what helps.
+    pub(crate) fn hold(&self) -> Option<Duration> {
+        match self {
+            Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::Adapter { .. } | Self::ApiServer { .. } => None,
         }
     }
 
@@ -156,9 +167,7 @@ mod tests {
     #[test]
     fn texts_say_what_is_being_waited_for() {
         let error = adapter(Reason::VendorQuota, "quota of 10 load balancers is reached");
-        insta::assert_snapshot!(error.text(), @r"
-        quota of 10 load balancers is reached; waits for a larger quota at the cloud, tried again every 5 minutes
-        ");
+        insta::assert_snapshot!(error.text(), @"quota of 10 load balancers is reached; waits for a larger quota at the cloud, tried again every 5 minutes");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
         insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
     }

@@ -75,13 +75,24 @@ impl From<&LoadBalancer> for Balancer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) state: State,
-    /// Vendor writes of this convergence; 0: there was nothing to do.
+    /// Vendor writes of this convergence.
     pub(crate) steps: u32,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
     /// What it waits for, or why it is not as desired: one line, for people.
     pub(crate) why: String,
     pub(crate) retry_after: Option<Duration>,
+}
+
+impl Answer {
+    /// Whether there was something to do, given what the mirror showed before.
+    ///
+    /// Steps alone do not tell: an adapter may count those of a convergence that has ended long ago.
+    pub(crate) fn worked(&self, seen: Option<&[Balancer]>) -> bool {
+        let same = |it: &Balancer| it.state == self.state && it.applied_hash == self.applied_hash;
+        let as_before = seen.is_some_and(|seen| seen.iter().any(same));
+        self.state == State::Pending || (self.steps > 0 && !as_before)
+    }
 }
 
 impl From<EnsureLoadBalancerResponse> for Answer {

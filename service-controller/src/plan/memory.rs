@@ -26,6 +26,8 @@ pub(crate) struct Memory {
     work: Option<(Work, Duration)>,
     /// The trouble that people were told last.
     told: Option<String>,
+    /// The adapter asked us not to call before this, since the start of the process.
+    held_until: Option<Duration>,
     /// Our own last write, as long as the cache may not show it.
     written: Option<Written>,
 }
@@ -142,7 +144,7 @@ impl Memory {
     pub(crate) fn answered(&mut self, ask: &Ask, answer: Answer, seen: Option<&[Balancer]>) -> Outcome {
         let work = if ask.why == Why::Hosts { Work::Hosts } else { Work::Build };
         let mut news = Vec::new();
-        if answer.steps > 0 || answer.state == State::Pending {
+        if answer.worked(seen) {
             news = self.start(work, ask);
         }
         let hosts_updated = self.hosts_since().map(|since| ask.at.saturating_sub(since));
@@ -220,11 +222,22 @@ impl Memory {
         vec![News::Trouble(text.to_owned())]
     }
 
+    /// The adapter asks us not to call for so long, whatever happens to the Service meanwhile.
+    pub(crate) fn hold(&mut self, now: Duration, delay: Duration) {
+        self.held_until = Some(now + delay);
+    }
+
+    /// For how much longer the adapter shall not be called.
+    pub(crate) fn held(&self, now: Duration) -> Option<Duration> {
+        self.held_until.and_then(|until| until.checked_sub(now)).filter(|rest| !rest.is_zero())
+    }
+
     /// All is well: the next trouble is news again.
     pub(crate) fn calm(&mut self) {
         if self.settled.as_ref().is_none_or(|settled| settled.state != State::Degraded) {
             self.told = None;
         }
+        self.held_until = None;
     }
 
     /// Whether people were told of a trouble that lasts.

@@ -207,9 +207,7 @@ fn nothing_is_called_for_a_service_that_cannot_work() {
         .service
         .annotations
         .insert("cloudadapter.dev/load-balancer-sceme".to_owned(), "internal".to_owned());
-    assert_snapshot!(world.settled(), @r"
-    refuse annotation cloudadapter.dev/load-balancer-sceme: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?
-    ");
+    assert_snapshot!(world.settled(), @"refuse annotation cloudadapter.dev/load-balancer-sceme: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?");
 }
 
 #[test]

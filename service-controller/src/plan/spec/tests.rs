@@ -196,9 +196,7 @@ fn a_service_that_cannot_work_is_refused_before_anything_is_called() {
 
     let udp =
         Service { annotations: annotated(&[(PROXY_PROTOCOL, "v1")]), ..service(&[port(Transport::Udp, 53)]) };
-    insta::assert_snapshot!(refusals(&udp, &all()), @r"
-    annotation cloudadapter.dev/load-balancer-proxy-protocol: only TCP ports can carry it and there is none: remove the annotation
-    ");
+    insta::assert_snapshot!(refusals(&udp, &all()), @"annotation cloudadapter.dev/load-balancer-proxy-protocol: only TCP ports can carry it and there is none: remove the annotation");
     insta::assert_snapshot!(refusals(&service(&[]), &all()), @"spec.ports: a load balancer needs at least one port");
 }
 

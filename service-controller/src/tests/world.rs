@@ -1,0 +1,133 @@
+//! The two fakes with the controller between them.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{Capability, EnsureLoadBalancerRequest, capability::Level};
+use controller_core::{
+    mirror::ObjectName,
+    testing::{FakeCloud, FakeKube, ServiceBuilder, eventually, node, process},
+};
+use k8s_openapi::api::core::v1::{Node, Service};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{NAMES, controller};
+
+/// Longer than any pause of the controller that is not a backoff or a resync.
+const QUIET: Duration = Duration::from_secs(20);
+
+pub(super) struct World {
+    pub(super) kube: FakeKube,
+    pub(super) cloud: FakeCloud,
+    stop: CancellationToken,
+    running: JoinSet<anyhow::Result<()>>,
+}
+
+impl World {
+    /// Both fakes, and no controller yet.
+    pub(super) fn new() -> Self {
+        let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
+        let capability = |name: &str| Capability {
+            name: name.to_owned(),
+            level: Level::Stable.into(),
+            ..Capability::default()
+        };
+        cloud.edit(|state| state.info.capabilities = vec![capability("loadbalancers")]);
+        Self { kube, cloud, stop: CancellationToken::new(), running: JoinSet::new() }
+    }
+
+    pub(super) async fn start() -> Self {
+        Self::new().started().await
+    }
+
+    pub(super) async fn started(mut self) -> Self {
+        let process = process(NAMES, &self.kube, &self.cloud);
+        self.stop = process.stop.clone();
+        self.running.spawn(controller(process, 4));
+        tokio::task::yield_now().await;
+        self
+    }
+
+    /// Stops the controller as SIGTERM does.
+    pub(super) async fn stop(mut self) -> Self {
+        self.stop.cancel();
+        while let Some(ended) = self.running.join_next().await {
+            ended.expect("no panic").expect("a stop that was asked for");
+        }
+        self
+    }
+
+    pub(super) async fn restart(self) -> Self {
+        self.stop().await.started().await
+    }
+
+    /// A node with a provider ID and an address.
+    pub(super) fn node(&self, name: &str) -> &Self {
+        self.kube.put::<Node>(node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1"));
+        self
+    }
+
+    pub(super) fn service(&self, service: ServiceBuilder) -> &Self {
+        self.kube.put::<Service>(service);
+        self
+    }
+
+    pub(super) fn change(&self, service: &str, change: impl FnOnce(&mut Service)) {
+        self.kube.change::<Service>(&name(service), change);
+    }
+
+    pub(super) fn get(&self, service: &str) -> Option<Service> {
+        self.kube.get(&name(service))
+    }
+
+    pub(super) fn finalizers(&self, service: &str) -> Vec<String> {
+        self.get(service).and_then(|it| it.metadata.finalizers).unwrap_or_default()
+    }
+
+    /// The addresses in the status.
+    pub(super) fn ingress(&self, service: &str) -> Vec<String> {
+        let status = self.get(service).and_then(|it| it.status).and_then(|it| it.load_balancer);
+        let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
+        ingress.into_iter().filter_map(|it| it.ip.or(it.hostname)).collect()
+    }
+
+    pub(super) fn last_ensure(&self) -> EnsureLoadBalancerRequest {
+        self.cloud.read(|state| state.ensures.last().cloned()).expect("an ensure")
+    }
+
+    /// The names of the nodes behind the load balancer that was asked for last.
+    pub(super) fn backends(&self) -> Vec<String> {
+        let id = self.last_ensure().spec.unwrap_or_default().backend_set_id;
+        let set = self.cloud.read(|state| state.backend_sets.get(&id).cloned()).unwrap_or_default();
+        let mut names: Vec<String> = set.into_iter().map(|backend| backend.node_name).collect();
+        names.sort();
+        names
+    }
+
+    pub(super) fn events(&self) -> Vec<String> {
+        self.kube.events()
+    }
+
+    pub(super) async fn eventually(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        eventually(what, || condition(self)).await;
+    }
+
+    pub(super) async fn eventually_ingress(&self, service: &str, want: &[&str]) {
+        self.eventually(&format!("{service} has {want:?}"), |world| world.ingress(service) == want).await;
+    }
+
+    pub(super) async fn eventually_events(&self, want: &[&str]) {
+        let all = |world: &Self| want.iter().all(|event| world.events().iter().any(|it| it == event));
+        self.eventually(&format!("{want:?} are told"), all).await;
+    }
+
+    /// Lets everything happen that happens without a further cause.
+    pub(super) async fn quiet(&self) {
+        tokio::time::sleep(QUIET).await;
+    }
+}
+
+/// A Service in the namespace of the tests.
+pub(super) fn name(service: &str) -> ObjectName {
+    ObjectName::namespaced("default", service)
+}
