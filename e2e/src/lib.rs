@@ -1,26 +1,42 @@
 //! Real control planes for tests and for the demo.
 //!
-//! A [`ControlPlane`] is etcd and kube-apiserver on loopback. The chart is installed on it with Helm, and the harness then
-//! does what the parts that are missing would do: it runs each container's program as the Deployment says.
+//! A [`ControlPlane`] is etcd and kube-apiserver on loopback. A [`Release`] is the chart on it, installed with Helm.
+//! [`Pods`] does what the parts that are missing would do: it runs each container's program as its Deployment says.
+//! [`Simcloud`] is the cloud that they work on. A [`Cluster`] is all of that together.
 //!
 //! It deliberately has no fake of anything of Kubernetes: what the API server refuses, refuses here.
 
 mod audit;
+mod cluster;
 mod control_plane;
 mod eventually;
+mod helm;
+mod http;
 mod kubeconfig;
+mod objects;
 mod pki;
+mod pods;
 mod ports;
 mod process;
+mod rights;
+mod simcloud;
 
 use std::time::Duration;
 
 pub use audit::{AuditLog, AuditWrite, Mark};
+pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use e2e_tools::Tools;
 pub use eventually::eventually;
+pub use helm::{Release, Values};
+pub use objects::{
+    NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
+};
+pub use pods::{Pod, Pods};
 pub use ports::Ports;
 pub use process::{Launch, Process};
+pub use rights::rights;
+pub use simcloud::{Simcloud, State};
 
 /// Finds the tools, or builds them, with progress on standard error.
 ///

@@ -1,0 +1,50 @@
+//! The whole thing that a scenario plays on: control plane, cloud, chart and the processes that it describes.
+
+use serde_json::Value;
+
+use crate::control_plane::ControlPlane;
+use crate::helm::{Release, Values};
+use crate::pods::Pods;
+use crate::simcloud::Simcloud;
+use crate::{Tools, seconds};
+
+/// A cluster on which the chart is installed, with a cloud of its own.
+#[derive(Debug)]
+pub struct Cluster {
+    // In the order in which they are dropped: callers before those whom they call.
+    /// The adapter and the controllers.
+    pub pods: Pods,
+    /// The cloud, which outlives the adapter.
+    pub cloud: Simcloud,
+    /// The installed chart.
+    pub release: Release,
+    /// etcd and the API server.
+    pub control_plane: ControlPlane,
+}
+
+impl Cluster {
+    /// Starts everything and waits until it is ready.
+    ///
+    /// # Errors
+    /// When a part does not start; the message has the end of its log.
+    pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
+        let mut this = Self::install(tools, |_| ()).await?;
+        this.pods.start()?;
+        this.pods.wait_ready(seconds(30)).await?;
+        Ok(this)
+    }
+
+    /// Starts control plane and cloud and installs the chart, with values changed by `change`; no pod runs yet.
+    ///
+    /// # Errors
+    /// When a part does not start, or the chart is refused.
+    pub async fn install(tools: &Tools, change: impl FnOnce(&mut Value)) -> anyhow::Result<Self> {
+        let mut control_plane = ControlPlane::start(tools).await?;
+        let cloud = Simcloud::start(&mut control_plane).await?;
+        let mut values = Values::new(&mut control_plane)?.simcloud(cloud.url()).render();
+        change(&mut values);
+        let release = Release::install(&control_plane, &values).await?;
+        let pods = Pods::from_release(&control_plane, &release).await?;
+        Ok(Self { pods, cloud, release, control_plane })
+    }
+}

@@ -1,0 +1,111 @@
+//! The chart, installed by Helm as a user would.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+
+/// The name of the release and of the chart.
+const NAME: &str = "cloud-controllers";
+
+/// The installed chart.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Where its namespaced objects are.
+    pub namespace: String,
+}
+
+impl Release {
+    /// Installs the chart into `kube-system`.
+    ///
+    /// # Errors
+    /// When Helm, the chart or the API server refuses; the message is theirs.
+    pub async fn install(control_plane: &ControlPlane, values: &Value) -> anyhow::Result<Self> {
+        let this = Self { namespace: "kube-system".to_owned() };
+        this.helm(control_plane, "install", values).await?;
+        Ok(this)
+    }
+
+    /// Changes its values; those that are not given are the defaults again.
+    ///
+    /// # Errors
+    /// When Helm, the chart or the API server refuses; the message is theirs.
+    pub async fn upgrade(&self, control_plane: &ControlPlane, values: &Value) -> anyhow::Result<()> {
+        self.helm(control_plane, "upgrade", values).await
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// When Helm or the API server refuses.
+    pub async fn uninstall(self, control_plane: &ControlPlane) -> anyhow::Result<()> {
+        control_plane.helm(&["uninstall", NAME, "--namespace", &self.namespace]).await.map(drop)
+    }
+
+    /// Whether an object is of this release, by the annotation that Helm puts on each.
+    pub(crate) fn owns(&self, object: &impl kube::ResourceExt) -> bool {
+        object.annotations().get("meta.helm.sh/release-name").is_some_and(|name| name == NAME)
+    }
+
+    async fn helm(&self, control_plane: &ControlPlane, verb: &str, values: &Value) -> anyhow::Result<()> {
+        let file = control_plane.dir().join("values.json");
+        fs::write(&file, values.to_string()).context("cannot write the values")?;
+        let (chart, file) = (chart(), file.display().to_string());
+        let chart = chart.display().to_string();
+        let args = [verb, NAME, &chart, "--namespace", &self.namespace, "--values", &file];
+        control_plane.helm(&args).await.map(drop)
+    }
+}
+
+/// What tests set in the chart's values: ports of our own, so that several clusters fit on one machine.
+#[derive(Clone, Debug)]
+pub struct Values {
+    ports: [u16; 5],
+    cluster_cidr: String,
+    simcloud: Option<String>,
+}
+
+impl Values {
+    /// Takes the ports that the four processes listen on.
+    ///
+    /// # Errors
+    /// When the control plane has no ports left.
+    pub fn new(control_plane: &mut ControlPlane) -> anyhow::Result<Self> {
+        let mut ports = [0; 5];
+        for port in &mut ports {
+            *port = control_plane.take_port()?;
+        }
+        Ok(Self { ports, cluster_cidr: "10.244.0.0/16".to_owned(), simcloud: None })
+    }
+
+    /// Lets the adapter use a simulated cloud that runs apart, instead of one of its own.
+    #[must_use]
+    pub fn simcloud(mut self, url: &str) -> Self {
+        self.simcloud = Some(url.to_owned());
+        self
+    }
+
+    /// The values as Helm takes them. A test adds its own to the object.
+    pub fn render(&self) -> Value {
+        let [grpc, adapter, node, service, route] = self.ports;
+        json!({
+            "bindAddress": "127.0.0.1",
+            "adapter": {
+                "grpcPort": grpc,
+                "httpPort": adapter,
+                "sim": { "endpoint": self.simcloud.as_deref().unwrap_or_default() },
+            },
+            "nodeController": { "httpPort": node },
+            "serviceController": { "httpPort": service },
+            "routeController": { "httpPort": route, "clusterCidr": self.cluster_cidr },
+        })
+    }
+}
+
+fn chart() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).join("helm").join(NAME)
+}

@@ -1,0 +1,39 @@
+//! Plain HTTP to our own servers on loopback.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use reqwest::{Client, RequestBuilder};
+
+/// Servers on loopback answer at once or not at all.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A client that knows no proxy and no certificates.
+#[derive(Clone, Debug)]
+pub(crate) struct Http(Client);
+
+impl Http {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        // Without certificates, because loading the system's takes time and fails where there are none.
+        let client = Client::builder().no_proxy().tls_certs_only([]).timeout(ANSWER_WITHIN).build();
+        client.map(Self).context("cannot make an HTTP client")
+    }
+
+    /// The body of a successful answer. A refusal is an error with its body.
+    pub(crate) async fn get_text(&self, url: &str) -> anyhow::Result<String> {
+        self.text(url, |client| client.get(url)).await
+    }
+
+    /// Sends what `request` makes of the client; `what` names it in errors.
+    pub(crate) async fn text(
+        &self,
+        what: &str,
+        request: impl FnOnce(&Client) -> RequestBuilder,
+    ) -> anyhow::Result<String> {
+        let answer = request(&self.0).send().await.with_context(|| format!("no answer from {what}"))?;
+        let status = answer.status();
+        let body = answer.text().await.with_context(|| format!("half an answer from {what}"))?;
+        ensure!(status.is_success(), "{what} answered {status}: {}", body.trim());
+        Ok(body)
+    }
+}

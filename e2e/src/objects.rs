@@ -1,0 +1,251 @@
+//! Kubernetes objects as their makers make them: nodes as a kubelet registers itself, Services as a user writes them.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Map, Value, from_value, json};
+
+/// The taint that an external cloud provider takes away.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// A node to register; see [`node`].
+#[derive(Clone, Debug)]
+pub struct NodeBuilder {
+    name: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    taints: Vec<Value>,
+    pod_cidrs: Vec<String>,
+    provider_id: Option<String>,
+    ready: Ready,
+}
+
+/// A node as a kubelet with `--cloud-provider=external` registers it: tainted, without provider ID, known by its hostname
+/// alone, ready.
+pub fn node(name: &str) -> NodeBuilder {
+    let labels = [("hostname", name), ("os", "linux"), ("arch", "amd64")];
+    NodeBuilder {
+        name: name.to_owned(),
+        labels: labels.map(|(key, value)| (format!("kubernetes.io/{key}"), value.to_owned())).into(),
+        annotations: BTreeMap::new(),
+        taints: vec![json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })],
+        pod_cidrs: Vec::new(),
+        provider_id: None,
+        ready: Ready::True,
+    }
+}
+
+impl NodeBuilder {
+    /// Adds a network for its pods, such as `10.244.1.0/24`.
+    #[must_use]
+    pub fn pods(mut self, cidr: &str) -> Self {
+        self.pod_cidrs.push(cidr.to_owned());
+        self
+    }
+
+    /// Its kubelet says that it cannot run pods yet.
+    #[must_use]
+    pub fn not_ready(mut self) -> Self {
+        self.ready = Ready::False;
+        self
+    }
+
+    /// Was started with `--provider-id`.
+    #[must_use]
+    pub fn provider_id(mut self, id: &str) -> Self {
+        self.provider_id = Some(id.to_owned());
+        self
+    }
+
+    /// Was started with `--node-ip`.
+    #[must_use]
+    pub fn node_ip(self, ip: &str) -> Self {
+        self.annotation("alpha.kubernetes.io/provided-node-ip", ip)
+    }
+
+    /// Has an annotation more.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Has a label more.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Has a taint more.
+    #[must_use]
+    pub fn taint(mut self, key: &str, effect: &str) -> Self {
+        self.taints.push(json!({ "key": key, "effect": effect }));
+        self
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// When it is no Node.
+    pub fn build(self) -> anyhow::Result<Node> {
+        let resources = json!({ "cpu": "2", "memory": "4Gi", "pods": "110" });
+        let object = json!({
+            "metadata": { "name": self.name, "labels": self.labels, "annotations": self.annotations },
+            "spec": {
+                "taints": self.taints,
+                "podCIDR": self.pod_cidrs.first(),
+                "podCIDRs": self.pod_cidrs,
+                "providerID": self.provider_id,
+            },
+            "status": {
+                "addresses": [{ "type": "Hostname", "address": self.name }],
+                "conditions": [self.ready.condition()],
+                "capacity": resources,
+                "allocatable": resources,
+            },
+        });
+        from_value(object).context("not a Node")
+    }
+
+    /// Registers it.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn register(self, client: &Client) -> anyhow::Result<Node> {
+        let nodes: Api<Node> = Api::all(client.clone());
+        nodes.create(&PostParams::default(), &self.build()?).await.context("cannot register the node")
+    }
+}
+
+/// Sets the Ready condition, as a kubelet does.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn set_ready(client: &Client, node: &str, ready: Ready) -> anyhow::Result<()> {
+    let patch = json!({ "status": { "conditions": [ready.condition()] } });
+    let nodes: Api<Node> = Api::all(client.clone());
+    let done = nodes.patch_status(node, &PatchParams::default(), &Patch::Strategic(patch)).await;
+    done.map(drop).with_context(|| format!("cannot set the condition of {node}"))
+}
+
+/// What a Ready condition says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// Pods can run.
+    True,
+    /// The kubelet says that they cannot.
+    False,
+    /// The kubelet is silent.
+    Unknown,
+}
+
+impl Ready {
+    fn condition(self) -> Value {
+        let (status, reason, message) = match self {
+            Self::True => ("True", "KubeletReady", "kubelet is posting ready status"),
+            Self::False => ("False", "KubeletNotReady", "container runtime network not ready"),
+            Self::Unknown => ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."),
+        };
+        json!({ "type": "Ready", "status": status, "reason": reason, "message": message })
+    }
+}
+
+/// Removes a node, as its kubelet's machine going away does not.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn delete_node(client: &Client, node: &str) -> anyhow::Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let done = nodes.delete(node, &DeleteParams::default()).await;
+    done.map(drop).with_context(|| format!("cannot delete node {node}"))
+}
+
+/// A Service to create; see [`service`].
+#[derive(Clone, Debug)]
+pub struct ServiceBuilder {
+    name: String,
+    annotations: BTreeMap<String, String>,
+    spec: Map<String, Value>,
+    ports: Vec<Value>,
+}
+
+/// A Service of type LoadBalancer in the namespace `default`.
+pub fn service(name: &str) -> ServiceBuilder {
+    let spec = [("type", json!("LoadBalancer")), ("selector", json!({ "app": name }))];
+    ServiceBuilder {
+        name: name.to_owned(),
+        annotations: BTreeMap::new(),
+        spec: spec.map(|(field, value)| (field.to_owned(), value)).into_iter().collect(),
+        ports: Vec::new(),
+    }
+}
+
+impl ServiceBuilder {
+    /// Adds a TCP port; the API server chooses its node port.
+    #[must_use]
+    pub fn port(self, port: u16) -> Self {
+        self.port_of("TCP", port)
+    }
+
+    /// Adds a port of a protocol.
+    #[must_use]
+    pub fn port_of(mut self, protocol: &str, port: u16) -> Self {
+        let name = format!("{}-{port}", protocol.to_lowercase());
+        self.ports.push(json!({ "name": name, "protocol": protocol, "port": port }));
+        self
+    }
+
+    /// Adds an annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Sets any other field of the spec.
+    #[must_use]
+    pub fn spec(mut self, field: &str, value: Value) -> Self {
+        self.spec.insert(field.to_owned(), value);
+        self
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// When it is no Service.
+    pub fn build(mut self) -> anyhow::Result<Service> {
+        self.spec.insert("ports".to_owned(), json!(self.ports));
+        let object = json!({
+            "metadata": { "name": self.name, "namespace": "default", "annotations": self.annotations },
+            "spec": self.spec,
+        });
+        from_value(object).context("not a Service")
+    }
+
+    /// Creates it.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn create(self, client: &Client) -> anyhow::Result<Service> {
+        let services: Api<Service> = Api::namespaced(client.clone(), "default");
+        services.create(&PostParams::default(), &self.build()?).await.context("cannot create the Service")
+    }
+}
+
+/// The Events on an object, oldest first, as `Reason: message`.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn events_on(client: &Client, kind: &str, name: &str) -> anyhow::Result<Vec<String>> {
+    let events: Api<Event> = Api::all(client.clone());
+    let of = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
+    let mut events = events.list(&of).await.context("cannot list events")?.items;
+    events.sort_by(|a, b| a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp));
+    let line =
+        |event: Event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+    Ok(events.into_iter().map(line).collect())
+}

@@ -1,0 +1,254 @@
+//! What a kubelet, a cluster DNS and a kube-proxy would do for the pods of the release: each container's program runs here
+//! as a process, with the very arguments, environment and identity that its Deployment gives it.
+//!
+//! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so a test sees it.
+
+mod container;
+mod expand;
+mod identity;
+mod network;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use crate::control_plane::ControlPlane;
+use crate::eventually::eventually;
+use crate::helm::Release;
+use crate::http::Http;
+use crate::process::{Launch, Process, tail};
+
+use container::{Container, Surroundings};
+use network::Network;
+
+/// The pods of a release, by the names of their Deployments.
+#[derive(Debug)]
+pub struct Pods {
+    pods: BTreeMap<String, Pod>,
+}
+
+/// One container of a Deployment, running or not.
+#[derive(Debug)]
+pub struct Pod {
+    container: Container,
+    launch: Launch,
+    user: String,
+    process: Option<Process>,
+    http: Http,
+}
+
+impl Pods {
+    /// Reads the release's Deployments back from the API server and prepares what their containers need. Nothing runs yet.
+    ///
+    /// # Errors
+    /// When a Deployment asks for something that is done for no pod here; the message names the field.
+    pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
+        let client = control_plane.client();
+        let list = ListParams::default();
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), &release.namespace);
+        let deployments = deployments.list(&list).await.context("cannot list Deployments")?.items;
+        let deployments: Vec<_> = deployments.into_iter().filter(|it| release.owns(it)).collect();
+        let services: Api<Service> = Api::namespaced(client, &release.namespace);
+        let services = services.list(&list).await.context("cannot list Services")?.items;
+
+        let network = Network::new(&services, &deployments);
+        let mut pods = BTreeMap::new();
+        for deployment in &deployments {
+            let name = deployment.name_any();
+            let pod = Pod::prepare(control_plane, deployment, &network).await;
+            pods.insert(name.clone(), pod.with_context(|| format!("Deployment {name}"))?);
+        }
+        Ok(Self { pods })
+    }
+
+    /// Starts all that do not run.
+    ///
+    /// # Errors
+    /// When a program is not there.
+    pub fn start(&mut self) -> anyhow::Result<()> {
+        self.pods.values_mut().filter(|pod| pod.process.is_none()).try_for_each(Pod::start)
+    }
+
+    /// Waits until all are ready.
+    ///
+    /// # Errors
+    /// When one ends, or is not ready by the deadline; the message has the end of its log.
+    pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
+        for pod in self.pods.values_mut() {
+            pod.wait_ready(deadline).await?;
+        }
+        Ok(())
+    }
+
+    /// The pod of a Deployment.
+    ///
+    /// # Errors
+    /// When there is no such Deployment; the message lists those that are.
+    pub fn get(&mut self, deployment: &str) -> anyhow::Result<&mut Pod> {
+        let names = self.names();
+        self.pods.get_mut(deployment).with_context(|| format!("no Deployment {deployment} among {names:?}"))
+    }
+
+    /// The names of the Deployments.
+    pub fn names(&self) -> Vec<String> {
+        self.pods.keys().cloned().collect()
+    }
+}
+
+impl Pod {
+    async fn prepare(
+        control_plane: &ControlPlane,
+        deployment: &Deployment,
+        network: &Network,
+    ) -> anyhow::Result<Self> {
+        let template = container::template(deployment)?;
+        let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
+        let dir = control_plane.dir().join("pods").join(&name);
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+
+        let volumes = volumes::materialise(&control_plane.client(), &namespace, template, &dir).await?;
+        let identity = identity::of(control_plane, &namespace, template, &dir).await?;
+        let surroundings = Surroundings { pod: format!("{name}-0"), namespace, volumes, network };
+        let container = container::resolve(template, &surroundings)?;
+        let mut env = container.env.clone();
+        env.extend(identity.env);
+        let launch = Launch {
+            name,
+            program: binaries()?.join(&container.program),
+            args: container.args.clone(),
+            env,
+            log_dir: control_plane.log_dir(),
+        };
+        Ok(Self { container, launch, user: identity.user, process: None, http: Http::new()? })
+    }
+
+    /// The name of the Deployment.
+    pub fn name(&self) -> &str {
+        &self.launch.name
+    }
+
+    /// Whom the API server takes it for, such as `system:serviceaccount:kube-system:cloud-node-controller`.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The program's arguments.
+    pub fn args(&self) -> &[String] {
+        &self.launch.args
+    }
+
+    /// The program's whole environment.
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        &self.launch.env
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it runs already, or the program is not there.
+    pub fn start(&mut self) -> anyhow::Result<()> {
+        ensure!(!self.is_running(), "{} runs already", self.name());
+        let hint = "build the binaries first: `cargo xtask test e2e` does";
+        self.process = Some(self.launch.start().context(hint)?);
+        Ok(())
+    }
+
+    /// SIGKILL: it ends between any two instructions.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.take()?.kill().await.map(drop)
+    }
+
+    /// SIGTERM: it ends in good order, within the pod's grace period.
+    ///
+    /// # Errors
+    /// When it was not started, does not end in time, or ends with a failure.
+    pub async fn terminate(&mut self) -> anyhow::Result<()> {
+        let (name, grace) = (self.launch.name.clone(), self.container.grace);
+        let status = self.take()?.terminate(grace).await?;
+        ensure!(status.success(), "{name} ended on SIGTERM with {status}; {}", self.tail());
+        Ok(())
+    }
+
+    /// Kills it and starts it again.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.kill().await?;
+        self.start()
+    }
+
+    /// Whether it was started and has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.process.as_mut().is_some_and(Process::is_running)
+    }
+
+    /// The file with what it wrote, of all starts.
+    pub fn log(&self) -> PathBuf {
+        self.launch.log()
+    }
+
+    /// The end of its log, with the file's name.
+    pub fn tail(&self) -> String {
+        tail(&self.log())
+    }
+
+    /// Whether it says that it is ready, right now.
+    ///
+    /// # Errors
+    /// When it says that it is not, with its words; or does not answer.
+    pub async fn look_ready(&self) -> anyhow::Result<()> {
+        self.http.get_text(self.container.readiness()?).await.map(drop)
+    }
+
+    /// Waits until its readiness probe succeeds.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready by the deadline; the message has the end of its log.
+    pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
+        let (http, url) = (self.http.clone(), self.container.readiness()?.to_owned());
+        let what = format!("{} is ready", self.launch.name);
+        let process =
+            self.process.as_mut().with_context(|| format!("{} was not started", self.launch.name))?;
+        let mut ended = None;
+        let ready = eventually(&what, deadline, || {
+            ended = process.ensure_running().err();
+            let (gone, http, url) = (ended.is_some(), http.clone(), url.clone());
+            async move { if gone { Ok(()) } else { http.get_text(&url).await.map(drop) } }
+        });
+        let ready = ready.await;
+        ready.with_context(|| self.tail())?;
+        ended.map_or(Ok(()), Err)
+    }
+
+    /// Its metrics, as text.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        self.http.get_text(&self.container.beside_readiness("/metrics")?).await
+    }
+
+    fn take(&mut self) -> anyhow::Result<Process> {
+        let name = &self.launch.name;
+        self.process.take().with_context(|| format!("{name} was not started"))
+    }
+}
+
+/// The directory of the binaries that cargo builds, from where the running one is: tests are in `deps/` below it.
+pub(crate) fn binaries() -> anyhow::Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot tell which program this is")?;
+    let dir = exe.parent().context("this program is in no directory")?;
+    let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
+    Ok(dir.to_path_buf())
+}

@@ -1,0 +1,172 @@
+//! From a Deployment to what is run: pure, but for what has been asked for before.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{self as core, EnvVar, HTTPGetAction, PodSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::expand::expand;
+use super::network::Network;
+use super::volumes::{Mounts, Volumes};
+
+/// The kubelet's default.
+const GRACE: i64 = 30;
+
+/// What the one container of a pod runs.
+#[derive(Debug)]
+pub(crate) struct Container {
+    /// The name of the executable file, without its directory in the image.
+    pub(crate) program: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    /// How long it may take to end.
+    pub(crate) grace: Duration,
+    readiness: Option<Probe>,
+}
+
+/// Where an HTTP probe asks.
+#[derive(Debug)]
+struct Probe {
+    base: String,
+    url: String,
+}
+
+/// What a container's fields refer to.
+#[derive(Debug)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) pod: String,
+    pub(crate) namespace: String,
+    pub(crate) volumes: Volumes,
+    pub(crate) network: &'a Network,
+}
+
+/// The pod that a Deployment makes. Only one is run here, so it must not ask for more.
+pub(crate) fn template(deployment: &Deployment) -> anyhow::Result<&PodSpec> {
+    let spec = deployment.spec.as_ref().context("spec is missing")?;
+    let replicas = spec.replicas.unwrap_or(1);
+    ensure!(replicas == 1, "spec.replicas is {replicas}; here only 1 is done");
+    spec.template.spec.as_ref().context("spec.template.spec is missing")
+}
+
+/// Resolves all references of the pod's only container.
+pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings<'_>) -> anyhow::Result<Container> {
+    let [container] = pod.containers.as_slice() else {
+        bail!("containers has {} items; here only 1 is done", pod.containers.len());
+    };
+    ensure!(pod.init_containers.iter().flatten().next().is_none(), "initContainers are not done here");
+    ensure!(container.env_from.iter().flatten().next().is_none(), "envFrom is not done here");
+
+    let mounts = mounts(container, &surroundings.volumes)?;
+    let local = |text: &str| mounts.point(&surroundings.network.route(text));
+    let env = environment(pod, container, surroundings)?;
+    let command = container.command.iter().flatten().map(|word| expand(word, &env)).collect::<Vec<_>>();
+    let (program, first) = match command.split_first() {
+        Some((program, args)) => (base_name(program), args),
+        None => (image_name(container)?, [].as_slice()),
+    };
+    let args = container.args.iter().flatten().map(|arg| expand(arg, &env));
+    Ok(Container {
+        program,
+        args: first.iter().cloned().chain(args).map(|arg| local(&arg)).collect(),
+        env: env.iter().map(|(name, value)| (name.clone(), local(value))).collect(),
+        grace: Duration::from_secs(
+            pod.termination_grace_period_seconds.unwrap_or(GRACE).try_into().unwrap_or_default(),
+        ),
+        readiness: readiness(container)?,
+    })
+}
+
+impl Container {
+    /// The URL that tells whether it is ready.
+    pub(crate) fn readiness(&self) -> anyhow::Result<&str> {
+        self.readiness.as_ref().map(|probe| &*probe.url).context("readinessProbe.httpGet is missing")
+    }
+
+    /// Another path of the same server.
+    pub(crate) fn beside_readiness(&self, path: &str) -> anyhow::Result<String> {
+        let probe = self.readiness.as_ref().context("readinessProbe.httpGet is missing")?;
+        Ok(format!("{}{path}", probe.base))
+    }
+}
+
+fn mounts(container: &core::Container, volumes: &Volumes) -> anyhow::Result<Mounts> {
+    let mut found = Vec::new();
+    for mount in container.volume_mounts.iter().flatten() {
+        ensure!(mount.sub_path.is_none(), "volumeMounts {}: subPath is not done here", mount.name);
+        let dir = volumes.get(&mount.name).with_context(|| format!("there is no volume {}", mount.name))?;
+        found.push((mount.mount_path.trim_end_matches('/').to_owned(), dir.clone()));
+    }
+    Ok(Mounts::new(found))
+}
+
+/// Variables in their order, since later ones may refer to earlier ones.
+fn environment(
+    pod: &PodSpec,
+    container: &core::Container,
+    surroundings: &Surroundings<'_>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut env = BTreeMap::from([("HOSTNAME".to_owned(), surroundings.pod.clone())]);
+    for variable in container.env.iter().flatten() {
+        let value = match field(variable)? {
+            Some(path) => field_value(path, pod, surroundings)
+                .with_context(|| format!("env {}: fieldRef {path} is not done here", variable.name))?,
+            None => expand(variable.value.as_deref().unwrap_or_default(), &env),
+        };
+        env.insert(variable.name.clone(), value);
+    }
+    Ok(env)
+}
+
+fn field(variable: &EnvVar) -> anyhow::Result<Option<&str>> {
+    let Some(from) = &variable.value_from else { return Ok(None) };
+    let reference = from.field_ref.as_ref();
+    let reference =
+        reference.with_context(|| format!("env {}: only fieldRef is done here", variable.name))?;
+    Ok(Some(&reference.field_path))
+}
+
+fn field_value(path: &str, pod: &PodSpec, surroundings: &Surroundings<'_>) -> Option<String> {
+    Some(match path {
+        "metadata.name" => surroundings.pod.clone(),
+        "metadata.namespace" => surroundings.namespace.clone(),
+        "spec.serviceAccountName" => pod.service_account_name.clone().unwrap_or_else(|| "default".to_owned()),
+        "spec.nodeName" => "localhost".to_owned(),
+        "status.podIP" | "status.hostIP" => "127.0.0.1".to_owned(),
+        _ => return None,
+    })
+}
+
+fn readiness(container: &core::Container) -> anyhow::Result<Option<Probe>> {
+    let http = container.readiness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+    http.map(|get| probe(get, container)).transpose()
+}
+
+fn probe(get: &HTTPGetAction, container: &core::Container) -> anyhow::Result<Probe> {
+    let port = match &get.port {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            let port = ports.find(|port| port.name.as_ref() == Some(name));
+            port.with_context(|| format!("readinessProbe: there is no port {name}"))?.container_port
+        }
+    };
+    let base = format!("http://127.0.0.1:{port}");
+    Ok(Probe { url: format!("{base}{}", get.path.as_deref().unwrap_or("/")), base })
+}
+
+fn image_name(container: &core::Container) -> anyhow::Result<String> {
+    let image = container.image.as_deref().context("neither command nor image is there")?;
+    let image = image.split('@').next().unwrap_or(image);
+    let name = base_name(image);
+    Ok(name.split(':').next().unwrap_or(&name).to_owned())
+}
+
+fn base_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Pods in, processes out.
+
+use serde_json::{Value, from_value, json};
+
+use super::{Container, Network, PodSpec, Surroundings, Volumes, resolve};
+
+fn pod(container: &Value) -> PodSpec {
+    let mut pod = json!({ "serviceAccountName": "app", "containers": [{ "name": "app" }] });
+    for (key, value) in container.as_object().unwrap() {
+        pod["containers"][0][key] = value.clone();
+    }
+    from_value(pod).unwrap()
+}
+
+fn resolved(container: &Value) -> anyhow::Result<Container> {
+    let surroundings = Surroundings {
+        pod: "app-0".to_owned(),
+        namespace: "kube-system".to_owned(),
+        volumes: Volumes::from([("config".to_owned(), "/t/config".into())]),
+        network: &Network::default(),
+    };
+    resolve(&pod(container), &surroundings)
+}
+
+#[test]
+fn arguments_see_variables_fields_and_volumes() {
+    let container = resolved(&json!({
+        "command": ["/bin/app", "serve"],
+        "args": ["--name=$(NAME)", "--config=/etc/app/config.yaml"],
+        "env": [
+            { "name": "NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
+            { "name": "NAME", "value": "$(NAMESPACE)/$(HOSTNAME)" },
+        ],
+        "volumeMounts": [{ "name": "config", "mountPath": "/etc/app/" }],
+    }));
+    let container = container.unwrap();
+
+    assert_eq!(container.program, "app");
+    assert_eq!(container.args, ["serve", "--name=kube-system/app-0", "--config=/t/config/config.yaml"]);
+    assert_eq!(container.env["NAME"], "kube-system/app-0");
+}
+
+#[test]
+fn without_a_command_the_image_names_the_program() {
+    for image in
+        ["app", "app:1.2", "registry.example:5000/team/app:1.2@sha256:00", "registry.example:5000/app"]
+    {
+        assert_eq!(resolved(&json!({ "image": image })).unwrap().program, "app", "{image}");
+    }
+}
+
+#[test]
+fn a_probe_finds_its_port_by_name() {
+    let container = resolved(&json!({
+        "command": ["app"],
+        "ports": [{ "name": "http", "containerPort": 10270 }],
+        "readinessProbe": { "httpGet": { "path": "/readyz", "port": "http" } },
+    }));
+    let container = container.unwrap();
+
+    assert_eq!(container.readiness().unwrap(), "http://127.0.0.1:10270/readyz");
+    assert_eq!(container.beside_readiness("/metrics").unwrap(), "http://127.0.0.1:10270/metrics");
+}
+
+#[test]
+fn what_is_not_done_is_named() {
+    let cases = [
+        (
+            json!({ "env": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }),
+            "env A",
+        ),
+        (
+            json!({ "env": [{ "name": "A", "valueFrom": { "fieldRef": { "fieldPath": "spec.x" } } }] }),
+            "fieldRef spec.x",
+        ),
+        (json!({ "envFrom": [{ "configMapRef": { "name": "a" } }] }), "envFrom"),
+        (json!({ "volumeMounts": [{ "name": "nobody", "mountPath": "/a" }] }), "no volume nobody"),
+        (json!({ "volumeMounts": [{ "name": "config", "mountPath": "/a", "subPath": "b" }] }), "subPath"),
+        (json!({ "image": "app", "readinessProbe": { "httpGet": { "port": "http" } } }), "no port http"),
+    ];
+    for (container, wanted) in cases {
+        let error = format!("{:#}", resolved(&container).unwrap_err());
+        assert!(error.contains(wanted), "{error} does not contain {wanted}");
+    }
+}

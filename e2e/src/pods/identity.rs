@@ -1,0 +1,55 @@
+//! Who a pod is to the API server: its ServiceAccount, by a token that the API server issues as for a kubelet.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{PodSpec, ServiceAccount};
+use kube::Api;
+use kube::api::PostParams;
+
+use crate::control_plane::ControlPlane;
+use crate::kubeconfig::{self, Credential};
+
+/// Longer than any demonstration; nothing here renews it.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// A pod's identity.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// As the API server names it.
+    pub(crate) user: String,
+    /// What the process needs in order to have it; empty where the pod gets no token.
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+/// Asks for a token, unless the pod or its account says that it gets none. The kubeconfig stands in for the files that
+/// a kubelet would mount.
+pub(crate) async fn of(
+    control_plane: &ControlPlane,
+    namespace: &str,
+    pod: &PodSpec,
+    dir: &Path,
+) -> anyhow::Result<Identity> {
+    let name = pod.service_account_name.as_deref().unwrap_or("default");
+    let user = format!("system:serviceaccount:{namespace}:{name}");
+    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), namespace);
+    let account =
+        accounts.get_opt(name).await?.with_context(|| format!("there is no ServiceAccount {name}"))?;
+    let automount = pod.automount_service_account_token.or(account.automount_service_account_token);
+    if automount == Some(false) {
+        return Ok(Identity { user, env: BTreeMap::new() });
+    }
+    let order = TokenRequest {
+        spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
+        ..TokenRequest::default()
+    };
+    let answer = accounts.create_token_request(name, &PostParams::default(), &order).await;
+    let status = answer.with_context(|| format!("no token for {user}"))?.status;
+    let token = status.with_context(|| format!("the token of {user} is empty"))?.token;
+    let path = dir.join("kubeconfig");
+    kubeconfig::write(&path, &control_plane.server(), &Credential::Token(&token))?;
+    let env = BTreeMap::from([("KUBECONFIG".to_owned(), path.display().to_string())]);
+    Ok(Identity { user, env })
+}

@@ -1,0 +1,228 @@
+//! The simulated cloud as a process apart, so that it outlives the adapter, and its admin API: here the test is the user
+//! who makes machines, the operator who looks, and fate.
+
+use std::collections::BTreeMap;
+
+use adapter_sim::simcloud::counts::{Counts, LogEntry};
+use adapter_sim::simcloud::faults::FaultRule;
+use adapter_sim::simcloud::model::{Instance, InstanceStatus, LoadBalancer, Project, Route};
+use anyhow::Context;
+use reqwest::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::eventually::eventually;
+use crate::http::Http;
+use crate::pods::binaries;
+use crate::process::{Launch, Process};
+use crate::seconds;
+
+/// A running simulated cloud. It forgets everything when it is dropped.
+#[derive(Debug)]
+pub struct Simcloud {
+    _process: Process,
+    url: String,
+    http: Http,
+}
+
+/// Everything there is in the cloud, whatever its callers can see yet.
+#[derive(Clone, Debug, Deserialize)]
+pub struct State {
+    /// Where it is.
+    pub project: Project,
+    /// All machines, deleted ones too while they are listed.
+    pub instances: Vec<Instance>,
+    /// With listeners, pools and members.
+    pub load_balancers: Vec<LoadBalancer>,
+    /// The route table.
+    pub routes: Vec<Route>,
+}
+
+impl Simcloud {
+    /// Starts one and waits until it answers.
+    ///
+    /// # Errors
+    /// When its binary is not there or does not answer.
+    pub async fn start(control_plane: &mut ControlPlane) -> anyhow::Result<Self> {
+        let address = format!("127.0.0.1:{}", control_plane.take_port()?);
+        let launch = Launch {
+            name: "simcloud".to_owned(),
+            program: binaries()?.join("simcloud"),
+            args: vec![format!("--listen={address}")],
+            env: BTreeMap::new(),
+            log_dir: control_plane.log_dir(),
+        };
+        let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
+        let this = Self { _process: process, url: format!("http://{address}"), http: Http::new()? };
+        eventually("simcloud answers", seconds(10), || async { this.counts().await }).await?;
+        Ok(this)
+    }
+
+    /// Where the adapter finds it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Makes one machine that runs; the cloud chooses its address.
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn create_instance(&self, name: &str) -> anyhow::Result<Instance> {
+        let made = self.create_instances(&json!({ "name": name })).await?;
+        made.into_iter().next().context("the cloud made no instance")
+    }
+
+    /// Makes `n` machines named by `pattern`, in which `{n}` stands for 1, 2, ...
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn create_numbered(&self, pattern: &str, n: usize) -> anyhow::Result<Vec<Instance>> {
+        self.create_instances(&json!({ "name": pattern, "count": n })).await
+    }
+
+    /// Makes machines as ordered: `{"name", "count", "type", "zone", "status", "addresses", "tags"}`.
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn create_instances(&self, order: &Value) -> anyhow::Result<Vec<Instance>> {
+        #[derive(Deserialize)]
+        struct Made {
+            instances: Vec<Instance>,
+        }
+        let made: Made = self.call(Method::POST, "/admin/instances", Some(order)).await?;
+        Ok(made.instances)
+    }
+
+    /// Starts, stops or breaks a machine.
+    ///
+    /// # Errors
+    /// When there is none of this id.
+    pub async fn set_instance_status(&self, id: &str, status: InstanceStatus) -> anyhow::Result<Instance> {
+        self.change_instance(id, &json!({ "status": status })).await
+    }
+
+    /// Changes fields of a machine.
+    ///
+    /// # Errors
+    /// When there is none of this id, or the cloud refuses.
+    pub async fn change_instance(&self, id: &str, change: &Value) -> anyhow::Result<Instance> {
+        self.call(Method::PATCH, &format!("/admin/instances/{id}"), Some(change)).await
+    }
+
+    /// Deletes a machine.
+    ///
+    /// # Errors
+    /// When there is none of this id.
+    pub async fn delete_instance(&self, id: &str) -> anyhow::Result<()> {
+        self.order(Method::DELETE, &format!("/admin/instances/{id}"), None).await
+    }
+
+    /// Deletes a load balancer behind everybody's back.
+    ///
+    /// # Errors
+    /// When there is none of this id.
+    pub async fn delete_load_balancer(&self, id: &str) -> anyhow::Result<()> {
+        self.order(Method::DELETE, &format!("/admin/load-balancers/{id}"), None).await
+    }
+
+    /// What there is.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn state(&self) -> anyhow::Result<State> {
+        self.call(Method::GET, "/admin/state", None).await
+    }
+
+    /// How often it was asked for what, since the last reset.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn counts(&self) -> anyhow::Result<Counts> {
+        self.call(Method::GET, "/admin/counts", None).await
+    }
+
+    /// Counts from zero again, and returns the counts so far.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn reset_counts(&self) -> anyhow::Result<Counts> {
+        let counts = self.counts().await?;
+        self.order(Method::POST, "/admin/counts/reset", None).await?;
+        Ok(counts)
+    }
+
+    /// The last requests since the reset of the counts, oldest first.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn requests(&self) -> anyhow::Result<Vec<LogEntry>> {
+        #[derive(Deserialize)]
+        struct Log {
+            requests: Vec<LogEntry>,
+        }
+        let log: Log = self.call(Method::GET, "/admin/log", None).await?;
+        Ok(log.requests)
+    }
+
+    /// Orders a fault; its id ends it again.
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn add_fault(&self, rule: &FaultRule) -> anyhow::Result<String> {
+        #[derive(Deserialize)]
+        struct Standing {
+            id: String,
+        }
+        let standing: Standing = self.call(Method::POST, "/admin/faults", Some(&json!(rule))).await?;
+        Ok(standing.id)
+    }
+
+    /// Ends one fault.
+    ///
+    /// # Errors
+    /// When there is none of this id.
+    pub async fn remove_fault(&self, id: &str) -> anyhow::Result<()> {
+        self.order(Method::DELETE, &format!("/admin/faults/{id}"), None).await
+    }
+
+    /// Ends all faults.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn clear_faults(&self) -> anyhow::Result<()> {
+        self.order(Method::DELETE, "/admin/faults", None).await
+    }
+
+    /// Changes latency, limits, quotas and the like: a part of the settings object; what is not given stays.
+    ///
+    /// # Errors
+    /// When the cloud refuses; the message names the field.
+    pub async fn configure(&self, settings: &Value) -> anyhow::Result<()> {
+        self.order(Method::PATCH, "/admin/settings", Some(settings)).await
+    }
+
+    /// A call whose answer says nothing new.
+    async fn order(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
+        self.call::<Value>(method, path, body).await.map(drop)
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<T> {
+        let (what, url) = (format!("simcloud {method} {path}"), format!("{}{path}", self.url));
+        let answer = self.http.text(&what, |client| {
+            let request = client.request(method, &url);
+            match body {
+                Some(body) => request.json(body),
+                None => request,
+            }
+        });
+        let answer = answer.await?;
+        serde_json::from_str(&answer).with_context(|| format!("{what} answered something else: {answer}"))
+    }
+}

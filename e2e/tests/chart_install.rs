@@ -1,0 +1,168 @@
+//! What the chart makes of its values, as a real API server takes it. No controller runs here.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeSet;
+
+use e2e::{ControlPlane, Pods, Release, Values, rights};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, from_value, json};
+
+#[tokio::test]
+async fn the_chart_installs_and_uninstalls() {
+    let mut control_plane = control_plane().await;
+    let values = Values::new(&mut control_plane).unwrap();
+    let release = Release::install(&control_plane, &values.render()).await.unwrap();
+
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let names = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
+    assert_eq!(pods.names(), names);
+    let adapter_port = values.render()["adapter"]["grpcPort"].clone();
+    let id = cluster_id(&control_plane).await;
+    for controller in &names[1..] {
+        let pod = pods.get(controller).unwrap();
+        let args = pod.args();
+        assert!(args.contains(&format!("--cluster-id={id}")), "{args:?}");
+        // The Service's name and port, after what DNS and kube-proxy make of them.
+        assert!(args.contains(&format!("--adapter-endpoint=http://127.0.0.1:{adapter_port}")), "{args:?}");
+        assert!(pod.env().contains_key("KUBECONFIG"), "{controller} has no identity");
+    }
+    let adapter = pods.get("cloud-adapter").unwrap();
+    assert!(!adapter.env().contains_key("KUBECONFIG"), "the adapter must not reach the API server");
+    let config = adapter.args().iter().find_map(|arg| arg.strip_prefix("--config=")).unwrap();
+    assert!(std::fs::read_to_string(config).unwrap().contains("buckets:"), "{config}");
+
+    release.uninstall(&control_plane).await.unwrap();
+    assert_eq!(left_over(&control_plane).await, "");
+}
+
+/// Each of these fails before anything is made, with a message that names the key.
+#[tokio::test]
+async fn wrong_values_are_refused_by_the_name_of_their_key() {
+    let mut control_plane = control_plane().await;
+    let good = Values::new(&mut control_plane).unwrap().render();
+    let cases = [
+        ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
+        ("a port out of range", json!({ "nodeController": { "httpPort": 70000 } }), "httpPort"),
+        ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
+        ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
+        ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
+        (
+            "no pod network",
+            json!({ "routeController": { "clusterCidr": "" } }),
+            "routeController.clusterCidr",
+        ),
+        ("half a network", json!({ "routeController": { "clusterCidr": "10.244.0.0" } }), "clusterCidr"),
+        ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
+        (
+            "one port twice",
+            json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
+            "serviceController.httpPort",
+        ),
+    ];
+    for (name, change, key) in cases {
+        let mut values = good.clone();
+        merge(&mut values, &change);
+        let refused = Release::install(&control_plane, &values).await;
+        let message = format!("{:#}", refused.expect_err(name));
+        assert!(message.contains(key), "{name}: {message}");
+    }
+    assert_eq!(left_over(&control_plane).await, "");
+}
+
+/// The rights of each ServiceAccount, less those that any ServiceAccount has, are these and no more.
+#[tokio::test]
+async fn each_process_has_the_least_rights() {
+    let mut control_plane = control_plane().await;
+    let values = Values::new(&mut control_plane).unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let node =
+        ["get nodes", "list nodes", "watch nodes", "patch nodes", "delete nodes", "patch nodes/status"];
+    let service = [
+        "get services",
+        "list services",
+        "watch services",
+        "patch services/status",
+        "list nodes",
+        "watch nodes",
+    ];
+    let route = ["list nodes", "watch nodes", "patch nodes/status"];
+    let cases: [(&str, &[&str]); 3] =
+        [("node-controller", &node), ("service-controller", &service), ("route-controller", &route)];
+
+    for (pod, own) in cases {
+        let user = pods.get(pod).unwrap().user().to_owned();
+        let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
+        let leases = LEASES.map(str::to_owned);
+        let at_home = everywhere.iter().cloned().chain(leases).collect::<BTreeSet<_>>();
+        assert_eq!(granted(&control_plane, &user, "kube-system").await, at_home, "{pod} in its namespace");
+        assert_eq!(granted(&control_plane, &user, "default").await, everywhere, "{pod} elsewhere");
+    }
+    let adapter = pods.get("cloud-adapter").unwrap().user().to_owned();
+    for namespace in ["kube-system", "default"] {
+        assert_eq!(granted(&control_plane, &adapter, namespace).await, BTreeSet::new(), "the adapter");
+    }
+}
+
+/// In both API groups that have Events.
+const EVENTS: [&str; 6] = [
+    "create events",
+    "patch events",
+    "update events",
+    "create events.events.k8s.io",
+    "patch events.events.k8s.io",
+    "update events.events.k8s.io",
+];
+
+const LEASES: [&str; 3] = [
+    "get leases.coordination.k8s.io",
+    "create leases.coordination.k8s.io",
+    "update leases.coordination.k8s.io",
+];
+
+async fn control_plane() -> ControlPlane {
+    ControlPlane::start(&e2e::tools().unwrap()).await.unwrap()
+}
+
+async fn cluster_id(control_plane: &ControlPlane) -> String {
+    let namespaces: Api<Namespace> = Api::all(control_plane.client());
+    namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap()
+}
+
+/// What a user may do that a ServiceAccount without any binding may not.
+async fn granted(control_plane: &ControlPlane, user: &str, namespace: &str) -> BTreeSet<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), "kube-system");
+    let nobody = from_value(json!({ "metadata": { "name": "nobody" } })).unwrap();
+    if accounts.get_opt("nobody").await.unwrap().is_none() {
+        accounts.create(&PostParams::default(), &nobody).await.unwrap();
+    }
+    let all = rights(control_plane, user, namespace).await.unwrap();
+    let basic = rights(control_plane, "system:serviceaccount:kube-system:nobody", namespace).await.unwrap();
+    assert!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not part of {all:?}");
+    all.difference(&basic).cloned().collect()
+}
+
+/// The names of what the chart made and of what Helm keeps about it.
+async fn left_over(control_plane: &ControlPlane) -> String {
+    let kinds =
+        "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
+    let of_chart = "app.kubernetes.io/name=cloud-controllers";
+    let args = ["get", kinds, "--all-namespaces", "--selector", of_chart, "--output", "name"];
+    let objects = control_plane.kubectl(&args).await.unwrap();
+    let args = ["get", "secrets", "--all-namespaces", "--selector", "owner=helm", "--output", "name"];
+    objects + &control_plane.kubectl(&args).await.unwrap()
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, value) => *into = value.clone(),
+    }
+}
