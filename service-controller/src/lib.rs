@@ -57,7 +57,7 @@ async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> 
     let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
     let executor =
         Executor::new(adapter.clone(), client.clone(), process.recorder.clone(), metrics, &process.clock);
-    let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, process.clock));
+    let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, process.clock, stop.clone()));
     let following = mirrors.clone();
     process.background("mirrors", async move {
         Box::pin(following.follow(&client, &adapter)).await;

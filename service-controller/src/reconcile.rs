@@ -9,7 +9,8 @@ use std::{
 use controller_core::{Again, Clock, Link};
 use jiff::SignedDuration;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
 
 use crate::{
     execute::{Executor, Job},
@@ -35,14 +36,16 @@ pub(crate) struct Reconciler {
     mirrors: Mirrors,
     executor: Executor,
     clock: Clock,
+    /// Ends the process when a newer one is at work.
+    stop: CancellationToken,
     started: Instant,
     /// One worker at a time has a key: it takes the memory out and puts it back.
     memories: Mutex<BTreeMap<ServiceId, Memory>>,
 }
 
 impl Reconciler {
-    pub(crate) fn new(mirrors: Mirrors, executor: Executor, clock: Clock) -> Self {
-        Self { mirrors, executor, clock, started: Instant::now(), memories: Mutex::default() }
+    pub(crate) fn new(mirrors: Mirrors, executor: Executor, clock: Clock, stop: CancellationToken) -> Self {
+        Self { mirrors, executor, clock, stop, started: Instant::now(), memories: Mutex::default() }
     }
 
     /// Looks at one Service until nothing is left to do, or until it has to wait.
@@ -97,7 +100,7 @@ impl Reconciler {
             memory.calm();
             return Ok(None);
         }
-        debug!(service = %id, %plan, "Carries out");
+        debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
         report_orphans(id, memory, &plan.orphans);
         match plan.waits {
             Some(Wait::Aloud) => return Err(Error::AdapterAway(self.mirrors.adapter_link())),
@@ -119,6 +122,10 @@ impl Reconciler {
             && !self.is_long_away(link)
         {
             return Again::After(BREATH);
+        }
+        if error.is_superseded() {
+            error!(error = %error.text(), "Ends");
+            self.stop.cancel();
         }
         if let Some(delay) = error.hold() {
             memory.hold(self.started.elapsed(), delay);

@@ -61,10 +61,16 @@ impl Error {
         }
     }
 
+    /// Whether a newer process is at work: this one must stop, and a person need not hear of it at every Service.
+    pub(crate) fn is_superseded(&self) -> bool {
+        matches!(self, Self::Adapter { source, .. } if source.reason == Reason::StaleFence)
+    }
+
     /// Whether this is worth an Event: not what the API server itself could not take.
     pub(crate) fn is_news(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::AdapterAway(_) | Self::Adapter { .. } => true,
+            Self::Refused(_) | Self::AdapterAway(_) => true,
+            Self::Adapter { .. } => !self.is_superseded(),
             Self::ApiServer { .. } => false,
         }
     }

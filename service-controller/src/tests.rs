@@ -331,3 +331,12 @@ async fn a_load_balancer_in_trouble_is_asked_about() {
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_superseded_ends() {
+    let world = World::start().await;
+    world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::StaleFence, "epoch 7 was here"));
+    world.service(service("web").port(80));
+    let world = world.ended().await;
+    assert!(!world.events().iter().any(|event| event.contains("Failed")), "{:?}", world.events());
+}

@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use cloud_api_proto::v1alpha1::{
-    DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerAddress,
-    LoadBalancerCondition, LoadBalancerState, PortStatus, Protocol,
+    DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, Listener, LoadBalancer, LoadBalancerAddress,
+    LoadBalancerCondition, LoadBalancerSpec, LoadBalancerState, PortStatus, Protocol,
     load_balancer_address::{IpMode, Value},
 };
 
@@ -58,6 +58,8 @@ pub(crate) struct Balancer {
     pub(crate) state: State,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
+    /// As `tcp/443`, sorted. Empty: the adapter does not tell.
+    pub(crate) listeners: Vec<String>,
 }
 
 impl From<&LoadBalancer> for Balancer {
@@ -67,8 +69,23 @@ impl From<&LoadBalancer> for Balancer {
             state: item.state().into(),
             applied_hash: item.applied_hash.clone(),
             ingress: ingress(&item.addresses),
+            listeners: sorted(item.listeners.clone()),
         }
     }
+}
+
+/// The listeners of a specification, in the words of the mirror.
+pub(crate) fn listeners(spec: &LoadBalancerSpec) -> Vec<String> {
+    let word = |it: &Listener| {
+        let protocol = it.protocol().as_str_name().trim_start_matches("PROTOCOL_").to_lowercase();
+        format!("{protocol}/{}", it.port)
+    };
+    sorted(spec.listeners.iter().map(word).collect())
+}
+
+fn sorted(mut words: Vec<String>) -> Vec<String> {
+    words.sort();
+    words
 }
 
 /// What the adapter answers to an ensure.

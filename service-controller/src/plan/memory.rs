@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     Ask, News, Why,
-    cloud::{Answer, Balancer, Removal, State},
+    cloud::{Answer, Balancer, Removal, State, listeners},
     service::{Ingress, Service, same_ingress},
 };
 
@@ -42,6 +42,7 @@ pub(crate) struct Settled {
     pub(crate) state: State,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
+    listeners: Vec<String>,
     /// What the mirror showed at that time. A difference that the adapter has been asked about is not asked about again
     /// before [`LAG`] is over: the mirror may be behind.
     seen: Option<Vec<Balancer>>,
@@ -158,6 +159,7 @@ impl Memory {
                     state: answer.state,
                     applied_hash: answer.applied_hash,
                     ingress: answer.ingress,
+                    listeners: listeners(&ask.spec),
                     seen: seen.map(<[Balancer]>::to_vec),
                     at: ask.at,
                 });
@@ -296,6 +298,9 @@ impl Settled {
             [one] if one.state != self.state => Some(format!("it is {}", one.state)),
             [one] if one.applied_hash != self.applied_hash => Some("it was changed".to_owned()),
             [one] if !same_ingress(&one.ingress, &self.ingress) => Some("its addresses changed".to_owned()),
+            [one] if !one.listeners.is_empty() && one.listeners != self.listeners => {
+                Some("its listeners changed".to_owned())
+            }
             [_] => None,
             several => Some(format!("there are {} of it", several.len())),
         }

@@ -100,6 +100,14 @@ fn a_load_balancer_that_vanished_is_built_again() {
 }
 
 #[test]
+fn a_listener_that_somebody_removed_is_asked_about() {
+    let mut world = World::with(service());
+    world.settled();
+    world.cloud[0].listeners = vec!["tcp/81".to_owned()];
+    assert_snapshot!(world.settled(), @"ensure (its listeners changed)");
+}
+
+#[test]
 fn a_mirror_that_lags_behind_is_asked_about_once() {
     let mut world = World::with(service());
     world.settled();

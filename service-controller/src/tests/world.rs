@@ -49,8 +49,13 @@ impl World {
     }
 
     /// Stops the controller as SIGTERM does.
-    pub(super) async fn stop(mut self) -> Self {
+    pub(super) async fn stop(self) -> Self {
         self.stop.cancel();
+        self.ended().await
+    }
+
+    /// Waits until the controller has ended by itself.
+    pub(super) async fn ended(mut self) -> Self {
         while let Some(ended) = self.running.join_next().await {
             ended.expect("no panic").expect("a stop that was asked for");
         }

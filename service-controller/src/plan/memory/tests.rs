@@ -101,7 +101,7 @@ fn our_own_write_is_not_repeated_before_the_cache_shows_it() {
     memory.wrote(&written);
     assert!(memory.overlay(service()).finalizer, "the cache is behind");
     let newer = Service { version: "8".to_owned(), ..service() };
-    assert!(!memory.overlay(newer.clone()).finalizer, "the cache has moved on");
+    assert!(!memory.overlay(newer).finalizer, "the cache has moved on");
     assert!(!memory.overlay(service()).finalizer, "and what it showed is forgotten");
 }
 

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use super::*;
 use crate::plan::{
-    cloud::{Answer, Removal},
+    cloud::{Answer, Removal, listeners},
     features::name,
     memory::Next,
     service::{Family, Kind, Port, Transport},
@@ -169,6 +169,7 @@ impl World {
             state,
             applied_hash: if state == State::Active { hash.clone() } else { String::new() },
             ingress: ingress.clone(),
+            listeners: listeners(&ask.spec),
         }];
         let steps = if unchanged { 0 } else { 3 };
         Answer { state, steps, applied_hash: hash, ingress, why: String::new(), retry_after: None }
