@@ -55,7 +55,9 @@ pub(crate) fn read(
     let deadline = now + timeout(metadata).unwrap_or(DEADLINE_DEFAULT).min(DEADLINE_MAX);
     let priority = match context.priority() {
         Priority::Unspecified => default,
-        asked => asked,
+        asked @ (Priority::Background | Priority::Lifecycle | Priority::Interactive | Priority::Traffic) => {
+            asked
+        }
     };
     let purpose = Purpose { priority, deadline: Some(deadline), request_id: context.request_id };
     Ok(Context {

@@ -47,7 +47,7 @@ where
                 _ = int.recv() => (),
             }
             stop.cancel();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             served = adapter.serve(stop.clone()) => served,

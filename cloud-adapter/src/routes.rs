@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Fence, PlannedStep, Route, RouteResult, route_result::Outcome as Result_},
+    v1alpha1::{Fence, PlannedStep, Route, RouteResult, route_result},
 };
 use ipnet::IpNet;
 use tokio::{sync::Mutex, time::Instant};
@@ -125,12 +125,9 @@ fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Result
         let first = remove.map(|_| removed.next().unwrap_or_else(missing));
         let second = add.map(|_| added.next().unwrap_or_else(missing));
         for outcome in [first, second].into_iter().flatten() {
-            match (outcome, verdict.outcome) {
-                (Err(error), Result_::Applied) => {
-                    verdict.outcome = Result_::Failed;
-                    verdict.error = Some(error);
-                }
-                (Ok(()) | Err(_), _) => (),
+            if let (Err(error), route_result::Outcome::Applied) = (outcome, verdict.outcome) {
+                verdict.outcome = route_result::Outcome::Failed;
+                verdict.error = Some(error);
             }
         }
     }

@@ -4,6 +4,8 @@
 //! fresh an answer must be, and whoever needs a fresher one lists for everybody who waits.
 
 mod log;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::{

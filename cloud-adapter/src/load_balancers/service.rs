@@ -244,7 +244,7 @@ async fn wait<T: Clone>(
     context.session.meter().absorb(handle.session.meter());
     match progress {
         Progress::Ended { order, .. } if order != number => Err(overtaken()),
-        progress => Ok(progress),
+        progress @ (Progress::Working { .. } | Progress::Ended { .. }) => Ok(progress),
     }
 }
 

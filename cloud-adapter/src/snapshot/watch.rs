@@ -45,10 +45,13 @@ pub(crate) struct WatchOptions {
     pub(crate) epoch: String,
 }
 
+/// From an item to its message; `None`: this watcher does not see it.
+type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
+
 /// A position in a snapshot. Counts as a reason to keep the snapshot fresh for as long as it lives.
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
-    view: Box<dyn Fn(&T) -> Option<M> + Send + Sync>,
+    view: View<T, M>,
     key: fn(&M) -> &str,
     changed: signal::Receiver<u64>,
     options: WatchOptions,
@@ -113,7 +116,11 @@ impl<T: Item, M> Watcher<T, M> {
                         return Some(Err(error));
                     }
                 }
-                Phase::Following => self.follow(),
+                Phase::Following => {
+                    if self.follow() {
+                        continue;
+                    }
+                }
             }
             if self.ready.is_empty() && self.phase != Phase::Ended && !self.wait().await {
                 self.phase = Phase::Ended;
@@ -155,12 +162,13 @@ impl<T: Item, M> Watcher<T, M> {
     }
 
     /// Queues what changed since the position; a BOOKMARK if a newer listing found nothing else, or it was quiet for long.
-    fn follow(&mut self) {
+    /// True: there is more to read at once.
+    fn follow(&mut self) -> bool {
         let (changes, observed) =
             self.snapshot.with(|state| (state.log.since(self.position, BATCH), state.observed));
         let Some(changes) = changes else {
             self.phase = Phase::Listing;
-            return;
+            return true;
         };
         for Change { old, new } in &changes {
             let old = old.as_deref().and_then(|item| (self.view)(item));
@@ -172,7 +180,7 @@ impl<T: Item, M> Watcher<T, M> {
         }
         self.position += u64::try_from(changes.len()).unwrap_or(0);
         if changes.len() == BATCH {
-            return;
+            return true;
         }
         let quiet = self.last_frame.elapsed() >= BOOKMARK_EVERY;
         if let Some(observed) = observed.filter(|at| quiet || self.last_observed != Some(*at)) {
@@ -182,6 +190,7 @@ impl<T: Item, M> Watcher<T, M> {
         } else if self.options.stop_when_synced {
             self.phase = Phase::Ended;
         }
+        false
     }
 
     /// Until something may have changed or a bookmark is due. False: the snapshot is no more.

@@ -1,0 +1,270 @@
+//! The shared listing and its watch protocol, over a source that counts, on paused time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use cloud_api_proto::v1alpha1::{Instance, Priority};
+use tokio::time::{Duration, Instant, advance};
+
+use super::{Frame, Snapshot, WatchOptions, Watcher};
+use crate::{
+    driver::{Classify, Collection, Fault, Lookup, Page, VendorError},
+    metrics::Metrics,
+    vendor::{Buckets, Operation, Purpose, Session, Vendor, VendorResponse},
+};
+
+/// Lists what it holds, two items a page; takes a millisecond a page.
+#[derive(Debug, Default)]
+struct Source {
+    items: Mutex<Vec<Instance>>,
+    pages: AtomicUsize,
+    failing: Mutex<Option<VendorError>>,
+}
+
+impl Collection<Instance> for Source {
+    async fn list_page(&self, _: &Session, cursor: Option<&str>) -> Result<Page<Instance>, VendorError> {
+        self.pages.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if let Some(error) = self.failing.lock().unwrap().clone() {
+            return Err(error);
+        }
+        let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        let items = self.items.lock().unwrap();
+        let next = (from + 2 < items.len()).then(|| (from + 2).to_string());
+        Ok(Page { items: items.iter().skip(from).take(2).cloned().collect(), next })
+    }
+
+    async fn get_batch(
+        &self,
+        _: &Session,
+        _: &[String],
+    ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
+        Ok(None)
+    }
+}
+
+struct Never;
+
+impl Classify for Never {
+    fn classify(&self, _: Operation, _: &VendorResponse) -> Option<VendorError> {
+        None
+    }
+}
+
+struct Bed {
+    source: Arc<Source>,
+    snapshot: Arc<Snapshot<Instance>>,
+    vendor: Arc<Vendor>,
+}
+
+impl Bed {
+    fn new(ids: &[&str]) -> Self {
+        // A second provider in one process is refused, and then the first one serves.
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let vendor = Vendor::new(Buckets::new(&BTreeMap::new()), Arc::new(Never), Metrics::new()).unwrap();
+        let bed = Self {
+            source: Arc::default(),
+            snapshot: Arc::new(Snapshot::new(Duration::from_secs(30), Metrics::new())),
+            vendor: Arc::new(vendor),
+        };
+        bed.has(ids);
+        bed
+    }
+
+    fn has(&self, ids: &[&str]) {
+        *self.source.items.lock().unwrap() = ids.iter().map(|id| instance(id)).collect();
+    }
+
+    fn session(&self) -> Session {
+        self.vendor.session(Purpose::own(Priority::Background, "test"))
+    }
+
+    async fn refresh(&self) -> Result<usize, VendorError> {
+        let view = self.snapshot.at_least(Some(Instant::now()), &*self.source, &self.session()).await?;
+        Ok(view.items.len())
+    }
+
+    fn watch(&self, options: WatchOptions) -> Watcher<Instance, String> {
+        let seen = |i: &Instance| (!i.provider_id.starts_with("hidden")).then(|| i.provider_id.clone());
+        Watcher::new(Arc::clone(&self.snapshot), options, seen, |id| id)
+    }
+}
+
+fn instance(id: &str) -> Instance {
+    let (id, name) = id.split_once('=').unwrap_or((id, ""));
+    Instance { provider_id: id.to_owned(), name: name.to_owned(), ..Instance::default() }
+}
+
+/// The next messages, one word each.
+async fn next(watcher: &mut Watcher<Instance, String>, n: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    for _ in 0..n {
+        words.push(match watcher.next().await {
+            None => "end".to_owned(),
+            Some(Err(error)) => format!("error {error}"),
+            Some(Ok(Frame::Reset)) => "reset".to_owned(),
+            Some(Ok(Frame::Items(items))) => format!("items {}", items.join(" ")),
+            Some(Ok(Frame::Synced { count, .. })) => format!("synced {count}"),
+            Some(Ok(Frame::Upsert(id))) => format!("upsert {id}"),
+            Some(Ok(Frame::Gone(id))) => format!("gone {id}"),
+            Some(Ok(Frame::Bookmark { .. })) => "bookmark".to_owned(),
+        });
+    }
+    words
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_at_one_time_share_one_listing() {
+    let bed = Bed::new(&["a", "b", "c"]);
+    let reads = (0..50).map(|_| async {
+        let session = bed.session();
+        let bound = Some(Instant::now());
+        bed.snapshot.at_least(bound, &*bed.source, &session).await.map(|view| view.items.len())
+    });
+    let sizes = futures::future::join_all(reads).await;
+    assert!(sizes.iter().all(|size| *size == Ok(3)));
+    assert_eq!(bed.source.pages.load(Ordering::Relaxed), 2, "three items are two pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_joins_only_a_listing_that_began_after_it_asked() {
+    let bed = Bed::new(&["a"]);
+    let first = bed.refresh();
+    let second = async {
+        tokio::task::yield_now().await;
+        advance(Duration::from_micros(10)).await;
+        bed.refresh().await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!((first, second), (Ok(1), Ok(1)));
+    assert_eq!(bed.source.pages.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_listing_changes_nothing_and_is_nobodys_empty_collection() {
+    let bed = Bed::new(&["a"]);
+    bed.refresh().await.expect("listed");
+    *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Auth, "who are you"));
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(bed.refresh().await.expect_err("refused").fault, Fault::Auth);
+    assert_eq!(bed.snapshot.view(None).expect("kept").items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_resets_lists_syncs_and_follows() {
+    let bed = Bed::new(&["a", "hidden", "b"]);
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions::default());
+    assert_eq!(next(&mut watcher, 3).await, ["reset", "items a b", "synced 2"]);
+    bed.has(&["a=new name", "c"]);
+    advance(Duration::from_secs(1)).await;
+    bed.refresh().await.expect("listed");
+    assert_eq!(next(&mut watcher, 4).await, ["gone b", "upsert a", "upsert c", "bookmark"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_gives_a_sign_of_life_every_half_minute() {
+    let bed = Bed::new(&[]);
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions::default());
+    assert_eq!(next(&mut watcher, 2).await, ["reset", "synced 0"]);
+    let started = Instant::now();
+    assert_eq!(next(&mut watcher, 2).await, ["bookmark", "bookmark"]);
+    assert_eq!(started.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stops_when_synced_is_a_list() {
+    let bed = Bed::new(&["a"]);
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions { stop_when_synced: true, ..WatchOptions::default() });
+    assert_eq!(next(&mut watcher, 4).await, ["reset", "items a", "synced 1", "end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_resumes_after_its_token_and_starts_anew_after_a_strangers() {
+    let bed = Bed::new(&["a"]);
+    bed.refresh().await.expect("listed");
+    let options = |token: &str| WatchOptions {
+        resume_token: token.to_owned(),
+        epoch: "me/instances".to_owned(),
+        ..WatchOptions::default()
+    };
+    let mut first = bed.watch(options(""));
+    let token = loop {
+        if let Frame::Synced { token, .. } = first.next().await.expect("open").expect("no error") {
+            break token;
+        }
+    };
+    bed.has(&["a", "b"]);
+    advance(Duration::from_secs(1)).await;
+    bed.refresh().await.expect("listed");
+    assert_eq!(next(&mut bed.watch(options(&token)), 1).await, ["upsert b"]);
+    let stranger = token.replace("me/", "you/");
+    assert_eq!(next(&mut bed.watch(options(&stranger)), 1).await, ["reset"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_fell_behind_is_reset() {
+    let bed = Bed::new(&["a"]);
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions::default());
+    next(&mut watcher, 3).await;
+    for round in 0..5000 {
+        bed.snapshot.upsert(instance(&format!("a={round}")));
+    }
+    assert_eq!(next(&mut watcher, 3).await, ["reset", "items a", "synced 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_before_the_first_listing_says_why_there_is_none() {
+    let bed = Bed::new(&[]);
+    *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
+    bed.refresh().await.expect_err("failing");
+    let mut watcher = bed.watch(WatchOptions::default());
+    assert_eq!(next(&mut watcher, 2).await, ["error gone fishing", "end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_looked_up_later_is_not_overwritten_by_an_older_listing() {
+    let bed = Bed::new(&["a=old"]);
+    let listing = bed.refresh();
+    let look_up = async {
+        tokio::task::yield_now().await;
+        advance(Duration::from_micros(10)).await;
+        bed.snapshot.upsert(instance("a=new"));
+    };
+    let (listed, ()) = tokio::join!(listing, look_up);
+    listed.expect("listed");
+    assert_eq!(bed.snapshot.view(None).expect("listed").items[0].name, "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_watches_and_nothing_is_listed() {
+    let bed = Bed::new(&["a"]);
+    let refresher = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor);
+    let watching = async {
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 0, "nobody watched");
+        let mut watcher = bed.watch(WatchOptions::default());
+        next(&mut watcher, 3).await;
+        let minutes = tokio::time::sleep(Duration::from_secs(89));
+        tokio::pin!(minutes);
+        loop {
+            tokio::select! {
+                _ = watcher.next() => (),
+                () = &mut minutes => break,
+            }
+        }
+        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 3, "one page each 30 s");
+    };
+    tokio::select! {
+        () = refresher => panic!("never ends"),
+        () = watching => (),
+    }
+}
