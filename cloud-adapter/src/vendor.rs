@@ -154,7 +154,7 @@ impl Session {
         let request_id = self.purpose.request_id.as_str();
         match (error, write) {
             (Some(error), _) => {
-                tracing::warn!(%family, call = name, code, request_id, %error, "Vendor call failed")
+                tracing::warn!(%family, call = name, code, request_id, %error, "Vendor call failed");
             }
             (None, true) => tracing::info!(%family, call = name, code, request_id, "Vendor write"),
             (None, false) => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),

@@ -130,8 +130,10 @@ pub struct Owner {
     #[prost(string, tag = "4")]
     pub uid: ::prost::alloc::string::String,
 }
-/// Which writer speaks, part of each mutation. Within one scope a mutation is accepted only if its (epoch, sequence) is at
-/// least the highest seen; else it is refused with STALE_FENCE. Different scopes never exclude each other.
+/// Which writer speaks, part of each mutation. Within one scope a mutation is accepted only if its epoch is at least the
+/// highest seen there and, within that epoch, its sequence at least the highest seen for the same object (a load balancer's
+/// key; all routes together); else it is refused with STALE_FENCE. The sequence is compared per object because one holder
+/// sends requests for different objects at once, and they may overtake each other. Different scopes never exclude each other.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fence {
     /// The shard that the writer holds, such as `service-controller/3`.
@@ -2035,7 +2037,8 @@ pub struct LoadBalancer {
     /// Where it listens.
     #[prost(message, repeated, tag = "5")]
     pub addresses: ::prost::alloc::vec::Vec<LoadBalancerAddress>,
-    /// The hash of the desired state that was applied completely last, as its tag says. Empty: never completed.
+    /// The hash of the desired state, backends excepted, that was applied completely last, as its tag says. Empty: never
+    /// completed. Backends are compared with what the cloud lists, so that a node that joins costs no write of a tag.
     #[prost(string, tag = "6")]
     pub applied_hash: ::prost::alloc::string::String,
     /// All parts.
@@ -2657,7 +2660,7 @@ pub struct EnsureLoadBalancerResponse {
     /// Where it listens.
     #[prost(message, repeated, tag = "4")]
     pub addresses: ::prost::alloc::vec::Vec<LoadBalancerAddress>,
-    /// The hash of the desired state, if it is applied completely.
+    /// The hash of the desired state, backends excepted, if it is applied completely.
     #[prost(string, tag = "5")]
     pub applied_hash: ::prost::alloc::string::String,
     /// What it waits for, or why it is not as desired.
