@@ -208,7 +208,7 @@ pub struct Listener {
 }
 
 /// Transport protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ListenerProtocol {
     /// TCP.

@@ -1,0 +1,206 @@
+//! What the driver reads of the cloud's answers. Tolerant: a word that this driver does not know must not cost a whole listing.
+//!
+//! What is sent is in [`crate::simcloud::requests`], which is strict.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::simcloud::{
+    model::{
+        AddressKind, Algorithm, HealthMonitor, InstanceStatus, IpFamily, ListenerProtocol, Member,
+        Persistence, PoolProtocol, ProvisioningStatus, RouteStatus, Scheme, Tags,
+    },
+    requests::ItemError,
+};
+
+/// A value that a newer cloud may fill with something that this driver cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Read<T> {
+    /// Understood.
+    Known(T),
+    /// Not understood; as it came.
+    Unknown(Value),
+}
+
+impl<T> Read<T> {
+    /// What was understood.
+    pub(crate) const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// The word as it came.
+    pub(crate) fn word(&self) -> String
+    where
+        T: serde::Serialize,
+    {
+        let value = match self {
+            Self::Known(value) => serde_json::to_value(value).unwrap_or_default(),
+            Self::Unknown(value) => value.clone(),
+        };
+        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    }
+}
+
+impl<T: PartialEq> Read<T> {
+    /// Whether it is understood and something else. What cannot be read is not fought over: a change would never settle.
+    pub(crate) fn differs(&self, wanted: &T) -> bool {
+        self.known().is_some_and(|there| there != wanted)
+    }
+
+    pub(crate) fn is(&self, wanted: &T) -> bool {
+        self.known() == Some(wanted)
+    }
+}
+
+/// The answer to `ListInstances`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct InstancePage {
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) next: Option<String>,
+}
+
+/// The answer to `BatchGetInstances`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FoundInstances {
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) missing: Vec<String>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Instance {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) status: Read<InstanceStatus>,
+    #[serde(rename = "type")]
+    pub(crate) instance_type: String,
+    pub(crate) zone: String,
+    pub(crate) region: String,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// One address of a machine.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Address {
+    pub(crate) kind: Read<AddressKind>,
+    pub(crate) address: String,
+    #[serde(default)]
+    pub(crate) network: String,
+}
+
+/// The answer to `ListLoadBalancers`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LoadBalancerPage {
+    pub(crate) load_balancers: Vec<LoadBalancer>,
+    pub(crate) next: Option<String>,
+}
+
+/// A load balancer with all that belongs to it. Times of change are left out: they would make equal things differ.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct LoadBalancer {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) scheme: Read<Scheme>,
+    pub(crate) families: Vec<Read<IpFamily>>,
+    pub(crate) status: Read<ProvisioningStatus>,
+    pub(crate) vips: Vec<IpAddr>,
+    pub(crate) tags: Tags,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// A port that a load balancer listens on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Listener {
+    pub(crate) id: String,
+    pub(crate) protocol: Read<ListenerProtocol>,
+    pub(crate) port: u16,
+    pub(crate) idle_timeout: u32,
+    pub(crate) allowed_cidrs: Vec<IpNet>,
+    pub(crate) pool_id: Option<String>,
+    pub(crate) status: Read<ProvisioningStatus>,
+}
+
+/// A set of backends.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Pool {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) protocol: Read<PoolProtocol>,
+    pub(crate) algorithm: Read<Algorithm>,
+    pub(crate) persistence: Read<Option<Persistence>>,
+    pub(crate) health_monitor: Read<Option<HealthMonitor>>,
+    pub(crate) members: Vec<Read<Member>>,
+    pub(crate) status: Read<ProvisioningStatus>,
+}
+
+/// The answer to `ListRoutes`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RoutePage {
+    pub(crate) routes: Vec<Route>,
+    pub(crate) next: Option<String>,
+}
+
+/// An entry of the route table.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Route {
+    pub(crate) id: String,
+    pub(crate) table: String,
+    pub(crate) destination: IpNet,
+    pub(crate) next_hop_instance: Option<String>,
+    pub(crate) next_hop_address: Option<IpAddr>,
+    pub(crate) tags: Tags,
+    pub(crate) status: Read<RouteStatus>,
+}
+
+/// The answer to `BatchRoutes`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RouteResults {
+    pub(crate) added: Vec<RouteResult>,
+    pub(crate) removed: Vec<RouteResult>,
+}
+
+/// What became of one route.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RouteResult {
+    /// Done. What it looks like now is left to the next listing.
+    Ok(serde::de::IgnoredAny),
+    /// Refused.
+    Error(ItemError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_word_costs_no_listing() {
+        let page: InstancePage = serde_json::from_str(
+            r#"{"instances": [{"id": "i-1", "name": "a", "status": "hibernating", "type": "s", "zone": "z", "region": "r",
+                "addresses": [{"kind": "carrier_pigeon", "address": "coo"}], "created_at": "2026-01-01T00:00:00Z",
+                "tags": {}, "colour": "red"}], "next": null}"#,
+        )
+        .expect("tolerant");
+        let instance = &page.instances[0];
+        assert_eq!((instance.status.known(), instance.status.word()), (None, "hibernating".to_owned()));
+        assert_eq!(instance.addresses[0].kind.known(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_does_not_differ() {
+        let read: Read<ListenerProtocol> = serde_json::from_str(r#""QUIC""#).expect("tolerant");
+        assert!(!read.differs(&ListenerProtocol::Tcp));
+        assert!(!read.is(&ListenerProtocol::Tcp));
+    }
+}

@@ -1,0 +1,118 @@
+//! What the cloud's answers mean: one table from status and code to the runtime's faults. Decides nothing else.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Operation, VendorResponse},
+};
+use http::{HeaderMap, StatusCode, header};
+use jiff::{Timestamp, fmt::rfc2822};
+use serde::Deserialize;
+
+use crate::simcloud::requests::ItemError;
+
+/// Characters of an answer that is not JSON which go into the message.
+const EXCERPT: usize = 120;
+
+/// The body of a refusal, as far as it is understood.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    code: Option<String>,
+    message: Option<String>,
+    request_id: Option<String>,
+}
+
+/// What an answer means: `None` for success.
+pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
+    let status = response.status();
+    if status.is_success() {
+        return None;
+    }
+    let refusal: Refusal = serde_json::from_slice(response.body()).unwrap_or_default();
+    let header_id = response.headers().get("x-request-id").and_then(|value| value.to_str().ok());
+    let message = refusal.message.unwrap_or_else(|| excerpt(response));
+    Some(VendorError {
+        fault: fault(operation, status, refusal.code.as_deref()),
+        message: format!("{operation}: {message}"),
+        request_id: header_id.map(str::to_owned).or(refusal.request_id),
+        code: refusal.code,
+        retry_after: retry_after(response.headers()),
+    })
+}
+
+/// What became of an item of a batch that was answered as a whole.
+pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorError {
+    let ItemError { code, message, .. } = item;
+    let fault = by_code(&code).unwrap_or(Fault::Invalid);
+    let mut error = VendorError::new(fault, format!("{operation}: {message}"));
+    error.code = Some(code);
+    error
+}
+
+/// The status decides where it is clear, the code where it is not.
+fn fault(operation: Operation, status: StatusCode, code: Option<&str>) -> Fault {
+    match (status.as_u16(), code.and_then(by_code)) {
+        (401, _) => Fault::Auth,
+        (403, Some(Fault::Quota)) => Fault::Quota,
+        (403, _) => Fault::Forbidden,
+        // An endpoint that is not the cloud's answers 404 to everything: only the cloud's own word is absence.
+        (404, Some(Fault::NotFound)) => Fault::NotFound,
+        (404, _) => Fault::Nonsense,
+        (409, Some(meaning)) => meaning,
+        // Whatever stands against it may go away.
+        (409, None) => Fault::Busy,
+        (429, _) => Fault::Throttled,
+        (501, _) => Fault::Unsupported,
+        // Whoever answers for the cloud, a proxy even, need not know whether it has done the work.
+        (408 | 500..=599, _) if operation.write => Fault::OutcomeUnknown,
+        (408 | 500..=599, _) => Fault::Unavailable,
+        (400..=499, _) => Fault::Invalid,
+        _ => Fault::Nonsense,
+    }
+}
+
+/// The cloud's codes. Source: the README's table.
+fn by_code(code: &str) -> Option<Fault> {
+    Some(match code {
+        "unauthorized" => Fault::Auth,
+        "quota_exceeded" => Fault::Quota,
+        "throttled" => Fault::Throttled,
+        "not_found" => Fault::NotFound,
+        // `immutable` is the cloud's word for "until the last change is done".
+        "immutable" => Fault::Busy,
+        // Only reads that lag behind make us ask for these: the next look shows what is in the way.
+        "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
+        // There is a load balancer for this key that reads do not show yet.
+        "token_reused" => Fault::Busy,
+        "error_state" => Fault::Immutable,
+        "invalid_request" | "invalid_next_hop" | "too_many_items" | "address_in_use" => Fault::Invalid,
+        _ => return None,
+    })
+}
+
+/// `Retry-After` to the letter: seconds, or a date, which is counted from the answer's own `Date`. Source: RFC 9110, 10.2.3.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let answered = date(headers.get(header::DATE)?.to_str().ok()?)?;
+    let wait = date(text)?.duration_since(answered);
+    Some(Duration::try_from(wait).unwrap_or_default())
+}
+
+fn date(text: &str) -> Option<Timestamp> {
+    rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+}
+
+fn excerpt(response: &VendorResponse) -> String {
+    let text = String::from_utf8_lossy(response.body());
+    let text: String = text.trim().chars().take(EXCERPT).collect();
+    let status = response.status();
+    if text.is_empty() { format!("{status}") } else { format!("{status}: {text}") }
+}

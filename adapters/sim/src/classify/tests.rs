@@ -1,0 +1,122 @@
+//! The table, on recorded answers.
+
+use bytes::Bytes;
+use cloud_adapter::vendor::Family;
+use serde_json::json;
+
+use super::*;
+
+const READ: Operation = Operation::read(Family::LoadBalancer, "GetLoadBalancer");
+const WRITE: Operation = Operation::write(Family::LoadBalancer, "CreateListener");
+
+fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> VendorResponse {
+    let mut response = http::Response::new(Bytes::copy_from_slice(body.as_bytes()));
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+    for (name, value) in headers {
+        response.headers_mut().insert(*name, value.parse().expect("ASCII"));
+    }
+    response
+}
+
+/// An answer as simcloud gives it.
+fn refused(status: u16, code: &str) -> VendorResponse {
+    let body = json!({ "code": code, "message": "why", "details": {}, "request_id": "req-000007" });
+    answer(status, &[("x-request-id", "req-000007")], &body.to_string())
+}
+
+#[test]
+fn each_refusal_has_one_meaning() {
+    for (status, code, reading, writing) in [
+        (400, "invalid_request", Fault::Invalid, Fault::Invalid),
+        (400, "invalid_next_hop", Fault::Invalid, Fault::Invalid),
+        (400, "too_many_items", Fault::Invalid, Fault::Invalid),
+        (401, "unauthorized", Fault::Auth, Fault::Auth),
+        (401, "something_new", Fault::Auth, Fault::Auth),
+        (403, "quota_exceeded", Fault::Quota, Fault::Quota),
+        (403, "something_new", Fault::Forbidden, Fault::Forbidden),
+        (404, "not_found", Fault::NotFound, Fault::NotFound),
+        (404, "no_such_operation", Fault::Nonsense, Fault::Nonsense),
+        (404, "injected", Fault::Nonsense, Fault::Nonsense),
+        (408, "injected", Fault::Unavailable, Fault::OutcomeUnknown),
+        (409, "immutable", Fault::Busy, Fault::Busy),
+        (409, "error_state", Fault::Immutable, Fault::Immutable),
+        (409, "has_children", Fault::Busy, Fault::Busy),
+        (409, "in_use", Fault::Busy, Fault::Busy),
+        (409, "port_in_use", Fault::Busy, Fault::Busy),
+        (409, "address_in_use", Fault::Invalid, Fault::Invalid),
+        (409, "route_exists", Fault::Busy, Fault::Busy),
+        (409, "token_reused", Fault::Busy, Fault::Busy),
+        (409, "something_new", Fault::Busy, Fault::Busy),
+        (415, "something_new", Fault::Invalid, Fault::Invalid),
+        (429, "throttled", Fault::Throttled, Fault::Throttled),
+        (429, "injected", Fault::Throttled, Fault::Throttled),
+        (500, "injected", Fault::Unavailable, Fault::OutcomeUnknown),
+        (501, "injected", Fault::Unsupported, Fault::Unsupported),
+        (502, "injected", Fault::Unavailable, Fault::OutcomeUnknown),
+        (503, "injected", Fault::Unavailable, Fault::OutcomeUnknown),
+        (504, "injected", Fault::Unavailable, Fault::OutcomeUnknown),
+        (302, "something_new", Fault::Nonsense, Fault::Nonsense),
+    ] {
+        for (operation, wanted) in [(READ, reading), (WRITE, writing)] {
+            let error = classify(operation, &refused(status, code)).expect("a refusal");
+            assert_eq!(error.fault, wanted, "{operation}: {status} {code}");
+            assert_eq!(error.code.as_deref(), Some(code));
+            assert_eq!(error.request_id.as_deref(), Some("req-000007"));
+            assert_eq!(error.message, format!("{operation}: why"));
+        }
+    }
+}
+
+#[test]
+fn success_is_no_error() {
+    for status in [200, 202, 204] {
+        assert_eq!(classify(WRITE, &answer(status, &[], "{}")), None, "{status}");
+    }
+}
+
+#[test]
+fn a_proxy_that_answers_for_the_cloud_is_never_absence() {
+    let page = "<html><body>404 Not Found</body></html>";
+    let error = classify(READ, &answer(404, &[], page)).expect("a refusal");
+    assert_eq!((error.fault, error.code), (Fault::Nonsense, None));
+    assert!(error.message.contains("404 Not Found"), "{}", error.message);
+}
+
+#[test]
+fn a_long_page_is_cut() {
+    let error = classify(READ, &answer(502, &[], &"x".repeat(5000))).expect("a refusal");
+    assert!(error.message.len() < 200, "{}", error.message);
+}
+
+#[test]
+fn the_delay_is_taken_to_the_letter() {
+    let date = ("date", "Sat, 21 Nov 2026 08:00:00 GMT");
+    let second = Duration::from_secs;
+    for (headers, wanted) in [
+        (vec![("retry-after", "7")], Some(second(7))),
+        (vec![("retry-after", "0")], Some(second(0))),
+        (vec![date, ("retry-after", "Sat, 21 Nov 2026 08:01:30 GMT")], Some(second(90))),
+        (vec![date, ("retry-after", "Sat, 21 Nov 2026 07:00:00 GMT")], Some(second(0))),
+        (vec![("retry-after", "Sat, 21 Nov 2026 08:01:30 GMT")], None),
+        (vec![("retry-after", "soon")], None),
+        (vec![], None),
+    ] {
+        let error = classify(WRITE, &answer(429, &headers, "")).expect("a refusal");
+        assert_eq!(error.retry_after, wanted, "{headers:?}");
+    }
+}
+
+#[test]
+fn an_item_of_a_batch_is_judged_by_its_code() {
+    for (code, wanted) in [
+        ("not_found", Fault::NotFound),
+        ("route_exists", Fault::Busy),
+        ("quota_exceeded", Fault::Quota),
+        ("invalid_next_hop", Fault::Invalid),
+        ("something_new", Fault::Invalid),
+    ] {
+        let item = ItemError { code: code.into(), message: "why".into(), details: json!({}) };
+        let error = classify_item(WRITE, item);
+        assert_eq!((error.fault, error.code.as_deref()), (wanted, Some(code)));
+    }
+}

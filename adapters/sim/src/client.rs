@@ -1,0 +1,367 @@
+//! The cloud's HTTP API: one function a call, each exactly one request through the session.
+//!
+//! Retries nothing, waits for nothing, and has no connection of its own.
+
+use std::fmt;
+
+use bytes::Bytes;
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Family, Operation, Session, VendorRequest, VendorResponse},
+};
+use http::{HeaderValue, Method, Uri, header};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    answers::{FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, RoutePage, RouteResults},
+    simcloud::{
+        model::Project,
+        requests::{
+            BatchRoutes, CreateListener, CreateLoadBalancer, CreatePool, SetMembers, UpdateListener,
+            UpdateLoadBalancer, UpdateMembers, UpdatePool,
+        },
+    },
+};
+
+/// Items on one page of a listing; the cloud gives fewer if it likes.
+const PAGE: &str = "500";
+/// IDs in one `BatchGetInstances`.
+pub(crate) const BATCH_INSTANCES: usize = 500;
+/// Changes in one `BatchRoutes`.
+pub(crate) const BATCH_ROUTES: usize = 200;
+
+pub(crate) const GET_PROJECT: Operation = Operation::read(Family::Identity, "GetProject");
+pub(crate) const LIST_INSTANCES: Operation = Operation::read(Family::Compute, "ListInstances");
+pub(crate) const BATCH_GET_INSTANCES: Operation = Operation::read(Family::Compute, "BatchGetInstances");
+pub(crate) const LIST_LOAD_BALANCERS: Operation = Operation::read(Family::LoadBalancer, "ListLoadBalancers");
+pub(crate) const GET_LOAD_BALANCER: Operation = Operation::read(Family::LoadBalancer, "GetLoadBalancer");
+pub(crate) const CREATE_LOAD_BALANCER: Operation = balancer_write("CreateLoadBalancer");
+pub(crate) const UPDATE_LOAD_BALANCER: Operation = balancer_write("UpdateLoadBalancer");
+pub(crate) const DELETE_LOAD_BALANCER: Operation = balancer_write("DeleteLoadBalancer");
+pub(crate) const CREATE_LISTENER: Operation = balancer_write("CreateListener");
+pub(crate) const UPDATE_LISTENER: Operation = balancer_write("UpdateListener");
+pub(crate) const DELETE_LISTENER: Operation = balancer_write("DeleteListener");
+pub(crate) const CREATE_POOL: Operation = balancer_write("CreatePool");
+pub(crate) const UPDATE_POOL: Operation = balancer_write("UpdatePool");
+pub(crate) const DELETE_POOL: Operation = balancer_write("DeletePool");
+pub(crate) const SET_MEMBERS: Operation = balancer_write("SetMembers");
+pub(crate) const UPDATE_MEMBERS: Operation = balancer_write("UpdateMembers");
+pub(crate) const LIST_ROUTES: Operation = Operation::read(Family::Network, "ListRoutes");
+pub(crate) const BATCH_ROUTES_CALL: Operation = Operation::write(Family::Network, "BatchRoutes");
+
+const fn balancer_write(name: &'static str) -> Operation {
+    Operation::write(Family::LoadBalancer, name)
+}
+
+/// Where the cloud is, and who we are there.
+#[derive(Clone)]
+pub(crate) struct Client {
+    endpoint: String,
+    /// The whole header; marked as sensitive, so that nothing prints it.
+    authorization: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+type Answer<T> = Result<T, VendorError>;
+
+impl Client {
+    /// Connects nowhere yet.
+    ///
+    /// # Errors
+    /// If the token cannot stand in a header.
+    pub(crate) fn new(endpoint: &Uri, token: Option<&str>) -> Result<Self, header::InvalidHeaderValue> {
+        let authorization = match token {
+            None => None,
+            Some(token) => {
+                let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        Ok(Self { endpoint: endpoint.to_string().trim_end_matches('/').to_owned(), authorization })
+    }
+
+    /// The base of all addresses.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(crate) async fn get_project(&self, session: &Session) -> Answer<Project> {
+        self.read(session, GET_PROJECT, "/v1/project").await
+    }
+
+    pub(crate) async fn list_instances(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+    ) -> Answer<InstancePage> {
+        self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor)).await
+    }
+
+    /// At most [`BATCH_INSTANCES`].
+    pub(crate) async fn batch_get_instances(
+        &self,
+        session: &Session,
+        ids: &[String],
+    ) -> Answer<FoundInstances> {
+        let ids: Vec<String> = ids.iter().map(|id| encode(id)).collect();
+        self.read(session, BATCH_GET_INSTANCES, &format!("/v1/instances?ids={}", ids.join(","))).await
+    }
+
+    pub(crate) async fn list_load_balancers(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+    ) -> Answer<LoadBalancerPage> {
+        self.read(session, LIST_LOAD_BALANCERS, &page("/v1/load-balancers", cursor)).await
+    }
+
+    pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> Answer<LoadBalancer> {
+        self.read(session, GET_LOAD_BALANCER, &format!("/v1/load-balancers/{}", encode(id))).await
+    }
+
+    pub(crate) async fn create_load_balancer(
+        &self,
+        session: &Session,
+        request: &CreateLoadBalancer,
+    ) -> Answer<()> {
+        let call = (CREATE_LOAD_BALANCER, Method::POST, "/v1/load-balancers".to_owned());
+        self.write(session, call, request).await
+    }
+
+    pub(crate) async fn update_load_balancer(
+        &self,
+        session: &Session,
+        id: &str,
+        change: &UpdateLoadBalancer,
+    ) -> Answer<()> {
+        let call = (UPDATE_LOAD_BALANCER, Method::PATCH, format!("/v1/load-balancers/{}", encode(id)));
+        self.write(session, call, change).await
+    }
+
+    /// With all its listeners, pools and members.
+    pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> Answer<()> {
+        let path = format!("/v1/load-balancers/{}?cascade=true", encode(id));
+        self.delete(session, DELETE_LOAD_BALANCER, &path).await
+    }
+
+    pub(crate) async fn create_listener(
+        &self,
+        session: &Session,
+        balancer: &str,
+        request: &CreateListener,
+    ) -> Answer<()> {
+        let path = format!("/v1/load-balancers/{}/listeners", encode(balancer));
+        self.write(session, (CREATE_LISTENER, Method::POST, path), request).await
+    }
+
+    pub(crate) async fn update_listener(
+        &self,
+        session: &Session,
+        id: &str,
+        change: &UpdateListener,
+    ) -> Answer<()> {
+        let path = format!("/v1/listeners/{}", encode(id));
+        self.write(session, (UPDATE_LISTENER, Method::PATCH, path), change).await
+    }
+
+    pub(crate) async fn delete_listener(&self, session: &Session, id: &str) -> Answer<()> {
+        self.delete(session, DELETE_LISTENER, &format!("/v1/listeners/{}", encode(id))).await
+    }
+
+    pub(crate) async fn create_pool(
+        &self,
+        session: &Session,
+        balancer: &str,
+        request: &CreatePool,
+    ) -> Answer<()> {
+        let path = format!("/v1/load-balancers/{}/pools", encode(balancer));
+        self.write(session, (CREATE_POOL, Method::POST, path), request).await
+    }
+
+    pub(crate) async fn update_pool(&self, session: &Session, id: &str, change: &UpdatePool) -> Answer<()> {
+        let path = format!("/v1/pools/{}", encode(id));
+        self.write(session, (UPDATE_POOL, Method::PATCH, path), change).await
+    }
+
+    pub(crate) async fn delete_pool(&self, session: &Session, id: &str) -> Answer<()> {
+        self.delete(session, DELETE_POOL, &format!("/v1/pools/{}", encode(id))).await
+    }
+
+    pub(crate) async fn set_members(
+        &self,
+        session: &Session,
+        pool: &str,
+        members: &SetMembers,
+    ) -> Answer<()> {
+        let path = format!("/v1/pools/{}/members", encode(pool));
+        self.write(session, (SET_MEMBERS, Method::PUT, path), members).await
+    }
+
+    pub(crate) async fn update_members(
+        &self,
+        session: &Session,
+        pool: &str,
+        change: &UpdateMembers,
+    ) -> Answer<()> {
+        let path = format!("/v1/pools/{}/members:update", encode(pool));
+        self.write(session, (UPDATE_MEMBERS, Method::POST, path), change).await
+    }
+
+    pub(crate) async fn list_routes(&self, session: &Session, cursor: Option<&str>) -> Answer<RoutePage> {
+        self.read(session, LIST_ROUTES, &page("/v1/routes", cursor)).await
+    }
+
+    /// At most [`BATCH_ROUTES`]. Each item succeeds or fails on its own.
+    pub(crate) async fn batch_routes(&self, session: &Session, batch: &BatchRoutes) -> Answer<RouteResults> {
+        let call = (BATCH_ROUTES_CALL, Method::POST, "/v1/routes:batch".to_owned());
+        let response = self.send(session, call, body(BATCH_ROUTES_CALL, batch)?).await?;
+        // The work is done, and what became of it is not known.
+        parse(BATCH_ROUTES_CALL, &response)
+            .map_err(|error| VendorError { fault: Fault::OutcomeUnknown, ..error })
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        session: &Session,
+        operation: Operation,
+        path: &str,
+    ) -> Answer<T> {
+        let response = self.send(session, (operation, Method::GET, path.to_owned()), Bytes::new()).await?;
+        parse(operation, &response)
+    }
+
+    /// The answer's body is not read: the next listing shows what came of it.
+    async fn write(
+        &self,
+        session: &Session,
+        call: (Operation, Method, String),
+        content: &impl Serialize,
+    ) -> Answer<()> {
+        let content = body(call.0, content)?;
+        self.send(session, call, content).await.map(drop)
+    }
+
+    async fn delete(&self, session: &Session, operation: Operation, path: &str) -> Answer<()> {
+        self.send(session, (operation, Method::DELETE, path.to_owned()), Bytes::new()).await.map(drop)
+    }
+
+    async fn send(
+        &self,
+        session: &Session,
+        (operation, method, path): (Operation, Method, String),
+        content: Bytes,
+    ) -> Answer<VendorResponse> {
+        session.call(operation, self.request(operation, (method, &path), content)?).await
+    }
+
+    fn request(
+        &self,
+        operation: Operation,
+        (method, path): (Method, &str),
+        content: Bytes,
+    ) -> Answer<VendorRequest> {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.endpoint))
+            .header(header::ACCEPT, "application/json");
+        if !content.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        request
+            .body(content)
+            .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
+    }
+}
+
+fn page(path: &str, cursor: Option<&str>) -> String {
+    match cursor {
+        None => format!("{path}?limit={PAGE}"),
+        Some(cursor) => format!("{path}?limit={PAGE}&cursor={}", encode(cursor)),
+    }
+}
+
+fn body(operation: Operation, content: &impl Serialize) -> Answer<Bytes> {
+    let text = serde_json::to_vec(content);
+    text.map(Bytes::from)
+        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
+}
+
+fn parse<T: DeserializeOwned>(operation: Operation, response: &VendorResponse) -> Answer<T> {
+    serde_json::from_slice(response.body())
+        .map_err(|error| VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}")))
+}
+
+/// Makes a word fit for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
+fn encode(word: &str) -> String {
+    let mut encoded = String::with_capacity(word.len());
+    for byte in word.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simcloud::{Access, Operation as Vendor};
+
+    #[test]
+    fn operations_agree_with_the_vendors_table() {
+        let ours = [
+            GET_PROJECT,
+            LIST_INSTANCES,
+            BATCH_GET_INSTANCES,
+            LIST_LOAD_BALANCERS,
+            GET_LOAD_BALANCER,
+            CREATE_LOAD_BALANCER,
+            UPDATE_LOAD_BALANCER,
+            DELETE_LOAD_BALANCER,
+            CREATE_LISTENER,
+            UPDATE_LISTENER,
+            DELETE_LISTENER,
+            CREATE_POOL,
+            UPDATE_POOL,
+            DELETE_POOL,
+            SET_MEMBERS,
+            UPDATE_MEMBERS,
+            LIST_ROUTES,
+            BATCH_ROUTES_CALL,
+        ];
+        for one in ours {
+            let vendors =
+                Vendor::ALL.into_iter().find(|vendor| vendor.to_string() == one.name).expect(one.name);
+            assert_eq!(vendors.family().to_string(), one.family.word(), "{one}");
+            assert_eq!(vendors.access() == Access::Write, one.write, "{one}");
+        }
+    }
+
+    #[test]
+    fn words_are_made_fit_for_paths() {
+        assert_eq!(encode("lb-0001"), "lb-0001");
+        assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
+    }
+
+    #[test]
+    fn the_token_is_sent_and_never_shown() {
+        let client =
+            Client::new(&Uri::from_static("http://cloud:1/"), Some("s3cret")).expect("a plain token");
+        let request =
+            client.request(GET_PROJECT, (Method::GET, "/v1/project"), Bytes::new()).expect("writes");
+        assert_eq!(request.uri(), "http://cloud:1/v1/project");
+        assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer s3cret");
+        assert!(!format!("{client:?} {request:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,293 @@
+//! The driver: what the runtime asks, handed to the rooms that know.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloud_adapter::{
+    driver::{
+        Classify, Collection, Description, DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord, Location,
+        Lookup, Outcome, Page, RouteChanges, VendorError,
+    },
+    vendor::{Operation, Session, VendorResponse},
+};
+use cloud_api_proto::v1alpha1::{Capability, Instance, Limits, Route, Scope, capability::Level};
+use http::Uri;
+
+use crate::{
+    answers,
+    classify::{classify, classify_item},
+    client::{BATCH_INSTANCES, BATCH_ROUTES, BATCH_ROUTES_CALL, Client},
+    parameters::Parameters,
+    plan, provider_id,
+    simcloud::requests::{BatchRoutes, SetMembers, UpdateListener},
+    step::{RouteBatch, Step},
+    translate,
+};
+
+/// What this cloud can do; each has a test of its name in `tests/capabilities.rs`.
+const CAPABILITIES: [&str; 16] = [
+    "instances",
+    "instances.shutdown-state",
+    "loadbalancers",
+    "lb.internal",
+    "lb.source-ranges",
+    "lb.proxy-protocol",
+    "lb.health-check.http",
+    "lb.session-affinity",
+    "lb.udp",
+    "lb.mixed-protocols",
+    "lb.dual-stack",
+    "lb.reserved-ip",
+    "lb.in-place-update",
+    "lb.ownership-tags",
+    "routes",
+    "routes.ownership-tags",
+];
+
+/// Listeners of one load balancer and members of one pool: the vendor's quotas, unless it was told otherwise.
+const LISTENERS_MAX: u32 = 50;
+const MEMBERS_MAX: u32 = 5000;
+
+/// How soon to look again after a write.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Where the cloud is and how it behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The base of all addresses, such as `http://127.0.0.1:9797`.
+    pub endpoint: Uri,
+    /// The project's token, if the cloud asks for one.
+    pub token: Option<String>,
+    /// The region that the endpoint serves: part of all provider IDs.
+    pub region: String,
+    /// For how long reads may lag behind writes.
+    pub consistency_horizon: Duration,
+}
+
+/// The driver. Keeps no state but where the cloud is.
+#[derive(Clone, Debug)]
+pub struct SimDriver {
+    client: Client,
+    region: String,
+    consistency_horizon: Duration,
+}
+
+impl SimDriver {
+    /// Connects nowhere yet.
+    ///
+    /// # Errors
+    /// If the token cannot stand in a header.
+    pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
+        let Settings { endpoint, token, region, consistency_horizon } = settings;
+        Ok(Self { client: Client::new(&endpoint, token.as_deref())?, region, consistency_horizon })
+    }
+
+    async fn batch_routes(&self, session: &Session, batch: &RouteBatch) -> Result<Outcome, VendorError> {
+        let add: Vec<_> = batch.add.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
+        let request = BatchRoutes { add, remove: batch.remove.clone() };
+        let mut results = Vec::with_capacity(batch.remove.len().saturating_add(batch.add.len()));
+        let mut added = Vec::new().into_iter();
+        if !request.add.is_empty() || !request.remove.is_empty() {
+            let answer = self.client.batch_routes(session, &request).await?;
+            if answer.added.len() != request.add.len() || answer.removed.len() != request.remove.len() {
+                let text =
+                    format!("{BATCH_ROUTES_CALL}: the answer has not as many results as there were items");
+                return Err(VendorError::new(Fault::OutcomeUnknown, text));
+            }
+            results.extend(answer.removed.into_iter().map(item));
+            added = answer.added.into_iter();
+        }
+        for one in &batch.add {
+            results.push(match one {
+                Err(error) => Err(error.clone()),
+                Ok(_) => added.next().map_or_else(|| Ok(()), item),
+            });
+        }
+        Ok(Outcome::Items(results))
+    }
+}
+
+fn item(result: answers::RouteResult) -> Result<(), VendorError> {
+    match result {
+        answers::RouteResult::Ok(_) => Ok(()),
+        answers::RouteResult::Error(error) => Err(classify_item(BATCH_ROUTES_CALL, error)),
+    }
+}
+
+impl Classify for SimDriver {
+    fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError> {
+        classify(operation, response)
+    }
+}
+
+impl Driver for SimDriver {
+    type Detail = answers::LoadBalancer;
+    type Step = Step;
+
+    fn describe(&self) -> Description {
+        let capability = |name: &str| Capability {
+            name: name.to_owned(),
+            level: Level::Stable.into(),
+            ..Capability::default()
+        };
+        let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        Description {
+            adapter_name: "adapter-sim",
+            adapter_version: env!("CARGO_PKG_VERSION"),
+            provider: provider_id::SCHEME,
+            capabilities: CAPABILITIES.map(capability).into(),
+            limits: Limits {
+                batch_instances: size(BATCH_INSTANCES),
+                batch_routes: size(BATCH_ROUTES),
+                listeners: Some(LISTENERS_MAX),
+                backends: Some(MEMBERS_MAX),
+            },
+            parameters: Parameters::declared(),
+            consistency_horizon: self.consistency_horizon,
+            batch: BATCH_INSTANCES,
+            poll: POLL,
+            expected_latency: vec![
+                ("EnsureLoadBalancer", Duration::from_secs(2)),
+                ("DeleteLoadBalancer", Duration::from_secs(1)),
+                ("ApplyRoutes", Duration::from_millis(100)),
+            ],
+        }
+    }
+
+    async fn self_check(&self, session: &Session) -> Result<Scope, VendorError> {
+        let project = self.client.get_project(session).await?;
+        if project.region != self.region {
+            let text = format!(
+                "{} serves region {}, not {}: start the adapter with --region {}",
+                self.client.endpoint(),
+                project.region,
+                self.region,
+                project.region
+            );
+            return Err(VendorError::new(Fault::Invalid, text));
+        }
+        Ok(translate::scope(project, self.client.endpoint()))
+    }
+
+    fn locate(&self, provider_id: &str) -> Location {
+        provider_id::locate(&self.region, provider_id)
+    }
+
+    fn plan(
+        &self,
+        desired: &DesiredLoadBalancer,
+        observed: Option<&LoadBalancerRecord<Self::Detail>>,
+    ) -> Result<Vec<Step>, VendorError> {
+        plan::plan(desired, observed, &self.region)
+    }
+
+    fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Step> {
+        plan::plan_deletion(&observed.detail)
+    }
+
+    fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
+        plan::plan_routes(changes, &self.region)
+    }
+
+    async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
+        let client = &self.client;
+        match step {
+            Step::BatchRoutes(batch) => return self.batch_routes(session, batch).await,
+            Step::CreateLoadBalancer(request) => client.create_load_balancer(session, request).await,
+            Step::UpdateLoadBalancer { balancer, change } => {
+                client.update_load_balancer(session, balancer.id()?, change).await
+            }
+            Step::DeleteLoadBalancer { id } => client.delete_load_balancer(session, id).await,
+            Step::CreateListener { balancer, request } => {
+                client.create_listener(session, balancer.id()?, request).await
+            }
+            Step::UpdateListener { id, change, pool, .. } => {
+                let pool_id = pool.as_ref().map(|pool| pool.id().map(str::to_owned)).transpose()?;
+                client.update_listener(session, id, &UpdateListener { pool_id, ..change.clone() }).await
+            }
+            Step::DeleteListener { id, .. } => client.delete_listener(session, id).await,
+            Step::CreatePool { balancer, request } => client.create_pool(session, balancer, request).await,
+            Step::UpdatePool { id, change, .. } => client.update_pool(session, id, change).await,
+            Step::DeletePool { id, .. } => client.delete_pool(session, id).await,
+            Step::SetMembers { pool, members, .. } => {
+                client.set_members(session, pool, &SetMembers { members: members.clone() }).await
+            }
+            Step::UpdateMembers { pool, change, .. } => client.update_members(session, pool, change).await,
+        }
+        .map(|()| Outcome::Accepted)
+    }
+}
+
+impl Collection<Instance> for SimDriver {
+    async fn list_page(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+    ) -> Result<Page<Instance>, VendorError> {
+        let page = self.client.list_instances(session, cursor).await?;
+        Ok(Page { items: page.instances.iter().map(translate::instance).collect(), next: page.next })
+    }
+
+    async fn get_batch(
+        &self,
+        session: &Session,
+        ids: &[String],
+    ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
+        let answer = self.client.batch_get_instances(session, ids).await?;
+        let found: BTreeMap<&str, &answers::Instance> =
+            answer.instances.iter().map(|instance| (instance.id.as_str(), instance)).collect();
+        let look_up = |id: &String| match found.get(id.as_str()) {
+            Some(instance) => Lookup::Found(translate::instance(instance)),
+            None if answer.missing.contains(id) => Lookup::Gone,
+            None => Lookup::Unknown,
+        };
+        Ok(Some(ids.iter().map(look_up).collect()))
+    }
+}
+
+impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
+    async fn list_page(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+    ) -> Result<Page<LoadBalancerRecord<answers::LoadBalancer>>, VendorError> {
+        let page = self.client.list_load_balancers(session, cursor).await?;
+        Ok(Page {
+            items: page.load_balancers.into_iter().map(translate::load_balancer).collect(),
+            next: page.next,
+        })
+    }
+
+    /// The cloud has no call for many: one an ID.
+    async fn get_batch(
+        &self,
+        session: &Session,
+        ids: &[String],
+    ) -> Result<Option<Vec<Lookup<LoadBalancerRecord<answers::LoadBalancer>>>>, VendorError> {
+        let mut answers = Vec::with_capacity(ids.len());
+        for id in ids {
+            answers.push(match self.client.get_load_balancer(session, id).await {
+                Ok(tree) => Lookup::Found(translate::load_balancer(tree)),
+                Err(error) if error.fault == Fault::NotFound => Lookup::Gone,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(Some(answers))
+    }
+}
+
+impl Collection<Route> for SimDriver {
+    async fn list_page(&self, session: &Session, cursor: Option<&str>) -> Result<Page<Route>, VendorError> {
+        let page = self.client.list_routes(session, cursor).await?;
+        let items = page.routes.iter().map(|route| translate::route(route, &self.region)).collect();
+        Ok(Page { items, next: page.next })
+    }
+
+    /// The cloud cannot look routes up.
+    async fn get_batch(
+        &self,
+        _session: &Session,
+        _ids: &[String],
+    ) -> Result<Option<Vec<Lookup<Route>>>, VendorError> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,126 @@
+//! The flags of `adapter-sim` that are its own, and the driver that comes of them.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use http::Uri;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{error, info};
+
+use crate::{
+    driver::{Settings, SimDriver},
+    simcloud::{Cloud, SharedCloud, model::Project, serve},
+};
+
+/// Where the simulated cloud is.
+#[derive(Clone, Debug, Args)]
+pub struct SimOptions {
+    /// Base URL of a simcloud that runs apart [default: one inside this process, which ends with it]
+    #[arg(long, value_name = "URL", value_parser = endpoint)]
+    endpoint: Option<Uri>,
+    /// File that holds the bearer token for the simcloud that runs apart; read at start
+    #[arg(long, value_name = "PATH", requires = "endpoint")]
+    token_file: Option<PathBuf>,
+    /// Region that the simcloud serves; part of all provider IDs
+    #[arg(long, default_value = "sim-1", value_parser = region)]
+    region: String,
+    /// For how long the simcloud's reads may lag behind its writes, in milliseconds
+    #[arg(long, default_value_t = 2000, value_name = "MS")]
+    consistency_horizon_ms: u64,
+}
+
+impl SimOptions {
+    /// Makes the driver; if no other cloud is named, starts one inside this process, which ends with it.
+    ///
+    /// # Errors
+    /// A token file that cannot be read, named with its flag; no port for the cloud inside.
+    pub async fn driver(self) -> anyhow::Result<SimDriver> {
+        let token = self.token_file.map(|path| token(&path)).transpose()?;
+        let endpoint = match self.endpoint {
+            Some(endpoint) => endpoint,
+            None => embed(&self.region).await?,
+        };
+        let settings = Settings {
+            endpoint,
+            token,
+            region: self.region,
+            consistency_horizon: Duration::from_millis(self.consistency_horizon_ms),
+        };
+        SimDriver::new(settings).context("--token-file: the token holds what no HTTP header may")
+    }
+}
+
+fn token(path: &Path) -> anyhow::Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("--token-file {}", path.display()))?;
+    let token = text.trim();
+    anyhow::ensure!(!token.is_empty(), "--token-file {}: is empty", path.display());
+    Ok(token.to_owned())
+}
+
+/// A cloud of our own, on any free loopback port.
+async fn embed(region: &str) -> anyhow::Result<Uri> {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .await
+        .context("no loopback port for the simulated cloud")?;
+    let endpoint = format!("http://{}", listener.local_addr()?);
+    let project =
+        Project { account: "sim".to_owned(), project: "demo".to_owned(), region: region.to_owned() };
+    let cloud = Cloud::new(project).switched_on_at(jiff::Timestamp::now());
+    info!(endpoint, "Simulated cloud inside this process; it ends with it");
+    // It ends with the process and not before: an adapter that stops still makes calls.
+    TaskTracker::new().spawn(async move {
+        if let Err(error) = serve(listener, SharedCloud::new(cloud), CancellationToken::new()).await {
+            error!(%error, "The simulated cloud ended");
+        }
+    });
+    Ok(endpoint.parse()?)
+}
+
+fn endpoint(text: &str) -> Result<Uri, String> {
+    let right = "write it as http://127.0.0.1:9797";
+    let uri: Uri = text.parse().map_err(|error| format!("{error}: {right}"))?;
+    let scheme = uri.scheme_str();
+    if !matches!(scheme, Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
+        return Err(format!("is no address of an HTTP server: {right}"));
+    }
+    if uri.query().is_some() {
+        return Err(format!("has a query: {right}"));
+    }
+    Ok(uri)
+}
+
+fn region(text: &str) -> Result<String, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        Ok(text.to_owned())
+    } else {
+        Err("must be letters, digits and dashes".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_checked_before_they_are_used() {
+        for good in ["http://127.0.0.1:9797", "https://cloud.example/base/", "http://[::1]:80"] {
+            assert!(endpoint(good).is_ok(), "{good}");
+        }
+        for bad in ["127.0.0.1:9797", "cloud", "ftp://cloud", "http://cloud/?x=1", "", "http://"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_missing_token_file_is_named_with_its_flag() {
+        let error = token(Path::new("/nowhere/token")).expect_err("missing");
+        assert!(format!("{error:#}").starts_with("--token-file /nowhere/token: "), "{error:#}");
+    }
+}

@@ -1,0 +1,263 @@
+//! What is missing until the cloud is as desired. Pure: no vendor, no clock.
+//!
+//! Additions come before removals, so that traffic is never cut for a moment. The tag that says "complete" comes last.
+
+mod routes;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+
+pub(crate) use self::routes::plan_routes;
+use self::wanted::{Wanted, WantedPool, WantedPort};
+use crate::{
+    answers::{Listener, LoadBalancer, Pool, Read},
+    ownership,
+    simcloud::{
+        model::{IpFamily, ProvisioningStatus, Tags},
+        requests::{
+            Change, CreateListener, CreateLoadBalancer, CreatePool, MemberKey, UpdateListener,
+            UpdateLoadBalancer, UpdateMembers, UpdatePool,
+        },
+    },
+    step::{Part, Port, Step},
+};
+
+/// The writes that are missing, in order; empty if none is.
+///
+/// Cost: one write for a new load balancer, one a port, one at the end; of an existing one, one for each pool whose members change.
+///
+/// # Errors
+/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change.
+pub(crate) fn plan(
+    desired: &DesiredLoadBalancer,
+    observed: Option<&LoadBalancerRecord<LoadBalancer>>,
+    region: &str,
+) -> Result<Vec<Step>, VendorError> {
+    let wanted = Wanted::read(desired, region)?;
+    match observed {
+        None => Ok(from_scratch(desired, &wanted)),
+        Some(record) => {
+            check_immutable(&wanted, &record.detail)?;
+            Ok(changes(desired, &wanted, &record.detail))
+        }
+    }
+}
+
+/// What removes a load balancer: one write, since the cloud cascades. Nothing while it is on the way out already.
+pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
+    if observed.status.is(&ProvisioningStatus::PendingDelete) {
+        return Vec::new();
+    }
+    vec![Step::DeleteLoadBalancer { id: observed.id.clone() }]
+}
+
+fn from_scratch(desired: &DesiredLoadBalancer, wanted: &Wanted) -> Vec<Step> {
+    let create = CreateLoadBalancer {
+        name: ownership::balancer_name(desired),
+        scheme: wanted.scheme,
+        families: wanted.families.clone(),
+        vips: wanted.vips.clone(),
+        tags: wanted.tags.clone(),
+        client_token: Some(ownership::client_token(&desired.key)),
+    };
+    let mut steps = vec![Step::CreateLoadBalancer(create.into())];
+    steps.extend(wanted.ports.iter().map(|(port, wanted)| create_listener(Part::Coming, *port, wanted)));
+    let tags = ownership::missing_tags(&wanted.tags, &desired.hash, &wanted.tags);
+    steps.extend(tags.map(|tags| tag(Part::Coming, tags)));
+    steps
+}
+
+/// What the vendor cannot change while the load balancer keeps its address.
+fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorError> {
+    let mut fields = Vec::new();
+    if tree.scheme.differs(&wanted.scheme) {
+        fields.push("spec.scheme");
+    }
+    let families: Option<BTreeSet<IpFamily>> = tree.families.iter().map(|one| one.known().copied()).collect();
+    if families.is_some_and(|there| there != wanted.families.iter().copied().collect()) {
+        fields.push("spec.ip_families");
+    }
+    // Without addresses it was never complete: what it was made with is not known.
+    if !tree.vips.is_empty() && wanted.vips.iter().any(|vip| !tree.vips.contains(vip)) {
+        fields.push("spec.requested_addresses");
+    }
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let text =
+        format!("{}: cannot change on load balancer {}; it must be made anew", fields.join(", "), tree.id);
+    Err(VendorError::new(Fault::Immutable, text))
+}
+
+fn changes(desired: &DesiredLoadBalancer, wanted: &Wanted, tree: &LoadBalancer) -> Vec<Step> {
+    let there: BTreeMap<Port, &Listener> =
+        tree.listeners.iter().filter_map(|listener| Some((port(listener)?, listener))).collect();
+    let mut steps = Vec::new();
+    let mut used = BTreeSet::new();
+    for (port, wanted) in &wanted.ports {
+        match there.get(port) {
+            None => steps.push(create_listener(Part::Known(tree.id.clone()), *port, wanted)),
+            Some(listener) => {
+                let change = PortChange { port: *port, wanted, listener, tree };
+                steps.extend(change.steps(&mut used));
+            }
+        }
+    }
+    steps.extend(removals(wanted, tree, &used));
+    let tags = ownership::missing_tags(&wanted.tags, &desired.hash, &tree.tags);
+    steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
+    steps
+}
+
+/// Listeners first: a pool that a listener has cannot be deleted. What this driver cannot read stays.
+fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<Step> {
+    let unwanted =
+        |listener: &&Listener| port(listener).is_some_and(|port| !wanted.ports.contains_key(&port));
+    let listeners =
+        tree.listeners.iter().filter(unwanted).filter_map(|listener| {
+            Some(Step::DeleteListener { id: listener.id.clone(), port: port(listener)? })
+        });
+    let unreadable = tree.listeners.iter().filter(|listener| port(listener).is_none());
+    let kept: BTreeSet<&str> = unreadable.filter_map(|listener| listener.pool_id.as_deref()).collect();
+    let pools = tree.pools.iter().filter(|pool| {
+        let id = pool.id.as_str();
+        !used.contains(id) && !kept.contains(id)
+    });
+    let pools = pools.map(|pool| Step::DeletePool { id: pool.id.clone(), name: pool.name.clone() });
+    listeners.chain(pools).collect()
+}
+
+/// A port that is wanted and there.
+struct PortChange<'a> {
+    port: Port,
+    wanted: &'a WantedPort,
+    listener: &'a Listener,
+    tree: &'a LoadBalancer,
+}
+
+impl<'a> PortChange<'a> {
+    /// Notes in `used` which pool stays.
+    fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
+        let fits = |pool: &&Pool| !pool.protocol.differs(&self.wanted.pool.protocol);
+        let has = |pool: &&Pool| self.listener.pool_id.as_deref() == Some(&pool.id);
+        if let Some(pool) = self.tree.pools.iter().find(has).filter(fits) {
+            used.insert(&pool.id);
+            let mut steps = pool_changes(pool, &self.wanted.pool);
+            steps.extend(self.listener_change(None));
+            return steps;
+        }
+        // A pool never changes its protocol: another one takes its place, and then the old one goes.
+        let free = |pool: &&Pool| {
+            !self.tree.listeners.iter().any(|listener| listener.pool_id.as_deref() == Some(&pool.id))
+                && pool.protocol.is(&self.wanted.pool.protocol)
+                && pool.name == self.port.name()
+        };
+        if let Some(pool) = self.tree.pools.iter().find(free) {
+            used.insert(&pool.id);
+            let mut steps = pool_changes(pool, &self.wanted.pool);
+            steps.extend(self.listener_change(Some(Part::Known(pool.id.clone()))));
+            return steps;
+        }
+        let request = create_pool(self.port, &self.wanted.pool).into();
+        let create = Step::CreatePool { balancer: self.tree.id.clone(), request };
+        std::iter::once(create).chain(self.listener_change(Some(Part::Coming))).collect()
+    }
+
+    fn listener_change(&self, pool: Option<Part>) -> Option<Step> {
+        let Listener { id, idle_timeout, allowed_cidrs, .. } = self.listener;
+        let allowed: BTreeSet<_> = allowed_cidrs.iter().copied().collect();
+        let mut change = UpdateListener::default();
+        if *idle_timeout != self.wanted.idle_timeout {
+            change.idle_timeout = Some(self.wanted.idle_timeout);
+        }
+        if allowed != self.wanted.allowed {
+            change.allowed_cidrs = Some(self.wanted.allowed.iter().copied().collect());
+        }
+        if change == UpdateListener::default() && pool.is_none() {
+            return None;
+        }
+        Some(Step::UpdateListener { id: id.clone(), port: self.port, change, pool })
+    }
+}
+
+fn pool_changes(pool: &Pool, wanted: &WantedPool) -> Vec<Step> {
+    let mut change = UpdatePool::default();
+    if pool.algorithm.differs(&wanted.algorithm) {
+        change.algorithm = Some(wanted.algorithm);
+    }
+    if pool.persistence.differs(&wanted.persistence) {
+        change.persistence = wanted.persistence.map_or(Change::Clear, Change::Set);
+    }
+    if pool.health_monitor.differs(&wanted.monitor) {
+        change.health_monitor = wanted.monitor.clone().map_or(Change::Clear, Change::Set);
+    }
+    let mut steps = Vec::new();
+    if change != UpdatePool::default() {
+        steps.push(Step::UpdatePool { id: pool.id.clone(), name: pool.name.clone(), change });
+    }
+    steps.extend(member_change(pool, wanted));
+    steps
+}
+
+/// One write a pool: what differs, or the whole set where that is shorter.
+fn member_change(pool: &Pool, wanted: &WantedPool) -> Option<Step> {
+    let there: BTreeMap<_, _> = pool
+        .members
+        .iter()
+        .filter_map(Read::known)
+        .map(|member| ((member.address, member.port), member))
+        .collect();
+    let add: Vec<_> = wanted
+        .members
+        .iter()
+        .filter(|(key, member)| there.get(*key) != Some(member))
+        .map(|(_, member)| member.clone())
+        .collect();
+    let gone = there.keys().filter(|key| !wanted.members.contains_key(*key));
+    let remove: Vec<_> = gone.map(|&(address, port)| MemberKey { address, port }).collect();
+    let (pool, name) = (pool.id.clone(), pool.name.clone());
+    let n_changes = add.len().saturating_add(remove.len());
+    if n_changes == 0 {
+        None
+    } else if n_changes < wanted.members.len() {
+        Some(Step::UpdateMembers { pool, name, change: UpdateMembers { add, remove } })
+    } else {
+        Some(Step::SetMembers { pool, name, members: wanted.members.values().cloned().collect() })
+    }
+}
+
+fn create_listener(balancer: Part, port: Port, wanted: &WantedPort) -> Step {
+    let request = CreateListener {
+        name: port.name(),
+        protocol: port.protocol,
+        port: port.number,
+        idle_timeout: wanted.idle_timeout,
+        allowed_cidrs: wanted.allowed.iter().copied().collect(),
+        pool_id: None,
+        pool: Some(create_pool(port, &wanted.pool)),
+    };
+    Step::CreateListener { balancer, request: request.into() }
+}
+
+fn create_pool(port: Port, wanted: &WantedPool) -> CreatePool {
+    CreatePool {
+        name: port.name(),
+        protocol: wanted.protocol,
+        algorithm: wanted.algorithm,
+        persistence: wanted.persistence,
+        health_monitor: wanted.monitor.clone(),
+        members: wanted.members.values().cloned().collect(),
+    }
+}
+
+fn tag(balancer: Part, tags: Tags) -> Step {
+    Step::UpdateLoadBalancer { balancer, change: UpdateLoadBalancer { name: None, tags: Some(tags) } }
+}
+
+fn port(listener: &Listener) -> Option<Port> {
+    Some(Port { protocol: *listener.protocol.known()?, number: listener.port })
+}

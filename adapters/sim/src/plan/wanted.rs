@@ -1,0 +1,328 @@
+//! What a load balancer shall be, in the vendor's words and its limits. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Location, VendorError};
+use cloud_api_proto::v1alpha1::{
+    self as contract, Backend, Protocol, health_check, listener, load_balancer_spec, session_affinity,
+};
+use ipnet::IpNet;
+
+use crate::{
+    ownership,
+    parameters::Parameters,
+    provider_id,
+    simcloud::model::{
+        Algorithm, HealthMonitor, IpFamily, ListenerProtocol, Member, MonitorProtocol, Persistence,
+        PersistenceKind, PoolProtocol, Scheme, Tags,
+    },
+    step::Port,
+};
+
+/// The largest weight of a member.
+const WEIGHT_MAX: u32 = 256;
+/// Seconds, where the Service does not say. The vendor's own default.
+const IDLE_TIMEOUT: u32 = 60;
+/// How backends are probed where the Service does not say.
+const MONITOR_INTERVAL: u32 = 10;
+const MONITOR_TIMEOUT: u32 = 5;
+const MONITOR_HEALTHY: u32 = 2;
+const MONITOR_UNHEALTHY: u32 = 3;
+
+/// A load balancer.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) scheme: Scheme,
+    /// In order of preference.
+    pub(super) families: Vec<IpFamily>,
+    pub(super) vips: Vec<IpAddr>,
+    /// Without the hash.
+    pub(super) tags: Tags,
+    pub(super) ports: BTreeMap<Port, WantedPort>,
+}
+
+/// A port.
+#[derive(Clone, Debug)]
+pub(super) struct WantedPort {
+    /// Seconds.
+    pub(super) idle_timeout: u32,
+    /// Empty: everybody.
+    pub(super) allowed: BTreeSet<IpNet>,
+    pub(super) pool: WantedPool,
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub(super) struct WantedPool {
+    pub(super) protocol: PoolProtocol,
+    pub(super) algorithm: Algorithm,
+    pub(super) persistence: Option<Persistence>,
+    pub(super) monitor: Option<HealthMonitor>,
+    pub(super) members: BTreeMap<(IpAddr, u16), Member>,
+}
+
+impl Wanted {
+    /// Translates a desired state.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
+    pub(super) fn read(desired: &DesiredLoadBalancer, region: &str) -> Result<Self, VendorError> {
+        let spec = &desired.spec;
+        if let Some(key) = spec.tags.keys().find(|key| ownership::is_reserved(key)) {
+            return Err(invalid(
+                format!("spec.tags[{key}]"),
+                "is reserved for the adapter: choose another key",
+            ));
+        }
+        let scheme = match spec.scheme() {
+            load_balancer_spec::Scheme::Unspecified | load_balancer_spec::Scheme::Internet => {
+                Scheme::Internet
+            }
+            load_balancer_spec::Scheme::Internal => Scheme::Internal,
+        };
+        let families = families(spec)?;
+        let vips = vips(spec, &families)?;
+        let all = Pools::read(desired, (&families, region))?;
+        let mut ports = BTreeMap::new();
+        for (at, listener) in spec.listeners.iter().enumerate() {
+            let (port, wanted) = all.port(listener).map_err(|error| within(at, error))?;
+            ports.insert(port, wanted);
+        }
+        Ok(Self { scheme, families, vips, tags: ownership::balancer_tags(desired), ports })
+    }
+}
+
+/// What all ports share.
+struct Pools<'a> {
+    parameters: Parameters,
+    allowed: BTreeSet<IpNet>,
+    persistence: Option<Persistence>,
+    check: Option<&'a contract::HealthCheck>,
+    /// Without ports.
+    members: Vec<Member>,
+}
+
+impl<'a> Pools<'a> {
+    fn read(
+        desired: &'a DesiredLoadBalancer,
+        (families, region): (&[IpFamily], &str),
+    ) -> Result<Self, VendorError> {
+        let spec = &desired.spec;
+        let members = desired.backends.iter().map(|backend| members(backend, families, region));
+        let members: Result<Vec<_>, _> = members.collect();
+        Ok(Self {
+            parameters: Parameters::read(&spec.parameters)?,
+            allowed: allowed(spec)?,
+            persistence: persistence(spec)?,
+            check: spec.health_check.as_ref(),
+            members: members?.into_iter().flatten().collect(),
+        })
+    }
+
+    fn port(&self, listener: &contract::Listener) -> Result<(Port, WantedPort), VendorError> {
+        let (protocol, plain) = match listener.protocol() {
+            Protocol::Tcp => (ListenerProtocol::Tcp, PoolProtocol::Tcp),
+            Protocol::Udp => (ListenerProtocol::Udp, PoolProtocol::Udp),
+            Protocol::Sctp => return Err(unsupported("protocol", "this cloud has TCP and UDP only")),
+            Protocol::Unspecified => return Err(invalid("protocol", "is unknown: use TCP or UDP")),
+        };
+        if listener.target_kind() == listener::TargetKind::NodeDirect {
+            return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
+        }
+        if !listener.tls_refs.is_empty() {
+            return Err(unsupported("tls_refs", "this cloud does not end TLS"));
+        }
+        let port = Port { protocol, number: port("port", listener.port)? };
+        let node_port = port_of_node(listener)?;
+        let pool = WantedPool {
+            protocol: proxied(listener, plain)?,
+            algorithm: self.parameters.algorithm,
+            persistence: self.persistence,
+            monitor: self.monitor(protocol)?,
+            members: self.members(node_port),
+        };
+        let idle_timeout = seconds("idle_timeout", listener.idle_timeout)?.unwrap_or(IDLE_TIMEOUT);
+        Ok((port, WantedPort { idle_timeout, allowed: self.allowed.clone(), pool }))
+    }
+
+    fn members(&self, port: u16) -> BTreeMap<(IpAddr, u16), Member> {
+        let members = self.members.iter().map(|member| Member { port, ..member.clone() });
+        members.map(|member| ((member.address, member.port), member)).collect()
+    }
+
+    /// A node port that speaks UDP answers no probe: without another port to probe, all its members count as healthy.
+    fn monitor(&self, protocol: ListenerProtocol) -> Result<Option<HealthMonitor>, VendorError> {
+        let check = self.check.cloned().unwrap_or_default();
+        if check.kind() == health_check::Kind::None
+            || (protocol == ListenerProtocol::Udp && check.port.is_none())
+        {
+            return Ok(None);
+        }
+        let field = |name: &str| format!("spec.health_check.{name}");
+        let interval = seconds(&field("interval"), check.interval)?;
+        let timeout = seconds(&field("timeout"), check.timeout)?;
+        // What is not said follows what is.
+        let interval = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(MONITOR_INTERVAL));
+        let timeout = timeout.unwrap_or(MONITOR_TIMEOUT.min(interval));
+        if timeout > interval {
+            return Err(invalid(
+                field("timeout"),
+                format!("{timeout} s is longer than the interval, {interval} s"),
+            ));
+        }
+        let http = check.kind() == health_check::Kind::Http;
+        Ok(Some(HealthMonitor {
+            protocol: match (http, self.parameters.health_check_tls) {
+                (false, _) => MonitorProtocol::Tcp,
+                (true, false) => MonitorProtocol::Http,
+                (true, true) => MonitorProtocol::Https,
+            },
+            port: check.port.map(|number| port(&field("port"), number)).transpose()?,
+            path: http.then(|| check.path.clone()),
+            interval,
+            timeout,
+            healthy_threshold: threshold(
+                &field("healthy_threshold"),
+                check.healthy_threshold,
+                MONITOR_HEALTHY,
+            )?,
+            unhealthy_threshold: threshold(
+                &field("unhealthy_threshold"),
+                check.unhealthy_threshold,
+                MONITOR_UNHEALTHY,
+            )?,
+        }))
+    }
+}
+
+fn families(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpFamily>, VendorError> {
+    let family = |family| match family {
+        contract::IpFamily::Ipv4 => Ok(IpFamily::Ipv4),
+        contract::IpFamily::Ipv6 => Ok(IpFamily::Ipv6),
+        contract::IpFamily::Unspecified => Err(invalid("spec.ip_families", "holds an unknown family")),
+    };
+    spec.ip_families().map(family).collect()
+}
+
+fn vips(spec: &contract::LoadBalancerSpec, families: &[IpFamily]) -> Result<Vec<IpAddr>, VendorError> {
+    let mut taken = BTreeSet::new();
+    let mut vips = Vec::new();
+    for (at, text) in spec.requested_addresses.iter().enumerate() {
+        let field = format!("spec.requested_addresses[{at}]");
+        let vip: IpAddr = text.parse().map_err(|error| invalid(&field, format!("{text:?}: {error}")))?;
+        if !families.contains(&IpFamily::of(vip)) {
+            return Err(invalid(field, format!("{vip} is of a family that spec.ip_families does not name")));
+        }
+        if !taken.insert(IpFamily::of(vip)) {
+            return Err(invalid(
+                field,
+                format!("{vip} is the second of its family: this cloud takes one of each"),
+            ));
+        }
+        vips.push(vip);
+    }
+    Ok(vips)
+}
+
+fn allowed(spec: &contract::LoadBalancerSpec) -> Result<BTreeSet<IpNet>, VendorError> {
+    let parse = |(at, text): (usize, &String)| match text.parse::<IpNet>() {
+        Ok(range) => Ok(range.trunc()),
+        Err(error) => Err(invalid(format!("spec.source_ranges[{at}]"), format!("{text:?}: {error}"))),
+    };
+    spec.source_ranges.iter().enumerate().map(parse).collect()
+}
+
+fn persistence(spec: &contract::LoadBalancerSpec) -> Result<Option<Persistence>, VendorError> {
+    let Some(affinity) = &spec.session_affinity else { return Ok(None) };
+    match affinity.kind() {
+        session_affinity::Kind::Unspecified | session_affinity::Kind::None => Ok(None),
+        session_affinity::Kind::ClientIp => {
+            let timeout = seconds("spec.session_affinity.timeout", affinity.timeout)?;
+            Ok(Some(Persistence { kind: PersistenceKind::SourceIp, timeout }))
+        }
+    }
+}
+
+/// One member for each of the load balancer's families in which the backend has an address.
+fn members(backend: &Backend, families: &[IpFamily], region: &str) -> Result<Vec<Member>, VendorError> {
+    let field = |name: &str| format!("backends[{}].{name}", backend.provider_id);
+    let weight = match (backend.draining, backend.weight) {
+        (true, _) => 0,
+        (false, None) => 1,
+        (false, Some(weight)) => weight,
+    };
+    let weight = u16::try_from(weight).ok().filter(|weight| u32::from(*weight) <= WEIGHT_MAX);
+    let weight = weight.ok_or_else(|| invalid(field("weight"), format!("is more than {WEIGHT_MAX}")))?;
+    let instance_id = match provider_id::locate(region, &backend.provider_id) {
+        Location::Here(id) => Some(id),
+        Location::Elsewhere | Location::Malformed => None,
+    };
+    let mut members = Vec::new();
+    for text in &backend.addresses {
+        let address: IpAddr =
+            text.parse().map_err(|error| invalid(field("addresses"), format!("{text:?}: {error}")))?;
+        if families.contains(&IpFamily::of(address)) {
+            members.push(Member { address, port: 0, weight, instance_id: instance_id.clone() });
+        }
+    }
+    Ok(members)
+}
+
+fn proxied(listener: &contract::Listener, plain: PoolProtocol) -> Result<PoolProtocol, VendorError> {
+    match (listener.proxy_protocol(), plain) {
+        (listener::ProxyProtocol::Unspecified | listener::ProxyProtocol::Off, plain) => Ok(plain),
+        (listener::ProxyProtocol::V1, _) => {
+            Err(unsupported("proxy_protocol", "this cloud writes version 2 only: use V2"))
+        }
+        (listener::ProxyProtocol::V2, PoolProtocol::Udp) => {
+            Err(unsupported("proxy_protocol", "this cloud writes it for TCP only"))
+        }
+        (listener::ProxyProtocol::V2, PoolProtocol::Tcp | PoolProtocol::Proxy) => Ok(PoolProtocol::Proxy),
+    }
+}
+
+fn port_of_node(listener: &contract::Listener) -> Result<u16, VendorError> {
+    let missing = || invalid("node_port", "is missing: this cloud reaches pods through node ports");
+    port("node_port", listener.node_port.ok_or_else(missing)?)
+}
+
+fn port(field: &str, number: u32) -> Result<u16, VendorError> {
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or_else(|| invalid(field, format!("{number} is no port: use 1 to 65535")))
+}
+
+/// Rounded up: the vendor counts whole seconds, and 0 would be "never".
+fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
+    let Some(duration) = duration else { return Ok(None) };
+    let whole = duration.seconds.saturating_add((duration.nanos > 0).into());
+    match u32::try_from(whole) {
+        Ok(whole) if whole > 0 => Ok(Some(whole)),
+        Ok(_) | Err(_) => Err(invalid(field, "must be more than 0 and at most 136 years")),
+    }
+}
+
+fn threshold(field: &str, asked: Option<u32>, default: u32) -> Result<u32, VendorError> {
+    match asked {
+        None => Ok(default),
+        Some(0) => Err(invalid(field, "must be at least 1")),
+        Some(asked) => Ok(asked),
+    }
+}
+
+fn within(at: usize, mut error: VendorError) -> VendorError {
+    if !error.message.starts_with("spec.") {
+        error.message = format!("spec.listeners[{at}].{}", error.message);
+    }
+    error
+}
+
+fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
+    VendorError::new(Fault::Invalid, format!("{}: {}", field.as_ref(), text.as_ref()))
+}
+
+fn unsupported(field: &str, text: &str) -> VendorError {
+    VendorError::new(Fault::Unsupported, format!("{field}: {text}"))
+}

@@ -1,0 +1,242 @@
+//! From the cloud's words to the contract's. Pure.
+
+use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
+
+use cloud_adapter::driver::LoadBalancerRecord;
+use cloud_api_proto::v1alpha1::{
+    Instance, InstanceAddress, InstanceState, LoadBalancer, LoadBalancerAddress, LoadBalancerState, NextHop,
+    PortStatus, Protocol, Route, RouteOwner, RouteState, Scope, VendorIds,
+    instance_address::{self, Type},
+    load_balancer_address::{self, IpMode},
+};
+use jiff::Timestamp;
+
+use crate::{
+    answers::{self, Read},
+    ownership, provider_id,
+    simcloud::model::{
+        AddressKind, InstanceStatus, IpFamily, ListenerProtocol, PoolProtocol, Project, ProvisioningStatus,
+        RouteStatus,
+    },
+};
+
+/// What a listener's port carries as error while the vendor has given up on it.
+const PORT_FAILED: &str = "ListenerFailed";
+
+/// Which part of the cloud is looked at.
+///
+/// The endpoint counts: two simulated clouds may well call their projects the same.
+pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
+    let Project { account, project, region } = project;
+    let fingerprint = ownership::digest(&[&account, &project, &region, endpoint]);
+    Scope { account, project, region, endpoint: endpoint.to_owned(), fingerprint }
+}
+
+/// A machine.
+pub(crate) fn instance(machine: &answers::Instance) -> Instance {
+    let mut instance = Instance {
+        provider_id: provider_id::write(&machine.region, &machine.id),
+        name: machine.name.clone(),
+        state: instance_state(&machine.status).into(),
+        addresses: addresses(&machine.addresses),
+        instance_type: machine.instance_type.clone(),
+        region: machine.region.clone(),
+        zone: machine.zone.clone(),
+        extra_labels: BTreeMap::new(),
+        created_at: Some(time(machine.created_at)),
+        vendor_state: machine.status.word(),
+        fingerprint: String::new(),
+    };
+    instance.fingerprint = fingerprint(&instance);
+    instance
+}
+
+fn instance_state(status: &Read<InstanceStatus>) -> InstanceState {
+    match status.known() {
+        None => InstanceState::Unknown,
+        Some(InstanceStatus::Building) => InstanceState::Starting,
+        Some(InstanceStatus::Running) => InstanceState::Running,
+        Some(InstanceStatus::Stopping) => InstanceState::Stopping,
+        Some(InstanceStatus::Stopped) => InstanceState::Stopped,
+        Some(InstanceStatus::ShuttingDown) => InstanceState::Terminating,
+        Some(InstanceStatus::Terminated) => InstanceState::Terminated,
+        Some(InstanceStatus::Error) => InstanceState::Error,
+    }
+}
+
+/// Addresses that are none, and kinds that nobody knows, are left out: a Node must not show them.
+fn addresses(addresses: &[answers::Address]) -> Vec<InstanceAddress> {
+    let mut translated: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
+    for one in addresses {
+        let Some((kind, value, family)) = address(one) else { continue };
+        let primary =
+            !translated.iter().any(|other| other.r#type == i32::from(kind) && other.family == family);
+        translated.push(InstanceAddress {
+            r#type: kind.into(),
+            value: Some(value),
+            family,
+            network: one.network.clone(),
+            primary,
+        });
+    }
+    translated
+}
+
+fn address(one: &answers::Address) -> Option<(Type, instance_address::Value, u32)> {
+    let name = |kind| Some((kind, instance_address::Value::Name(one.address.clone()), 0));
+    let ip = |kind| {
+        let ip: IpAddr = one.address.parse().ok()?;
+        let family = if ip.is_ipv4() { 4 } else { 6 };
+        Some((kind, instance_address::Value::Ip(ip.to_string()), family))
+    };
+    match one.kind.known()? {
+        AddressKind::Internal => ip(Type::InternalIp),
+        AddressKind::External => ip(Type::ExternalIp),
+        AddressKind::Hostname => name(Type::Hostname),
+        AddressKind::InternalDns => name(Type::InternalDns),
+        AddressKind::ExternalDns => name(Type::ExternalDns),
+    }
+}
+
+/// Over what a Node is made from: its addresses and labels, and the state, of which the shutdown taint is made. Not over the
+/// vendor's own word for it, nor over times.
+fn fingerprint(instance: &Instance) -> String {
+    let state = instance.state.to_string();
+    let mut words = vec![
+        instance.provider_id.as_str(),
+        &instance.name,
+        &state,
+        &instance.instance_type,
+        &instance.region,
+        &instance.zone,
+    ];
+    let addresses: Vec<String> = instance.addresses.iter().map(address_word).collect();
+    words.extend(addresses.iter().map(String::as_str));
+    ownership::digest(&words)
+}
+
+fn address_word(address: &InstanceAddress) -> String {
+    let value = match &address.value {
+        Some(instance_address::Value::Ip(text) | instance_address::Value::Name(text)) => text,
+        None => "",
+    };
+    format!("{} {} {value}", address.r#type, address.network)
+}
+
+/// A load balancer with all that belongs to it.
+pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<answers::LoadBalancer> {
+    let (key, owner) = ownership::balancer_owner(&tree.tags).unzip();
+    let backends = tree.pools.iter().map(|pool| pool.members.len()).sum::<usize>();
+    let summary = LoadBalancer {
+        vendor_id: tree.id.clone(),
+        key,
+        owner,
+        state: balancer_state(&tree).into(),
+        addresses: vips(&tree),
+        applied_hash: ownership::applied_hash(&tree.tags).to_owned(),
+        vendor_ids: Some(vendor_ids(&tree)),
+        listeners: tree.listeners.iter().map(listener_word).collect(),
+        backends: u32::try_from(backends).unwrap_or(u32::MAX),
+        name: tree.name.clone(),
+        created_at: Some(time(tree.created_at)),
+    };
+    LoadBalancerRecord { summary, detail: tree }
+}
+
+fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {
+    match tree.status.known() {
+        None => LoadBalancerState::Unspecified,
+        Some(ProvisioningStatus::PendingCreate | ProvisioningStatus::PendingUpdate) => {
+            LoadBalancerState::Pending
+        }
+        Some(ProvisioningStatus::PendingDelete) => LoadBalancerState::Deleting,
+        Some(ProvisioningStatus::Error) => LoadBalancerState::Error,
+        Some(ProvisioningStatus::Active) => {
+            let children = tree.listeners.iter().map(|listener| &listener.status);
+            let mut children = children.chain(tree.pools.iter().map(|pool| &pool.status));
+            if children.any(|status| status.is(&ProvisioningStatus::Error)) {
+                LoadBalancerState::Degraded
+            } else {
+                LoadBalancerState::Active
+            }
+        }
+    }
+}
+
+/// In the order of the families that were asked for.
+fn vips(tree: &answers::LoadBalancer) -> Vec<LoadBalancerAddress> {
+    let rank = |address: IpAddr| {
+        tree.families.iter().position(|family| family.is(&IpFamily::of(address))).unwrap_or(usize::MAX)
+    };
+    let mut vips = tree.vips.clone();
+    vips.sort_by_key(|address| rank(*address));
+    // With a PROXY header kube-proxy must not take a short cut past the load balancer: nobody would write the header.
+    let proxied = tree.pools.iter().any(|pool| pool.protocol.is(&PoolProtocol::Proxy));
+    let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
+    let ports: Vec<PortStatus> = tree.listeners.iter().filter_map(failed_port).collect();
+    let address = |vip: IpAddr| LoadBalancerAddress {
+        value: Some(load_balancer_address::Value::Ip(vip.to_string())),
+        ip_mode: mode.into(),
+        ports: ports.clone(),
+    };
+    vips.into_iter().map(address).collect()
+}
+
+fn failed_port(listener: &answers::Listener) -> Option<PortStatus> {
+    let protocol = match listener.protocol.known()? {
+        ListenerProtocol::Tcp => Protocol::Tcp,
+        ListenerProtocol::Udp => Protocol::Udp,
+    };
+    listener.status.is(&ProvisioningStatus::Error).then(|| PortStatus {
+        port: listener.port.into(),
+        protocol: protocol.into(),
+        error: Some(PORT_FAILED.to_owned()),
+    })
+}
+
+fn vendor_ids(tree: &answers::LoadBalancer) -> VendorIds {
+    let mut ids = vec![("loadbalancer".to_owned(), tree.id.clone())];
+    for listener in &tree.listeners {
+        let word = listener_word(listener);
+        ids.extend(listener.pool_id.iter().map(|pool| (format!("pool/{word}"), pool.clone())));
+        ids.push((format!("listener/{word}"), listener.id.clone()));
+    }
+    VendorIds { ids: ids.into_iter().collect() }
+}
+
+fn listener_word(listener: &answers::Listener) -> String {
+    format!("{}/{}", listener.protocol.word().to_ascii_lowercase(), listener.port)
+}
+
+/// A route. Whose it is depends on who asks: the runtime tells by the key.
+pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
+    let destination = entry.destination.trunc().to_string();
+    let machine = entry.next_hop_instance.as_deref();
+    let next_hop = NextHop {
+        provider_id: machine.map(|machine| provider_id::write(region, machine)).unwrap_or_default(),
+        address: entry.next_hop_address.map(|address| address.to_string()).unwrap_or_default(),
+        interface: String::new(),
+    };
+    let state = match entry.status.known() {
+        None => RouteState::Unspecified,
+        Some(RouteStatus::Active) => RouteState::Active,
+        // Packets do not arrive, and nothing but a new route will help.
+        Some(RouteStatus::Blackhole | RouteStatus::Error) => RouteState::Blackhole,
+    };
+    Route {
+        vendor_id: entry.id.clone(),
+        key: ownership::route_key(&entry.tags, &destination),
+        destination,
+        next_hop: Some(next_hop),
+        table: entry.table.clone(),
+        state: state.into(),
+        owner: RouteOwner::Unspecified.into(),
+    }
+}
+
+fn time(at: Timestamp) -> prost_types::Timestamp {
+    SystemTime::from(at).into()
+}
+
+#[cfg(test)]
+mod tests;
