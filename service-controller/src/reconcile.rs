@@ -56,7 +56,7 @@ impl Reconciler {
             Err(error) => self.report(id, &mut memory, &error),
         };
         // What exists nowhere needs no memory; an orphan's keeps it from being told again and again.
-        if memory != Memory::default() && (self.mirrors.service(id).is_some() || memory.is_told()) {
+        if memory != Memory::default() && (self.mirrors.service(id).is_some() || memory.is_of_an_orphan()) {
             self.memories().insert(id.clone(), memory);
         }
         again
@@ -79,11 +79,7 @@ impl Reconciler {
         let seen = self.mirrors.balancers(&id.uid);
         let Some(service) = self.mirrors.service(id) else {
             let orphans = orphans(seen.as_deref().unwrap_or_default());
-            if orphans.is_empty() {
-                memory.calm();
-            }
-            report_orphans(id, memory, &orphans);
-            return Ok(None);
+            return Ok(report_orphans(id, memory, &orphans, self.started.elapsed()));
         };
         let service = memory.overlay(service);
         memory.observe(seen.as_deref());
@@ -101,12 +97,13 @@ impl Reconciler {
             return Ok(None);
         }
         debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
-        report_orphans(id, memory, &plan.orphans);
         match plan.waits {
             Some(Wait::Aloud) => return Err(Error::AdapterAway(self.mirrors.adapter_link())),
             Some(Wait::Quietly) => return Ok(None),
             None if !plan.refusals.is_empty() => return Err(Error::Refused(plan.refusals)),
-            None if plan.actions.is_empty() => return Ok(None),
+            None if plan.actions.is_empty() => {
+                return Ok(report_orphans(id, memory, &plan.orphans, facts.now));
+            }
             None => (),
         }
         if let Some(rest) = memory.held(facts.now).filter(|_rest| plan.calls_the_adapter()) {
@@ -152,13 +149,21 @@ impl Reconciler {
     }
 }
 
-/// There is no object to tell it at: a log line, and the metric `load_balancer_orphans`.
-fn report_orphans(id: &ServiceId, memory: &mut Memory, orphans: &[String]) {
+/// There is no object to tell it at: a log line, and the metric `load_balancer_orphans`. Says when to look again.
+fn report_orphans(id: &ServiceId, memory: &mut Memory, orphans: &[String], now: Duration) -> Option<Next> {
+    if orphans.is_empty() {
+        memory.calm();
+        return None;
+    }
+    if let Some(doubt) = memory.orphan_doubt(now) {
+        return Some(Next::After(doubt));
+    }
     let vendor_ids = orphans.join(" ");
-    if !orphans.is_empty() && !memory.trouble(&vendor_ids).is_empty() {
+    if !memory.trouble(&vendor_ids).is_empty() {
         warn!(
             service = %id, uid = %id.uid, %vendor_ids,
             "No Service wants this load balancer; it is not deleted by itself, delete it at the cloud if nobody needs it"
         );
     }
+    None
 }

@@ -204,7 +204,7 @@ async fn a_load_balancer_that_vanishes_is_built_again() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_cannot_work_is_told_once_and_nothing_is_called() {
     let world = World::start().await;
-    let misspelt = format!("{DOMAIN}/load-balancer-schem");
+    let misspelt = format!("{DOMAIN}/load-balancer-schemes");
     world.service(service("web").port(80).annotation(&misspelt, "internal"));
     world.eventually("people hear of it", |world| !world.events().is_empty()).await;
     world.node("a").node("b");
@@ -253,6 +253,21 @@ async fn without_an_adapter_the_service_says_why_it_waits_and_nothing_is_lost() 
     assert!(world.kube.writes().is_empty());
     world.cloud.away(false);
     world.eventually_ingress("web", &["203.0.113.1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_adapter_goes_on_as_soon_as_it_is_back() {
+    let world = World::start().await;
+    world.quiet().await;
+    world.cloud.away(true);
+    world.service(service("web").port(80));
+    // Long enough for a backoff of minutes.
+    tokio::time::sleep(std::time::Duration::from_mins(20)).await;
+    assert_eq!(world.events().iter().filter(|event| event.contains("SyncLoadBalancerFailed")).count(), 1);
+    world.cloud.away(false);
+    let back = tokio::time::Instant::now();
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    assert!(back.elapsed().as_secs() <= 15, "{:?}", back.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

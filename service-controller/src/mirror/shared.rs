@@ -103,18 +103,10 @@ impl Mirrors {
             }
             sleep(ASK_AGAIN).await;
         };
-        let features = Features::of(&answer.capabilities);
-        let changed = self.shared.features.send_if_modified(|current| {
-            let same = current.as_ref().is_some_and(|known| **known == features);
-            if !same {
-                *current = Some(Arc::new(features));
-            }
-            !same
-        });
-        if changed {
-            let (name, version) = (&answer.adapter_name, &answer.adapter_version);
-            info!(adapter = %name, %version, "Knows what the adapter can do");
-            self.wake_all();
-        }
+        let (name, version) = (&answer.adapter_name, &answer.adapter_version);
+        info!(adapter = %name, %version, "Knows what the adapter can do");
+        self.shared.features.send_replace(Some(Arc::new(Features::of(&answer.capabilities))));
+        // Not only those that need another feature: whoever waits for the adapter need not wait for its backoff to end.
+        self.wake_all();
     }
 }

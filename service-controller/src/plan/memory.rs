@@ -12,6 +12,9 @@ use super::{
 /// How long a difference between the mirror and the adapter's own word is believed to be the mirror's lag.
 pub(crate) const LAG: Duration = Duration::from_mins(5);
 
+/// A load balancer that was just removed may be shown for a while yet, above all by an adapter that comes back.
+const ORPHAN_AFTER: Duration = Duration::from_mins(1);
+
 /// When an adapter does not say when to ask again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -28,6 +31,8 @@ pub(crate) struct Memory {
     told: Option<String>,
     /// The adapter asked us not to call before this, since the start of the process.
     held_until: Option<Duration>,
+    /// Since when the mirror shows a load balancer that nobody wants.
+    orphan_since: Option<Duration>,
     /// Our own last write, as long as the cache may not show it.
     written: Option<Written>,
 }
@@ -127,8 +132,11 @@ impl Memory {
     /// Why what the mirror shows is not what the adapter confirmed, unless it was asked about exactly this already.
     pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
         let settled = self.settled.as_ref()?;
-        let asked = settled.seen.as_deref() == Some(cloud) && now.saturating_sub(settled.at) < LAG;
-        settled.difference(cloud).filter(|_| !asked)
+        // What is pending will be shown again when it is not: mostly it is the work that was just confirmed as done.
+        let shown_again = cloud.iter().any(|it| it.state == State::Pending);
+        let asked = settled.seen.as_deref() == Some(cloud) || shown_again;
+        let lags = now.saturating_sub(settled.at) < LAG;
+        settled.difference(cloud).filter(|_| !(asked && lags))
     }
 
     /// What people hear before the adapter is asked. The load balancer may exist from now on.
@@ -240,11 +248,18 @@ impl Memory {
             self.told = None;
         }
         self.held_until = None;
+        self.orphan_since = None;
     }
 
-    /// Whether people were told of a trouble that lasts.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told.is_some()
+    /// How much longer a load balancer that nobody wants may be only the mirror's lag. `None`: it is an orphan.
+    pub(crate) fn orphan_doubt(&mut self, now: Duration) -> Option<Duration> {
+        let since = *self.orphan_since.get_or_insert(now);
+        (since + ORPHAN_AFTER).checked_sub(now).filter(|doubt| !doubt.is_zero())
+    }
+
+    /// Whether it is about a load balancer and no Service.
+    pub(crate) fn is_of_an_orphan(&self) -> bool {
+        self.orphan_since.is_some()
     }
 
     fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {

@@ -123,6 +123,20 @@ fn a_mirror_that_lags_behind_is_asked_about_once() {
 }
 
 #[test]
+fn a_mirror_that_still_shows_the_work_is_not_asked_about() {
+    let mut world = World::with(service());
+    world.settled();
+    world.cloud[0].state = State::Pending;
+    assert_snapshot!(world.settled(), @"");
+    world.now += memory::LAG;
+    assert_snapshot!(world.settled(), @r"
+    ensure (it is pending)
+      news: Ensuring
+      news: Ensured
+    ");
+}
+
+#[test]
 fn a_difference_that_stays_is_asked_about_again_after_a_while() {
     let mut world = World::with(service());
     world.settled();

@@ -117,3 +117,13 @@ fn a_removal_voids_what_was_confirmed() {
     memory.asking(&ask(Why::Missing));
     assert!(!memory.removed, "it may exist again");
 }
+
+#[test]
+fn what_was_just_removed_is_no_orphan_yet() {
+    let (mut memory, begin) = (Memory::default(), Duration::from_secs(100));
+    assert_eq!(memory.orphan_doubt(begin), Some(ORPHAN_AFTER));
+    assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER / 2), Some(ORPHAN_AFTER / 2));
+    assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER), None);
+    memory.calm();
+    assert!(!memory.is_of_an_orphan());
+}
