@@ -12,6 +12,10 @@ pub const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 pub const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Label: the node shall not be a target of load balancers.
 pub const EXCLUDED_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Type of an address: the name that the machine has of itself.
+pub const HOSTNAME: &str = "Hostname";
+/// Annotation: the kubelet was told which of its addresses to use.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// Label: the zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 

@@ -18,9 +18,10 @@ const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
 pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Value, Refusal> {
     let bad = |error: serde_json::Error| (StatusCode::BAD_REQUEST, error.to_string());
     let patch: Value = serde_json::from_slice(body).map_err(bad)?;
-    let version = |value: &Value| value.pointer("/metadata/resourceVersion").cloned();
-    if version(&patch).is_some_and(|asked| Some(asked) != version(object)) {
-        return Err((StatusCode::CONFLICT, "the object has been modified".to_owned()));
+    for guard in ["/metadata/resourceVersion", "/metadata/uid"] {
+        if patch.pointer(guard).is_some_and(|asked| Some(asked) != object.pointer(guard)) {
+            return Err((StatusCode::CONFLICT, format!("{guard} is another one")));
+        }
     }
     let mut new = object.clone();
     match target.content_type.as_str() {

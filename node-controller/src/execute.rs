@@ -1,0 +1,116 @@
+//! Room 3: carries a plan out. Addresses first, then one patch that makes the node ready, then the Event.
+//!
+//! Only fields that this controller owns are written, as patches that name the node's UID: a node that was made anew under the same
+//! name is another node.
+
+use std::sync::Arc;
+
+use controller_core::{
+    Clock,
+    events::Recorder,
+    kube_api::{self, within},
+    start::Process,
+};
+use k8s_openapi::api::core::v1 as core;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tracing::info;
+
+use crate::{
+    events,
+    lookup::Lookup,
+    metrics::Metrics,
+    plan::{Action, Address, Initialisation, Node, Plan},
+    requeue::Error,
+};
+
+#[derive(Clone)]
+pub(crate) struct Executor {
+    api: Api<core::Node>,
+    clock: Clock,
+    recorder: Recorder,
+    lookup: Lookup,
+    metrics: Metrics,
+}
+
+impl Executor {
+    pub(crate) fn new(process: &Process, lookup: Lookup, metrics: Metrics) -> Self {
+        let client: Client = process.kube.clone();
+        let (clock, recorder) = (process.clock, process.recorder.clone());
+        Self { api: Api::all(client), clock, recorder, lookup, metrics }
+    }
+
+    /// Does one action after the other; the first that fails ends it.
+    pub(crate) async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Error> {
+        for action in &plan.actions {
+            match action {
+                Action::LookUp => self.lookup.ask(node),
+                Action::SetAddresses(addresses) => self.set_addresses(node, addresses).await?,
+                Action::SetLabels(labels) => {
+                    let patch = json!({ "metadata": { "uid": node.uid, "labels": labels } });
+                    self.patch(node, Patch::Merge(&patch))
+                        .await
+                        .map_err(|source| Error::Labels { source })?;
+                    info!(node = node.name, %action, "Wrote labels");
+                }
+                Action::Initialise(initialisation) => self.initialise(node, initialisation).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Addresses are declared as merged by type: without the marker a second address of one type would replace the first.
+    async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
+        let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
+        list.push(json!({ "$patch": "replace" }));
+        let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": list } });
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(&patch));
+        let written = within(self.api.patch_status(&node.name, &params, &patch)).await;
+        written.map_err(|source| Error::Addresses { source })?;
+        info!(node = node.name, n_addresses = addresses.len(), "Wrote addresses");
+        Ok(())
+    }
+
+    async fn initialise(&self, node: &Node, initialisation: &Initialisation) -> Result<(), Error> {
+        let patch = serde_json::from_value(initialising_patch(node, initialisation));
+        let patch = patch.map_err(|source| Error::Patch { source })?;
+        let written = self.patch(node, Patch::Json::<()>(patch)).await;
+        written.map_err(|source| Error::Initialise { source })?;
+        self.metrics.initialised(node.created, self.clock.now());
+        self.recorder.tell(&events::about(node), events::synced());
+        Ok(())
+    }
+
+    async fn patch<P>(&self, node: &Node, patch: Patch<P>) -> Result<(), kube_api::Error>
+    where
+        P: serde::Serialize + std::fmt::Debug + Sync,
+    {
+        within(self.api.patch(&node.name, &PatchParams::default(), &patch)).await.map(drop)
+    }
+}
+
+/// A JSON patch, guarded by the UID and by the taints that were seen: they are one list, and somebody may have added one meanwhile.
+fn initialising_patch(node: &Node, initialisation: &Initialisation) -> Value {
+    let Initialisation { provider_id, labels, taints } = initialisation;
+    let mut operations = vec![
+        json!({ "op": "test", "path": "/metadata/uid", "value": node.uid }),
+        json!({ "op": "test", "path": "/spec/taints", "value": node.taints }),
+        json!({ "op": "replace", "path": "/spec/taints", "value": taints }),
+    ];
+    if let Some(id) = provider_id {
+        operations.push(json!({ "op": "add", "path": "/spec/providerID", "value": id }));
+    }
+    if node.labels.is_empty() && !labels.is_empty() {
+        operations.push(json!({ "op": "test", "path": "/metadata/labels", "value": null }));
+        operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
+    } else {
+        let path = |key: &str| format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+        let adds =
+            labels.iter().map(|(key, value)| json!({ "op": "add", "path": path(key), "value": value }));
+        operations.extend(adds);
+    }
+    Value::Array(operations)
+}

@@ -1,0 +1,219 @@
+//! Room 1: which objects and which of their fields are kept, of both sides; which change wakes which node.
+//!
+//! Kubelets change their Nodes every few seconds; what is kept here changes only when somebody has something to decide.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
+use controller_core::{
+    Link,
+    mirror::{Change, Mirror, ObjectName, cloud::Instances},
+    node,
+    queue::Queue,
+    start::Process,
+};
+use k8s_openapi::api::core::v1 as core;
+use kube::{Api, ResourceExt as _};
+
+use crate::plan::{Address, Instance, Node, Sighting, Taint, labels};
+
+/// Both sides, and which nodes run on which instance.
+#[derive(Clone, Debug)]
+pub(crate) struct Mirrors {
+    pub(crate) nodes: Mirror<ObjectName, Node>,
+    pub(crate) instances: Mirror<String, Instance>,
+    /// Nodes by provider ID. More than one is a mistake of somebody, and each of them is looked at.
+    running_on: Arc<Mutex<BTreeMap<String, BTreeSet<ObjectName>>>>,
+}
+
+/// Starts to follow both sides; each change that matters puts a node into the queue.
+pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>) -> Mirrors {
+    let mirrors = Mirrors {
+        nodes: Mirror::new("nodes", process.clock),
+        instances: Mirror::new("instances", process.clock),
+        running_on: Arc::default(),
+    };
+    mirrors.nodes.register(process.metrics());
+    mirrors.instances.register(process.metrics());
+    process.health.needs(&mirrors.nodes);
+    process.health.needs(&mirrors.instances);
+
+    let (this, wakes) = (mirrors.clone(), queue.clone());
+    let api: Api<core::Node> = Api::all(process.kube.clone());
+    process.background("node mirror", async move {
+        let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
+        this.nodes.follow_kubernetes(api, |node| Some(trim_node(&node)), wake).await;
+    });
+    let (this, wakes, adapter) = (mirrors.clone(), queue.clone(), process.adapter.clone());
+    process.background("instance mirror", async move {
+        let wake = |change: Change<String, Instance>| this.instance_changed(&change, &wakes);
+        this.instances.follow_cloud(&adapter, Instances, trim_instance, wake).await;
+    });
+    let (this, wakes) = (mirrors.clone(), queue.clone());
+    process.background("adapter link", async move { this.link_changes(&wakes).await });
+    mirrors
+}
+
+impl Mirrors {
+    /// What the mirror of the cloud says about a node's instance.
+    ///
+    /// By provider ID if the node has one, else by name among the instances that do not end.
+    pub(crate) fn sight(&self, node: &Node) -> Found {
+        if let Some(id) = &node.provider_id {
+            return self.instances.get(id).map_or(Found::Nothing, Found::One);
+        }
+        let mut same_name: Vec<Arc<Instance>> = self.instances.read(|instances| {
+            let candidates =
+                instances.values().filter(|instance| instance.name == node.name && !instance.ends);
+            candidates.cloned().collect()
+        });
+        match (same_name.pop(), same_name.is_empty()) {
+            (None, _) => Found::Nothing,
+            (Some(only), true) => Found::One(only),
+            (Some(last), false) => {
+                same_name.push(last);
+                Found::Many(same_name.iter().map(|instance| instance.provider_id.clone()).collect())
+            }
+        }
+    }
+
+    /// Why the mirror cannot be asked, if so.
+    pub(crate) fn unavailable(&self) -> Option<Sighting<'static>> {
+        match self.instances.link() {
+            Link::Up => None,
+            Link::Starting => Some(Sighting::Listing),
+            link @ Link::Down { .. } => Some(Sighting::Away { link: link.to_string() }),
+        }
+    }
+
+    fn node_changed(&self, change: Change<ObjectName, Node>, queue: &Queue<ObjectName>) {
+        let id = |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| node.provider_id.clone());
+        let (old, new) = (id(&change.old), id(&change.new));
+        if old != new {
+            let mut running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(old) = old
+                && let Some(names) = running_on.get_mut(&old)
+            {
+                names.remove(&change.key);
+                if names.is_empty() {
+                    running_on.remove(&old);
+                }
+            }
+            if let Some(new) = new {
+                running_on.entry(new).or_default().insert(change.key.clone());
+            }
+        }
+        queue.add(change.key);
+    }
+
+    /// Wakes the node that runs on the instance, and the one that is called like it and may be waiting for it.
+    fn instance_changed(&self, change: &Change<String, Instance>, queue: &Queue<ObjectName>) {
+        let names = {
+            let running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
+            running_on.get(&change.key).cloned().unwrap_or_default()
+        };
+        for name in names {
+            queue.add(name);
+        }
+        for instance in [&change.old, &change.new].into_iter().flatten() {
+            let name = ObjectName::cluster(instance.name.clone());
+            if self.nodes.get(&name).is_some_and(|node| node.provider_id.is_none()) {
+                queue.add(name);
+            }
+        }
+    }
+
+    /// Whoever waits is looked at again when the adapter goes away, comes back, or has listed the cloud.
+    async fn link_changes(&self, queue: &Queue<ObjectName>) {
+        let mut links = self.instances.links();
+        while links.changed().await.is_ok() {
+            links.mark_unchanged();
+            let waiting: Vec<ObjectName> = self.nodes.read(|nodes| {
+                let uninitialised = nodes.iter().filter(|(_, node)| node.is_uninitialised());
+                uninitialised.map(|(name, _)| name.clone()).collect()
+            });
+            for name in waiting {
+                queue.add(name);
+            }
+        }
+    }
+}
+
+/// What a look into the mirror of the cloud finds.
+#[derive(Debug)]
+pub(crate) enum Found {
+    One(Arc<Instance>),
+    Nothing,
+    /// Several instances of one name: their provider IDs.
+    Many(Vec<String>),
+}
+
+fn trim_node(node: &core::Node) -> Node {
+    let uninitialised = node::has_taint(node, node::UNINITIALISED);
+    let ours = |key: &String| labels::PAIRS.as_flattened().contains(&key.as_str());
+    let labels = node.labels().iter().filter(|(key, _)| uninitialised || ours(key));
+    let taints = if uninitialised { node::taints(node) } else { Default::default() };
+    let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
+    Node {
+        name: node.name_any(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        provider_id: provider_id.filter(|id| !id.is_empty()),
+        labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        taints: taints.iter().map(trim_taint).collect(),
+        addresses: node::addresses(node)
+            .iter()
+            .map(|core::NodeAddress { type_, address }| Address {
+                type_: type_.clone(),
+                address: address.clone(),
+            })
+            .collect(),
+        provided_node_ip: node.annotations().get(node::PROVIDED_NODE_IP).cloned(),
+    }
+}
+
+fn trim_taint(taint: &core::Taint) -> Taint {
+    // Written as the API server writes it: the patch compares it with the server's copy.
+    let time = taint.time_added.as_ref().and_then(|time| serde_json::to_value(time).ok());
+    Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
+        time_added: time.and_then(|time| time.as_str().map(str::to_owned)),
+    }
+}
+
+pub(crate) fn trim_instance(instance: wire::Instance) -> Instance {
+    let ends = matches!(instance.state(), InstanceState::Terminating | InstanceState::Terminated);
+    Instance {
+        ends,
+        provider_id: instance.provider_id,
+        name: instance.name,
+        addresses: instance.addresses.iter().filter_map(address).collect(),
+        instance_type: instance.instance_type,
+        region: instance.region,
+        zone: instance.zone,
+        extra_labels: instance.extra_labels.into_iter().collect(),
+    }
+}
+
+/// An address of a kind that a newer contract knows is left out: a Node could not list it.
+fn address(address: &wire::InstanceAddress) -> Option<Address> {
+    use wire::instance_address::{Type, Value};
+    let type_ = match address.r#type() {
+        Type::InternalIp => "InternalIP",
+        Type::ExternalIp => "ExternalIP",
+        Type::Hostname => node::HOSTNAME,
+        Type::InternalDns => "InternalDNS",
+        Type::ExternalDns => "ExternalDNS",
+        Type::Unspecified => return None,
+    };
+    let (Value::Ip(text) | Value::Name(text)) = address.value.as_ref()?;
+    (!text.is_empty()).then(|| Address { type_: type_.to_owned(), address: text.clone() })
+}
+
+#[cfg(test)]
+mod tests;

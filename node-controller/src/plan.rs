@@ -1,0 +1,248 @@
+//! Room 2: pure; a node and what is known of its instance to a [`Plan`].
+//!
+//! The rules for the single fields are in [`addresses`] and [`labels`].
+
+pub(crate) mod addresses;
+pub(crate) mod labels;
+mod provided_node_ip;
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use controller_core::{Again, node::UNINITIALISED};
+
+pub(crate) use self::addresses::Address;
+
+/// A node as far as this controller cares.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) created: Option<Timestamp>,
+    /// `spec.providerID`, never empty.
+    pub(crate) provider_id: Option<String>,
+    /// All of an uninitialised node, else only those that this controller owns.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// All of an uninitialised node in their order, else none.
+    pub(crate) taints: Vec<Taint>,
+    pub(crate) addresses: Vec<Address>,
+    /// The annotation `alpha.kubernetes.io/provided-node-ip`.
+    pub(crate) provided_node_ip: Option<String>,
+}
+
+impl Node {
+    /// Any taint with the key counts, whatever its value and effect.
+    pub(crate) fn is_uninitialised(&self) -> bool {
+        self.taints.iter().any(|taint| taint.key == UNINITIALISED)
+    }
+}
+
+/// A taint as it stands in the Node: it is compared with the API server's copy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Taint {
+    pub(crate) key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    pub(crate) effect: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time_added: Option<String>,
+}
+
+/// An instance as far as nodes care.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Instance {
+    pub(crate) provider_id: String,
+    /// The name at the vendor: a node without a provider ID is found by it.
+    pub(crate) name: String,
+    /// Gone, or about to be: no new node runs on it.
+    pub(crate) ends: bool,
+    /// In the order in which a Node lists them.
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) instance_type: String,
+    pub(crate) region: String,
+    pub(crate) zone: String,
+    pub(crate) extra_labels: BTreeMap<String, String>,
+}
+
+/// What is known of a node's instance.
+#[derive(Clone, Debug)]
+pub(crate) enum Sighting<'a> {
+    /// It is there.
+    Seen(&'a Instance),
+    /// The mirror does not show it and nobody has asked.
+    Unasked,
+    /// The first listing of the cloud is under way.
+    Listing,
+    /// The cloud was asked and does not show it, which proves nothing.
+    NotVisible,
+    /// The provider ID belongs to another cloud.
+    Foreign,
+    /// Several instances have the node's name.
+    Ambiguous {
+        /// Their provider IDs.
+        provider_ids: Vec<String>,
+    },
+    /// The cloud could not tell.
+    Failed {
+        /// Why, in the adapter's words.
+        error: String,
+        /// When to ask again.
+        again: Again,
+    },
+    /// The adapter is not there.
+    Away {
+        /// Since when, and why.
+        link: String,
+    },
+}
+
+/// What is to be done about a node. Empty: it is as it should be.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// In this order: addresses come before the taint goes, so that no pod lands on a node without them.
+    pub(crate) actions: Vec<Action>,
+    /// Why it is not done, if something is in the way.
+    pub(crate) refusal: Option<Refusal>,
+    /// When to look again, if all goes well.
+    pub(crate) again: Again,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Put the node on the list of those that the cloud is asked about.
+    LookUp,
+    /// Replace `status.addresses`.
+    SetAddresses(Vec<Address>),
+    /// Write labels of an initialised node.
+    SetLabels(BTreeMap<String, String>),
+    /// Write what is missing and take the taint off, in one patch.
+    Initialise(Initialisation),
+}
+
+/// What the one patch writes that makes a node ready for use.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Initialisation {
+    /// Only if the node has none: it can never be changed.
+    pub(crate) provider_id: Option<String>,
+    /// Only those that differ.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// All taints but ours, in their order.
+    pub(crate) taints: Vec<Taint>,
+}
+
+/// Why a node is not initialised, for the person who looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    NotVisible,
+    Foreign,
+    Ambiguous { provider_ids: Vec<String> },
+    Failed { error: String },
+    Away { link: String },
+    NoProviderId,
+    ProvidedNodeIp { error: String },
+}
+
+/// Compares a node with its instance. Cost: no vendor calls; the one question that may follow is shared by all new nodes.
+pub(crate) fn plan(node: &Node, sighting: &Sighting<'_>) -> Plan {
+    match (node.is_uninitialised(), sighting) {
+        (true, Sighting::Seen(instance)) => initialise(node, instance),
+        (true, sighting) => wait(sighting),
+        (false, Sighting::Seen(instance)) => refresh(node, instance),
+        // An initialised node whose instance is not seen is left as it is: its end is another subject.
+        (false, _) => done(Vec::new()),
+    }
+}
+
+fn initialise(node: &Node, instance: &Instance) -> Plan {
+    if instance.provider_id.is_empty() && node.provider_id.is_none() {
+        return refuse(Refusal::NoProviderId, Again::OnChange);
+    }
+    let addresses = match addresses::wanted(node, instance) {
+        Ok(addresses) => addresses,
+        Err(error) => return refuse(Refusal::ProvidedNodeIp { error: error.to_string() }, Again::OnChange),
+    };
+    let taints = node.taints.iter().filter(|taint| taint.key != UNINITIALISED).cloned().collect();
+    let provider_id = match &node.provider_id {
+        Some(_) => None,
+        None => Some(instance.provider_id.clone()),
+    };
+    let labels = labels::of_a_new_node(&node.labels, instance);
+    let initialisation = Initialisation { provider_id, labels, taints };
+    let addresses = addresses.map(Action::SetAddresses);
+    done(addresses.into_iter().chain([Action::Initialise(initialisation)]).collect())
+}
+
+fn refresh(node: &Node, instance: &Instance) -> Plan {
+    let labels = labels::of_a_known_node(&node.labels, instance);
+    let labels = (!labels.is_empty()).then_some(Action::SetLabels(labels));
+    match addresses::wanted(node, instance) {
+        Ok(addresses) => done(addresses.map(Action::SetAddresses).into_iter().chain(labels).collect()),
+        Err(error) => Plan {
+            refusal: Some(Refusal::ProvidedNodeIp { error: error.to_string() }),
+            ..done(labels.into_iter().collect())
+        },
+    }
+}
+
+fn wait(sighting: &Sighting<'_>) -> Plan {
+    match sighting.clone() {
+        Sighting::Seen(_) | Sighting::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
+        Sighting::Unasked => Plan { again: Again::OnChange, ..done(vec![Action::LookUp]) },
+        Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
+        Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
+        Sighting::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
+        Sighting::Failed { error, again } => refuse(Refusal::Failed { error }, again),
+        Sighting::Away { link } => refuse(Refusal::Away { link }, Again::Backoff),
+    }
+}
+
+fn done(actions: Vec<Action>) -> Plan {
+    Plan { actions, refusal: None, again: Again::Done }
+}
+
+fn refuse(refusal: Refusal, again: Again) -> Plan {
+    Plan { actions: Vec::new(), refusal: Some(refusal), again }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for action in &self.actions {
+            writeln!(f, "{action}")?;
+        }
+        match &self.refusal {
+            Some(refusal) => writeln!(f, "refuse     {}, again {:?}", refusal.reason(), self.again),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One line an action, and one a label below it.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels = match self {
+            Self::LookUp => return f.write_str("look up"),
+            Self::SetAddresses(addresses) => {
+                let words = addresses.iter().map(|Address { type_, address }| format!("{type_}={address}"));
+                return write!(f, "addresses  {}", words.collect::<Vec<_>>().join(" "));
+            }
+            Self::SetLabels(labels) => {
+                f.write_str("relabel")?;
+                labels
+            }
+            Self::Initialise(Initialisation { provider_id, labels, taints }) => {
+                let provider_id = provider_id.as_deref().unwrap_or("as it is");
+                let taints: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).collect();
+                write!(f, "initialise provider ID {provider_id}, taints left {taints:?}")?;
+                labels
+            }
+        };
+        labels.iter().try_for_each(|(key, value)| write!(f, "\n  label    {key}={value}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

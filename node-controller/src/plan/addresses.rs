@@ -1,0 +1,34 @@
+//! Which addresses a node shall list.
+
+use controller_core::node;
+use serde::Serialize;
+
+use super::{
+    Instance, Node,
+    provided_node_ip::{self, Error},
+};
+
+/// One entry of `status.addresses`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Address {
+    /// `InternalIP`, `ExternalIP`, `Hostname`, `InternalDNS`, `ExternalDNS`.
+    #[serde(rename = "type")]
+    pub(crate) type_: String,
+    pub(crate) address: String,
+}
+
+/// The list that the node shall have, if it has another one.
+///
+/// The cloud's list in the cloud's order; the node's own host names stay if the cloud names none; then the rule of the provided node
+/// IP. A cloud that lists no address changes nothing: addresses are never cleared. Compared exactly, order included.
+pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>, Error> {
+    let mut wanted = instance.addresses.clone();
+    let is_hostname = |address: &&Address| address.type_ == node::HOSTNAME;
+    if !wanted.iter().any(|address| is_hostname(&address)) && !wanted.is_empty() {
+        wanted.extend(node.addresses.iter().filter(is_hostname).cloned());
+    }
+    if let Some(provided) = &node.provided_node_ip {
+        wanted = provided_node_ip::apply(provided, &wanted)?;
+    }
+    Ok((!wanted.is_empty() && wanted != node.addresses).then_some(wanted))
+}

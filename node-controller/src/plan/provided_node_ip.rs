@@ -1,0 +1,78 @@
+//! The annotation `alpha.kubernetes.io/provided-node-ip`: which addresses of the cloud a node shall keep.
+//!
+//! Kubelets and users rely on every detail of this rule; the table of tests is its definition.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::Address;
+
+/// Why the annotation cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// It is no IP address, nor two with one comma between them.
+    #[error("{0:?} is not an IP address: give one, or two of different families with a comma between them")]
+    NotAnAddress(String),
+    /// More than two, or two of one family.
+    #[error("{0:?} is not one IP address, nor two of different families with a comma between them")]
+    NotAPair(String),
+    /// `0.0.0.0` or `::` beside another address.
+    #[error("{0:?} names an unspecified address beside another one")]
+    Unspecified(String),
+    /// The cloud does not know it.
+    #[error("the cloud lists no address {0} for this node")]
+    Unknown(IpAddr),
+}
+
+/// Orders and filters the cloud's addresses after the annotation's value.
+///
+/// First, for each provided IP, every equal address of any type; then all addresses of types that no provided IP matched. The
+/// cloud's spelling is kept.
+pub(super) fn apply(value: &str, cloud: &[Address]) -> Result<Vec<Address>, Error> {
+    let provided = parse(value)?;
+    let mut kept = Vec::new();
+    for ip in provided {
+        let equal = |address: &&Address| address_ip(&address.address) == Some(ip);
+        let before = kept.len();
+        kept.extend(cloud.iter().filter(equal).cloned());
+        if kept.len() == before {
+            return Err(Error::Unknown(ip));
+        }
+    }
+    let matched: Vec<String> = kept.iter().map(|address| address.type_.clone()).collect();
+    kept.extend(cloud.iter().filter(|address| !matched.contains(&address.type_)).cloned());
+    Ok(kept)
+}
+
+fn parse(value: &str) -> Result<Vec<IpAddr>, Error> {
+    let parts: Result<Vec<IpAddr>, Error> = value
+        .split(',')
+        .map(|part| address_ip(part).ok_or_else(|| Error::NotAnAddress(value.to_owned())))
+        .collect();
+    let ips = parts?;
+    match ips.as_slice() {
+        [_one] => Ok(ips),
+        [first, second] if first.is_unspecified() || second.is_unspecified() => {
+            Err(Error::Unspecified(value.to_owned()))
+        }
+        [first, second] if first.is_ipv4() != second.is_ipv4() => Ok(ips),
+        _ => Err(Error::NotAPair(value.to_owned())),
+    }
+}
+
+/// Reads an address as Kubernetes does: leading zeros are decimal, IPv4 inside IPv6 is IPv4.
+fn address_ip(text: &str) -> Option<IpAddr> {
+    let ip = text.parse().ok().or_else(|| with_leading_zeros(text).map(IpAddr::V4))?;
+    Some(IpAddr::to_canonical(&ip))
+}
+
+fn with_leading_zeros(text: &str) -> Option<Ipv4Addr> {
+    let octet = |part: &str| -> Option<u8> {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { part.parse().ok() } else { None }
+    };
+    let octets: Option<Vec<u8>> = text.split('.').map(octet).collect();
+    <[u8; 4]>::try_from(octets?).ok().map(Ipv4Addr::from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,390 @@
+//! What is decided about a node, each case with the plan that it gives, and that every plan settles.
+
+use insta::assert_snapshot;
+use proptest::prelude::{Just, Strategy as _, prop, prop_oneof, proptest};
+
+use super::*;
+
+fn node(name: &str) -> Node {
+    Node {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        created: None,
+        provider_id: None,
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        addresses: Vec::new(),
+        provided_node_ip: None,
+    }
+}
+
+fn instance(id: &str) -> Instance {
+    Instance {
+        provider_id: format!("sim://north/{id}"),
+        name: "a".to_owned(),
+        ends: false,
+        addresses: Vec::new(),
+        instance_type: "small".to_owned(),
+        region: "north".to_owned(),
+        zone: "north-1".to_owned(),
+        extra_labels: BTreeMap::new(),
+    }
+}
+
+impl Node {
+    fn uninitialised(self) -> Self {
+        self.tainted(UNINITIALISED)
+    }
+
+    fn tainted(mut self, key: &str) -> Self {
+        let (value, effect) = (Some("true".to_owned()), "NoSchedule".to_owned());
+        self.taints.push(Taint { key: key.to_owned(), value, effect, time_added: None });
+        self
+    }
+
+    fn provider_id(mut self, id: &str) -> Self {
+        self.provider_id = Some(id.to_owned());
+        self
+    }
+
+    fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    fn at(mut self, type_: &str, address: &str) -> Self {
+        self.addresses.push(Address { type_: type_.to_owned(), address: address.to_owned() });
+        self
+    }
+
+    fn provided(mut self, value: &str) -> Self {
+        self.provided_node_ip = Some(value.to_owned());
+        self
+    }
+}
+
+impl Instance {
+    fn at(mut self, type_: &str, address: &str) -> Self {
+        self.addresses.push(Address { type_: type_.to_owned(), address: address.to_owned() });
+        self
+    }
+
+    fn extra(mut self, key: &str, value: &str) -> Self {
+        self.extra_labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+}
+
+/// Carries a plan out on a copy of the node.
+fn carried_out(node: &Node, plan: &Plan) -> Node {
+    let mut after = node.clone();
+    for action in plan.actions.clone() {
+        match action {
+            Action::LookUp => (),
+            Action::SetAddresses(addresses) => after.addresses = addresses,
+            Action::SetLabels(labels) => after.labels.extend(labels),
+            Action::Initialise(Initialisation { provider_id, labels, taints }) => {
+                after.provider_id = after.provider_id.or(provider_id);
+                after.labels.extend(labels);
+                after.taints = taints;
+            }
+        }
+    }
+    after
+}
+
+/// Plans, carries the plan out on a copy of the node, and checks that nothing is left to do.
+#[track_caller]
+fn settled(node: &Node, instance: &Instance) -> Plan {
+    let first = plan(node, &Sighting::Seen(instance));
+    let after = carried_out(node, &first);
+    let second = plan(&after, &Sighting::Seen(instance));
+    assert!(second.actions.is_empty(), "does not settle, the second plan is:\n{second}");
+    first
+}
+
+#[test]
+fn a_new_node_gets_addresses_first_and_then_everything_else_at_once() {
+    let instance = instance("i-1").at("InternalIP", "10.0.0.1").at("ExternalIP", "192.0.2.1");
+    assert_snapshot!(settled(&node("a").uninitialised(), &instance), @r"
+    addresses  InternalIP=10.0.0.1 ExternalIP=192.0.2.1
+    initialise provider ID sim://north/i-1, taints left []
+      label    beta.kubernetes.io/instance-type=small
+      label    failure-domain.beta.kubernetes.io/region=north
+      label    failure-domain.beta.kubernetes.io/zone=north-1
+      label    node.kubernetes.io/instance-type=small
+      label    topology.kubernetes.io/region=north
+      label    topology.kubernetes.io/zone=north-1
+    ");
+}
+
+#[test]
+fn other_taints_stay_in_their_order_and_ours_goes_whatever_its_value() {
+    let mut node = node("a").tainted("x").uninitialised().tainted("y");
+    let (value, effect) = (None, "NoExecute".to_owned());
+    node.taints.push(Taint { key: UNINITIALISED.to_owned(), value, effect, time_added: None });
+    assert_snapshot!(settled(&node, &instance("i-1")), @r#"
+    initialise provider ID sim://north/i-1, taints left ["x", "y"]
+      label    beta.kubernetes.io/instance-type=small
+      label    failure-domain.beta.kubernetes.io/region=north
+      label    failure-domain.beta.kubernetes.io/zone=north-1
+      label    node.kubernetes.io/instance-type=small
+      label    topology.kubernetes.io/region=north
+      label    topology.kubernetes.io/zone=north-1
+    "#);
+}
+
+#[test]
+fn a_provider_id_is_never_written_over() {
+    let node = node("a").uninitialised().provider_id("sim://north/i-1");
+    assert_snapshot!(settled(&node, &instance("i-1")), @r"
+    initialise provider ID as it is, taints left []
+      label    beta.kubernetes.io/instance-type=small
+      label    failure-domain.beta.kubernetes.io/region=north
+      label    failure-domain.beta.kubernetes.io/zone=north-1
+      label    node.kubernetes.io/instance-type=small
+      label    topology.kubernetes.io/region=north
+      label    topology.kubernetes.io/zone=north-1
+    ");
+}
+
+#[test]
+fn a_node_without_any_provider_id_waits() {
+    let instance = Instance { provider_id: String::new(), ..instance("") };
+    assert_snapshot!(plan(&node("a").uninitialised(), &Sighting::Seen(&instance)), @"refuse     InstanceWithoutProviderID, again OnChange");
+}
+
+#[test]
+fn labels_of_the_cloud_win_and_what_it_does_not_name_stays() {
+    let instance = Instance { zone: String::new(), ..instance("i-1") };
+    let node = node("a")
+        .uninitialised()
+        .provider_id("sim://north/i-1")
+        .label("node.kubernetes.io/instance-type", "large")
+        .label("topology.kubernetes.io/zone", "mine")
+        .label("topology.kubernetes.io/region", "north");
+    assert_snapshot!(settled(&node, &instance), @r"
+    initialise provider ID as it is, taints left []
+      label    beta.kubernetes.io/instance-type=small
+      label    failure-domain.beta.kubernetes.io/region=north
+      label    node.kubernetes.io/instance-type=small
+    ");
+}
+
+#[test]
+fn extra_labels_never_overwrite_and_never_speak_for_kubernetes() {
+    let instance = instance("i-1")
+        .extra("example.com/rack", "r1")
+        .extra("example.com/kept", "cloud")
+        .extra("node.kubernetes.io/role", "admin")
+        .extra("k8s.io/x", "y");
+    let node = node("a").uninitialised().provider_id("sim://north/i-1").label("example.com/kept", "user");
+    let plan = settled(&node, &Instance { instance_type: String::new(), ..instance });
+    assert_snapshot!(plan, @r"
+    initialise provider ID as it is, taints left []
+      label    example.com/rack=r1
+      label    failure-domain.beta.kubernetes.io/region=north
+      label    failure-domain.beta.kubernetes.io/zone=north-1
+      label    topology.kubernetes.io/region=north
+      label    topology.kubernetes.io/zone=north-1
+    ");
+}
+
+#[test]
+fn the_provided_node_ip_picks_among_the_clouds_addresses() {
+    let instance = instance("i-1").at("InternalIP", "10.0.0.1").at("InternalIP", "10.0.0.2");
+    let node =
+        node("a").uninitialised().provider_id("sim://north/i-1").at("Hostname", "a").provided("10.0.0.2");
+    let plan = settled(&node, &instance);
+    assert_snapshot!(plan.actions[0], @"addresses  InternalIP=10.0.0.2 Hostname=a");
+}
+
+#[test]
+fn a_provided_node_ip_that_the_cloud_does_not_know_keeps_the_node_waiting() {
+    let node = node("a").uninitialised().provided("10.0.0.9");
+    for instance in [instance("i-1"), instance("i-1").at("InternalIP", "10.0.0.1")] {
+        let plan = plan(&node, &Sighting::Seen(&instance));
+        assert!(plan.actions.is_empty());
+        assert!(matches!(plan.refusal, Some(Refusal::ProvidedNodeIp { .. })), "{plan}");
+        assert_eq!(plan.again, Again::OnChange);
+    }
+}
+
+#[test]
+fn a_cloud_without_addresses_clears_none_and_does_not_hinder() {
+    let new = node("a").uninitialised().at("InternalIP", "10.0.0.1");
+    let plan = settled(&new, &instance("i-1"));
+    assert!(matches!(plan.actions.as_slice(), [Action::Initialise(_)]), "{plan}");
+    let known = node("a").at("InternalIP", "10.0.0.1");
+    assert!(
+        !settled(&known, &instance("i-1"))
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::SetAddresses(_)))
+    );
+}
+
+#[test]
+fn a_host_name_stays_unless_the_cloud_names_one() {
+    let node = node("a").at("Hostname", "a.local").at("InternalIP", "10.0.0.9");
+    let unnamed = instance("i-1").at("InternalIP", "10.0.0.1");
+    assert_snapshot!(settled(&node, &unnamed).actions[0], @"addresses  InternalIP=10.0.0.1 Hostname=a.local");
+    let named = unnamed.at("Hostname", "a.cloud");
+    assert_snapshot!(settled(&node, &named).actions[0], @"addresses  InternalIP=10.0.0.1 Hostname=a.cloud");
+}
+
+#[test]
+fn addresses_are_compared_in_their_order() {
+    let dual = |first: &str, second: &str| instance("i-1").at("InternalIP", first).at("InternalIP", second);
+    let mut node = node("a").at("InternalIP", "10.0.0.1").at("InternalIP", "fd00::1");
+    node.labels = labels::of_a_known_node(&BTreeMap::new(), &instance("i-1"));
+    assert!(settled(&node, &dual("10.0.0.1", "fd00::1")).actions.is_empty());
+    assert_snapshot!(settled(&node, &dual("fd00::1", "10.0.0.1")), @"addresses  InternalIP=fd00::1 InternalIP=10.0.0.1");
+}
+
+#[test]
+fn a_machine_that_moved_or_grew_is_labelled_anew_under_both_names() {
+    let mut node = node("a").provider_id("sim://north/i-1");
+    node.labels = labels::of_a_known_node(&BTreeMap::new(), &instance("i-1"));
+    let grown = Instance { instance_type: "large".to_owned(), ..instance("i-1") };
+    assert_snapshot!(settled(&node, &grown), @r"
+    relabel
+      label    beta.kubernetes.io/instance-type=large
+      label    node.kubernetes.io/instance-type=large
+    ");
+}
+
+#[test]
+fn extra_labels_are_a_gift_at_birth_and_not_kept_up() {
+    let plan = settled(&node("a"), &instance("i-1").extra("example.com/rack", "r1"));
+    assert!(!plan.to_string().contains("rack"), "{plan}");
+}
+
+#[test]
+fn an_initialised_node_is_left_alone_when_its_instance_is_not_seen() {
+    let sightings = [Sighting::Unasked, Sighting::Listing, Sighting::NotVisible, Sighting::Foreign];
+    for sighting in sightings {
+        let plan = plan(&node("a").provider_id("sim://north/i-1"), &sighting);
+        assert_eq!(plan, done(Vec::new()), "{sighting:?}");
+    }
+}
+
+#[test]
+fn whoever_waits_is_told_why_and_looked_at_again() {
+    let error = "VENDOR_THROTTLED: slow down".to_owned();
+    let again = Again::After(std::time::Duration::from_secs(7));
+    let sightings = [
+        Sighting::Unasked,
+        Sighting::Listing,
+        Sighting::NotVisible,
+        Sighting::Foreign,
+        Sighting::Ambiguous {
+            provider_ids: vec!["sim://north/i-1".to_owned(), "sim://north/i-2".to_owned()],
+        },
+        Sighting::Failed { error, again },
+        Sighting::Away { link: "not reachable".to_owned() },
+    ];
+    let node = node("a").uninitialised();
+    let line = |plan: Plan| match plan.to_string() {
+        nothing if nothing.is_empty() => format!("wait, again {:?}\n", plan.again),
+        line => line,
+    };
+    let told: String = sightings.iter().map(|sighting| line(plan(&node, sighting))).collect();
+    assert_snapshot!(told, @r"
+    look up
+    wait, again OnChange
+    refuse     InstanceNotVisible, again Backoff
+    refuse     InstanceForeign, again OnChange
+    refuse     InstanceAmbiguous, again OnChange
+    refuse     CloudProviderFailed, again After(7s)
+    refuse     CloudProviderUnavailable, again Backoff
+    ");
+}
+
+/// Few values, so that they meet often.
+fn any_address() -> impl proptest::strategy::Strategy<Value = Address> {
+    let types = prop::sample::select(vec!["InternalIP", "ExternalIP", "Hostname"]);
+    let texts = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "192.0.2.1", "a"]);
+    (types, texts).prop_map(|(type_, text)| Address { type_: type_.to_owned(), address: text.to_owned() })
+}
+
+fn any_labels() -> impl proptest::strategy::Strategy<Value = BTreeMap<String, String>> {
+    let keys = prop::sample::select(vec![
+        "node.kubernetes.io/instance-type",
+        "beta.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone",
+        "example.com/rack",
+        "example.kubernetes.io/x",
+    ]);
+    let values = prop::sample::select(vec!["small", "north-1", "other"]);
+    prop::collection::btree_map(keys.prop_map(str::to_owned), values.prop_map(str::to_owned), 0..4)
+}
+
+fn any_node() -> impl proptest::strategy::Strategy<Value = Node> {
+    let taints = prop::collection::vec(prop::sample::select(vec![UNINITIALISED, "x", "y"]), 0..4);
+    let addresses = prop::collection::vec(any_address(), 0..4);
+    let provided = prop_oneof![
+        Just(None),
+        prop::sample::select(vec!["10.0.0.1", "10.0.0.2,fd00::1", "bad"])
+            .prop_map(|value| Some(value.to_owned())),
+    ];
+    let id = prop_oneof![Just(None), Just(Some("sim://north/i-1".to_owned()))];
+    (taints, addresses, any_labels(), provided, id).prop_map(
+        |(taints, addresses, labels, provided_node_ip, provider_id)| {
+            let tainted = taints.into_iter().fold(node("a"), Node::tainted);
+            Node { addresses, labels, provided_node_ip, provider_id, ..tainted }
+        },
+    )
+}
+
+fn any_instance() -> impl proptest::strategy::Strategy<Value = Instance> {
+    let word = || prop::sample::select(vec!["", "small", "north-1", "other"]).prop_map(str::to_owned);
+    let addresses = prop::collection::vec(any_address(), 0..4);
+    (addresses, any_labels(), word(), word(), word()).prop_map(
+        |(addresses, extra_labels, instance_type, zone, region)| Instance {
+            addresses,
+            extra_labels,
+            instance_type,
+            zone,
+            region,
+            ..instance("i-1")
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_plan_settles(node in any_node(), instance in any_instance()) {
+        settled(&node, &instance);
+    }
+
+    #[test]
+    fn nobody_elses_taints_labels_or_provider_ids_are_touched(node in any_node(), instance in any_instance()) {
+        let plan = plan(&node, &Sighting::Seen(&instance));
+        let after = carried_out(&node, &plan);
+        let foreign = |node: &Node| -> Vec<Taint> {
+            node.taints.iter().filter(|taint| taint.key != UNINITIALISED).cloned().collect()
+        };
+        assert_eq!(foreign(&after), foreign(&node));
+        assert!(node.provider_id.is_none() || after.provider_id == node.provider_id);
+        let ours = labels::PAIRS.as_flattened();
+        for (key, value) in node.labels.iter().filter(|(key, _)| !ours.contains(&key.as_str())) {
+            assert_eq!(after.labels.get(key), Some(value));
+        }
+        assert!(!after.addresses.is_empty() || node.addresses.is_empty());
+    }
+
+    #[test]
+    fn no_node_is_ready_for_use_without_the_addresses_that_the_cloud_lists(
+        node in any_node(),
+        instance in any_instance(),
+    ) {
+        let plan = plan(&node, &Sighting::Seen(&instance));
+        let is_last = |action: &Action| matches!(action, Action::Initialise(_));
+        if let Some(at) = plan.actions.iter().position(is_last) {
+            assert_eq!(at, plan.actions.len() - 1);
+            let after = carried_out(&node, &plan);
+            assert!(instance.addresses.is_empty() || !after.addresses.is_empty());
+        }
+    }
+}

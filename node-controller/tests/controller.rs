@@ -1,0 +1,307 @@
+//! The whole controller between a faked API server and a faked cloud, on paused time.
+#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
+
+use std::time::Duration;
+
+use cloud_api_proto::{AdapterError, Reason, v1alpha1::Priority};
+use controller_core::{
+    mirror::ObjectName,
+    node::{UNINITIALISED, has_taint},
+    testing::{FakeCloud, FakeKube, eventually, instance, node, process},
+};
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use node_controller::{Config, NAMES, run};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A running controller and both its sides.
+struct World {
+    kube: FakeKube,
+    cloud: FakeCloud,
+    stop: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let stop = CancellationToken::new();
+        Self { kube: FakeKube::new(), cloud: FakeCloud::new(), stop, tasks: JoinSet::new() }
+    }
+
+    fn start(&mut self) {
+        let process = process(NAMES, &self.kube, &self.cloud);
+        self.stop = process.stop.clone();
+        let config = Config::parse(["node-controller", "--cluster-id=u"]).expect("good flags");
+        self.tasks.spawn(run(config, process));
+    }
+
+    async fn stop(&mut self) {
+        self.stop.cancel();
+        let ended = self.tasks.join_next().await.expect("it runs");
+        ended.expect("no panic").expect("a stop that was asked for");
+    }
+
+    fn node(&self, name: &str) -> Node {
+        self.kube.get(&ObjectName::cluster(name)).unwrap_or_default()
+    }
+
+    fn is_initialised(&self, name: &str) -> bool {
+        let node = self.node(name);
+        node.metadata.name.is_some() && !has_taint(&node, UNINITIALISED)
+    }
+
+    fn addresses(&self, name: &str) -> Vec<String> {
+        let addresses = self.node(name).status.and_then(|status| status.addresses).unwrap_or_default();
+        addresses.into_iter().map(|NodeAddress { type_, address }| format!("{type_}={address}")).collect()
+    }
+
+    fn label(&self, name: &str, key: &str) -> Option<String> {
+        self.node(name).metadata.labels?.get(key).cloned()
+    }
+
+    fn has_event(&self, reason: &str, words: &str) -> bool {
+        self.kube.events().iter().any(|event| event.contains(&format!(" {reason} ")) && event.contains(words))
+    }
+}
+
+/// Long enough for everything that a change sets going, short of the retries of later.
+async fn calm() {
+    tokio::time::sleep(Duration::from_secs(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_is_initialised_from_the_mirror_without_a_question() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1").external("192.0.2.1"));
+    world.start();
+    let joining = node("a").uninitialised().tainted("other", None, "NoSchedule").label("team", "blue");
+    world.kube.put::<Node>(joining.address("Hostname", "a"));
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+
+    let spec = world.node("a").spec.expect("a spec");
+    assert_eq!(spec.provider_id.as_deref(), Some("sim://north/i-1"));
+    assert_eq!(spec.taints.expect("the other taint").len(), 1);
+    assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1", "ExternalIP=192.0.2.1", "Hostname=a"]);
+    assert_eq!(world.label("a", "topology.kubernetes.io/zone").as_deref(), Some("north-1"));
+    assert_eq!(world.label("a", "failure-domain.beta.kubernetes.io/zone").as_deref(), Some("north-1"));
+    assert_eq!(world.label("a", "team").as_deref(), Some("blue"));
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+    eventually("it is told", || world.has_event("Synced", "a: Node synced successfully")).await;
+    calm().await;
+    let paths: Vec<String> = world.kube.writes().into_iter().map(|write| write.path).collect();
+    assert_eq!(
+        paths,
+        ["/api/v1/nodes/a/status", "/api/v1/nodes/a"],
+        "addresses first, then the rest, then nothing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_nodes_that_the_mirror_does_not_show_cost_few_questions() {
+    let mut world = World::new();
+    world.start();
+    world.cloud.edit(|state| {
+        for n in 0..100 {
+            let id = format!("sim://north/i-{n}");
+            let instance = instance(&id).named(&format!("n{n}")).at(&format!("10.0.0.{n}")).build();
+            state.unlisted.push(id.clone());
+            state.instances.insert(id, instance);
+        }
+    });
+    for n in 0..100 {
+        world.kube.put::<Node>(node(&format!("n{n}")).uninitialised());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    eventually("all are initialised", || (0..100).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    assert!(world.cloud.calls("BatchGetInstances") <= 2, "{}", world.cloud.calls("BatchGetInstances"));
+    let priority =
+        world.cloud.read(|state| state.batch_gets[0].context.clone().expect("a context").priority());
+    assert_eq!(priority, Priority::Interactive);
+    assert_eq!(world.kube.writes().len(), 200, "two writes a node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_writes_nothing_and_asks_nothing() {
+    let mut world = World::new();
+    for n in 0..20 {
+        let name = format!("n{n}");
+        let instance = instance(&format!("sim://north/i-{n}")).named(&name);
+        world.cloud.put(instance.at(&format!("10.0.0.{n}")).at(&format!("fd00::{n}")));
+        world.kube.put::<Node>(node(&name).uninitialised().address("Hostname", &name));
+    }
+    world.start();
+    eventually("all are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    calm().await;
+    world.stop().await;
+    let (writes, events) = (world.kube.writes().len(), world.kube.events());
+
+    world.start();
+    calm().await;
+    assert_eq!(world.kube.writes().len(), writes);
+    assert_eq!(world.kube.events(), events);
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_waits_for_its_instance_and_says_so() {
+    let mut world = World::new();
+    world.start();
+    world.kube.put::<Node>(node("a").uninitialised());
+    eventually("it says so", || world.has_event("InstanceNotVisible", "an instance named \"a\"")).await;
+    assert!(world.kube.writes().is_empty());
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    eventually("the watch brings it", || world.is_initialised("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_only_a_question_finds_is_found_in_the_end() {
+    let mut world = World::new();
+    world.start();
+    world.kube.put::<Node>(node("a").uninitialised());
+    calm().await;
+    world.cloud.edit(|state| {
+        state.unlisted.push("sim://north/i-1".to_owned());
+        let instance = instance("sim://north/i-1").named("a").at("10.0.0.1").build();
+        state.instances.insert(instance.provider_id.clone(), instance);
+    });
+    eventually("a later question finds it", || world.is_initialised("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_instances_of_one_name_are_not_guessed_between() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a"));
+    world.cloud.put(instance("sim://north/i-2").named("a"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it says so", || world.has_event("InstanceAmbiguous", "sim://north/i-1, sim://north/i-2"))
+        .await;
+    assert!(!world.is_initialised("a"));
+    world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
+    eventually("one is left", || world.is_initialised("a")).await;
+    assert_eq!(world.node("a").spec.and_then(|spec| spec.provider_id).as_deref(), Some("sim://north/i-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cloud_is_left_alone() {
+    let mut world = World::new();
+    world.start();
+    world.kube.put::<Node>(node("a").uninitialised().provider_id("aws:///z/i-1"));
+    eventually("it says so", || world.has_event("InstanceForeign", "aws:///z/i-1")).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
+    assert!(world.kube.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_adapter_nodes_wait_say_why_and_go_on_when_it_is_back() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.cloud.away(true);
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it says why", || world.has_event("CloudProviderUnavailable", "not reachable since")).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(world.kube.writes().is_empty());
+    assert!(world.kube.events().len() <= 10, "no flood:\n{}", world.kube.events().join("\n"));
+    world.cloud.away(false);
+    eventually("it goes on", || world.is_initialised("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_cloud_is_asked_again_when_it_said() {
+    let mut world = World::new();
+    world.start();
+    let error = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(30));
+    world.cloud.fail_next("BatchGetInstances", error);
+    world.kube.put::<Node>(node("a").uninitialised());
+    eventually("it says why", || world.has_event("CloudProviderFailed", "VENDOR_THROTTLED: slow down")).await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
+    eventually("it asks again", || world.cloud.calls("BatchGetInstances") == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_changes_later_is_written_and_nothing_else() {
+    let mut world = World::new();
+    let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
+    world.cloud.put(machine.clone());
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    let before = world.kube.writes().len();
+
+    world.cloud.put(machine.clone().of_type("large").external("192.0.2.1"));
+    eventually("the address comes", || {
+        world.addresses("a") == ["InternalIP=10.0.0.1", "ExternalIP=192.0.2.1"]
+    })
+    .await;
+    let size = || world.label("a", "node.kubernetes.io/instance-type");
+    eventually("the label comes", || size().as_deref() == Some("large")).await;
+    assert_eq!(world.label("a", "beta.kubernetes.io/instance-type").as_deref(), Some("large"));
+    assert_eq!(world.kube.writes().len(), before + 2);
+
+    world.cloud.edit(|state| state.instances.clear());
+    calm().await;
+    assert_eq!(world.kube.writes().len(), before + 2, "an instance that is not listed changes nothing");
+    assert_eq!(world.addresses("a").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_and_users_labels_cause_no_work() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    let before = world.kube.writes().len();
+    for n in 0..100 {
+        world.kube.change::<Node>(&ObjectName::cluster("a"), |node| {
+            let labels = node.metadata.labels.get_or_insert_default();
+            labels.insert("user".to_owned(), n.to_string());
+        });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(world.kube.writes().len(), before);
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_somebody_adds_meanwhile_survives() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    // The patch that takes our taint off is refused as if the list had changed in between.
+    world.kube.refuse_next(422);
+    world.start();
+    eventually("it tries again", || world.is_initialised("a")).await;
+    assert_eq!(world.kube.writes().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_made_anew_under_its_name_is_another_node() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    world.kube.put::<Node>(node("a").uid("uid-a2").uninitialised());
+    eventually("the second one too", || world.is_initialised("a")).await;
+    assert_eq!(world.node("a").metadata.uid.as_deref(), Some("uid-a2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_comes_back_finds_everything_done() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.kube.away(true);
+    world.start();
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    world.kube.away(false);
+    eventually("it goes on", || world.is_initialised("a")).await;
+    world.stop().await;
+}
