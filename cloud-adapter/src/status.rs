@@ -9,6 +9,7 @@ use cloud_api_proto::{
         WatchStatusResponse, adapter_service_server::AdapterService, cost::Source,
     },
 };
+use futures::StreamExt as _;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -99,7 +100,8 @@ impl<D: Driver> AdapterService for Service<D> {
             }
             Some((Ok(reporter.report()), (reporter, false)))
         });
-        Ok(Response::new(Box::pin(stream)))
+        let stop = self.rpc.draining.clone().cancelled_owned();
+        Ok(Response::new(Box::pin(stream.take_until(Box::pin(stop)))))
     }
 }
 
