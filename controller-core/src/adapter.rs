@@ -4,6 +4,7 @@
 
 use std::{
     future::Future,
+    iter,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -282,14 +283,15 @@ fn typed(status: &Status) -> AdapterError {
 
 /// The text of a status; a broken transport hides its cause (`connection refused`) behind its own words.
 fn described(status: &Status) -> String {
-    let mut text = status.message().to_owned();
-    let mut source = std::error::Error::source(status);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
+    let causes = iter::successors(std::error::Error::source(status), |cause| cause.source());
+    match causes.last().map(ToString::to_string) {
+        Some(cause) if !status.message().contains(&cause) => format!("{}: {cause}", status.message()),
+        Some(_) | None => status.message().to_owned(),
     }
-    text
+}
+
+/// Whether nobody answered, in difference to an adapter that says that its vendor is not there: that one names a delay.
+#[must_use]
+pub fn is_unreachable(error: &AdapterError) -> bool {
+    error.reason == Reason::VendorUnavailable && error.retry_after.is_none()
 }

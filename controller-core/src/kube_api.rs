@@ -2,7 +2,7 @@
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use kube::{Client, Config, client::ClientBuilder, config::Kubeconfig};
+use kube::{Client, Config, client::ClientBuilder, config::Kubeconfig, core::Status};
 use tower::timeout::TimeoutLayer;
 
 /// Longer than any answer of a healthy API server, shorter than anybody's patience.
@@ -18,9 +18,22 @@ pub enum Error {
     /// No answer within the time limit; whether a write happened is not known.
     #[error("no answer from the API server within {} s", LIMIT.as_secs())]
     Timeout,
-    /// The server's own answer, or the connection's.
-    #[error(transparent)]
-    Kube(Box<kube::Error>),
+    /// The server said no.
+    #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
+    Refused(Box<Status>),
+    /// The connection or our side of it.
+    #[error("{}", causes(.0.as_ref()))]
+    Client(Box<kube::Error>),
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Api(status) = error {
+            Self::Refused(status)
+        } else {
+            Self::Client(Box::new(error))
+        }
+    }
 }
 
 impl Error {
@@ -28,8 +41,8 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
-            Self::Kube(error) if let kube::Error::Api(status) = error.as_ref() => Some(status.code),
-            Self::Kube(_) | Self::Timeout => None,
+            Self::Refused(status) => Some(status.code),
+            Self::Timeout | Self::Client(_) => None,
         }
     }
 
@@ -39,13 +52,34 @@ impl Error {
         self.status() == Some(404)
     }
 
-    /// Somebody else wrote first, or a guard in the patch did not hold: read again, decide again.
+    /// Somebody else wrote first, or a guard in the patch did not hold: look at what is there now, decide again.
     ///
-    /// 409 answers a stale `resourceVersion`, 422 a JSON patch whose `test` failed.
+    /// 409 answers a stale `resourceVersion` or another UID. 422 without a cause answers a JSON patch whose `test` failed; one that
+    /// names the fields at fault is a real refusal.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        matches!(self.status(), Some(409 | 422))
+        match self {
+            Self::Refused(status) if status.code == 422 => {
+                status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+            }
+            Self::Refused(status) => status.code == 409,
+            Self::Timeout | Self::Client(_) => false,
+        }
     }
+}
+
+/// An error with its causes, each once: kube's own texts stop at the first.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// Waits for a call to the API server, within the time limit.
@@ -55,7 +89,7 @@ impl Error {
 pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(LIMIT, call).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(Error::Kube(Box::new(error))),
+        Ok(Err(error)) => Err(error.into()),
         Err(_elapsed) => Err(Error::Timeout),
     }
 }

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use crate::{
+    echo::Echo,
     events,
     lookup::Lookup,
     metrics::Metrics,
@@ -34,13 +35,19 @@ pub(crate) struct Executor {
     recorder: Recorder,
     lookup: Lookup,
     metrics: Metrics,
+    echo: Arc<Echo>,
 }
 
 impl Executor {
     pub(crate) fn new(process: &Process, lookup: Lookup, metrics: Metrics) -> Self {
         let client: Client = process.kube.clone();
         let (clock, recorder) = (process.clock, process.recorder.clone());
-        Self { api: Api::all(client), clock, recorder, lookup, metrics }
+        Self { api: Api::all(client), clock, recorder, lookup, metrics, echo: Arc::default() }
+    }
+
+    /// Whether the mirror does not show yet what was written last.
+    pub(crate) fn is_ahead_of(&self, node: &Node) -> bool {
+        self.echo.is_awaited(node)
     }
 
     /// Does one action after the other; the first that fails ends it.
@@ -79,6 +86,7 @@ impl Executor {
         let patch = patch.map_err(|source| Error::Patch { source })?;
         let written = self.patch(node, Patch::Json::<()>(patch)).await;
         written.map_err(|source| Error::Initialise { source })?;
+        self.echo.wrote(node);
         self.metrics.initialised(node.created, self.clock.now());
         self.recorder.tell(&events::about(node), events::synced());
         Ok(())

@@ -8,6 +8,7 @@
 //! Deliberately not done: deleting nodes, and anything about conditions.
 
 mod config;
+mod echo;
 mod events;
 mod execute;
 mod lookup;

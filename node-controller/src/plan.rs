@@ -6,7 +6,7 @@ pub(crate) mod addresses;
 pub(crate) mod labels;
 mod provided_node_ip;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,6 +14,9 @@ use serde::Serialize;
 use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::addresses::Address;
+
+/// Whoever waits for an adapter that is away is woken when it is back; until then people are reminded this often.
+const REMIND: Duration = Duration::from_mins(5);
 
 /// A node as far as this controller cares.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,7 +199,7 @@ fn wait(sighting: &Sighting<'_>) -> Plan {
         Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
         Sighting::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
         Sighting::Failed { error, again } => refuse(Refusal::Failed { error }, again),
-        Sighting::Away { link } => refuse(Refusal::Away { link }, Again::Backoff),
+        Sighting::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
     }
 }
 

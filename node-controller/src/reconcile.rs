@@ -6,12 +6,13 @@ use controller_core::{Again, events::Recorder, mirror::ObjectName};
 use tracing::{debug, warn};
 
 use crate::{
-    events,
+    echo, events,
     execute::Executor,
     lookup::{Answer, Lookup},
     metrics::Metrics,
     mirror::{Found, Mirrors},
     plan::{Instance, Node, Plan, Sighting, plan},
+    requeue::Error,
 };
 
 pub(crate) struct Reconciler {
@@ -26,19 +27,29 @@ impl Reconciler {
     /// Looks at one node and says when to look again.
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else { return Again::Done };
+        if self.executor.is_ahead_of(&node) {
+            return Again::After(echo::LIMIT);
+        }
         let plan = self.plan(name, &node);
         debug!(%plan, "Planned");
         self.tell(&node, &plan);
         match self.executor.carry_out(&node, &plan).await {
             Ok(()) => plan.again,
             Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                warn!(%error, cause, "Tries again");
-                if error.refused() {
-                    self.recorder.tell(&events::about(&node), events::sync_failed(&error, &cause));
-                }
+                self.tell_failure(&node, &error);
                 error.again()
             }
+        }
+    }
+
+    fn tell_failure(&self, node: &Node, error: &Error) {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        if error.refused() {
+            self.recorder.tell(&events::about(node), events::sync_failed(error, &cause));
+        } else if error.is_stale() {
+            debug!(%error, cause, "Somebody else wrote first, looks again");
+        } else {
+            warn!(%error, cause, "Tries again");
         }
     }
 

@@ -27,12 +27,23 @@ impl Error {
         }
     }
 
-    /// What the API server refused, if it is worth telling: not that somebody else wrote first, nor that it was away.
+    /// Somebody else wrote first: nothing to worry about.
+    pub(crate) fn is_stale(&self) -> bool {
+        match self {
+            Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {
+                source.is_stale()
+            }
+            Self::Patch { .. } => false,
+        }
+    }
+
+    /// What the API server refused, if it is worth telling: not that somebody else wrote first, nor that it is busy.
     pub(crate) fn refused(&self) -> bool {
         match self {
-            Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => source
-                .status()
-                .is_some_and(|status| (400..500).contains(&status) && !matches!(status, 404 | 409 | 429)),
+            Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {
+                let refusal = |status: u16| (400..500).contains(&status) && !matches!(status, 404 | 429);
+                source.status().is_some_and(refusal) && !source.is_stale()
+            }
             Self::Patch { .. } => true,
         }
     }

@@ -19,7 +19,10 @@ pub use self::{
     sources::{Instances, LoadBalancers, Routes, Source},
 };
 use super::{Change, Mirror};
-use crate::{adapter::Adapter, outage::Outage};
+use crate::{
+    adapter::{Adapter, is_unreachable},
+    outage::Outage,
+};
 
 /// Bookmarks come at least every 30 s: three missed ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(90);
@@ -27,14 +30,22 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// What ended a session of the watch.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
+    #[error("{}", .0.message)]
+    Unreachable(AdapterError),
     #[error(transparent)]
-    Adapter(#[from] AdapterError),
+    Adapter(AdapterError),
     #[error("the adapter ended the watch")]
     Ended,
     #[error("nothing heard from the adapter for {} s", SILENCE.as_secs())]
     Silent,
     #[error("the adapter broke the watch protocol: {0}")]
     Protocol(#[from] Violation),
+}
+
+impl From<AdapterError> for Broken {
+    fn from(error: AdapterError) -> Self {
+        if is_unreachable(&error) { Self::Unreachable(error) } else { Self::Adapter(error) }
+    }
 }
 
 impl<T: PartialEq + Send + Sync> Mirror<String, T> {
@@ -58,7 +69,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
             let told = match &broken {
                 Broken::Adapter(error) => error.retry_after,
-                Broken::Ended | Broken::Silent | Broken::Protocol(_) => None,
+                Broken::Unreachable(_) | Broken::Ended | Broken::Silent | Broken::Protocol(_) => None,
             };
             let pause = outage.failed(&broken.to_string());
             tokio::time::sleep(told.unwrap_or(pause).clamp(pause, SILENCE)).await;

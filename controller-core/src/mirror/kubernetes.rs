@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tracing::info;
 
 use super::{Change, Content, Mirror, ObjectName, put, replace};
-use crate::outage::Outage;
+use crate::{kube_api, outage::Outage};
 
 /// A listing in which nothing arrives for so long is given up. Idle watches have kube's own limit of 295 s.
 const LISTING_SILENCE: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
             let silence = if listing.done { Duration::MAX } else { LISTING_SILENCE };
             let event = match tokio::time::timeout(silence, events.next()).await {
                 Ok(Some(Ok(event))) => event,
-                Ok(Some(Err(error))) => return chain(&error),
+                Ok(Some(Err(error))) => return text(error),
                 Ok(None) => return "the watch ended".to_owned(),
                 Err(_elapsed) => return "the listing does not proceed".to_owned(),
             };
@@ -126,18 +126,17 @@ fn name(object: &impl Resource) -> ObjectName {
     ObjectName { namespace: object.meta().namespace.clone(), name: object.name_any() }
 }
 
-/// An error with its causes: kube's own texts stop at the first.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
+fn text(error: watcher::Error) -> String {
+    let step = |step: &str, source: kube::Error| format!("{step}: {}", kube_api::Error::from(source));
+    match error {
+        watcher::Error::InitialListFailed(source) => step("cannot list", source),
+        watcher::Error::WatchStartFailed(source) => step("cannot watch", source),
+        watcher::Error::WatchFailed(source) => step("the watch broke", source),
+        watcher::Error::WatchError(status) => {
+            format!("the watch ended: {}", kube_api::Error::Refused(status))
         }
-        source = cause.source();
+        watcher::Error::NoResourceVersion => error.to_string(),
     }
-    text
 }
 
 #[cfg(test)]

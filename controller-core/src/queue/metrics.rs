@@ -63,7 +63,8 @@ impl<K: Key + fmt::Debug> Collector for Sizes<K> {
             let state = self.0.state();
             (state.depth(), state.running().map(|began| now.duration_since(began).as_secs_f64()).collect())
         };
-        let unfinished: f64 = running.iter().sum();
+        // Not `sum`: that of nothing is written as -0.0.
+        let unfinished = running.iter().fold(0.0, |sum, seconds| sum + seconds);
         let longest = running.iter().copied().fold(0.0, f64::max);
         let depth = i64::try_from(depth).unwrap_or(i64::MAX);
         let gauges = [

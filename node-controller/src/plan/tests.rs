@@ -272,7 +272,7 @@ fn an_initialised_node_is_left_alone_when_its_instance_is_not_seen() {
 #[test]
 fn whoever_waits_is_told_why_and_looked_at_again() {
     let error = "VENDOR_THROTTLED: slow down".to_owned();
-    let again = Again::After(std::time::Duration::from_secs(7));
+    let again = Again::After(Duration::from_secs(7));
     let sightings = [
         Sighting::Unasked,
         Sighting::Listing,
@@ -297,7 +297,7 @@ fn whoever_waits_is_told_why_and_looked_at_again() {
     refuse     InstanceForeign, again OnChange
     refuse     InstanceAmbiguous, again OnChange
     refuse     CloudProviderFailed, again After(7s)
-    refuse     CloudProviderUnavailable, again Backoff
+    refuse     CloudProviderUnavailable, again After(300s)
     ");
 }
 
