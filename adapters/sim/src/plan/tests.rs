@@ -387,7 +387,7 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
             spec.listeners[0].proxy_protocol = ProxyProtocol::V2.into();
         }),
         ("spec.listeners[0].tls_refs", Fault::Unsupported, |spec| {
-            spec.listeners[0].tls_refs.push("cert".into())
+            spec.listeners[0].tls_refs.push("cert".into());
         }),
         ("spec.listeners[0].node_port", Fault::Invalid, |spec| spec.listeners[0].node_port = None),
         ("spec.listeners[0].idle_timeout", Fault::Invalid, |spec| {
@@ -395,7 +395,7 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
         }),
         ("spec.source_ranges[0]", Fault::Invalid, |spec| spec.source_ranges.push("everybody".into())),
         ("spec.requested_addresses[0]", Fault::Invalid, |spec| {
-            spec.requested_addresses.push("2001:db8::1".into())
+            spec.requested_addresses.push("2001:db8::1".into());
         }),
         ("spec.tags[cloudadapter.dev/hash]", Fault::Invalid, |spec| {
             spec.tags.insert("cloudadapter.dev/hash".into(), "1-fake".into());
@@ -458,7 +458,7 @@ prop_compose! {
             if is_tcp && proxied {
                 listener.proxy_protocol = ProxyProtocol::V2.into();
             }
-            listener.idle_timeout = (idle > 0).then(|| prost_types::Duration { seconds: idle, nanos: 0 });
+            listener.idle_timeout = (idle > 0).then_some(prost_types::Duration { seconds: idle, nanos: 0 });
             listener
         };
         ports.into_iter().map(listener).collect()

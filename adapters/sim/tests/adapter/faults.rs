@@ -1,0 +1,96 @@
+//! Answers that get lost, vendors that refuse, load balancers that break.
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{LoadBalancerState, Recreate},
+};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::{
+    bench::{bench, bench_with, refused},
+    wanted::{backend, spec, tcp},
+};
+
+fn once(operation: &str, action: Value) -> Value {
+    json!({ "match": { "operation": operation }, "when": { "next": 1 }, "action": action })
+}
+
+#[tokio::test]
+async fn a_lost_answer_makes_no_second_object() {
+    let operations = ["CreateLoadBalancer", "CreateListener", "UpdateLoadBalancer"];
+    let actions =
+        [json!("close_after"), json!("truncate_body"), json!({ "respond_after": { "status": 504 } })];
+    let cases =
+        operations.iter().flat_map(|operation| actions.iter().map(move |action| (*operation, action)));
+    join_all(cases.map(|(operation, action)| lost(operation, action))).await;
+}
+
+async fn lost(operation: &str, action: &Value) {
+    let bench = bench().await;
+    bench.cloud.fault(once(operation, action.clone())).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.state(), LoadBalancerState::Active, "{operation} {action}");
+    let balancer = bench.cloud.balancer().await;
+    assert_eq!(balancer["listeners"].as_array().map(Vec::len), Some(1));
+    assert_eq!(bench.cloud.counts().writes, 3, "{operation} {action}: nothing was repeated");
+}
+
+#[tokio::test]
+async fn a_write_that_was_not_done_is_repeated_after_a_look() {
+    let bench = bench().await;
+    bench.cloud.fault(once("CreateListener", json!({ "respond": { "status": 502 } }))).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
+    assert_eq!(bench.cloud.count(Operation::CreateListener), 2);
+}
+
+#[tokio::test]
+async fn reads_that_lag_behind_make_no_second_object() {
+    let bench = bench_with(json!({ "consistency_ms": 700 })).await;
+    let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
+    let balancer = bench.cloud.balancer().await;
+    assert_eq!(balancer["listeners"].as_array().map(Vec::len), Some(2));
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 1);
+    bench.adapter.deleted("web").await;
+    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]));
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
+    let bench = bench().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    for (action, reason) in [
+        (json!({ "respond": { "status": 401 } }), Reason::VendorAuth),
+        (json!({ "respond": { "status": 403 } }), Reason::VendorForbidden),
+        (json!({ "respond": { "status": 429, "headers": { "retry-after": "9" } } }), Reason::VendorThrottled),
+    ] {
+        bench.cloud.fault(once("CreateLoadBalancer", action)).await;
+        let (found, error) = refused(bench.adapter.ensure(&request).await);
+        assert_eq!(found, reason, "{error}");
+        assert!(error.message.contains("create load balancer"), "{error}");
+        assert!(error.metadata.contains_key("vendor_request_id"));
+        if reason == Reason::VendorThrottled {
+            assert_eq!(error.retry_after, Some(std::time::Duration::from_secs(9)));
+        }
+    }
+    bench.cloud.settings(json!({ "quotas": { "load_balancers": 0 } })).await;
+    let (found, error) = refused(bench.adapter.ensure(&request).await);
+    assert_eq!(found, Reason::VendorQuota);
+    assert!(error.retry_after >= Some(std::time::Duration::from_secs(300)));
+}
+
+#[tokio::test]
+async fn one_that_broke_is_told_and_made_anew_if_that_is_allowed() {
+    let bench = bench().await;
+    bench.cloud.fault(once("CreateListener", json!("error_state"))).await;
+    let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let broken = bench.adapter.ensured(&request).await;
+    assert_eq!((broken.state(), broken.conditions.len()), (LoadBalancerState::Error, 1));
+    request.recreate = Recreate::IfError.into();
+    assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
+    assert_eq!(bench.cloud.balancer().await["id"], json!("lb-0002"));
+}

@@ -1,0 +1,16 @@
+//! The whole adapter over gRPC, in front of a simulated cloud: what the contract promises, counted at the cloud.
+
+mod bench;
+mod faults;
+mod instances;
+mod load_balancers;
+mod process;
+mod refusals;
+mod restarts;
+mod routes;
+mod status;
+
+#[path = "../support/cloud.rs"]
+mod cloud;
+#[path = "../support/wanted.rs"]
+mod wanted;

@@ -1,0 +1,187 @@
+//! Routes: laid, moved, removed, and what is never touched.
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, ApplyRoutesResponse, NextHop, Owner, Route, RouteDelete, RouteKey, RouteOwner,
+        RouteUpsert, WatchRoutesRequest, route_result::Outcome, watch_routes_response::Event,
+    },
+};
+use serde_json::json;
+
+use crate::{
+    bench::{Bench, bench, context, fence, refused},
+    wanted::CLUSTER,
+};
+
+const CLUSTER_CIDR: &str = "10.244.0.0/16";
+
+fn key(n: u32) -> RouteKey {
+    let destination = format!("10.244.{n}.0/24");
+    RouteKey { cluster_id: CLUSTER.into(), node_uid: format!("node-{n}"), destination }
+}
+
+fn upsert(n: u32, instance: u32) -> RouteUpsert {
+    let provider_id = format!("sim://sim-1/i-{instance:04}");
+    let uid = format!("node-{n}");
+    RouteUpsert {
+        key: Some(key(n)),
+        next_hop: Some(NextHop { provider_id, ..NextHop::default() }),
+        owner: Some(Owner { kind: "Node".into(), name: uid.clone(), uid, ..Owner::default() }),
+    }
+}
+
+fn delete(n: u32) -> RouteDelete {
+    RouteDelete { key: Some(key(n)), vendor_id: String::new() }
+}
+
+fn request(
+    upserts: impl IntoIterator<Item = RouteUpsert>,
+    deletes: impl IntoIterator<Item = RouteDelete>,
+) -> ApplyRoutesRequest {
+    ApplyRoutesRequest {
+        context: Some(context()),
+        fence: Some(fence(1, 1)),
+        upserts: upserts.into_iter().collect(),
+        deletes: deletes.into_iter().collect(),
+        dry_run: false,
+        cluster_cidrs: vec![CLUSTER_CIDR.into()],
+    }
+}
+
+async fn apply(bench: &Bench, request: ApplyRoutesRequest) -> Result<ApplyRoutesResponse, AdapterError> {
+    Ok(bench.adapter.routes().apply_routes(request).await?.into_inner())
+}
+
+/// One outcome an item.
+async fn outcomes(bench: &Bench, request: ApplyRoutesRequest) -> Vec<Outcome> {
+    let answer = apply(bench, request).await.expect("possible");
+    answer.results.iter().map(|result| result.outcome()).collect()
+}
+
+/// What the mirror shows.
+async fn mirror(bench: &Bench) -> Vec<Route> {
+    let request = WatchRoutesRequest {
+        context: Some(context()),
+        stop_when_synced: true,
+        cluster_cidrs: vec![CLUSTER_CIDR.into()],
+        ..WatchRoutesRequest::default()
+    };
+    let mut stream = bench.adapter.routes().watch_routes(request).await.expect("a stream").into_inner();
+    let mut routes = Vec::new();
+    while let Some(message) = stream.message().await.expect("no error") {
+        if let Some(Event::Items(items)) = message.event {
+            routes.extend(items.items);
+        }
+    }
+    routes
+}
+
+/// A route that somebody else laid.
+async fn foreign(bench: &Bench, destination: &str, tags: serde_json::Value) {
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let route = json!({ "destination": destination, "next_hop_instance": "i-0001", "tags": tags });
+    let url = format!("{}/v1/routes:batch", bench.cloud.url);
+    client.post(url).json(&json!({ "add": [route] })).send().await.expect("laid");
+}
+
+#[tokio::test]
+async fn two_hundred_routes_cost_one_write_and_a_repetition_nothing() {
+    let bench = bench().await;
+    bench.cloud.machines(200).await;
+    let all = || request((1..=200).map(|n| upsert(n, n)), []);
+    assert_eq!(outcomes(&bench, all()).await, [Outcome::Applied; 200]);
+    assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
+    assert_eq!(mirror(&bench).await.len(), 200);
+    bench.cloud.count_from_here();
+    let again = apply(&bench, all()).await.expect("possible");
+    assert!(again.results.iter().all(|result| result.outcome() == Outcome::Unchanged));
+    assert_eq!(again.cost.expect("told").vendor_calls, 0);
+    assert_eq!(bench.cloud.counts().total, 0);
+}
+
+#[tokio::test]
+async fn routes_move_with_their_nodes_and_go_with_them() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    outcomes(&bench, request([upsert(1, 1), upsert(2, 2)], [])).await;
+    bench.cloud.count_from_here();
+    let moved = outcomes(&bench, request([upsert(1, 3)], [delete(2), delete(7)])).await;
+    assert_eq!(moved, [Outcome::Applied, Outcome::Applied, Outcome::Unchanged]);
+    assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
+    let routes = mirror(&bench).await;
+    assert_eq!(routes.len(), 1);
+    assert_eq!(routes[0].next_hop.as_ref().map(|hop| hop.provider_id.as_str()), Some("sim://sim-1/i-0003"));
+    assert_eq!((routes[0].owner(), routes[0].key.clone()), (RouteOwner::Mine, Some(key(1))));
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_reported_and_never_touched() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    foreign(&bench, "10.244.1.0/24", json!({})).await;
+    let other = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/node-uid": "node-2" });
+    foreign(&bench, "10.244.2.0/24", other).await;
+    foreign(&bench, "192.0.2.0/24", json!({})).await;
+    let found = outcomes(&bench, request([upsert(1, 1), upsert(2, 1)], [delete(1), delete(2)])).await;
+    assert_eq!(found, [Outcome::Conflict, Outcome::Conflict, Outcome::Unchanged, Outcome::Unchanged]);
+    let owners: Vec<_> = mirror(&bench).await.iter().map(|route| route.owner()).collect();
+    assert_eq!(
+        owners,
+        [RouteOwner::Unmanaged, RouteOwner::OtherCluster],
+        "outside of the CIDRs nothing is shown"
+    );
+    assert_eq!(bench.cloud.state().await["routes"].as_array().map(Vec::len), Some(3));
+}
+
+#[tokio::test]
+async fn one_bad_route_fails_alone() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    let outside = RouteKey { destination: "192.0.2.0/24".into(), ..key(3) };
+    let outside = RouteUpsert { key: Some(outside), ..upsert(3, 1) };
+    let answer = apply(&bench, request([upsert(1, 99), upsert(2, 1), outside], [])).await.expect("possible");
+    let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
+    assert_eq!(found, [Outcome::Failed, Outcome::Applied, Outcome::Failed]);
+    let error = answer.results[0].error.clone().expect("why");
+    assert_eq!(error.reason(), Reason::FieldInvalid);
+    assert_eq!(error.metadata.get("vendor_code").map(String::as_str), Some("invalid_next_hop"));
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_the_calls_and_makes_none() {
+    let bench = bench().await;
+    bench.cloud.machines(2).await;
+    let mut dry = request([upsert(1, 1), upsert(2, 2)], []);
+    dry.dry_run = true;
+    dry.fence = None;
+    let told = apply(&bench, dry).await.expect("possible");
+    assert_eq!(told.plan.len(), 1);
+    assert_eq!(told.plan[0].operation, "BatchRoutes");
+    assert_eq!(bench.cloud.counts().writes, 0);
+}
+
+#[tokio::test]
+async fn refusals_carry_their_reason() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    outcomes(&bench, ApplyRoutesRequest { fence: Some(fence(5, 1)), ..request([upsert(1, 1)], []) }).await;
+    let stale = ApplyRoutesRequest { fence: Some(fence(4, 9)), ..request([upsert(2, 1)], []) };
+    assert_eq!(refused(apply(&bench, stale).await).0, Reason::StaleFence);
+    let many = ApplyRoutesRequest { fence: Some(fence(5, 2)), ..request((0..201).map(|n| upsert(n, 1)), []) };
+    assert_eq!(refused(apply(&bench, many).await).0, Reason::FieldInvalid);
+    let wrong = ApplyRoutesRequest { cluster_cidrs: vec!["pods".into()], ..request([upsert(2, 1)], []) };
+    assert_eq!(refused(apply(&bench, wrong).await).0, Reason::FieldInvalid);
+}
+
+#[tokio::test]
+async fn a_route_whose_machine_went_is_laid_anew() {
+    let bench = bench().await;
+    bench.cloud.machines(2).await;
+    outcomes(&bench, request([upsert(1, 1)], [])).await;
+    bench.cloud.admin(reqwest::Method::DELETE, "instances/i-0001", json!(null)).await;
+    assert_eq!(outcomes(&bench, request([upsert(1, 2)], [])).await, [Outcome::Applied]);
+    let routes = mirror(&bench).await;
+    assert_eq!(routes[0].next_hop.as_ref().map(|hop| hop.provider_id.as_str()), Some("sim://sim-1/i-0002"));
+}

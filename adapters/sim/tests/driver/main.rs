@@ -1,0 +1,12 @@
+//! The driver through a real session, against a simulated cloud on a loopback port.
+
+mod bench;
+mod capabilities;
+mod converging;
+mod faults;
+mod listing;
+
+#[path = "../support/cloud.rs"]
+mod cloud;
+#[path = "../support/wanted.rs"]
+mod wanted;

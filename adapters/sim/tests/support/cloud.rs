@@ -1,0 +1,85 @@
+//! A simulated cloud on a loopback port, told by its admin API what there shall be and how it shall misbehave.
+
+use adapter_sim::simcloud::{Cloud, Operation, SharedCloud, counts::Counts, model::Project, serve};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// A running cloud; it ends when this is dropped.
+pub(crate) struct TestCloud {
+    pub(crate) url: String,
+    cloud: SharedCloud,
+    admin: Client,
+    _serving: JoinSet<std::io::Result<()>>,
+}
+
+impl TestCloud {
+    /// A cloud with these settings on top of the defaults.
+    pub(crate) async fn start(settings: Value) -> Self {
+        Self::start_at("127.0.0.1:0", settings).await
+    }
+
+    /// The same at a known address.
+    pub(crate) async fn start_at(address: &str, settings: Value) -> Self {
+        let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
+        let cloud = SharedCloud::new(Cloud::new(project));
+        let listener = TcpListener::bind(address).await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, cloud.clone(), CancellationToken::new()));
+        let admin = Client::builder().no_proxy().build().expect("a client");
+        let started = Self { url, cloud, admin, _serving: serving };
+        started.settings(settings).await;
+        started
+    }
+
+    /// One call of the admin API.
+    pub(crate) async fn admin(&self, method: Method, path: &str, body: Value) -> Value {
+        let request = self.admin.request(method, format!("{}/admin/{path}", self.url)).json(&body);
+        let response = request.send().await.expect("an answer");
+        let status = response.status();
+        let answer: Value = response.json().await.expect("JSON");
+        assert!(status.is_success(), "{path}: {answer}");
+        answer
+    }
+
+    pub(crate) async fn settings(&self, settings: Value) {
+        self.admin(Method::PATCH, "settings", settings).await;
+    }
+
+    pub(crate) async fn fault(&self, rule: Value) {
+        self.admin(Method::POST, "faults", rule).await;
+    }
+
+    /// Machines `node-1` and so on, `i-0001` and so on if they are the first.
+    pub(crate) async fn machines(&self, count: u64) {
+        self.admin(Method::POST, "instances", json!({ "count": count, "name": "node-{n}" })).await;
+    }
+
+    /// Everything there is, as it really is.
+    pub(crate) async fn state(&self) -> Value {
+        self.admin(Method::GET, "state", Value::Null).await
+    }
+
+    /// The only load balancer.
+    pub(crate) async fn balancer(&self) -> Value {
+        let mut all = self.state().await["load_balancers"].take();
+        let all = all.as_array_mut().expect("a list");
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.cloud.with(|cloud, _| cloud.counts().clone())
+    }
+
+    pub(crate) fn count(&self, operation: Operation) -> u64 {
+        self.counts().of(operation)
+    }
+
+    /// The next counts begin at zero.
+    pub(crate) fn count_from_here(&self) {
+        self.cloud.with(|cloud, _| cloud.reset_counts());
+    }
+}
