@@ -18,6 +18,9 @@ pub(crate) use self::addresses::Address;
 /// Whoever waits for an adapter that is away is woken when it is back; until then people are reminded this often.
 const REMIND: Duration = Duration::from_mins(5);
 
+/// An answer that has not come after this time is not waited for: the deadline of the call is shorter.
+const ANSWER: Duration = Duration::from_mins(1);
+
 /// A node as far as this controller cares.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
@@ -194,7 +197,8 @@ fn refresh(node: &Node, instance: &Instance) -> Plan {
 fn wait(sighting: &Sighting<'_>) -> Plan {
     match sighting.clone() {
         Sighting::Seen(_) | Sighting::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
-        Sighting::Unasked => Plan { again: Again::OnChange, ..done(vec![Action::LookUp]) },
+        // The answer wakes the node. Until then earlier failures are not forgotten, or nobody would ever ask less often.
+        Sighting::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
         Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
         Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
         Sighting::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),

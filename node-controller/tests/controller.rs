@@ -154,6 +154,30 @@ async fn a_node_waits_for_its_instance_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_whose_instance_never_comes_is_asked_for_less_and_less_often() {
+    let mut world = World::new();
+    world.start();
+    world.kube.put::<Node>(node("a").uninitialised());
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    // 1 s doubling to 5 min, within an hour: 9 until the pause is longest, then 11.
+    let questions = world.cloud.calls("BatchGetInstances");
+    assert!((15..=20).contains(&questions), "{questions}");
+    assert!(world.kube.events().len() <= 3, "{}", world.kube.events().join("\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_nodes_whose_instances_never_come_share_their_questions() {
+    let mut world = World::new();
+    world.start();
+    for n in 0..100 {
+        world.kube.put::<Node>(node(&format!("n{n}")).uninitialised());
+    }
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let questions = world.cloud.calls("BatchGetInstances");
+    assert!(questions <= 20, "{questions}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_instance_that_only_a_question_finds_is_found_in_the_end() {
     let mut world = World::new();
     world.start();
