@@ -91,6 +91,11 @@ impl ControlPlane {
         self.dir.logs()
     }
 
+    /// The directory stays when this is dropped, because somebody will want to read it.
+    pub fn keep_logs(&mut self) {
+        self.dir.keep();
+    }
+
     /// A port on loopback for a server that belongs to this control plane.
     ///
     /// # Errors

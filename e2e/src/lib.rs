@@ -9,6 +9,7 @@
 mod audit;
 mod cluster;
 mod control_plane;
+pub mod demo;
 mod eventually;
 mod helm;
 mod http;
@@ -18,6 +19,7 @@ mod pki;
 mod pods;
 mod ports;
 mod process;
+mod quiet;
 mod rights;
 mod simcloud;
 

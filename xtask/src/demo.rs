@@ -1,5 +1,6 @@
-//! `cargo xtask demo`: builds what the demo needs and hands over to it.
+//! `cargo xtask demo`: builds what the demo needs and becomes it.
 
+use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -16,19 +17,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    // One build for all, so that what they share is compiled once; cargo shows its progress on standard error.
     let built = Command::new(cargo::program())
         .args(cargo::build_servers())
+        .args(["--package", "e2e"])
         .current_dir(cargo::root())
         .status()
         .context("cannot start cargo")?;
     if !built.success() {
-        bail!("the controllers and the adapter do not build; mend what cargo names above");
+        bail!("the demo, the controllers or the adapter do not build; mend what cargo names above");
     }
     // Becoming the demo, instead of waiting for it, leaves one process to hear Ctrl-C: the one that cleans up.
-    let error = Command::new(cargo::program())
-        .args(["run", "--quiet", "--package", "e2e", "--bin", "demo", "--"])
-        .args(&args.args)
-        .current_dir(cargo::root())
-        .exec();
-    Err(error).context("cannot start the demo")
+    let program = env::current_exe().context("cannot tell where cargo puts programs")?.with_file_name("demo");
+    let error = Command::new(&program).args(&args.args).exec();
+    Err(error).with_context(|| {
+        format!("cannot start {}; `cargo xtask` is of another profile than `cargo build`", program.display())
+    })
 }

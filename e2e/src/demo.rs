@@ -1,0 +1,77 @@
+//! The demo: the main job, end to end, on a real control plane, told step by step.
+//!
+//! `play` does things and hands over what happened as a [`report::Report`]; `narration` and serde turn reports into text,
+//! and do nothing else. `play/` has one function a step. Nothing waits a fixed time: each step looks until it sees what it
+//! promised, and fails at its deadline with what it saw instead.
+
+mod args;
+mod cost;
+mod facts;
+mod narration;
+mod play;
+mod report;
+mod signals;
+mod stage;
+mod teller;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use e2e_tools::Tools;
+
+pub use args::Args;
+
+use play::Play;
+use report::{Report, Stay};
+use signals::Signals;
+use stage::Stage;
+use teller::Teller;
+
+/// Somebody ended it before its last step: what shells say of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// Plays, stays if it is to stay, and leaves nothing running.
+///
+/// # Errors
+/// When nothing could be played at all.
+pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Building them takes minutes, and Ctrl-C ends that at once: signals are caught from here on only.
+    let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
+    let mut signals = Signals::catch()?;
+    let teller = Teller::new(args.json);
+    let (code, stage) = show(args, &tools, &teller, &mut signals).await;
+    let Some(stage) = stage else { return Ok(code) };
+    teller.tell(&Report::CleanUp);
+    tokio::select! {
+        closed = stage.close() => closed?,
+        // Dropped half-way, it kills what is left.
+        () = signals.next() => (),
+    }
+    Ok(code)
+}
+
+/// Until the end, or until somebody has seen enough. What still runs is returned.
+async fn show(
+    args: &Args,
+    tools: &Tools,
+    teller: &Teller,
+    signals: &mut Signals,
+) -> (ExitCode, Option<Stage>) {
+    let mut stage = None;
+    let mut play = Play::new(teller, args.nodes);
+    let passed = tokio::select! {
+        passed = play.all(tools, &mut stage) => passed,
+        () = signals.next() => return (ExitCode::from(INTERRUPTED), stage),
+    };
+    play.sum_up();
+    if let Some(stage) = stage.as_mut() {
+        if !passed {
+            stage.keep_logs();
+        }
+        if !args.once {
+            teller.tell(&Report::Stay(Stay::at(stage, tools)));
+            signals.next().await;
+        }
+    }
+    (if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }, stage)
+}

@@ -1,0 +1,67 @@
+//! What one can ask of the demo.
+
+use clap::Parser;
+
+/// So many have a pod network each, and are made by the simulated cloud in one go.
+const NODES_MAX: i64 = 1000;
+
+const ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane";
+
+const LONG_ABOUT: &str = "\
+Shows the controllers and the adapter at work, on a real control plane.
+
+It starts etcd, kube-apiserver and a simulated cloud on loopback, installs the chart with Helm, and runs the four
+processes with the very flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service gets
+its load balancer, a node follows, the adapter is killed at a bad moment, the controllers are restarted, and the Services
+go. Each step tells what happened, how long it took and how many calls the cloud was sent, as the cloud counts them.
+
+Then it stays, with a KUBECONFIG to use and commands to try, until Ctrl-C. A second Ctrl-C kills all at once.";
+
+const AFTER_HELP: &str = "\
+Examples:
+  cargo xtask demo                     three nodes, then stay and look around
+  cargo xtask demo --nodes 100 --once  a hundred nodes at once, then end
+  cargo xtask demo --once --json | jq 'select(.event == \"step_passed\")'
+
+Exit codes: 0 all steps passed; 1 a step failed, or the demo could not start; 2 wrong usage; 130 ended before its last step.
+Narration is coloured on a terminal, unless NO_COLOR is set. Progress of builds goes to standard error.";
+
+/// The command line.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cargo xtask demo", about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP, version)]
+pub struct Args {
+    /// How many nodes join at once
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
+    pub(super) nodes: u16,
+    /// Ends by itself after the last step
+    #[arg(long)]
+    pub(super) once: bool,
+    /// Prints one JSON object a line instead of the narration
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Args;
+
+    #[test]
+    fn flags_mean_what_the_help_says() {
+        Args::command().debug_assert();
+        let args = Args::parse_from(["demo", "--nodes", "100", "--once"]);
+        assert_eq!((args.nodes, args.once, args.json), (100, true, false));
+        assert_eq!(Args::parse_from(["demo"]).nodes, 3);
+    }
+
+    #[test]
+    fn wrong_usage_has_a_code_of_its_own_and_names_the_flag() {
+        for (given, named) in [(["--nodes=0"], "1..=1000"), (["--node=3"], "--nodes"), (["--onc"], "--once")]
+        {
+            let error = Args::try_parse_from(["demo"].into_iter().chain(given)).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+}

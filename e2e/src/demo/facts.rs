@@ -1,0 +1,201 @@
+//! What objects must look like for a step to be done. Pure: each function takes what was seen, and gives what is worth
+//! telling, or says what is missing.
+
+use std::net::IpAddr;
+
+use adapter_sim::simcloud::model::{Listener, LoadBalancer, ProvisioningStatus, Route, RouteStatus};
+use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::ResourceExt;
+
+use crate::UNINITIALIZED;
+
+use super::report::{BalancerFact, NodeFact, RouteFact};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Without the taint, and with all that it stood for.
+pub(super) fn initialised(node: &Node) -> anyhow::Result<NodeFact> {
+    let name = node.name_any();
+    let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
+    let mut taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    ensure!(!taints.any(|taint| taint.key == UNINITIALIZED), "{name} still has the taint {UNINITIALIZED}");
+    let provider_id = spec.and_then(|spec| spec.provider_id.clone());
+    let provider_id = provider_id.with_context(|| format!("{name} lost its taint without a provider ID"))?;
+    let zone = node.labels().get(ZONE).cloned();
+    let zone = zone.with_context(|| format!("{name} lost its taint without the label {ZONE}"))?;
+    let addresses = status.iter().flat_map(|status| status.addresses.iter().flatten());
+    let addresses: Vec<_> = addresses.map(|it| format!("{} {}", it.type_, it.address)).collect();
+    let internal = addresses.iter().any(|address| address.starts_with("InternalIP "));
+    ensure!(internal, "{name} lost its taint without an InternalIP: {addresses:?}");
+    Ok(NodeFact { name, provider_id, zone, addresses })
+}
+
+/// The cloud leads packets to its pods, and the node says so.
+pub(super) fn connected(node: &Node) -> anyhow::Result<()> {
+    let name = node.name_any();
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let condition = conditions.find(|condition| condition.type_ == "NetworkUnavailable");
+    let condition = condition.with_context(|| format!("{name} has no condition NetworkUnavailable"))?;
+    let why = condition.message.as_deref().unwrap_or_default();
+    ensure!(condition.status == "False", "{name}: NetworkUnavailable is {}: {why}", condition.status);
+    Ok(())
+}
+
+/// A route that works.
+pub(super) fn laid(route: &Route) -> anyhow::Result<RouteFact> {
+    let destination = route.destination.to_string();
+    ensure!(route.status == RouteStatus::Active, "the route to {destination} is {:?}", route.status);
+    let via = route.next_hop_instance.clone().or_else(|| route.next_hop_address.map(|it| it.to_string()));
+    let via = via.with_context(|| format!("the route to {destination} leads nowhere"))?;
+    Ok(RouteFact { destination, via })
+}
+
+/// The address that people would use.
+pub(super) fn address(service: &Service) -> anyhow::Result<IpAddr> {
+    let name = service.name_any();
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|it| it.ingress.as_ref()).and_then(|ingress| ingress.first());
+    let ip = ingress.and_then(|ingress| ingress.ip.as_ref());
+    let ip = ip.with_context(|| format!("Service {name} has no address yet"))?;
+    ip.parse().with_context(|| format!("Service {name} has the address {ip}"))
+}
+
+/// The load balancer behind the Service's address, complete: each listener with so many members.
+pub(super) fn balanced(
+    service: &Service,
+    balancers: &[LoadBalancer],
+    members: usize,
+) -> anyhow::Result<BalancerFact> {
+    let (name, address) = (service.name_any(), address(service)?);
+    let behind: Vec<_> = balancers.iter().filter(|it| it.vips.contains(&address)).collect();
+    let &[balancer] = behind.as_slice() else {
+        bail!("{} load balancers have the address {address} of Service {name}", behind.len());
+    };
+    let id = &balancer.id;
+    ensure!(balancer.status == ProvisioningStatus::Active, "{id} is {:?}", balancer.status);
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten()).count();
+    let listeners = balancer.listeners.len();
+    ensure!(listeners == ports, "{id} has {listeners} listeners, and Service {name} {ports} ports");
+    for listener in &balancer.listeners {
+        let found = members_of(listener, balancer)?;
+        ensure!(found == members, "{id}, port {}: {found} members, {members} wanted", listener.port);
+    }
+    let listeners =
+        balancer.listeners.iter().map(|it| format!("{:?} {}", it.protocol, it.port).to_uppercase());
+    Ok(BalancerFact {
+        service: name,
+        id: id.clone(),
+        address: address.to_string(),
+        listeners: listeners.collect(),
+        members,
+    })
+}
+
+fn members_of(listener: &Listener, balancer: &LoadBalancer) -> anyhow::Result<usize> {
+    let pool = balancer.pools.iter().find(|pool| listener.pool_id.as_ref() == Some(&pool.id));
+    let pool = pool.with_context(|| format!("{}, port {}: no pool", balancer.id, listener.port))?;
+    Ok(pool.members.len())
+}
+
+/// The part of `kubectl describe` that says why, without what is above it.
+pub(super) fn events_of(description: &str) -> Vec<String> {
+    description.lines().skip_while(|line| !line.starts_with("Events:")).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn node(taints: &Value, provider_id: &Value, addresses: &Value) -> Node {
+        let object = json!({
+            "metadata": { "name": "a", "labels": { ZONE: "z" } },
+            "spec": { "taints": taints, "providerID": provider_id },
+            "status": {
+                "addresses": addresses,
+                "conditions": [{ "type": "NetworkUnavailable", "status": "True", "message": "no route" }],
+            },
+        });
+        from_value(object).unwrap()
+    }
+
+    #[test]
+    fn an_initialised_node_lacks_nothing() {
+        let (id, taint) = (json!("sim://r/i-1"), json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]));
+        let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.1" }]);
+        let fact = initialised(&node(&json!([]), &id, &addresses)).unwrap();
+        assert_eq!(
+            (fact.zone.as_str(), fact.addresses.as_slice()),
+            ("z", &["InternalIP 10.0.0.1".to_owned()][..])
+        );
+        let cases = [
+            (node(&taint, &id, &addresses), "still has the taint"),
+            (node(&json!([]), &Value::Null, &addresses), "without a provider ID"),
+            (node(&json!([]), &id, &json!([])), "without an InternalIP"),
+        ];
+        for (node, missing) in cases {
+            let error = initialised(&node).unwrap_err().to_string();
+            assert!(error.contains(missing), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_routes_says_why() {
+        let error = connected(&node(&json!([]), &Value::Null, &json!([]))).unwrap_err();
+        assert_eq!(error.to_string(), "a: NetworkUnavailable is True: no route");
+        assert!(connected(&Node::default()).is_err());
+    }
+
+    fn web(address: &str) -> Service {
+        let object = json!({
+            "metadata": { "name": "web" },
+            "spec": { "ports": [{ "port": 80 }] },
+            "status": { "loadBalancer": { "ingress": [{ "ip": address }] } },
+        });
+        from_value(object).unwrap()
+    }
+
+    fn balancer(members: usize) -> LoadBalancer {
+        let member = |n: usize| json!({ "address": format!("10.0.0.{n}"), "port": 30000 });
+        let times = "2026-01-01T00:00:00Z";
+        let object = json!({
+            "id": "lb-0001", "name": "web", "scheme": "internet", "families": ["ipv4"], "status": "ACTIVE",
+            "vips": ["203.0.113.1"], "tags": {}, "created_at": times, "updated_at": times,
+            "listeners": [{
+                "id": "ls-0001", "name": "", "protocol": "TCP", "port": 80, "idle_timeout": 60,
+                "allowed_cidrs": [], "pool_id": "pool-0001", "status": "ACTIVE",
+            }],
+            "pools": [{
+                "id": "pool-0001", "name": "", "protocol": "TCP", "algorithm": "round_robin", "persistence": null,
+                "health_monitor": null, "members": (1..=members).map(member).collect::<Vec<_>>(), "status": "ACTIVE",
+            }],
+        });
+        from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_load_balancer_is_complete_with_all_its_members() {
+        let fact = balanced(&web("203.0.113.1"), &[balancer(3)], 3).unwrap();
+        assert_eq!(
+            (fact.id.as_str(), fact.listeners, fact.members),
+            ("lb-0001", vec!["TCP 80".to_owned()], 3)
+        );
+        let cases = [
+            (web("203.0.113.1"), vec![balancer(2)], "2 members, 3 wanted"),
+            (web("203.0.113.1"), vec![balancer(3), balancer(3)], "2 load balancers have the address"),
+            (web("203.0.113.9"), vec![balancer(3)], "0 load balancers have the address"),
+            (Service::default(), vec![], "has no address yet"),
+        ];
+        for (service, balancers, missing) in cases {
+            let error = balanced(&service, &balancers, 3).unwrap_err().to_string();
+            assert!(error.contains(missing), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_events_are_the_end_of_a_description() {
+        assert_eq!(events_of("Name: web\nEvents:\n  Type\n"), ["Events:", "  Type"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! Reports as text for people. Pure: a report in, its text out.
+
+use super::report::{BalancerFact, Evidence, Fact, Heading, NodeFact, Outcome, Report, RouteFact, Row, Stay};
+
+/// Of many alike, only the first are shown.
+const SHOWN: usize = 5;
+
+/// How it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paint {
+    Plain,
+    Ansi,
+}
+
+/// Tells reports in words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Narration {
+    paint: Paint,
+}
+
+/// The codes of ANSI terminals.
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+
+impl Narration {
+    pub(super) const fn new(paint: Paint) -> Self {
+        Self { paint }
+    }
+
+    /// Whole lines.
+    pub(super) fn text(&self, report: &Report) -> String {
+        match report {
+            Report::StepBegins(Heading { number, step, title }) => {
+                format!("\n{}  {title}\n", self.in_style(BOLD, &format!("{number:>2} {step}")))
+            }
+            Report::Fact(fact) => indented(&self.fact(fact)),
+            Report::StepPassed { millis, vendor_calls, .. } => {
+                let ok = self.in_style(GREEN, "ok");
+                indented(&format!("{ok}  {}, {vendor_calls}", seconds(*millis)))
+            }
+            Report::StepFailed { millis, why, evidence, .. } => self.failure(*millis, why, evidence),
+            Report::Summary { steps, passed } => self.summary(steps, *passed),
+            Report::Stay(stay) => self.stay(stay),
+            Report::CleanUp => "\nCleaning up; Ctrl-C again kills at once.\n".to_owned(),
+        }
+    }
+
+    fn fact(&self, fact: &Fact) -> String {
+        match fact {
+            Fact::Note { text } => text.clone(),
+            Fact::Command { line } => self.in_style(DIM, &format!("$ {line}")),
+            Fact::Process { name, user } => format!("{name:<19} ready, as {user}"),
+            Fact::Nodes { nodes } => few(nodes, "nodes", node),
+            Fact::Routes { routes } => few(routes, "routes", route),
+            Fact::Balancer(fact) => balancer(fact),
+            Fact::Output { lines } => self.in_style(DIM, &lines.join("\n")),
+        }
+    }
+
+    fn failure(&self, millis: u64, why: &str, evidence: &[Evidence]) -> String {
+        let failed = self.in_style(RED, "FAILED");
+        let mut text = indented(&format!("{failed} after {}: {why}", seconds(millis)));
+        for Evidence { of, text: shown } in evidence {
+            text += &indented(&format!("-- {of}:"));
+            text += &indented(if shown.is_empty() { "(nothing)" } else { shown });
+        }
+        text
+    }
+
+    fn summary(&self, steps: &[Row], passed: bool) -> String {
+        let mut text = format!("\n{}\n", self.in_style(BOLD, "Summary"));
+        text += &format!("    {:<15} {:>8} {:>7} {:>7}\n", "step", "time", "reads", "writes");
+        for Row { step, outcome, millis, vendor_reads, vendor_writes } in steps {
+            let word = match outcome {
+                Outcome::Passed => self.in_style(GREEN, "ok"),
+                Outcome::Failed => self.in_style(RED, "FAILED"),
+            };
+            let time = seconds(*millis);
+            text += &format!("    {step:<15} {time:>8} {vendor_reads:>7} {vendor_writes:>7}  {word}\n");
+        }
+        text += if passed {
+            "\nAll steps passed.\n"
+        } else {
+            "\nA step failed, and those after it were not played.\n"
+        };
+        text
+    }
+
+    fn stay(&self, stay: &Stay) -> String {
+        let Stay { kubeconfig, kubectl, simcloud, logs } = stay;
+        let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();
+        let head = self.in_style(BOLD, "It goes on running, until Ctrl-C. In another terminal:");
+        format!(
+            "\n{head}\n\n  export KUBECONFIG={kubeconfig}\n{alias}\n\
+             To try:\n\n\
+             \x20 kubectl get nodes --output wide\n\
+             \x20 kubectl create service loadbalancer mine --tcp=80:8080\n\
+             \x20 kubectl get service mine --watch\n\
+             \x20 kubectl describe service mine\n\
+             \x20 kubectl delete service mine\n\n\
+             The simulated cloud is at {simcloud}; look into it, and do it harm:\n\n\
+             \x20 curl {simcloud}/admin/state\n\
+             \x20 curl {simcloud}/admin/counts\n\
+             \x20 curl -X POST {simcloud}/admin/faults -d '{{\"match\": {{\"operation\": \"CreateLoadBalancer\"}}, \
+             \"when\": {{\"next\": 1}}, \"action\": {{\"respond\": {{\"status\": 503}}}}}}'\n\n\
+             The logs of all processes are in {logs}\n"
+        )
+    }
+
+    fn in_style(&self, code: &str, text: &str) -> String {
+        match self.paint {
+            Paint::Plain => text.to_owned(),
+            // Line by line, so that indentation stays outside.
+            Paint::Ansi => {
+                let lines: Vec<_> = text.lines().map(|line| format!("\x1b[{code}m{line}\x1b[0m")).collect();
+                lines.join("\n")
+            }
+        }
+    }
+}
+
+fn node(node: &NodeFact) -> String {
+    let NodeFact { name, provider_id, zone, addresses } = node;
+    format!("{name:<9} {provider_id}  zone {zone}  {}", addresses.join(", "))
+}
+
+fn route(route: &RouteFact) -> String {
+    format!("{:<16} via {}", route.destination, route.via)
+}
+
+fn balancer(balancer: &BalancerFact) -> String {
+    let BalancerFact { service, id, address, listeners, members } = balancer;
+    let listeners = listeners.join(", ");
+    format!("Service {service}: {address}, {id} with {listeners}, {members} members each")
+}
+
+/// The first, and how many more there are.
+fn few<T>(all: &[T], what: &str, line: impl Fn(&T) -> String) -> String {
+    let mut lines: Vec<_> = all.iter().take(SHOWN).map(line).collect();
+    if let Some(more) = all.len().checked_sub(SHOWN).filter(|&more| more > 0) {
+        lines.push(format!("... and {more} {what} more"));
+    }
+    lines.join("\n")
+}
+
+/// `1.23 s`.
+fn seconds(millis: u64) -> String {
+    format!("{}.{:02} s", millis / 1000, millis % 1000 / 10)
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::super::report::tests::play;
+    use super::{Narration, Paint};
+
+    #[test]
+    fn a_play_reads_as_a_story() {
+        let narration = Narration::new(Paint::Plain);
+        let story: String = play().iter().map(|report| narration.text(report)).collect();
+        assert_snapshot!(story.trim(), @r#"
+        1 nodes  nodes join at once
+            $ helm install it
+            a                   ready, as system:serviceaccount:k:a
+            node-1    sim://sim-1/i-0001  zone sim-1a  InternalIP 10.0.0.1, Hostname node-1
+            node-2    sim://sim-1/i-0002  zone sim-1a  InternalIP 10.0.0.2, Hostname node-2
+            node-3    sim://sim-1/i-0003  zone sim-1a  InternalIP 10.0.0.3, Hostname node-3
+            node-4    sim://sim-1/i-0004  zone sim-1a  InternalIP 10.0.0.4, Hostname node-4
+            node-5    sim://sim-1/i-0005  zone sim-1a  InternalIP 10.0.0.5, Hostname node-5
+            ... and 4 nodes more
+            10.240.1.0/24    via i-0001
+            ok  1.23 s, 3 vendor calls: 1 read, 2 writes (ListInstances 1, BatchRoutes 2)
+
+         2 service  a Service appears
+            Service web: 203.0.113.1, lb-0001 with TCP 80, TCP 443, 3 members each
+            Events:
+              none
+            done
+            FAILED after 60.00 s: waited 60s until it is green, in vain
+            -- log of a:
+            one
+            two
+
+        Summary
+            step                time   reads  writes
+            nodes             1.23 s       1       2  ok
+            service           1.23 s       1       2  FAILED
+
+        A step failed, and those after it were not played.
+
+        It goes on running, until Ctrl-C. In another terminal:
+
+          export KUBECONFIG=/tmp/x/admin.kubeconfig
+          alias kubectl=/cache/kubectl
+
+        To try:
+
+          kubectl get nodes --output wide
+          kubectl create service loadbalancer mine --tcp=80:8080
+          kubectl get service mine --watch
+          kubectl describe service mine
+          kubectl delete service mine
+
+        The simulated cloud is at http://127.0.0.1:20003; look into it, and do it harm:
+
+          curl http://127.0.0.1:20003/admin/state
+          curl http://127.0.0.1:20003/admin/counts
+          curl -X POST http://127.0.0.1:20003/admin/faults -d '{"match": {"operation": "CreateLoadBalancer"}, "when": {"next": 1}, "action": {"respond": {"status": 503}}}'
+
+        The logs of all processes are in /tmp/x/logs
+
+        Cleaning up; Ctrl-C again kills at once.
+        "#);
+    }
+
+    #[test]
+    fn colours_are_around_words_and_change_none() {
+        let (plain, ansi) = (Narration::new(Paint::Plain), Narration::new(Paint::Ansi));
+        let painted: String = play().iter().map(|report| ansi.text(report)).collect();
+        let bare = ["1", "2", "31", "32", "0"]
+            .iter()
+            .fold(painted.clone(), |text, code| text.replace(&format!("\x1b[{code}m"), ""));
+        assert_eq!(bare, play().iter().map(|report| plain.text(report)).collect::<String>());
+        assert!(painted.contains("\x1b[31mFAILED\x1b[0m"));
+    }
+}

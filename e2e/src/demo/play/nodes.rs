@@ -1,0 +1,134 @@
+//! Nodes join.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use adapter_sim::simcloud::Family;
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tokio::task::JoinSet;
+
+use crate::demo::cost::{Cost, INITIALISATION_MAX, check_initialisation};
+use crate::demo::facts::{connected, initialised, laid};
+use crate::demo::report::{Fact, NodeFact, Report, RouteFact};
+use crate::demo::stage::Stage;
+use crate::demo::teller::Teller;
+use crate::{eventually, node, seconds};
+
+use super::services;
+
+/// The first of the pods' networks.
+const PODS: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 0);
+/// Each node has a /24 of it.
+const ADDRESSES_A_NODE: usize = 256;
+
+/// Machines are made in the cloud, and their kubelets register them all at once.
+pub(super) async fn join(stage: &mut Stage, teller: &Teller, n: u16) -> anyhow::Result<Cost> {
+    let n = usize::from(n);
+    stage.before_nodes = stage.counts().await?;
+    stage.cluster.cloud.create_numbered("node-{n}", n).await?;
+    let mut registered = JoinSet::new();
+    for number in 1..=n {
+        let client = stage.client();
+        registered.spawn(async move { register(&client, number).await });
+    }
+    while let Some(done) = registered.join_next().await {
+        done.context("a kubelet panicked")??;
+    }
+    stage.nodes = n;
+    let nodes = all_initialised(stage).await?;
+    teller.tell(&Report::Fact(Fact::Nodes { nodes }));
+    let cost = check_initialisation(&stage.cost_since(&stage.before_nodes).await?)?;
+    let promise = format!(
+        "{n} tainted nodes were initialised for {cost}; promised: at most {INITIALISATION_MAX}, no writes"
+    );
+    teller.tell(&Report::Fact(Fact::note(promise)));
+    Ok(cost)
+}
+
+/// Began while the nodes were initialised, so all route calls since then are counted here.
+pub(super) async fn routes(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
+    let routes = all_routed(stage).await?;
+    let n = routes.len();
+    teller.tell(&Report::Fact(Fact::Routes { routes }));
+    teller.tell(&Report::Fact(Fact::note(format!("NetworkUnavailable is False on all {n} nodes"))));
+    Ok(stage.cost_since(&stage.before_nodes).await?.of(&[Family::Network]))
+}
+
+/// A machine more, and all that depends on it.
+pub(super) async fn one_more(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
+    let before = stage.counts().await?;
+    let number = stage.nodes + 1;
+    stage.cluster.cloud.create_instance(&name(number)).await?;
+    register(&stage.client(), number).await?;
+    stage.nodes = number;
+    let newest = all_initialised(stage).await?.into_iter().filter(|node| node.name == name(number));
+    teller.tell(&Report::Fact(Fact::Nodes { nodes: newest.collect() }));
+    let routes = all_routed(stage).await?;
+    let destination = format!("{}/24", pods(number)?);
+    let newest = routes.into_iter().filter(|route| route.destination == destination);
+    teller.tell(&Report::Fact(Fact::Routes { routes: newest.collect() }));
+    let balancer = services::balanced(stage, services::FIRST).await?;
+    teller.tell(&Report::Fact(Fact::Balancer(balancer)));
+    stage.cost_since(&before).await
+}
+
+async fn register(client: &Client, number: usize) -> anyhow::Result<()> {
+    node(&name(number)).pods(&format!("{}/24", pods(number)?)).register(client).await.map(drop)
+}
+
+fn name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// The first address of the node's pods.
+fn pods(number: usize) -> anyhow::Result<Ipv4Addr> {
+    let offset = number.checked_sub(1).and_then(|index| index.checked_mul(ADDRESSES_A_NODE));
+    let offset = offset.and_then(|offset| u32::try_from(offset).ok());
+    let first = offset.and_then(|offset| PODS.to_bits().checked_add(offset));
+    Ok(Ipv4Addr::from_bits(first.with_context(|| format!("no pod network for node {number}"))?))
+}
+
+async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<NodeFact>> {
+    eventually("all nodes are initialised", patience(stage.nodes), || async {
+        registered(stage).await?.iter().map(initialised).collect()
+    })
+    .await
+}
+
+async fn all_routed(stage: &Stage) -> anyhow::Result<Vec<RouteFact>> {
+    eventually("all nodes have their routes", patience(stage.nodes), || async {
+        registered(stage).await?.iter().try_for_each(connected)?;
+        let routes = stage.cluster.cloud.state().await?.routes;
+        ensure!(routes.len() == stage.nodes, "{} routes for {} nodes", routes.len(), stage.nodes);
+        routes.iter().map(laid).collect()
+    })
+    .await
+}
+
+async fn registered(stage: &Stage) -> anyhow::Result<Vec<Node>> {
+    let nodes: Api<Node> = Api::all(stage.client());
+    let mut nodes = nodes.list(&ListParams::default()).await.context("cannot list nodes")?.items;
+    ensure!(nodes.len() == stage.nodes, "{} nodes are registered, {} joined", nodes.len(), stage.nodes);
+    nodes.sort_by_key(|node| node.metadata.name.as_ref().map(|name| (name.len(), name.clone())));
+    Ok(nodes)
+}
+
+/// Measured: a second, and a few milliseconds a node. The rest is for a machine under load.
+fn patience(nodes: usize) -> Duration {
+    seconds(30) + Duration::from_millis(200).saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pods;
+
+    #[test]
+    fn each_node_has_a_network_of_its_own() {
+        let networks = [1, 2, 257, 1001].map(|number| pods(number).unwrap().to_string());
+        assert_eq!(networks, ["10.240.0.0", "10.240.1.0", "10.241.0.0", "10.243.232.0"]);
+        assert!(pods(0).is_err());
+    }
+}

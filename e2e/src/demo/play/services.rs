@@ -1,0 +1,90 @@
+//! Services come and go.
+
+use adapter_sim::simcloud::Operation;
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::DeleteParams;
+
+use crate::demo::cost::Cost;
+use crate::demo::facts::{self, events_of};
+use crate::demo::report::{BalancerFact, Fact, Report};
+use crate::demo::stage::Stage;
+use crate::demo::teller::Teller;
+use crate::quiet::sum;
+use crate::{eventually, seconds, service};
+
+/// The Service of the first steps.
+pub(super) const FIRST: &str = "web";
+/// The one that is made while the adapter is away.
+pub(super) const SECOND: &str = "shop";
+/// A metric of the service-controller.
+const TARGETS: &str = "cloud_controller_load_balancer_targets";
+
+/// A Service with two ports, until its load balancer is complete.
+pub(super) async fn appears(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
+    all_nodes_are_targets(stage).await?;
+    let before = stage.counts().await?;
+    service(FIRST).port(80).port(443).create(&stage.client()).await?;
+    let balancer = balanced(stage, FIRST).await?;
+    teller.tell(&Report::Fact(Fact::Balancer(balancer)));
+    stage.cost_since(&before).await
+}
+
+/// Both are deleted, until neither cluster nor cloud has anything of them.
+pub(super) async fn go(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
+    let before = stage.counts().await?;
+    let services = api(stage);
+    for name in [FIRST, SECOND] {
+        let line = format!("kubectl delete service {name}");
+        teller.tell(&Report::Fact(Fact::Command { line }));
+        services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
+    }
+    eventually("both Services and their load balancers are gone", seconds(60), || async {
+        for name in [FIRST, SECOND] {
+            let left = services.get_opt(name).await.context("cannot get the Service")?;
+            ensure!(left.is_none(), "Service {name} waits for its finalizer");
+        }
+        let left = stage.cluster.cloud.state().await?.load_balancers;
+        ensure!(left.is_empty(), "{} load balancers are left", left.len());
+        Ok(())
+    })
+    .await?;
+    let cost = stage.cost_since(&before).await?;
+    teller.tell(&Report::Fact(Fact::note("no Service and no finalizer is left, and 0 load balancers")));
+    teller.tell(&Report::Fact(Fact::calls("simcloud", &cost, Operation::DeleteLoadBalancer)));
+    Ok(cost)
+}
+
+/// Waits until a Service's load balancer is complete and has all nodes as members.
+pub(super) async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<BalancerFact> {
+    let services = api(stage);
+    eventually(&format!("Service {name} has its load balancer"), seconds(60), || async {
+        let service = services.get(name).await.context("cannot get the Service")?;
+        let balancers = stage.cluster.cloud.state().await?.load_balancers;
+        facts::balanced(&service, &balancers, stage.nodes)
+    })
+    .await
+}
+
+/// Nodes that have just joined become members a moment later. A Service that comes meanwhile gets them one by one, for
+/// more calls than are worth telling of.
+async fn all_nodes_are_targets(stage: &mut Stage) -> anyhow::Result<()> {
+    let (wanted, pod) = (stage.nodes.to_string(), &*stage.cluster.pods.get("service-controller")?);
+    eventually("load balancers would get all nodes as members", seconds(30), || async {
+        let targets = sum(&pod.metrics().await?, TARGETS).to_string();
+        ensure!(targets == wanted, "{targets} nodes would be members");
+        Ok(())
+    })
+    .await
+}
+
+/// What people see who ask why.
+pub(super) async fn described(stage: &Stage, name: &str) -> anyhow::Result<Vec<String>> {
+    let description = stage.cluster.control_plane.kubectl(&["describe", "service", name]).await?;
+    Ok(events_of(&description))
+}
+
+fn api(stage: &Stage) -> Api<Service> {
+    Api::namespaced(stage.client(), "default")
+}

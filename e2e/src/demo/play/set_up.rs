@@ -1,0 +1,77 @@
+//! What is there before the first node: control plane, cloud, chart, processes.
+
+use adapter_sim::simcloud::counts::Counts;
+use e2e_tools::Tools;
+use serde_json::{Value, json};
+
+use crate::demo::cost::Cost;
+use crate::demo::report::{Fact, Report};
+use crate::demo::stage::Stage;
+use crate::demo::teller::Teller;
+use crate::{Cluster, ControlPlane, Pods, Release, Simcloud, Values, seconds};
+
+use super::Play;
+
+/// Room for a thousand nodes with 256 addresses each.
+const CLUSTER_CIDR: &str = "10.240.0.0/12";
+
+/// Nothing, if a step failed.
+pub(super) async fn cluster(play: &mut Play<'_>, tools: &Tools) -> Option<Cluster> {
+    let teller = play.teller;
+    let title =
+        format!("etcd {} and kube-apiserver {} start", tools.etcd.version, tools.kube_apiserver.version);
+    let mut control_plane = play.act("control plane", title, ControlPlane::start(tools)).await?;
+    let title = "a simulated one starts, as a process of its own, so that it outlives the adapter".to_owned();
+    let cloud = play.act("cloud", title, cloud(&mut control_plane, teller)).await?;
+    let title = "the chart is installed with Helm".to_owned();
+    play.act("helm install", title, install(control_plane, cloud, teller)).await
+}
+
+async fn cloud(control_plane: &mut ControlPlane, teller: &Teller) -> anyhow::Result<Simcloud> {
+    let cloud = Simcloud::start(control_plane).await?;
+    teller.tell(&Report::Fact(Fact::note(format!("simcloud answers at {}", cloud.url()))));
+    Ok(cloud)
+}
+
+async fn install(
+    mut control_plane: ControlPlane,
+    cloud: Simcloud,
+    teller: &Teller,
+) -> anyhow::Result<Cluster> {
+    let mut values = Values::new(&mut control_plane)?.simcloud(cloud.url()).render();
+    merge(&mut values, &json!({ "routeController": { "clusterCidr": CLUSTER_CIDR } }));
+    let line = format!(
+        "helm install cloud-controllers helm/cloud-controllers --namespace kube-system \
+         --set routeController.clusterCidr={CLUSTER_CIDR} --set adapter.sim.endpoint={} ...",
+        cloud.url()
+    );
+    teller.tell(&Report::Fact(Fact::Command { line }));
+    let release = Release::install(&control_plane, &values).await?;
+    let pods = Pods::from_release(&control_plane, &release).await?;
+    let names = pods.names().join(", ");
+    teller.tell(&Report::Fact(Fact::note(format!("the API server has the Deployments {names}"))));
+    Ok(Cluster { pods, cloud, release, control_plane })
+}
+
+/// Ready is: both sides were reached and listed.
+pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
+    stage.cluster.pods.start()?;
+    for name in stage.cluster.pods.names() {
+        let pod = stage.cluster.pods.get(&name)?;
+        pod.wait_ready(seconds(30)).await?;
+        teller.tell(&Report::Fact(Fact::Process { name, user: pod.user().to_owned() }));
+    }
+    stage.cost_since(&Counts::default()).await
+}
+
+/// Changes what is named, and leaves the rest.
+fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, value) => *into = value.clone(),
+    }
+}

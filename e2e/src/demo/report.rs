@@ -1,0 +1,255 @@
+//! What the demo tells, as data: the narration and the JSON lines say the same.
+
+use std::fmt::Write as _;
+
+use adapter_sim::simcloud::Operation;
+use e2e_tools::{Origin, Tools};
+use serde::Serialize;
+
+use super::cost::Cost;
+use super::stage::Stage;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Report {
+    /// A step begins.
+    StepBegins(Heading),
+    /// Something that the step saw.
+    Fact(Fact),
+    /// The step did what it promised.
+    StepPassed { step: &'static str, millis: u64, vendor_calls: Cost },
+    /// It did not; no step follows.
+    StepFailed { step: &'static str, millis: u64, why: String, evidence: Vec<Evidence> },
+    /// All in short.
+    Summary { steps: Vec<Row>, passed: bool },
+    /// It goes on running, for who wants to look around.
+    Stay(Stay),
+    /// Everything is being stopped.
+    CleanUp,
+}
+
+/// What a step is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Heading {
+    /// Counted from 1.
+    pub(super) number: usize,
+    /// Short, and always the same.
+    pub(super) step: &'static str,
+    /// A sentence.
+    pub(super) title: String,
+}
+
+/// Something that a step saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub(super) enum Fact {
+    /// Anything that is one sentence.
+    Note { text: String },
+    /// What a user would type for what is being done.
+    Command { line: String },
+    /// A process of the release, ready.
+    Process { name: String, user: String },
+    /// Nodes that are initialised.
+    Nodes { nodes: Vec<NodeFact> },
+    /// Routes in the cloud.
+    Routes { routes: Vec<RouteFact> },
+    /// A Service's load balancer, as the cloud has it.
+    Balancer(BalancerFact),
+    /// What kubectl printed.
+    Output { lines: Vec<String> },
+}
+
+/// A node as initialisation left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct NodeFact {
+    pub(super) name: String,
+    pub(super) provider_id: String,
+    pub(super) zone: String,
+    /// As in `InternalIP 10.0.0.1`.
+    pub(super) addresses: Vec<String>,
+}
+
+/// A pod network and the way to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct RouteFact {
+    pub(super) destination: String,
+    pub(super) via: String,
+}
+
+/// A load balancer that is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct BalancerFact {
+    pub(super) service: String,
+    pub(super) id: String,
+    pub(super) address: String,
+    /// As in `TCP 80`.
+    pub(super) listeners: Vec<String>,
+    /// Behind each listener.
+    pub(super) members: usize,
+}
+
+/// Something to look at after a failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Evidence {
+    pub(super) of: String,
+    pub(super) text: String,
+}
+
+/// A step in the summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Row {
+    pub(super) step: &'static str,
+    pub(super) outcome: Outcome,
+    pub(super) millis: u64,
+    pub(super) vendor_reads: u64,
+    pub(super) vendor_writes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Passed,
+    Failed,
+}
+
+/// What somebody needs who wants to look around.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Stay {
+    pub(super) kubeconfig: String,
+    /// Where kubectl is, if not in `PATH`.
+    pub(super) kubectl: Option<String>,
+    /// The cloud's URL; its admin API is below `/admin`.
+    pub(super) simcloud: String,
+    pub(super) logs: String,
+}
+
+impl Report {
+    /// One line.
+    pub(super) fn json(&self) -> String {
+        let mut line = String::new();
+        match serde_json::to_string(self) {
+            Ok(json) => line.push_str(&json),
+            // Our own types always serialise; if they do not, that is what the reader must know.
+            Err(error) => write!(line, "{{\"event\":\"error\",\"why\":\"{error}\"}}").unwrap_or_default(),
+        }
+        line.push('\n');
+        line
+    }
+}
+
+impl Fact {
+    pub(super) fn note(text: impl Into<String>) -> Self {
+        Self::Note { text: text.into() }
+    }
+
+    /// How often each operation was called, for who does not want to add up.
+    pub(super) fn calls(what: &str, cost: &Cost, operation: Operation) -> Self {
+        Self::note(format!("{what}: {operation} was called {}", times(cost.calls_of(operation))))
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
+impl Stay {
+    pub(super) fn at(stage: &Stage, tools: &Tools) -> Self {
+        let control_plane = &stage.cluster.control_plane;
+        let kubectl = &tools.kubectl;
+        Self {
+            kubeconfig: control_plane.kubeconfig().display().to_string(),
+            kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
+            simcloud: stage.cluster.cloud.url().to_owned(),
+            logs: control_plane.log_dir().display().to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    /// One of each kind, for tests of what becomes of them.
+    pub(in super::super) fn play() -> Vec<Report> {
+        let calls = [(Operation::ListInstances, 1), (Operation::BatchRoutes, 2)];
+        let node = |n: u32| NodeFact {
+            name: format!("node-{n}"),
+            provider_id: format!("sim://sim-1/i-000{n}"),
+            zone: "sim-1a".to_owned(),
+            addresses: vec![format!("InternalIP 10.0.0.{n}"), format!("Hostname node-{n}")],
+        };
+        let balancer = BalancerFact {
+            service: "web".to_owned(),
+            id: "lb-0001".to_owned(),
+            address: "203.0.113.1".to_owned(),
+            listeners: vec!["TCP 80".to_owned(), "TCP 443".to_owned()],
+            members: 3,
+        };
+        let heading =
+            |number, step, title: &str| Report::StepBegins(Heading { number, step, title: title.to_owned() });
+        let route = RouteFact { destination: "10.240.1.0/24".to_owned(), via: "i-0001".to_owned() };
+        let row = |step, outcome| Row { step, outcome, millis: 1234, vendor_reads: 1, vendor_writes: 2 };
+        let failure = Report::StepFailed {
+            step: "service",
+            millis: 60_000,
+            why: "waited 60s until it is green, in vain".to_owned(),
+            evidence: vec![Evidence { of: "log of a".to_owned(), text: "one\ntwo".to_owned() }],
+        };
+        let stay = Stay {
+            kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
+            kubectl: Some("/cache/kubectl".to_owned()),
+            simcloud: "http://127.0.0.1:20003".to_owned(),
+            logs: "/tmp/x/logs".to_owned(),
+        };
+        vec![
+            heading(1, "nodes", "nodes join at once"),
+            Report::Fact(Fact::Command { line: "helm install it".to_owned() }),
+            Report::Fact(Fact::Process {
+                name: "a".to_owned(),
+                user: "system:serviceaccount:k:a".to_owned(),
+            }),
+            Report::Fact(Fact::Nodes { nodes: (1..=9).map(node).collect() }),
+            Report::Fact(Fact::Routes { routes: vec![route] }),
+            Report::StepPassed { step: "nodes", millis: 1234, vendor_calls: calls.into_iter().collect() },
+            heading(2, "service", "a Service appears"),
+            Report::Fact(Fact::Balancer(balancer)),
+            Report::Fact(Fact::Output { lines: vec!["Events:".to_owned(), "  none".to_owned()] }),
+            Report::Fact(Fact::note("done")),
+            failure,
+            Report::Summary {
+                steps: vec![row("nodes", Outcome::Passed), row("service", Outcome::Failed)],
+                passed: false,
+            },
+            Report::Stay(stay),
+            Report::CleanUp,
+        ]
+    }
+
+    #[test]
+    fn each_report_is_one_json_object_a_line() {
+        let nodes_are_many = |report: &Report| matches!(report, Report::Fact(Fact::Nodes { .. }));
+        let lines: String = play().iter().filter(|it| !nodes_are_many(it)).map(Report::json).collect();
+        assert_snapshot!(lines, @r#"
+        {"event":"step_begins","number":1,"step":"nodes","title":"nodes join at once"}
+        {"event":"fact","fact":"command","line":"helm install it"}
+        {"event":"fact","fact":"process","name":"a","user":"system:serviceaccount:k:a"}
+        {"event":"fact","fact":"routes","routes":[{"destination":"10.240.1.0/24","via":"i-0001"}]}
+        {"event":"step_passed","step":"nodes","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}}
+        {"event":"step_begins","number":2,"step":"service","title":"a Service appears"}
+        {"event":"fact","fact":"balancer","service":"web","id":"lb-0001","address":"203.0.113.1","listeners":["TCP 80","TCP 443"],"members":3}
+        {"event":"fact","fact":"output","lines":["Events:","  none"]}
+        {"event":"fact","fact":"note","text":"done"}
+        {"event":"step_failed","step":"service","millis":60000,"why":"waited 60s until it is green, in vain","evidence":[{"of":"log of a","text":"one\ntwo"}]}
+        {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_reads":1,"vendor_writes":2},{"step":"service","outcome":"failed","millis":1234,"vendor_reads":1,"vendor_writes":2}],"passed":false}
+        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","simcloud":"http://127.0.0.1:20003","logs":"/tmp/x/logs"}
+        {"event":"clean_up"}
+        "#);
+    }
+}

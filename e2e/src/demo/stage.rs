@@ -1,0 +1,101 @@
+//! The cluster that the play is on.
+
+use std::fmt::Write as _;
+
+use adapter_sim::simcloud::counts::Counts;
+use kube::Client;
+
+use crate::cluster::Cluster;
+use crate::quiet::quiet;
+use crate::{events_on, eventually, seconds};
+
+use super::cost::Cost;
+use super::report::Evidence;
+
+/// The three that are restarted, by the names of their Deployments.
+pub(super) const CONTROLLERS: [&str; 3] = ["node-controller", "service-controller", "route-controller"];
+/// The one that speaks to the cloud.
+pub(super) const ADAPTER: &str = "cloud-adapter";
+
+/// Everything that runs, and what steps leave for later ones.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+    /// How many have joined so far.
+    pub(super) nodes: usize,
+    /// What the cloud had counted when the first nodes joined.
+    pub(super) before_nodes: Counts,
+}
+
+/// Where to look when a step fails.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suspects {
+    /// The Deployments of the processes that were at work.
+    pub(super) processes: &'static [&'static str],
+    /// Kind and name of the object that it was about.
+    pub(super) object: Option<(&'static str, &'static str)>,
+}
+
+impl Stage {
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self { cluster, nodes: 0, before_nodes: Counts::default() }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.cluster.control_plane.client()
+    }
+
+    pub(super) async fn counts(&self) -> anyhow::Result<Counts> {
+        self.cluster.cloud.counts().await
+    }
+
+    /// What the cloud was asked since.
+    pub(super) async fn cost_since(&self, before: &Counts) -> anyhow::Result<Cost> {
+        Ok(Cost::between(before, &self.counts().await?))
+    }
+
+    /// Waits until a controller has looked at everything and has nothing left to do.
+    pub(super) async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
+        let pod = &*self.cluster.pods.get(controller)?;
+        let what = format!("{controller} has nothing left to do");
+        eventually(&what, seconds(30), || async { quiet(&pod.metrics().await?) }).await
+    }
+
+    /// What helps to understand a failure.
+    pub(super) async fn evidence(&mut self, suspects: Suspects) -> Vec<Evidence> {
+        let mut evidence = Vec::new();
+        if let Some((kind, name)) = suspects.object {
+            let events = events_on(&self.client(), kind, name).await;
+            let text = events.map_or_else(|error| format!("{error:#}"), |events| events.join("\n"));
+            evidence.push(Evidence { of: format!("Events of {kind} {name}"), text });
+        }
+        for name in suspects.processes {
+            let pod = self.cluster.pods.get(name);
+            let text = pod.map_or_else(|error| format!("{error:#}"), |pod| pod.tail());
+            evidence.push(Evidence { of: format!("log of {name}"), text });
+        }
+        evidence
+    }
+
+    /// For who looks into a failure later.
+    pub(super) fn keep_logs(&mut self) {
+        self.cluster.control_plane.keep_logs();
+    }
+
+    /// Stops all in good order: who calls before who is called.
+    pub(super) async fn close(mut self) -> anyhow::Result<()> {
+        let mut trouble = String::new();
+        for name in CONTROLLERS.iter().chain([&ADAPTER]) {
+            let pod = self.cluster.pods.get(name)?;
+            if !pod.is_running() {
+                continue;
+            }
+            if let Err(error) = pod.terminate().await {
+                write!(trouble, "\n  {error:#}")?;
+            }
+        }
+        self.cluster.control_plane.stop().await?;
+        anyhow::ensure!(trouble.is_empty(), "not everything ended in good order:{trouble}");
+        Ok(())
+    }
+}

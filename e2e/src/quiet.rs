@@ -1,0 +1,50 @@
+//! Whether a controller has done all its work, by its own metrics.
+
+use anyhow::ensure;
+
+/// Fails unless each work queue was worked on, and nothing waits or is under way.
+pub(crate) fn quiet(metrics: &str) -> anyhow::Result<()> {
+    let sum = |name| sum(metrics, name);
+    let worked = sum("workqueue_work_duration_seconds_count");
+    let (waiting, under_way) = (sum("workqueue_depth"), sum("workqueue_unfinished_work_seconds"));
+    ensure!(
+        worked > 0.0 && waiting <= 0.0 && under_way <= 0.0,
+        "{worked} keys done, {waiting} wait, {under_way} s of work under way"
+    );
+    Ok(())
+}
+
+/// The sum of a metric's values, whatever their labels.
+pub(crate) fn sum(metrics: &str, name: &str) -> f64 {
+    let of_name = |line: &str| {
+        let rest = line.strip_prefix(name)?;
+        // A longer name that begins alike is another metric.
+        let value = rest.starts_with(['{', ' ']).then(|| rest.rsplit(' ').next())??;
+        value.parse::<f64>().ok()
+    };
+    metrics.lines().filter_map(of_name).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quiet;
+
+    fn metrics(done: u64, depth: u64, under_way: &str) -> String {
+        format!(
+            "# HELP workqueue_depth Keys that wait for a worker.\n\
+             workqueue_depth{{name=\"node\"}} {depth}\n\
+             workqueue_depth_of_others{{name=\"node\"}} 9\n\
+             workqueue_work_duration_seconds_count{{name=\"node\"}} {done}\n\
+             workqueue_unfinished_work_seconds{{name=\"node\"}} {under_way}\n"
+        )
+    }
+
+    #[test]
+    fn quiet_is_who_has_worked_and_has_nothing_left() {
+        quiet(&metrics(3, 0, "0.0")).unwrap();
+        for (done, depth, under_way) in [(0, 0, "0"), (3, 1, "0"), (3, 0, "0.25")] {
+            assert!(quiet(&metrics(done, depth, under_way)).is_err(), "{done} {depth} {under_way}");
+        }
+        assert!(quiet("").is_err());
+    }
+}
