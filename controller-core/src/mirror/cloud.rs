@@ -9,7 +9,8 @@ mod sources;
 use std::time::Duration;
 
 use cloud_api_proto::AdapterError;
-use tracing::{info, warn};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
 
 use self::protocol::Protocol;
 #[cfg(any(test, feature = "testing"))]
@@ -26,6 +27,11 @@ use crate::{
 
 /// Bookmarks come at least every 30 s: three missed ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(90);
+
+/// When a watch that held for so long breaks, that alone is no outage (the adapter may be replaced): the next attempt tells.
+const STEADY: Duration = Duration::from_secs(10);
+/// The pause before that attempt.
+const RECONNECT: Duration = Duration::from_millis(250);
 
 /// What ended a session of the watch.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +71,15 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
         let mut protocol = Protocol::default();
         loop {
             let mut session = Session { mirror: self, protocol: &mut protocol, outage: &mut outage };
+            let began = Instant::now();
             let broken = session.run(adapter, &source, &trim, &mut wake).await;
-            protocol.disconnected(matches!(broken, Broken::Protocol(_)));
+            let violated = matches!(broken, Broken::Protocol(_));
+            protocol.disconnected(violated);
+            if !violated && self.link().is_up() && began.elapsed() >= STEADY {
+                debug!(mirror = self.what(), error = %broken, "The watch broke, connects again");
+                tokio::time::sleep(RECONNECT).await;
+                continue;
+            }
             let told = match &broken {
                 Broken::Adapter(error) => error.retry_after,
                 Broken::Unreachable(_) | Broken::Ended | Broken::Silent | Broken::Protocol(_) => None,
