@@ -1,7 +1,7 @@
 //! The work queue: each key once, one worker at a time per key, delays, and backoff per key.
 //!
 //! `kube::runtime::controller` has a queue too, but it forgets keys whose object is gone from the store, and things that exist
-//! only in the cloud have no object. All state is in [`state`], which has no clock of its own.
+//! only in the cloud have no object. All state is in `state`, which has no clock of its own.
 
 mod metrics;
 mod state;

@@ -38,3 +38,30 @@ impl Echo {
         written.get(&node.uid).is_some_and(|at| at.elapsed() < LIMIT)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use controller_core::testing::node;
+
+    use super::*;
+    use crate::mirror::trim_node;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_written_node_is_left_alone_until_the_mirror_shows_it_or_for_a_while() {
+        let (echo, before) = (Echo::default(), trim_node(&node("a").uninitialised().build()));
+        assert!(!echo.is_awaited(&before));
+        echo.wrote(&before);
+        assert!(echo.is_awaited(&before));
+        assert!(!echo.is_awaited(&trim_node(&node("a").uid("another").uninitialised().build())));
+        tokio::time::advance(LIMIT).await;
+        assert!(!echo.is_awaited(&before), "the mirror is believed again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_taint_that_comes_back_after_the_echo_is_news() {
+        let (echo, before) = (Echo::default(), trim_node(&node("a").uninitialised().build()));
+        echo.wrote(&before);
+        assert!(!echo.is_awaited(&trim_node(&node("a").build())));
+        assert!(!echo.is_awaited(&before));
+    }
+}

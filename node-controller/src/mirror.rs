@@ -151,7 +151,7 @@ pub(crate) enum Found {
     Many(Vec<String>),
 }
 
-fn trim_node(node: &core::Node) -> Node {
+pub(crate) fn trim_node(node: &core::Node) -> Node {
     let uninitialised = node::has_taint(node, node::UNINITIALISED);
     let ours = |key: &String| labels::PAIRS.as_flattened().contains(&key.as_str());
     let labels = node.labels().iter().filter(|(key, _)| uninitialised || ours(key));

@@ -1,6 +1,6 @@
 //! Follows a watch on the adapter.
 //!
-//! The protocol is a pure state machine in [`protocol`]; [`sources`] names the three watches of the contract; here is only the
+//! The protocol is a pure state machine in `protocol`; `sources` names the three watches of the contract; here is only the
 //! stream around them. Does not judge what is gone: that an item left the mirror proves nothing.
 
 mod protocol;

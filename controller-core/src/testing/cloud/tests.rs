@@ -68,6 +68,21 @@ async fn a_mirror_waits_for_the_adapter_and_goes_on_when_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_replaced_at_once_is_no_outage() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    let mut links = mirror.links();
+    links.mark_unchanged();
+    cloud.away(true);
+    cloud.away(false);
+    cloud.put(instance("sim://north/i-1").named("a"));
+    eventually("it watches again", || names(&mirror) == ["a"]).await;
+    assert!(!links.has_changed().expect("the mirror is there"), "{}", mirror.link());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_batch_answers_each_reference_and_errors_are_typed() {
     let cloud = FakeCloud::new();
     cloud.put(instance("sim://north/i-1").named("a"));
