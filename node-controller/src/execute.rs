@@ -69,12 +69,11 @@ impl Executor {
         Ok(())
     }
 
-    /// Addresses are declared as merged by type: without the marker a second address of one type would replace the first.
+    /// Addresses are declared as merged by type: in a strategic merge, a second one of a type replaces the first, and even with
+    /// `$patch: replace` the API server groups them by type, so that a list in another order would be written for ever.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
-        let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
-        list.push(json!({ "$patch": "replace" }));
-        let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": list } });
-        let (params, patch) = (PatchParams::default(), Patch::Strategic(&patch));
+        let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let written = within(self.api.patch_status(&node.name, &params, &patch)).await;
         written.map_err(|source| Error::Addresses { source })?;
         info!(node = node.name, n_addresses = addresses.len(), "Wrote addresses");

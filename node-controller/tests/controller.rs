@@ -273,6 +273,24 @@ async fn what_the_cloud_changes_later_is_written_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn addresses_stand_in_the_cloud_s_order_and_are_written_once() {
+    let mut world = World::new();
+    let machine = instance("sim://north/i-1").named("a");
+    world.cloud.put(machine.at("10.0.0.1").external("192.0.2.1").at("fd00::1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1", "ExternalIP=192.0.2.1", "InternalIP=fd00::1"]);
+
+    let before = world.kube.writes().len();
+    world.stop().await;
+    world.start();
+    calm().await;
+    assert_eq!(world.kube.writes().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn heartbeats_and_users_labels_cause_no_work() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));

@@ -73,6 +73,7 @@ fn merge_list(target: &mut Map<String, Value>, field: &str, patch: &[Value]) {
     let old = target.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
     let key = MERGED.iter().find(|(list, _)| *list == field).map(|(_, key)| *key);
     let new = match key {
+        Some(key) if replaces => grouped(plain, key),
         _ if replaces => plain,
         Some(key) => by_key(old, plain, key),
         None if UNITED.contains(&field) => {
@@ -82,6 +83,20 @@ fn merge_list(target: &mut Map<String, Value>, field: &str, patch: &[Value]) {
         None => plain,
     };
     target.insert(field.to_owned(), Value::Array(new));
+}
+
+/// Even a list that replaces the old one comes out with the items of one key together, in the order of the first of each.
+fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
+    let mut keys: Vec<Option<Value>> = Vec::new();
+    for item in &items {
+        let of = item.get(key).cloned();
+        if !keys.contains(&of) {
+            keys.push(of);
+        }
+    }
+    // The sort is stable.
+    items.sort_by_key(|item| keys.iter().position(|of| of.as_ref() == item.get(key)));
+    items
 }
 
 /// Merged by type, two addresses of one type become one: the reason for `$patch: replace`.
@@ -182,6 +197,14 @@ mod tests {
         let replaced = json!({ "status": { "addresses": [two[0], two[1], { "$patch": "replace" }] } });
         let result = patched(&node, "strategic-merge-patch", true, &replaced).expect("good");
         assert_eq!(result["status"]["addresses"], json!(two));
+
+        let name = json!({ "type": "Hostname", "address": "a" });
+        let mixed = json!({ "status": { "addresses": [two[0], name, two[1], { "$patch": "replace" }] } });
+        let result = patched(&node, "strategic-merge-patch", true, &mixed).expect("good");
+        assert_eq!(result["status"]["addresses"], json!([two[0], two[1], name]), "as a real API server does");
+        let mixed = json!({ "status": { "addresses": [two[0], name, two[1]] } });
+        let result = patched(&node, "merge-patch", true, &mixed).expect("good");
+        assert_eq!(result["status"]["addresses"], json!([two[0], name, two[1]]));
     }
 
     #[test]
