@@ -93,7 +93,7 @@ impl SimDriver {
                     format!("{BATCH_ROUTES_CALL}: the answer has not as many results as there were items");
                 return Err(VendorError::new(Fault::OutcomeUnknown, text));
             }
-            results.extend(answer.removed.into_iter().map(item));
+            results.extend(answer.removed.into_iter().map(|result| gone(item(result))));
             added = answer.added.into_iter();
         }
         for one in &batch.add {
@@ -110,6 +110,14 @@ fn item(result: answers::RouteResult) -> Result<(), VendorError> {
     match result {
         answers::RouteResult::Ok(_) => Ok(()),
         answers::RouteResult::Error(error) => Err(classify_item(BATCH_ROUTES_CALL, error)),
+    }
+}
+
+/// What is gone already need not be removed: reads may lag behind.
+fn gone(result: Result<(), VendorError>) -> Result<(), VendorError> {
+    match result {
+        Err(error) if error.fault == Fault::NotFound => Ok(()),
+        result => result,
     }
 }
 

@@ -25,8 +25,8 @@ pub struct SimOptions {
     /// Base URL of a simcloud that runs apart [default: one inside this process, which ends with it]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     endpoint: Option<Uri>,
-    /// File that holds the bearer token for the simcloud that runs apart; read at start
-    #[arg(long, value_name = "PATH", requires = "endpoint")]
+    /// File that holds the simcloud's bearer token; read at start. The one inside this process asks for it, too
+    #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
     /// Region that the simcloud serves; part of all provider IDs
     #[arg(long, default_value = "sim-1", value_parser = region)]
@@ -45,7 +45,7 @@ impl SimOptions {
         let token = self.token_file.map(|path| token(&path)).transpose()?;
         let endpoint = match self.endpoint {
             Some(endpoint) => endpoint,
-            None => embed(&self.region).await?,
+            None => embed(&self.region, token.as_deref()).await?,
         };
         let settings = Settings {
             endpoint,
@@ -65,14 +65,17 @@ fn token(path: &Path) -> anyhow::Result<String> {
 }
 
 /// A cloud of our own, on any free loopback port.
-async fn embed(region: &str) -> anyhow::Result<Uri> {
+async fn embed(region: &str, token: Option<&str>) -> anyhow::Result<Uri> {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
         .await
         .context("no loopback port for the simulated cloud")?;
     let endpoint = format!("http://{}", listener.local_addr()?);
     let project =
         Project { account: "sim".to_owned(), project: "demo".to_owned(), region: region.to_owned() };
-    let cloud = Cloud::new(project).switched_on_at(jiff::Timestamp::now());
+    let mut cloud = Cloud::new(project).switched_on_at(jiff::Timestamp::now());
+    if let Some(token) = token {
+        cloud = cloud.with_token(token);
+    }
     info!(endpoint, "Simulated cloud inside this process; it ends with it");
     // It ends with the process and not before: an adapter that stops still makes calls.
     TaskTracker::new().spawn(async move {

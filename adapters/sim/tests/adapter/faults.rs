@@ -13,7 +13,7 @@ use crate::{
     wanted::{backend, spec, tcp},
 };
 
-fn once(operation: &str, action: Value) -> Value {
+fn once(operation: &str, action: &Value) -> Value {
     json!({ "match": { "operation": operation }, "when": { "next": 1 }, "action": action })
 }
 
@@ -29,7 +29,7 @@ async fn a_lost_answer_makes_no_second_object() {
 
 async fn lost(operation: &str, action: &Value) {
     let bench = bench().await;
-    bench.cloud.fault(once(operation, action.clone())).await;
+    bench.cloud.fault(once(operation, action)).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let made = bench.adapter.ensured(&request).await;
     assert_eq!(made.state(), LoadBalancerState::Active, "{operation} {action}");
@@ -41,7 +41,7 @@ async fn lost(operation: &str, action: &Value) {
 #[tokio::test]
 async fn a_write_that_was_not_done_is_repeated_after_a_look() {
     let bench = bench().await;
-    bench.cloud.fault(once("CreateListener", json!({ "respond": { "status": 502 } }))).await;
+    bench.cloud.fault(once("CreateListener", &json!({ "respond": { "status": 502 } }))).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
     assert_eq!(bench.cloud.count(Operation::CreateListener), 2);
@@ -68,7 +68,7 @@ async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
         (json!({ "respond": { "status": 403 } }), Reason::VendorForbidden),
         (json!({ "respond": { "status": 429, "headers": { "retry-after": "9" } } }), Reason::VendorThrottled),
     ] {
-        bench.cloud.fault(once("CreateLoadBalancer", action)).await;
+        bench.cloud.fault(once("CreateLoadBalancer", &action)).await;
         let (found, error) = refused(bench.adapter.ensure(&request).await);
         assert_eq!(found, reason, "{error}");
         assert!(error.message.contains("create load balancer"), "{error}");
@@ -86,7 +86,7 @@ async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
 #[tokio::test]
 async fn one_that_broke_is_told_and_made_anew_if_that_is_allowed() {
     let bench = bench().await;
-    bench.cloud.fault(once("CreateListener", json!("error_state"))).await;
+    bench.cloud.fault(once("CreateListener", &json!("error_state"))).await;
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let broken = bench.adapter.ensured(&request).await;
     assert_eq!((broken.state(), broken.conditions.len()), (LoadBalancerState::Error, 1));

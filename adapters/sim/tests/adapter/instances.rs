@@ -29,9 +29,9 @@ async fn next(stream: &mut Stream) -> Option<Event> {
 /// The next event that says more than how fresh the mirror is.
 async fn news(stream: &mut Stream) -> Event {
     loop {
-        match next(stream).await.expect("goes on") {
-            Event::Bookmark(_) => (),
-            event => return event,
+        let event = next(stream).await.expect("goes on");
+        if !matches!(event, Event::Bookmark(_)) {
+            return event;
         }
     }
 }
@@ -55,7 +55,9 @@ async fn a_watch_that_stops_when_synced_is_a_list() {
                 names.extend(items.items.into_iter().map(|item| item.name));
             }
             Event::Synced(synced) => break synced,
-            event => panic!("{event:?}"),
+            other @ (Event::Reset(_) | Event::Upsert(_) | Event::Gone(_) | Event::Bookmark(_)) => {
+                panic!("{other:?}")
+            }
         }
     };
     assert_eq!(sizes, [512, 512, 26]);

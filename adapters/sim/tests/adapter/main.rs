@@ -1,5 +1,12 @@
 //! The whole adapter over gRPC, in front of a simulated cloud: what the contract promises, counted at the cloud.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test ends where something unexpected happens"
+)]
+
 mod bench;
 mod faults;
 mod instances;

@@ -1,6 +1,9 @@
 //! The program `adapter-sim` itself: flags, the cloud inside, signals, exit codes.
 
-use std::process::{Output, Stdio};
+use std::{
+    io::Write as _,
+    process::{Output, Stdio},
+};
 
 use cloud_api_proto::v1alpha1::{GetInfoRequest, adapter_service_client::AdapterServiceClient};
 use tokio::{
@@ -30,7 +33,6 @@ async fn a_wrong_flag_ends_it_with_two_and_the_nearest_right_one() {
         (&["--grpc-address", "here"], "--grpc-address"),
         (&["--log-format", "jsn"], "json"),
         (&["--region", "a/b"], "--region"),
-        (&["--token-file", "x"], "--endpoint"),
     ] {
         let (code, text) = ended(arguments).await;
         assert_eq!(code, Some(2), "{arguments:?}: {text}");
@@ -57,8 +59,12 @@ async fn a_file_that_is_not_there_is_named_with_its_flag() {
 
 #[tokio::test]
 async fn alone_it_brings_its_own_cloud_and_ends_in_order() {
-    let ports = ["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--log-format", "json"];
-    let mut adapter = program(&ports).stderr(Stdio::piped()).spawn().expect("runs");
+    let mut token = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(token, "s3cret").expect("room");
+    let token = token.path().to_str().expect("a plain path");
+    let ports = ["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"];
+    let arguments = [&ports[..], &["--log-format", "json", "--token-file", token]].concat();
+    let mut adapter = program(&arguments).stderr(Stdio::piped()).spawn().expect("runs");
     let mut log = BufReader::new(adapter.stderr.take().expect("piped")).lines();
     let grpc = tokio::time::timeout(PATIENCE, async {
         loop {

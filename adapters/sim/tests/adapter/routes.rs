@@ -11,7 +11,7 @@ use cloud_api_proto::{
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, bench, context, fence, refused},
+    bench::{Bench, bench, context, fence, refused, until},
     wanted::CLUSTER,
 };
 
@@ -184,4 +184,18 @@ async fn a_route_whose_machine_went_is_laid_anew() {
     assert_eq!(outcomes(&bench, request([upsert(1, 2)], [])).await, [Outcome::Applied]);
     let routes = mirror(&bench).await;
     assert_eq!(routes[0].next_hop.as_ref().map(|hop| hop.provider_id.as_str()), Some("sim://sim-1/i-0002"));
+}
+
+#[tokio::test]
+async fn reads_that_lag_behind_lay_no_second_route() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    bench.cloud.settings(json!({ "consistency_ms": 300 })).await;
+    assert_eq!(outcomes(&bench, request([upsert(1, 1)], [])).await, [Outcome::Applied]);
+    let again = async || outcomes(&bench, request([upsert(1, 1)], [])).await == [Outcome::Unchanged];
+    until("a look that shows the route", again).await;
+    assert_eq!(bench.cloud.state().await["routes"].as_array().map(Vec::len), Some(1));
+    let removed = async || outcomes(&bench, request([], [delete(1)])).await == [Outcome::Unchanged];
+    until("a look that shows no route", removed).await;
+    assert_eq!(bench.cloud.state().await["routes"], json!([]));
 }

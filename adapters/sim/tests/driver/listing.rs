@@ -79,12 +79,12 @@ async fn a_batch_of_routes_answers_removals_and_then_additions() {
     assert_eq!(
         faults,
         [
-            Ok(()),               // removed
-            Err(Fault::NotFound), // was never there
-            Ok(()),               // in the place of the removed one
-            Err(Fault::Busy),     // another is there
-            Err(Fault::Invalid),  // the cloud refuses the machine
-            Err(Fault::Invalid),  // not even asked for
+            Ok(()),              // removed
+            Ok(()),              // is not there, as it shall be
+            Ok(()),              // in the place of the removed one
+            Err(Fault::Busy),    // another is there
+            Err(Fault::Invalid), // the cloud refuses the machine
+            Err(Fault::Invalid), // not even asked for
             Ok(()),
         ]
     );
