@@ -7,6 +7,7 @@
 //! It deliberately has no fake of anything of Kubernetes: what the API server refuses, refuses here.
 
 mod audit;
+mod bed;
 mod cluster;
 mod control_plane;
 pub mod demo;
@@ -26,6 +27,7 @@ mod simcloud;
 use std::time::Duration;
 
 pub use audit::{AuditLog, AuditWrite, Mark};
+pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised};
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use e2e_tools::Tools;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use adapter_sim::simcloud::counts::{Counts, LogEntry};
 use adapter_sim::simcloud::faults::FaultRule;
 use adapter_sim::simcloud::model::{Instance, InstanceStatus, LoadBalancer, Project, Route};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -117,6 +117,17 @@ impl Simcloud {
     /// When there is none of this id.
     pub async fn delete_instance(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/instances/{id}"), None).await
+    }
+
+    /// Lays a route as somebody else would, with none of our tags. This is counted as a call like any other.
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn lay_route(&self, destination: &str, instance: &str) -> anyhow::Result<()> {
+        let order = json!({ "add": [{ "destination": destination, "next_hop_instance": instance }] });
+        let done: Value = self.call(Method::POST, "/v1/routes:batch", Some(&order)).await?;
+        ensure!(done.pointer("/added/0/error").is_none(), "the cloud refused the route: {done}");
+        Ok(())
     }
 
     /// Deletes a load balancer behind everybody's back.

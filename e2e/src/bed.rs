@@ -1,0 +1,267 @@
+//! What a scenario lies in: a [`Cluster`], the deeds of those who use it, and looks at what came of them.
+//!
+//! Every look waits for a condition, with one deadline for all: it is no measure of speed, only the end of hope.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use crate::audit::{AuditWrite, Mark};
+use crate::cluster::Cluster;
+use crate::eventually::eventually;
+use crate::objects::{UNINITIALIZED, node};
+use crate::quiet::quiet;
+use crate::simcloud::State;
+use crate::{seconds, tools};
+
+/// For anything that should happen. Most of it does within a second; the slowest is a listing of the cloud that comes each
+/// 30 s, and controllers that find a peer again after 10 s.
+pub const WITHIN: Duration = seconds(60);
+
+/// The Deployment of the adapter.
+pub const ADAPTER: &str = "cloud-adapter";
+/// The Deployments of the controllers.
+pub const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
+
+/// A cluster for one scenario.
+#[derive(Debug)]
+pub struct Bed {
+    /// All processes.
+    pub cluster: Cluster,
+}
+
+impl Bed {
+    /// Everything is installed, runs and is ready.
+    ///
+    /// # Errors
+    /// When a part does not start; the message has the end of its log.
+    pub async fn start() -> anyhow::Result<Self> {
+        let mut this = Self::install().await?;
+        this.cluster.pods.start()?;
+        this.ready().await?;
+        Ok(this)
+    }
+
+    /// The chart is installed, and none of its pods runs yet.
+    ///
+    /// # Errors
+    /// When a part does not start, or the chart is refused.
+    pub async fn install() -> anyhow::Result<Self> {
+        let cluster = Cluster::install(&tools()?, |_| ()).await?;
+        Ok(Self { cluster })
+    }
+
+    /// Waits until all pods are ready.
+    ///
+    /// # Errors
+    /// When one ends, or is not ready in time; the message has the end of its log.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        self.cluster.pods.wait_ready(WITHIN).await
+    }
+
+    /// A client that may do everything.
+    pub fn client(&self) -> Client {
+        self.cluster.control_plane.client()
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.client())
+    }
+
+    /// The Services of the namespace `default`.
+    pub fn services(&self) -> Api<Service> {
+        Api::default_namespaced(self.client())
+    }
+
+    /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
+    /// node is initialised.
+    ///
+    /// # Errors
+    /// When somebody refuses, or it stays tainted.
+    pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
+        self.cluster.cloud.create_instance(name).await?;
+        let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
+        node.register(&self.client()).await?;
+        self.initialised(name).await
+    }
+
+    /// Waits until a node has lost the taint.
+    ///
+    /// # Errors
+    /// When it keeps it.
+    pub async fn initialised(&self, name: &str) -> anyhow::Result<Node> {
+        self.until_node(name, "is initialised", |node| {
+            ensure!(!is_uninitialised(node), "it has the taint");
+            Ok(node.clone())
+        })
+        .await
+    }
+
+    /// Changes a Service, as `kubectl patch` does.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn patch_service(&self, name: &str, patch: &Value) -> anyhow::Result<Service> {
+        let patched = self.services().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        patched.with_context(|| format!("cannot change Service {name}"))
+    }
+
+    /// Changes a node, as `kubectl patch` does.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn patch_node(&self, name: &str, patch: &Value) -> anyhow::Result<Node> {
+        let patched = self.nodes().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        patched.with_context(|| format!("cannot change node {name}"))
+    }
+
+    /// Deletes a Service and waits until its object is gone.
+    ///
+    /// # Errors
+    /// When the API server refuses, or a finalizer stays.
+    pub async fn delete_service(&self, name: &str) -> anyhow::Result<()> {
+        let services = self.services();
+        services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
+        eventually(&format!("Service {name} is gone"), WITHIN, || async {
+            let left = services.get_opt(name).await?;
+            ensure!(left.is_none(), "finalizers {:?}", left.and_then(|it| it.metadata.finalizers));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a look at a node gives a value.
+    ///
+    /// # Errors
+    /// When it does not in time, with what was seen last.
+    pub async fn until_node<T>(
+        &self,
+        name: &str,
+        what: &str,
+        look: impl Fn(&Node) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let (nodes, look) = (self.nodes(), &look);
+        let what = format!("node {name} {what}");
+        let seen = eventually(&what, WITHIN, || async { look(&nodes.get(name).await?) }).await;
+        self.explain(seen, "Node", name).await
+    }
+
+    /// Waits until a look at a Service gives a value.
+    ///
+    /// # Errors
+    /// When it does not in time, with what was seen last.
+    pub async fn until_service<T>(
+        &self,
+        name: &str,
+        what: &str,
+        look: impl Fn(&Service) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let (services, look) = (self.services(), &look);
+        let what = format!("Service {name} {what}");
+        let seen = eventually(&what, WITHIN, || async { look(&services.get(name).await?) }).await;
+        self.explain(seen, "Service", name).await
+    }
+
+    /// Waits until a Service has its address, and returns it.
+    ///
+    /// # Errors
+    /// When it gets none.
+    pub async fn address(&self, service: &str) -> anyhow::Result<String> {
+        self.until_service(service, "has an address", |it| address(it).context("it has none")).await
+    }
+
+    /// Waits until a look at the whole cloud gives a value.
+    ///
+    /// # Errors
+    /// When it does not in time, with what was seen last.
+    pub async fn until_cloud<T>(
+        &self,
+        what: &str,
+        look: impl Fn(&State) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let (cloud, look) = (&self.cluster.cloud, &look);
+        eventually(what, WITHIN, || async { look(&cloud.state().await?) }).await
+    }
+
+    /// The Events on an object, oldest first.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn events(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
+        let events: Api<Event> = Api::all(self.client());
+        let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let mut events = events.list(&ListParams::default().fields(&fields)).await?.items;
+        events.sort_by(|a, b| a.event_time.cmp(&b.event_time));
+        Ok(events)
+    }
+
+    /// Waits until an object has an Event of this reason, and returns the last one's message.
+    ///
+    /// # Errors
+    /// When there is none in time, with those that are there.
+    pub async fn told(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
+        eventually(&format!("{kind} {name} has an Event {reason}"), WITHIN, || async {
+            let events = self.events(kind, name).await?;
+            let event = events.iter().rfind(|event| event.reason.as_deref() == Some(reason));
+            let event = event.with_context(|| format!("Events: {:#?}", lines(&events)))?;
+            Ok(event.message.clone().unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Waits until a controller is ready and nothing is left for it to do.
+    ///
+    /// # Errors
+    /// When it ends, or works on and on; the message has the end of its log.
+    pub async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
+        let pod = self.cluster.pods.get(controller)?;
+        pod.wait_ready(WITHIN).await?;
+        let pod = &*pod;
+        let what = format!("{controller} has done all its work");
+        eventually(&what, WITHIN, || async { quiet(&pod.metrics().await?) }).await.with_context(|| pod.tail())
+    }
+
+    /// What a pod wrote to the API server since the mark, but for what is about `except`: an object's name, which the
+    /// names of its Events begin with.
+    ///
+    /// # Errors
+    /// When the audit log cannot be read.
+    pub fn writes_of(&mut self, pod: &str, since: Mark, except: &str) -> anyhow::Result<Vec<AuditWrite>> {
+        let user = self.cluster.pods.get(pod)?.user().to_owned();
+        let writes = self.cluster.control_plane.audit_log().writes_since(since, &user)?;
+        let event = format!("{except}.");
+        Ok(writes.into_iter().filter(|it| it.name != except && !it.name.starts_with(&event)).collect())
+    }
+
+    /// Adds to a failure what people would look at first.
+    async fn explain<T>(&self, seen: anyhow::Result<T>, kind: &str, name: &str) -> anyhow::Result<T> {
+        let Err(error) = seen else { return seen };
+        let events = self.events(kind, name).await.unwrap_or_default();
+        Err(error.context(format!("Events on {kind} {name}: {:#?}", lines(&events))))
+    }
+}
+
+/// Whether no cloud provider has taken care of a node yet.
+pub fn is_uninitialised(node: &Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.any(|taint| taint.key == UNINITIALIZED)
+}
+
+/// The address of a Service's load balancer, as its status has it.
+pub fn address(service: &Service) -> Option<String> {
+    let ingress = service.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref()?.first()?;
+    ingress.ip.clone().or_else(|| ingress.hostname.clone())
+}
+
+fn lines(events: &[Event]) -> Vec<String> {
+    let line = |event: &Event| {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        format!("{} {}: {}", text(&event.type_), text(&event.reason), text(&event.message))
+    };
+    events.iter().map(line).collect()
+}

@@ -1,0 +1,177 @@
+//! Services of type LoadBalancer, from creation to deletion, and those that cannot have one.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeSet;
+
+use adapter_sim::simcloud::model::LoadBalancer;
+use anyhow::{Context, ensure};
+use e2e::{Bed, State, address, service};
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use serde_json::json;
+
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// One Service, and everything that happens to it.
+#[tokio::test]
+async fn a_service_has_its_load_balancer_as_long_as_it_wants_one() {
+    let mut bed = Bed::start().await.unwrap();
+    let (a, b) = (bed.join("a", None).await.unwrap(), bed.join("b", None).await.unwrap());
+
+    service("web").port(80).port_of("UDP", 53).create(&bed.client()).await.unwrap();
+    let first = bed.address("web").await.unwrap();
+    let made = bed.services().get("web").await.unwrap();
+    assert_eq!(made.metadata.finalizers.clone().unwrap_or_default(), [FINALIZER]);
+    let balancer = serving(&bed, &made, &[&a, &b]).await;
+    assert!(matches!(balancer.vips.as_slice(), [vip] if vip.to_string() == first), "{balancer:?}");
+    bed.told("Service", "web", "EnsuredLoadBalancer").await.unwrap();
+    let told: Vec<_> =
+        bed.events("Service", "web").await.unwrap().into_iter().filter_map(|it| it.reason).collect();
+    assert_eq!(told, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+
+    let ports = json!([
+        { "name": "tls", "port": 443, "protocol": "TCP", "targetPort": 443 },
+        { "name": "udp-53", "port": 53, "protocol": "UDP", "$retainKeys": ["name", "port", "protocol"] },
+        { "port": 80, "protocol": "TCP", "$patch": "delete" },
+    ]);
+    let changed = bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await.unwrap();
+    let after = serving(&bed, &changed, &[&a, &b]).await;
+    assert_eq!(after.id, balancer.id);
+    assert_eq!(bed.address("web").await.unwrap(), first, "the address must not change");
+
+    let c = bed.join("c", None).await.unwrap();
+    serving(&bed, &changed, &[&a, &b, &c]).await;
+    bed.told("Service", "web", "UpdatedLoadBalancer").await.unwrap();
+    bed.patch_node("b", &json!({ "metadata": { "labels": { EXCLUDED: "" } } })).await.unwrap();
+    serving(&bed, &changed, &[&a, &c]).await;
+    e2e::delete_node(&bed.client(), "c").await.unwrap();
+    serving(&bed, &changed, &[&a]).await;
+
+    bed.patch_service("web", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
+    nothing_left(&bed).await;
+    let released = bed.until_service("web", "is released", |service| {
+        ensure!(service.metadata.finalizers.is_none() && address(service).is_none(), "{service:?}");
+        Ok(())
+    });
+    released.await.unwrap();
+    bed.patch_service("web", &json!({ "spec": { "type": "LoadBalancer" } })).await.unwrap();
+    bed.address("web").await.unwrap();
+
+    bed.delete_service("web").await.unwrap();
+    // The finalizer was there until nothing was left.
+    assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
+    bed.quiet("service-controller").await.unwrap();
+}
+
+/// What cannot be done is said once, with the name of the field, and nothing is half-built.
+#[tokio::test]
+async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
+    let mut bed = Bed::start().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    let before = bed.cluster.cloud.reset_counts().await.unwrap();
+    assert_eq!(before.writes, 0, "{before:?}");
+    let client = bed.client();
+
+    let value = service("value").port(80).annotation("cloudadapter.dev/load-balancer-scheme", "intern");
+    let key = service("key").port(80).annotation("cloudadapter.dev/load-balancer-schema", "internal");
+    let range = service("range").port(80).annotation("cloudadapter.dev/load-balancer-idle-timeout", "1 day");
+    let node_ports = service("node-ports").port(80).spec("allocateLoadBalancerNodePorts", json!(false));
+    let sctp = service("sctp").port(80).port_of("SCTP", 9);
+    for service in [value, key, range, node_ports, sctp] {
+        service.create(&client).await.unwrap();
+    }
+    // Afterwards, so that those before it have had their turn.
+    service("good").port(80).create(&client).await.unwrap();
+    bed.address("good").await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+
+    let cases: [(&str, &[&str]); 5] = [
+        ("value", &["cloudadapter.dev/load-balancer-scheme", "\"intern\"", "internet or internal"]),
+        (
+            "key",
+            &["cloudadapter.dev/load-balancer-schema", "did you mean cloudadapter.dev/load-balancer-scheme"],
+        ),
+        ("range", &["cloudadapter.dev/load-balancer-idle-timeout", "\"1 day\"", "90s"]),
+        ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
+        ("sctp", &["spec.ports[1].protocol SCTP"]),
+    ];
+    for (name, named) in cases {
+        bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
+        let events = bed.events("Service", name).await.unwrap();
+        let [event] = events.as_slice() else { panic!("{name} has not one Event: {events:#?}") };
+        assert_eq!(event.type_.as_deref(), Some("Warning"), "{name}");
+        assert_eq!(times(event), 1, "{name}");
+        let message = event.message.as_deref().unwrap_or_default();
+        assert!(named.iter().all(|word| message.contains(word)), "{name}: {message}");
+    }
+    let of_others: Vec<_> = balancers(&bed.cluster.cloud.state().await.unwrap()).collect();
+    assert_eq!(of_others, ["good"]);
+
+    let annotations = json!({ "cloudadapter.dev/load-balancer-schema": null, "cloudadapter.dev/load-balancer-scheme": "internal" });
+    bed.patch_service("key", &json!({ "metadata": { "annotations": annotations } })).await.unwrap();
+    bed.patch_service("node-ports", &json!({ "spec": { "allocateLoadBalancerNodePorts": true } }))
+        .await
+        .unwrap();
+    bed.address("key").await.unwrap();
+    bed.address("node-ports").await.unwrap();
+    let now: BTreeSet<_> = balancers(&bed.cluster.cloud.state().await.unwrap()).collect();
+    assert_eq!(now, ["good", "key", "node-ports"].map(str::to_owned).into());
+}
+
+/// Waits until the cloud has exactly one load balancer, active, with the Service's ports and the nodes behind each.
+async fn serving(bed: &Bed, service: &Service, nodes: &[&Node]) -> LoadBalancer {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.clone()).unwrap_or_default();
+    let wanted: BTreeSet<_> = ports
+        .iter()
+        .flat_map(|port| {
+            nodes.iter().map(move |node| (port.port, internal_ip(node), port.node_port.unwrap_or_default()))
+        })
+        .collect();
+    let seen = bed.until_cloud("the load balancer serves the Service's ports from its nodes", |state| {
+        let [balancer] = state.load_balancers.as_slice() else {
+            anyhow::bail!("{} load balancers", state.load_balancers.len())
+        };
+        ensure!(json!(balancer.status) == "ACTIVE", "it is {:?}", balancer.status);
+        let there = members(balancer)?;
+        ensure!(there == wanted, "there are {there:?}, wanted are {wanted:?}");
+        Ok(balancer.clone())
+    });
+    seen.await.unwrap()
+}
+
+/// Port of the listener, address and port of the member.
+fn members(balancer: &LoadBalancer) -> anyhow::Result<BTreeSet<(i32, String, i32)>> {
+    let mut members = BTreeSet::new();
+    for listener in &balancer.listeners {
+        let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.pool_id.as_ref());
+        let pool = pool.with_context(|| format!("listener {} has no pool", listener.name))?;
+        members.extend(
+            pool.members.iter().map(|it| (listener.port.into(), it.address.to_string(), it.port.into())),
+        );
+    }
+    Ok(members)
+}
+
+async fn nothing_left(bed: &Bed) {
+    let gone = bed.until_cloud("no load balancer is left", |state| {
+        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
+        Ok(())
+    });
+    gone.await.unwrap();
+}
+
+/// The Services that have a load balancer.
+fn balancers(state: &State) -> impl Iterator<Item = String> {
+    state.load_balancers.iter().filter_map(|it| it.tags.get("cloudadapter.dev/owner-name").cloned())
+}
+
+fn internal_ip(node: &Node) -> String {
+    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    addresses.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).next().unwrap()
+}
+
+/// How often an Event happened.
+fn times(event: &Event) -> i32 {
+    event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
+}
