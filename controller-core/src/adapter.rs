@@ -25,7 +25,7 @@ use cloud_api_proto::{
 };
 use http::Uri;
 use tonic::{
-    Code, Request, Response, Status, Streaming,
+    Code, Request, Response, Status, Streaming, TimeoutExpired,
     transport::{Channel, Endpoint},
 };
 use tracing::debug;
@@ -270,28 +270,67 @@ fn timed<T>(message: T) -> Request<T> {
     request
 }
 
-/// A call that ran into its deadline may have done its work: the same request, repeated, finds out.
+/// What a failed call means. One that ran into its deadline, or whose connection broke under it, may have done its work: the
+/// same request, repeated, finds out.
 fn typed(status: &Status) -> AdapterError {
-    let error = AdapterError::from(status);
-    match (error.reason, error.code) {
-        (Reason::Unspecified, Code::DeadlineExceeded | Code::Cancelled) => {
-            AdapterError { reason: Reason::OutcomeUnknown, ..error }
-        }
-        _ => AdapterError { message: described(status), ..error },
+    let mut error = AdapterError::from(status);
+    let broken = broken_connection(status);
+    let unfinished = broken.is_some() || matches!(error.code, Code::DeadlineExceeded | Code::Cancelled);
+    if error.reason == Reason::Unspecified && unfinished {
+        error.reason = Reason::OutcomeUnknown;
     }
+    if let Some(cause) = broken {
+        error.message = format!("no answer from the cloud adapter: {cause}");
+    }
+    error
 }
 
-/// The text of a status; a broken transport hides its cause (`connection refused`) behind its own words.
-fn described(status: &Status) -> String {
-    let causes = iter::successors(std::error::Error::source(status), |cause| cause.source());
-    match causes.last().map(ToString::to_string) {
-        Some(cause) if !status.message().contains(&cause) => format!("{}: {cause}", status.message()),
-        Some(_) | None => status.message().to_owned(),
+/// Why there was nobody to answer. A status that came over the wire has no cause; one that was made on this side has, and
+/// the last of its causes is the one that says something (`connection refused`, `broken pipe`). Its code says little: a
+/// connection that breaks under a call is told as any of three.
+fn broken_connection(status: &Status) -> Option<String> {
+    let causes = || iter::successors(std::error::Error::source(status), |cause| cause.source());
+    if causes().any(|cause| cause.is::<TimeoutExpired>()) {
+        return None;
     }
+    causes().last().map(ToString::to_string)
 }
 
 /// Whether nobody answered, in difference to an adapter that says that its vendor is not there: that one names a delay.
 #[must_use]
 pub fn is_unreachable(error: &AdapterError) -> bool {
     error.reason == Reason::VendorUnavailable && error.retry_after.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_breaks_under_a_call_names_who_is_away() {
+        let broken = Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
+        assert_eq!(broken.code(), Code::Unknown);
+        let error = typed(&broken);
+        assert_eq!(error.reason, Reason::OutcomeUnknown);
+        assert_eq!(error.message, "no answer from the cloud adapter: broken pipe");
+    }
+
+    #[test]
+    fn a_call_that_takes_too_long_may_have_done_its_work() {
+        for late in
+            [Status::from_error(Box::new(TimeoutExpired(()))), Status::deadline_exceeded("no answer in time")]
+        {
+            assert_eq!(typed(&late).reason, Reason::OutcomeUnknown, "{late:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_adapter_says_itself_stays_as_it_is() {
+        let said = AdapterError::new(Reason::VendorQuota, "50 routes").retry_after(Duration::from_secs(300));
+        assert_eq!(typed(&said.clone().into()), said);
+        let silent = Status::unknown("no details");
+        assert_eq!(typed(&silent).reason, Reason::Unspecified);
+    }
 }
