@@ -28,7 +28,7 @@ use tonic::{
     Code, Request, Response, Status, Streaming, TimeoutExpired,
     transport::{Channel, Endpoint},
 };
-use tracing::debug;
+use tracing::{debug, error};
 
 use crate::{Clock, config::Cluster, metrics::AdapterMetrics};
 
@@ -256,7 +256,11 @@ impl Adapter {
         match &answer {
             Ok(answer) => self.metrics.count(name, Ok(cost(answer).map_or(0, |cost| cost.vendor_calls))),
             Err(error) => {
-                debug!(call = name, %error, "Adapter call failed");
+                if is_message_limit(error) {
+                    error!(call = name, %error, "A message is larger than gRPC allows: this is a bug, please report it");
+                } else {
+                    debug!(call = name, %error, "Adapter call failed");
+                }
                 self.metrics.count(name, Err(error));
             }
         }
@@ -294,6 +298,15 @@ fn broken_connection(status: &Status) -> Option<String> {
         return None;
     }
     causes().last().map(ToString::to_string)
+}
+
+/// Whether a message was larger than gRPC allows: a defect of whoever made it. Throttling has a reason of the contract, or at
+/// least (from an adapter that is newer than we are) a delay. Source: contract, section 4.
+#[must_use]
+pub fn is_message_limit(error: &AdapterError) -> bool {
+    error.reason == Reason::Unspecified
+        && error.code == Code::ResourceExhausted
+        && error.retry_after.is_none()
 }
 
 /// Whether nobody answered, in difference to an adapter that says that its vendor is not there: that one names a delay.

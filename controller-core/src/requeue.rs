@@ -7,6 +7,8 @@ use std::time::Duration;
 use cloud_api_proto::{AdapterError, Reason};
 use tonic::Code;
 
+use crate::adapter::is_message_limit;
+
 /// When a key is looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
@@ -49,6 +51,8 @@ impl Again {
             | Reason::Starting
             | Reason::Draining
             | Reason::OutcomeUnknown => error.retry_after.map_or(Self::Backoff, Self::After),
+            // The same message would be too large again.
+            Reason::Unspecified if is_message_limit(error) => Self::OnChange,
             Reason::Unspecified => Self::after_code(error),
         }
     }
@@ -101,6 +105,14 @@ mod tests {
     #[test]
     fn a_bad_field_waits_for_a_change() {
         assert_eq!(Again::after_error(&AdapterError::field("spec", "wrong")), Again::OnChange);
+    }
+
+    #[test]
+    fn a_message_that_is_too_large_is_not_sent_again() {
+        let error = AdapterError::from(Status::resource_exhausted("larger than the limit"));
+        assert_eq!(Again::after_error(&error), Again::OnChange);
+        let throttled = AdapterError::new(Reason::VendorThrottled, "slow down");
+        assert_ne!(Again::after_error(&throttled), Again::OnChange);
     }
 
     #[test]
