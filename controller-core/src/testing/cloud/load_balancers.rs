@@ -101,6 +101,9 @@ fn ensure(
     let pending = state.pending > 0;
     state.pending = state.pending.saturating_sub(1);
     let vendor_id = format!("lb-{}", key.owner_uid);
+    let before =
+        state.load_balancers.get(&vendor_id).map(|before| (before.state(), before.applied_hash.clone()));
+    let steps = u32::from(pending || before != Some((LoadBalancerState::Active, hash(&spec))));
     let applied_hash = if pending { String::new() } else { hash(&spec) };
     let load_balancer = LoadBalancer {
         vendor_id: vendor_id.clone(),
@@ -117,8 +120,8 @@ fn ensure(
     };
     let answer = EnsureLoadBalancerResponse {
         state: load_balancer.state,
-        step: 1,
-        steps: 1,
+        step: steps,
+        steps,
         addresses: if pending { Vec::new() } else { load_balancer.addresses.clone() },
         applied_hash,
         conditions: Vec::new(),

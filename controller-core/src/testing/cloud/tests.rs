@@ -2,7 +2,10 @@
 
 use cloud_api_proto::{
     Reason,
-    v1alpha1::{Existence, InstanceRef, instance_ref::Ref},
+    v1alpha1::{
+        EnsureLoadBalancerRequest, Existence, InstanceRef, LoadBalancerKey, LoadBalancerSpec,
+        instance_ref::Ref,
+    },
 };
 use tokio::task::JoinSet;
 
@@ -116,4 +119,26 @@ async fn a_batch_answers_each_reference_and_errors_are_typed() {
             .collect()
     });
     assert_eq!(ids.len(), 1, "only what was answered is kept: {ids:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ensure_without_a_change_has_no_steps() {
+    let (cloud, set) = (FakeCloud::new(), "set-1".to_owned());
+    cloud.edit(|state| drop(state.backend_sets.insert(set.clone(), Vec::new())));
+    let adapter = cloud.adapter();
+    let request = |tag: &str| EnsureLoadBalancerRequest {
+        key: Some(LoadBalancerKey { owner_uid: "u".to_owned(), ..LoadBalancerKey::default() }),
+        spec: Some(LoadBalancerSpec {
+            backend_set_id: set.clone(),
+            tags: [("k".to_owned(), tag.to_owned())].into(),
+            ..LoadBalancerSpec::default()
+        }),
+        ..EnsureLoadBalancerRequest::default()
+    };
+    let mut steps = Vec::new();
+    for tag in ["a", "a", "b", "b"] {
+        let answer = adapter.ensure_load_balancer(Call::default(), request(tag)).await.expect("an answer");
+        steps.push((answer.step, answer.steps));
+    }
+    assert_eq!(steps, [(1, 1), (0, 0), (1, 1), (0, 0)]);
 }
