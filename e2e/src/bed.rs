@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -224,6 +224,24 @@ impl Bed {
         let pod = &*pod;
         let what = format!("{controller} has done all its work");
         eventually(&what, WITHIN, || async { quiet(&pod.metrics().await?) }).await.with_context(|| pod.tail())
+    }
+
+    /// Waits until a controller runs, says that it is not ready, and why.
+    ///
+    /// # Errors
+    /// When it is ready all the time, ends, or says something else.
+    pub async fn unready(&mut self, controller: &str, why: &str) -> anyhow::Result<()> {
+        let pod = self.cluster.pods.get(controller)?;
+        let what = format!("{controller} is not ready, saying {why:?}");
+        let looked = eventually(&what, WITHIN, || async {
+            let Err(error) = pod.look_ready().await else { bail!("it is ready") };
+            let text = format!("{error:#}");
+            ensure!(text.contains(why), "{text}");
+            Ok(())
+        });
+        looked.await?;
+        ensure!(pod.is_running(), "{controller} has ended; {}", pod.tail());
+        Ok(())
     }
 
     /// What a pod wrote to the API server since the mark, but for what is about `except`: an object's name, which the

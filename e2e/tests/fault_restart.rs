@@ -1,0 +1,75 @@
+//! Controllers that are restarted, killed or in good order, while there is nothing to do.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use e2e::{Bed, CONTROLLERS, node, service};
+
+/// Keeps a node out of the load balancers, whose members need vendor writes.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// Who comes back compares, finds all as it should be, and does nothing.
+#[tokio::test]
+async fn a_restarted_controller_writes_nothing() {
+    let mut bed = Bed::start().await.unwrap();
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    bed.join("b", Some("10.244.2.0/24")).await.unwrap();
+    service("web").port(80).port(443).create(&bed.client()).await.unwrap();
+    service("dns").port_of("UDP", 53).create(&bed.client()).await.unwrap();
+    for name in ["web", "dns"] {
+        bed.address(name).await.unwrap();
+        bed.told("Service", name, "EnsuredLoadBalancer").await.unwrap();
+    }
+    for name in CONTROLLERS {
+        bed.quiet(name).await.unwrap();
+    }
+    let cloud = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (2, 2));
+
+    for (round, end) in [End::Terminated, End::Killed].into_iter().enumerate() {
+        for name in CONTROLLERS {
+            let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+            bed.cluster.cloud.reset_counts().await.unwrap();
+            let pod = bed.cluster.pods.get(name).unwrap();
+            match end {
+                End::Terminated => pod.terminate().await.unwrap(),
+                End::Killed => pod.kill().await.unwrap(),
+            }
+            pod.start().unwrap();
+            bed.quiet(name).await.unwrap();
+            // It is at work, and takes keys in their order: what it had to do about the others it has done.
+            let canary = format!("canary-{name}-{round}");
+            handle(&bed, name, &canary).await;
+            bed.quiet(name).await.unwrap();
+
+            let what = format!("{name}, {end:?}");
+            assert_eq!(bed.writes_of(name, mark, &canary).unwrap(), [], "{what}");
+            let counts = bed.cluster.cloud.counts().await.unwrap();
+            assert_eq!(counts.writes, 0, "{what}: {counts:?}");
+        }
+    }
+    let after = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((after.load_balancers, after.routes), (cloud.load_balancers, cloud.routes));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Terminated,
+    Killed,
+}
+
+/// Gives a controller something to do that needs no vendor write, waits until it is done, and takes it away again.
+async fn handle(bed: &Bed, controller: &str, canary: &str) {
+    let client = bed.client();
+    if controller == "service-controller" {
+        let unknown = "cloudadapter.dev/no-such-annotation";
+        service(canary).port(80).annotation(unknown, "").create(&client).await.unwrap();
+        bed.told("Service", canary, "SyncLoadBalancerFailed").await.unwrap();
+        return bed.delete_service(canary).await.unwrap();
+    }
+    bed.cluster.cloud.create_instance(canary).await.unwrap();
+    // Outside of the cluster's network.
+    node(canary).label(EXCLUDED, "").pods("172.16.0.0/24").register(&client).await.unwrap();
+    bed.told("Node", canary, "Synced").await.unwrap();
+    bed.told("Node", canary, "PodCIDRRefused").await.unwrap();
+    e2e::delete_node(&client, canary).await.unwrap();
+}
