@@ -11,9 +11,11 @@ use std::time::Duration;
 use e2e_tools::Tools;
 use tokio::time::Instant;
 
+use crate::{ADAPTER, CONTROLLERS};
+
 use super::cost::Cost;
 use super::report::{Evidence, Heading, Outcome, Report, Row};
-use super::stage::{ADAPTER, CONTROLLERS, Stage, Suspects};
+use super::stage::{Stage, Suspects};
 use super::teller::Teller;
 
 /// A play under way.

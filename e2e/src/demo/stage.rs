@@ -7,15 +7,10 @@ use kube::Client;
 
 use crate::cluster::Cluster;
 use crate::quiet::quiet;
-use crate::{events_on, eventually, seconds};
+use crate::{ADAPTER, CONTROLLERS, events_on, eventually, seconds};
 
 use super::cost::Cost;
 use super::report::Evidence;
-
-/// The three that are restarted, by the names of their Deployments.
-pub(super) const CONTROLLERS: [&str; 3] = ["node-controller", "service-controller", "route-controller"];
-/// The one that speaks to the cloud.
-pub(super) const ADAPTER: &str = "cloud-adapter";
 
 /// Everything that runs, and what steps leave for later ones.
 #[derive(Debug)]

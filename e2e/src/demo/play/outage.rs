@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::demo::cost::Cost;
 use crate::demo::report::{Fact, Report};
-use crate::demo::stage::{ADAPTER, Stage};
+use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
-use crate::{events_on, eventually, seconds, service};
+use crate::{ADAPTER, events_on, eventually, seconds, service};
 
 use super::services::{self, SECOND, balanced};
 

@@ -5,9 +5,9 @@ use anyhow::ensure;
 use crate::audit::AuditWrite;
 use crate::demo::cost::Cost;
 use crate::demo::report::{Fact, Report};
-use crate::demo::stage::{CONTROLLERS, Stage};
+use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
-use crate::seconds;
+use crate::{CONTROLLERS, seconds};
 
 /// All three, one after the other. None writes anything, to the cloud or to the API server.
 pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
