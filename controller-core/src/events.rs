@@ -25,7 +25,7 @@ use prometheus_client::metrics::counter::Counter;
 use serde_json::json;
 use tokio::{
     sync::mpsc,
-    time::{Instant, timeout},
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -152,26 +152,27 @@ impl Writer {
         registry.register("events_dropped", "Events that could not be written", self.dropped.clone());
     }
 
-    /// Writes Events until `stop`, then what was told before it, as far as that goes quickly.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Writes Events until `stop`, then what was told before it, as far as that goes within [`FLUSH`].
+    pub async fn run(self, stop: CancellationToken) {
+        let out_of_time = async {
+            stop.cancelled().await;
+            sleep(FLUSH).await;
+        };
+        tokio::select! {
+            () = self.write_all(&stop) => (),
+            () = out_of_time => debug!("Not every Event could be written before the stop"),
+        }
+    }
+
+    /// After a stop, what waits is written without pace; a write under way is finished.
+    async fn write_all(mut self, stop: &CancellationToken) {
         let mut series = Series::default();
-        loop {
-            let told = tokio::select! {
-                biased;
-                told = self.notices.recv() => told,
-                () = stop.cancelled() => break,
-            };
-            let Some((about, notice)) = told else { return };
-            self.pace().await;
+        while let Some(Some((about, notice))) = stop.run_until_cancelled(self.notices.recv()).await {
+            stop.run_until_cancelled(self.pace()).await;
             self.write(&mut series, about, notice).await;
         }
-        let flush = async {
-            while let Ok((about, notice)) = self.notices.try_recv() {
-                self.write(&mut series, about, notice).await;
-            }
-        };
-        if timeout(FLUSH, flush).await.is_err() {
-            debug!("Not every Event could be written before the stop");
+        while let Ok((about, notice)) = self.notices.try_recv() {
+            self.write(&mut series, about, notice).await;
         }
     }
 

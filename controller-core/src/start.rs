@@ -6,7 +6,7 @@
 mod logging;
 mod tasks;
 
-use std::{fmt, future::Future, process::ExitCode};
+use std::{fmt, future::Future, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use kube::Client;
@@ -27,6 +27,11 @@ use crate::{
     kube_api,
     metrics::{AdapterMetrics, Registry, controller_registry},
 };
+
+/// What is under way gets this long after a stop …
+const GRACE: Duration = Duration::from_secs(20);
+/// … and then Events and pages this long: in all, less than Kubernetes' own 30 s between SIGTERM and SIGKILL.
+const LAST_GRACE: Duration = Duration::from_secs(5);
 
 /// Under which names a controller is known.
 #[derive(Clone, Copy, Debug)]
@@ -126,9 +131,9 @@ impl Process {
                 }
             });
         }
-        let ended = self.tasks.until(&self.stop).await;
+        let ended = self.tasks.until(&self.stop, GRACE).await;
         last.cancel();
-        background.until(&last).await?;
+        background.until(&last, LAST_GRACE).await?;
         ended
     }
 }

@@ -41,7 +41,7 @@ async fn a_flood_of_one_thing_is_one_event_that_counts() {
     let about = node("a").build().object_ref(&());
     for _ in 0..100 {
         recorder.tell(&about, notice("x"));
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
     }
     recorder.tell(&about, notice("y"));
     eventually("both are told", || kube.events().len() == 2).await;
@@ -59,7 +59,7 @@ async fn telling_neither_blocks_nor_fails_without_an_api_server() {
         recorder.tell(&about, notice(&n.to_string()));
     }
     assert!(recorder.dropped.get() > 0);
-    tokio::time::sleep(Duration::from_mins(2)).await;
+    sleep(Duration::from_mins(2)).await;
     kube.away(false);
     recorder.tell(&about, notice("back"));
     eventually("it is told", || kube.events().iter().any(|event| event.ends_with(": back"))).await;
@@ -73,6 +73,39 @@ async fn what_was_told_before_a_stop_is_still_written() {
     recorder.tell(&node("a").build().object_ref(&()), notice("the last word"));
     tasks.join_all().await;
     assert_eq!(kube.events(), ["Warning Waits a: the last word"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_does_not_delay_a_stop() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for n in 0..QUEUE {
+        recorder.tell(&about, notice(&n.to_string()));
+    }
+    eventually("the pace holds", || kube.event_objects().len() > 200).await;
+    let stopped = Instant::now();
+    stop.cancel();
+    tasks.join_all().await;
+    assert!(stopped.elapsed() <= FLUSH, "{:?}", stopped.elapsed());
+    assert_eq!(kube.event_objects().len(), QUEUE, "what was told before is written all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_does_not_delay_a_stop() {
+    let hanging = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+    });
+    let client = Client::new(hanging, "default");
+    let (recorder, writer) = recorder(client, "c", "pod-1".to_owned(), Clock::starting_at(BEGIN));
+    let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+    tasks.spawn(writer.run(stop.clone()));
+    recorder.tell(&node("a").build().object_ref(&()), notice("x"));
+    sleep(Duration::from_secs(1)).await;
+    let stopped = Instant::now();
+    stop.cancel();
+    tasks.join_all().await;
+    assert!(stopped.elapsed() <= FLUSH, "{:?}", stopped.elapsed());
 }
 
 #[test]

@@ -7,9 +7,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// What is under way gets this long after a stop; below Kubernetes' own 30 s between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(20);
-
 #[derive(Debug, Default)]
 pub(super) struct Tasks(JoinSet<&'static str>);
 
@@ -21,8 +18,8 @@ impl Tasks {
         });
     }
 
-    /// Waits for `stop`, then for the tasks, within the grace period. Cancels `stop` if a task ends before.
-    pub(super) async fn until(mut self, stop: &CancellationToken) -> anyhow::Result<()> {
+    /// Waits for `stop`, then for the tasks, no longer than `grace`. Cancels `stop` if a task ends before.
+    pub(super) async fn until(mut self, stop: &CancellationToken, grace: Duration) -> anyhow::Result<()> {
         let early = tokio::select! {
             biased;
             () = stop.cancelled() => None,
@@ -40,11 +37,11 @@ impl Tasks {
             }
             Ok::<_, tokio::task::JoinError>(())
         };
-        match tokio::time::timeout(GRACE, rest).await {
+        match tokio::time::timeout(grace, rest).await {
             Ok(Ok(())) => result,
             Ok(Err(error)) => bail!("a task failed while stopping: {error}"),
             Err(_elapsed) => {
-                warn!(seconds = GRACE.as_secs(), "Some work is cut off, the next start goes on with it");
+                warn!(seconds = grace.as_secs(), "Some work is cut off, the next start goes on with it");
                 result
             }
         }
@@ -54,6 +51,8 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GRACE: Duration = Duration::from_secs(20);
 
     #[tokio::test(start_paused = true)]
     async fn what_is_under_way_is_finished_before_the_end() {
@@ -65,7 +64,7 @@ mod tests {
         });
         stop.cancel();
         let start = tokio::time::Instant::now();
-        tasks.until(&stop).await.expect("a stop that was asked for");
+        tasks.until(&stop, GRACE).await.expect("a stop that was asked for");
         assert_eq!(start.elapsed(), GRACE / 2);
     }
 
@@ -75,7 +74,7 @@ mod tests {
         tasks.spawn("endless", std::future::pending());
         stop.cancel();
         let start = tokio::time::Instant::now();
-        tasks.until(&stop).await.expect("a stop that was asked for");
+        tasks.until(&stop, GRACE).await.expect("a stop that was asked for");
         assert_eq!(start.elapsed(), GRACE);
     }
 
@@ -85,7 +84,7 @@ mod tests {
         let token = stop.clone();
         tasks.spawn("other", async move { token.cancelled().await });
         tasks.spawn("queue", async {});
-        let error = tasks.until(&stop).await.expect_err("nobody asked");
+        let error = tasks.until(&stop, GRACE).await.expect_err("nobody asked");
         assert_eq!(error.to_string(), "task «queue» ended by itself");
     }
 
@@ -93,6 +92,6 @@ mod tests {
     async fn a_panic_ends_the_process() {
         let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
         tasks.spawn("bad", async { panic!("a defect") });
-        assert!(tasks.until(&stop).await.is_err());
+        assert!(tasks.until(&stop, GRACE).await.is_err());
     }
 }
