@@ -28,7 +28,8 @@ use crate::{
 /// Bookmarks come at least every 30 s: three missed ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// When a watch that held for so long breaks, that alone is no outage (the adapter may be replaced): the next attempt tells.
+/// When a watch that held for so long breaks, that alone is no outage (the adapter may be replaced): the next attempt tells. An
+/// attempt that takes long to fail has held nothing.
 const STEADY: Duration = Duration::from_secs(10);
 /// The pause before that attempt.
 const RECONNECT: Duration = Duration::from_millis(250);
@@ -54,6 +55,16 @@ impl From<AdapterError> for Broken {
     }
 }
 
+impl Broken {
+    /// Whether this is what is seen of an adapter that another one takes the place of. One that is there and says nothing is not.
+    fn may_be_replaced(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Adapter(_) | Self::Ended => true,
+            Self::Silent | Self::Protocol(_) => false,
+        }
+    }
+}
+
 impl<T: PartialEq + Send + Sync> Mirror<String, T> {
     /// Keeps this mirror in step with the adapter, whatever happens to the connection. Never ends; drop it to stop.
     ///
@@ -70,12 +81,12 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
         let mut outage = Outage::new("cloud adapter", self.inner.clock, self.inner.link.clone());
         let mut protocol = Protocol::default();
         loop {
-            let mut session = Session { mirror: self, protocol: &mut protocol, outage: &mut outage };
-            let began = Instant::now();
+            let mut session =
+                Session { mirror: self, protocol: &mut protocol, outage: &mut outage, heard: None };
             let broken = session.run(adapter, &source, &trim, &mut wake).await;
-            let violated = matches!(broken, Broken::Protocol(_));
-            protocol.disconnected(violated);
-            if !violated && self.link().is_up() && began.elapsed() >= STEADY {
+            let held = session.heard.is_some_and(|heard| heard.elapsed() >= STEADY);
+            protocol.disconnected(matches!(broken, Broken::Protocol(_)));
+            if held && broken.may_be_replaced() {
                 debug!(mirror = self.what(), error = %broken, "The watch broke, connects again");
                 tokio::time::sleep(RECONNECT).await;
                 continue;
@@ -95,6 +106,8 @@ struct Session<'a, T> {
     mirror: &'a Mirror<String, T>,
     protocol: &'a mut Protocol<T>,
     outage: &'a mut Outage,
+    /// When this connection first said that the content is right.
+    heard: Option<Instant>,
 }
 
 impl<T: PartialEq + Send + Sync> Session<'_, T> {
@@ -133,6 +146,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             warn!(mirror = mirror.what(), %from, %to, "The adapter looks at another part of the cloud now");
         }
         if effects.fresh {
+            self.heard.get_or_insert_with(Instant::now);
             self.outage.answered();
             mirror.mark_fresh();
         }

@@ -144,6 +144,11 @@ impl FakeCloud {
     pub fn away(&self, away: bool) {
         self.connector.away(away);
     }
+
+    /// The adapter is there, takes connections and says nothing any more; or it is started anew.
+    pub fn hang(&self, hangs: bool) {
+        self.connector.hang(hangs);
+    }
 }
 
 impl Shared {

@@ -3,7 +3,10 @@
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -29,13 +32,16 @@ struct Connections {
     routes: Routes,
     /// `None` while the adapter is away.
     power: Option<CancellationToken>,
+    /// What servers say arrives no more.
+    hangs: Arc<AtomicBool>,
     servers: JoinSet<()>,
 }
 
 impl Connector {
     pub(super) fn new(routes: Routes) -> Self {
         let power = Some(CancellationToken::new());
-        Self(Arc::new(Mutex::new(Connections { routes, power, servers: JoinSet::new() })))
+        let hangs = Arc::default();
+        Self(Arc::new(Mutex::new(Connections { routes, power, hangs, servers: JoinSet::new() })))
     }
 
     pub(super) fn away(&self, away: bool) {
@@ -45,6 +51,14 @@ impl Connector {
         }
         connections.servers.abort_all();
         connections.power = (!away).then(CancellationToken::new);
+    }
+
+    pub(super) fn hang(&self, hangs: bool) {
+        let before =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).hangs.swap(hangs, Ordering::Relaxed);
+        if before && !hangs {
+            self.away(false);
+        }
     }
 
     fn connect(&self) -> io::Result<TokioIo<Cuttable>> {
@@ -60,7 +74,8 @@ impl Connector {
             let _cut = Server::builder().add_routes(routes).serve_with_incoming(incoming).await.is_err();
         });
         let cut = power.cancelled_owned().boxed();
-        Ok(TokioIo::new(Cuttable { stream: client, cut }))
+        let hangs = Arc::clone(&connections.hangs);
+        Ok(TokioIo::new(Cuttable { stream: client, cut, hangs }))
     }
 }
 
@@ -82,6 +97,7 @@ impl tower::Service<Uri> for Connector {
 pub(super) struct Cuttable {
     stream: DuplexStream,
     cut: BoxFuture<'static, ()>,
+    hangs: Arc<AtomicBool>,
 }
 
 impl Cuttable {
@@ -100,6 +116,10 @@ impl AsyncRead for Cuttable {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
+        if self.hangs.load(Ordering::Relaxed) {
+            // Only a cut wakes it.
+            return Poll::Pending;
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }

@@ -86,6 +86,20 @@ async fn an_adapter_that_is_replaced_at_once_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adapter_that_hangs_is_an_outage() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    cloud.hang(true);
+    // The connection is given up after 30 s, and the attempt after that tells.
+    tokio::time::sleep(std::time::Duration::from_secs(65)).await;
+    assert!(mirror.readiness().is_err(), "{}", mirror.link());
+    cloud.hang(false);
+    eventually("it is back", || mirror.readiness().is_ok()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_batch_answers_each_reference_and_errors_are_typed() {
     let cloud = FakeCloud::new();
     cloud.put(instance("sim://north/i-1").named("a"));
