@@ -8,14 +8,19 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    config::{LogFormat, Options},
+    config::{ConfigError, LogFormat, Options},
     driver::Driver,
     server::Adapter,
 };
 
+/// Exit codes. Wrong usage has that of clap.
+const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
+
 /// Runs an adapter until SIGTERM or SIGINT. `driver` is made inside the runtime, and told when the process stops.
 ///
-/// Exit code 0 after a signal, 1 if it cannot start; the error goes to standard error.
+/// Exit code 0 after a signal, 2 for a configuration file that is none, 1 if it cannot start for another reason; the error
+/// goes to standard error.
 pub fn run<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<D>>,
@@ -24,9 +29,14 @@ where
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(code(&error))
         }
     }
+}
+
+/// What stands in the file is usage as the flags are, and their faults end a process with this code.
+fn code(error: &anyhow::Error) -> u8 {
+    if error.is::<ConfigError>() { WRONG_USAGE } else { FAILED }
 }
 
 fn start<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<()>
@@ -65,4 +75,17 @@ fn log(options: &Options) -> anyhow::Result<()> {
         LogFormat::Json => log.json().init(),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_configuration_is_wrong_usage() {
+        let wrong = ConfigError::Invalid { path: "a".to_owned(), faults: "limits: none".to_owned() };
+        let wrong = Err::<(), _>(wrong).context("the adapter cannot start").expect_err("an error");
+        assert_eq!(code(&wrong), WRONG_USAGE);
+        assert_eq!(code(&anyhow::anyhow!("the port is taken")), FAILED);
+    }
 }
