@@ -18,6 +18,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
+pub use self::metrics::{Measured, register};
 use crate::{Clock, Link};
 
 /// The name of a Kubernetes object of one kind, `namespace/name` or `name`.

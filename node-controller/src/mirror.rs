@@ -10,7 +10,7 @@ use std::{
 use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
 use controller_core::{
     Link,
-    mirror::{Change, Mirror, ObjectName, cloud::Instances},
+    mirror::{self, Change, Mirror, ObjectName, cloud::Instances},
     node,
     queue::Queue,
     start::Process,
@@ -36,8 +36,7 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>) -> Mirrors
         instances: Mirror::new("instances", process.clock),
         running_on: Arc::default(),
     };
-    mirrors.nodes.register(process.metrics());
-    mirrors.instances.register(process.metrics());
+    mirror::register(process.metrics(), [mirrors.nodes.measured(), mirrors.instances.measured()]);
     process.health.needs(&mirrors.nodes);
     process.health.needs(&mirrors.instances);
 

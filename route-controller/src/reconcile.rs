@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller_core::Again;
+use controller_core::mirror;
 use controller_core::start::Process;
 use kube::Api;
 use tokio::sync::Mutex;
@@ -89,8 +90,8 @@ impl Reconciler {
         process.health.needs(&self.mirrors.routes);
         process.health.watches(&self.trigger.queue);
         self.trigger.queue.register(&mut process.registry);
-        self.mirrors.nodes.register(process.metrics());
-        self.mirrors.routes.register(process.metrics());
+        let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
+        mirror::register(process.metrics(), measured);
     }
 
     /// Passes, one at a time, until the process stops or a newer one is at work.

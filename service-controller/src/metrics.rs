@@ -2,7 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use controller_core::metrics::{Registry, controller_registry};
+use controller_core::{
+    metrics::{Registry, controller_registry},
+    mirror,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -49,9 +52,8 @@ impl Metrics {
             help,
             metrics.host_update.clone(),
         );
-        mirrors.services.register(controller_registry(registry, CONTROLLER));
-        mirrors.nodes.register(controller_registry(registry, CONTROLLER));
-        mirrors.cloud.register(controller_registry(registry, CONTROLLER));
+        let measured = [mirrors.services.measured(), mirrors.nodes.measured(), mirrors.cloud.measured()];
+        mirror::register(controller_registry(registry, CONTROLLER), measured);
         controller_registry(registry, CONTROLLER).register_collector(Box::new(Sizes(mirrors.clone())));
         metrics
     }

@@ -1,51 +1,137 @@
-//! Size, age and state of a mirror, read when somebody asks.
+//! Size, age and state of mirrors, read when somebody asks.
 
 use std::fmt;
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::gauge::ConstGauge,
+    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric as _},
+    metrics::{MetricType, gauge::ConstGauge},
 };
 
 use super::Mirror;
 use crate::metrics::Registry;
+
+/// Registers `mirror_objects`, `mirror_synced` and `mirror_age_seconds` for all mirrors of a controller, told apart by the label
+/// `mirror`. Call it once: a name may be described only once on a page.
+pub fn register(registry: &mut Registry, mirrors: impl IntoIterator<Item = Box<dyn Measured>>) {
+    let mirrors = mirrors.into_iter().collect();
+    registry.sub_registry_with_prefix("mirror").register_collector(Box::new(Gauges(mirrors)));
+}
+
+/// A mirror of whatever, as far as it is measured.
+pub trait Measured: fmt::Debug + Send + Sync {
+    /// What is mirrored.
+    fn what(&self) -> &'static str;
+    /// How many items it holds.
+    fn n_objects(&self) -> usize;
+    /// Whether one complete listing has been seen.
+    fn is_synced(&self) -> bool;
+    /// How old what it shows is, in seconds. `None`: it shows nothing yet.
+    fn age_seconds(&self) -> Option<f64>;
+}
 
 impl<K, T> Mirror<K, T>
 where
     K: Ord + Clone + fmt::Debug + Send + Sync + 'static,
     T: fmt::Debug + Send + Sync + 'static,
 {
-    /// Registers `mirror_objects`, `mirror_synced` and `mirror_age_seconds`, each with the label `mirror`.
-    pub fn register(&self, registry: &mut Registry) {
-        let registry = registry
-            .sub_registry_with_prefix("mirror")
-            .sub_registry_with_label(("mirror".into(), self.what().into()));
-        registry.register_collector(Box::new(Gauges(self.clone())));
+    /// For [`register`].
+    #[must_use]
+    pub fn measured(&self) -> Box<dyn Measured> {
+        Box::new(self.clone())
+    }
+}
+
+impl<K, T> Measured for Mirror<K, T>
+where
+    K: Ord + Clone + fmt::Debug + Send + Sync,
+    T: fmt::Debug + Send + Sync,
+{
+    fn what(&self) -> &'static str {
+        self.what()
+    }
+
+    fn n_objects(&self) -> usize {
+        self.read(|content| content.len())
+    }
+
+    fn is_synced(&self) -> bool {
+        self.is_synced()
+    }
+
+    fn age_seconds(&self) -> Option<f64> {
+        self.age().map(|age| age.as_secs_f64())
     }
 }
 
 #[derive(Debug)]
-struct Gauges<K, T>(Mirror<K, T>);
+struct Gauges(Vec<Box<dyn Measured>>);
 
-impl<K, T> Collector for Gauges<K, T>
-where
-    K: Ord + Clone + fmt::Debug + Send + Sync + 'static,
-    T: fmt::Debug + Send + Sync + 'static,
-{
+impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let objects =
-            ConstGauge::new(i64::try_from(self.0.read(|content| content.len())).unwrap_or(i64::MAX));
-        let kind = objects.metric_type();
-        objects.encode(encoder.encode_descriptor("objects", "Objects in the mirror", None, kind)?)?;
-        let synced = ConstGauge::new(i64::from(self.0.is_synced()));
-        let help = "1 after the first complete listing";
-        synced.encode(encoder.encode_descriptor("synced", help, None, synced.metric_type())?)?;
-        if let Some(age) = self.0.age() {
-            let age = ConstGauge::new(age.as_secs_f64());
-            let help = "Time since the other side last said that the mirror is right";
-            age.encode(encoder.encode_descriptor("age_seconds", help, None, age.metric_type())?)?;
+        let objects = |mirror: &dyn Measured| Some(i64::try_from(mirror.n_objects()).unwrap_or(i64::MAX));
+        self.family(&mut encoder, "objects", "Objects in the mirror", objects)?;
+        let synced = |mirror: &dyn Measured| Some(i64::from(mirror.is_synced()));
+        self.family(&mut encoder, "synced", "1 after the first complete listing", synced)?;
+        let help = "Time since the other side was last known to be as the mirror shows it";
+        self.family(&mut encoder, "age_seconds", help, |mirror| mirror.age_seconds())
+    }
+}
+
+impl Gauges {
+    fn family<V: EncodeGaugeValue>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&dyn Measured) -> Option<V>,
+    ) -> Result<(), fmt::Error> {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for mirror in &self.0 {
+            if let Some(value) = value(mirror.as_ref()) {
+                ConstGauge::new(value).encode(family.encode_family(&[("mirror", mirror.what())])?)?;
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Clock,
+        metrics::{controller_registry, render},
+        mirror::ObjectName,
+        testing::BEGIN,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn each_name_is_described_once_however_many_mirrors_there_are() {
+        let clock = Clock::starting_at(BEGIN);
+        let nodes: Mirror<ObjectName, u32> = Mirror::new("nodes", clock);
+        let instances: Mirror<String, u32> = Mirror::new("instances", clock);
+        nodes.mark_synced();
+        nodes.mark_fresh();
+        let mut registry = Registry::default();
+        let ours = controller_registry(&mut registry, "node-controller");
+        register(ours, [nodes.measured(), instances.measured()]);
+        let page = render(&registry).expect("a page");
+        let sample = |name: &str, mirror: &str, value: &str| {
+            format!(
+                r#"cloud_controller_mirror_{name}{{controller="node-controller",mirror="{mirror}"}} {value}"#
+            )
+        };
+        for line in [
+            sample("objects", "nodes", "0"),
+            sample("objects", "instances", "0"),
+            sample("synced", "nodes", "1"),
+            sample("synced", "instances", "0"),
+            sample("age_seconds", "nodes", "0.0"),
+        ] {
+            assert!(page.lines().any(|it| it == line), "{line} is not in\n{page}");
+        }
+        let described: Vec<&str> = page.lines().filter(|line| line.starts_with("# TYPE")).collect();
+        assert_eq!(described.len(), 3, "{page}");
     }
 }
