@@ -36,7 +36,7 @@ pub use helm::{Release, Values};
 pub use objects::{
     NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
 };
-pub use pods::{Pod, Pods};
+pub use pods::{Pod, Pods, binaries};
 pub use ports::Ports;
 pub use process::{Launch, Process};
 pub use rights::rights;

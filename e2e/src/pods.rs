@@ -246,7 +246,10 @@ impl Pod {
 }
 
 /// The directory of the binaries that cargo builds, from where the running one is: tests are in `deps/` below it.
-pub(crate) fn binaries() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When the system does not tell where that is.
+pub fn binaries() -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell which program this is")?;
     let dir = exe.parent().context("this program is in no directory")?;
     let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };

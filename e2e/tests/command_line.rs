@@ -1,0 +1,111 @@
+//! What each binary says to wrong usage and to `--help`. No cluster is needed.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use e2e::binaries;
+
+const COMMON: [&str; 6] = [
+    "--cluster-id",
+    "--cluster-name",
+    "--kubeconfig",
+    "--adapter-endpoint",
+    "--http-address",
+    "--log-format",
+];
+
+/// A person who mistypes hears of it at once, with what would be right.
+#[test]
+fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yaml");
+    fs::write(&file, "limits: {buckets: {gpu: {rate: 1, burst: 1}}}").unwrap();
+    let file = format!("--config={}", file.display());
+    let cases: [(&str, &[&str], &[&str]); 18] = [
+        ("node-controller", &["--cluster-idd=u"], &["'--cluster-id'"]),
+        ("node-controller", &[], &["--cluster-id <UID>"]),
+        (
+            "node-controller",
+            &["--cluster-id=u", "--concurrent-node-syncs=0"],
+            &["--concurrent-node-syncs", "1..="],
+        ),
+        ("node-controller", &["--cluster-id=u", "--log-format=jso"], &["--log-format", "'json'"]),
+        (
+            "node-controller",
+            &["--cluster-id=u", "--adapter-endpoint=adapter"],
+            &["http://cloud-adapter:8443"],
+        ),
+        (
+            "service-controller",
+            &["--cluster-id=u", "--concurrent-syncs=3"],
+            &["'--concurrent-service-syncs'"],
+        ),
+        (
+            "service-controller",
+            &["--cluster-id=u", "--http-address=:80"],
+            &["--http-address", "0.0.0.0:8080"],
+        ),
+        (
+            "service-controller",
+            &["--cluster-id=u", "--kubeconfig=/nowhere"],
+            &["--kubeconfig", "no such file"],
+        ),
+        ("route-controller", &["--cluster-id=u"], &["--cluster-cidr"]),
+        (
+            "route-controller",
+            &["--cluster-id=u", "--cluster-cidr=10.0.0.0"],
+            &["--cluster-cidr", "10.244.0.0/16"],
+        ),
+        (
+            "route-controller",
+            &["--cluster-id=u", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=often"],
+            &["--route-reconciliation-period", "5m"],
+        ),
+        ("adapter-sim", &["--grpc-adress=1"], &["'--grpc-address'"]),
+        ("adapter-sim", &["--endpoint=127.0.0.1:9797"], &["--endpoint", "http://127.0.0.1:9797"]),
+        ("adapter-sim", &["--config=/nowhere"], &["--config", "/nowhere"]),
+        ("adapter-sim", &[&file], &["--config", "limits.buckets.gpu", "compute"]),
+        ("simcloud", &["--lisen=127.0.0.1:0"], &["'--listen'"]),
+        ("demo", &["--onc"], &["'--once'"]),
+        ("demo", &["--nodes=0"], &["--nodes", "1..=1000"]),
+    ];
+    for (program, args, named) in cases {
+        let output = run(program, args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let what = format!("{program} {args:?} said: {said}");
+        assert_eq!(output.status.code(), Some(2), "{what}");
+        assert!(named.iter().all(|words| said.contains(words)), "{what}");
+    }
+}
+
+/// The help is the reference of the flags.
+#[test]
+fn help_tells_every_flag() {
+    let own: [(&str, &[&str]); 6] = [
+        ("node-controller", &["--concurrent-node-syncs", "--log-level"]),
+        ("service-controller", &["--concurrent-service-syncs", "--log-level"]),
+        ("route-controller", &["--cluster-cidr", "--route-reconciliation-period", "--log-level"]),
+        (
+            "adapter-sim",
+            &["--grpc-address", "--http-address", "--config", "--endpoint", "--token-file", "--log-level"],
+        ),
+        ("simcloud", &["--listen", "--token"]),
+        ("demo", &["--nodes"]),
+    ];
+    for (program, flags) in own {
+        let output = run(program, &["--help"]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{program}: {}", output.status);
+        let common = if program.ends_with("-controller") { COMMON.as_slice() } else { &[] };
+        for flag in flags.iter().chain(common) {
+            assert!(said.contains(&format!("{flag} <")), "{program} --help does not tell {flag}: {said}");
+        }
+    }
+}
+
+fn run(program: &str, args: &[&str]) -> Output {
+    // Nothing of the user's own environment: KUBECONFIG is a flag's default.
+    Command::new(binaries().unwrap().join(program)).args(args).env_clear().output().unwrap()
+}
