@@ -1,6 +1,6 @@
 //! The demo: the main job, end to end, on a real control plane, told step by step.
 //!
-//! `play` does things and hands over what happened as a [`report::Report`]; `narration` and serde turn reports into text,
+//! `play` does things and hands over what happened as a `Report`; `narration` and serde turn reports into text,
 //! and do nothing else. `play/` has one function a step. Nothing waits a fixed time: each step looks until it sees what it
 //! promised, and fails at its deadline with what it saw instead.
 

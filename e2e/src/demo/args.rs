@@ -7,13 +7,15 @@ const NODES_MAX: i64 = 1000;
 
 const ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane";
 
+// One line a paragraph: clap breaks them where the terminal ends.
 const LONG_ABOUT: &str = "\
 Shows the controllers and the adapter at work, on a real control plane.
 
-It starts etcd, kube-apiserver and a simulated cloud on loopback, installs the chart with Helm, and runs the four
-processes with the very flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service gets
-its load balancer, a node follows, the adapter is killed at a bad moment, the controllers are restarted, and the Services
-go. Each step tells what happened, how long it took and how many calls the cloud was sent, as the cloud counts them.
+It starts etcd, kube-apiserver and a simulated cloud on loopback, installs the chart with Helm, and runs the four \
+processes with the very flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service \
+gets its load balancer, a node follows, the adapter is killed at a bad moment, the controllers are restarted, and the \
+Services go. Each step tells what happened, how long it took and how many calls the cloud was sent, as the cloud counts \
+them.
 
 Then it stays, with a KUBECONFIG to use and commands to try, until Ctrl-C. A second Ctrl-C kills all at once.";
 
@@ -23,14 +25,20 @@ Examples:
   cargo xtask demo --nodes 100 --once  a hundred nodes at once, then end
   cargo xtask demo --once --json | jq 'select(.event == \"step_passed\")'
 
-Exit codes: 0 all steps passed; 1 a step failed, or the demo could not start; 2 wrong usage; 130 ended before its last step.
+Exit codes:
+  0    all steps passed
+  1    a step failed, or the demo could not start
+  2    wrong usage
+  130  ended before its last step
+
 Narration is coloured on a terminal, unless NO_COLOR is set. Progress of builds goes to standard error.";
 
 /// The command line.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "cargo xtask demo", about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP, version)]
+#[command(name = "demo", bin_name = "cargo xtask demo", version)]
+#[command(about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub struct Args {
-    /// How many nodes join at once
+    /// How many nodes join at once, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
     pub(super) nodes: u16,
     /// Ends by itself after the last step
