@@ -16,7 +16,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use jiff::Timestamp;
+use tokio::sync::watch;
 
 pub use self::metrics::{Measured, register};
 use crate::{Clock, Link};
@@ -79,8 +80,8 @@ struct Inner<K, T> {
     content: RwLock<Content<K, T>>,
     synced: watch::Sender<bool>,
     link: watch::Sender<Link>,
-    /// When the other side last said that the content is right.
-    fresh: watch::Sender<Option<Instant>>,
+    /// Up to when the content is known to be right, on our wall clock.
+    observed: watch::Sender<Option<Timestamp>>,
 }
 
 impl<K, T> Clone for Mirror<K, T> {
@@ -99,7 +100,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
             content: RwLock::default(),
             synced: watch::Sender::new(false),
             link: watch::Sender::new(Link::Starting),
-            fresh: watch::Sender::new(None),
+            observed: watch::Sender::new(None),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -155,10 +156,21 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         self.inner.link.subscribe()
     }
 
-    /// How long ago the other side last said that the content is right. `None`: never yet.
+    /// Up to when the content is known to be right. `None`: nothing is known yet.
+    ///
+    /// For the cloud that is when the adapter asked the vendor, which may be long ago though the adapter is there. It is a time of
+    /// the adapter's wall clock, and no later than ours was when we heard of it: so an adapter whose clock is ahead makes the mirror
+    /// look younger by what the news took to arrive, and one whose clock is behind makes it look older by all of that.
+    #[must_use]
+    pub fn observed(&self) -> Option<Timestamp> {
+        *self.inner.observed.borrow()
+    }
+
+    /// How long ago that was, never less than nothing.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
-        self.inner.fresh.borrow().map(|fresh| fresh.elapsed())
+        let age = self.inner.clock.now().duration_since(self.observed()?);
+        Some(age.try_into().unwrap_or_default())
     }
 
     /// Readiness: synced and connected, or else what is missing.
@@ -178,8 +190,14 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         writer(&mut self.inner.content.write().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The other side says that the content was right at `at`, on its clock.
+    pub(crate) fn mark_observed(&self, at: Timestamp) {
+        self.inner.observed.send_replace(Some(at.min(self.inner.clock.now())));
+    }
+
+    /// The other side says that the content is right.
     pub(crate) fn mark_fresh(&self) {
-        self.inner.fresh.send_replace(Some(Instant::now()));
+        self.mark_observed(self.inner.clock.now());
     }
 
     pub(crate) fn mark_synced(&self) {

@@ -19,7 +19,6 @@ pub use self::{
     service::{ServiceBuilder, service},
 };
 use crate::{
-    Clock,
     config::Cluster,
     start::{Names, Process},
 };
@@ -36,8 +35,7 @@ pub fn cluster() -> Cluster {
 /// A process over both fakes. Must be called inside a tokio runtime.
 #[must_use]
 pub fn process(names: Names, kube: &FakeKube, cloud: &FakeCloud) -> Process {
-    let clock = Clock::starting_at(BEGIN);
-    Process::new(names, kube.client(), cloud.adapter(), clock)
+    Process::new(names, kube.client(), cloud.adapter(), cloud.clock())
 }
 
 /// Waits until `condition` holds. Panics with `what` if it does not within ten minutes of paused time.

@@ -106,7 +106,7 @@ struct Session<'a, T> {
     mirror: &'a Mirror<String, T>,
     protocol: &'a mut Protocol<T>,
     outage: &'a mut Outage,
-    /// When this connection first said that the content is right.
+    /// When this connection first told of the content in force.
     heard: Option<Instant>,
 }
 
@@ -145,10 +145,12 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
         if let Some((from, to)) = &effects.moved {
             warn!(mirror = mirror.what(), %from, %to, "The adapter looks at another part of the cloud now");
         }
-        if effects.fresh {
+        if effects.alive {
             self.heard.get_or_insert_with(Instant::now);
             self.outage.answered();
-            mirror.mark_fresh();
+        }
+        if let Some(at) = effects.observed {
+            mirror.mark_observed(at);
         }
         if effects.synced {
             if !mirror.is_synced() {

@@ -27,6 +27,7 @@ use cloud_api_proto::{
     },
 };
 use futures::stream::BoxStream;
+use jiff::Timestamp;
 use tokio::sync::watch::Sender;
 use tonic::{Request, Response, Status};
 
@@ -46,6 +47,7 @@ pub struct FakeCloud {
 
 #[derive(Debug)]
 struct Shared {
+    clock: Clock,
     state: Mutex<State>,
     /// Wakes watches. The value does not matter.
     changed: Sender<()>,
@@ -58,6 +60,8 @@ pub struct State {
     pub instances: BTreeMap<String, Instance>,
     /// Provider IDs that a look-up finds and the watch does not show: the vendor's listing lags behind.
     pub unlisted: Vec<String>,
+    /// What watches of the instances show instead, and when it was listed: the vendor answers no listings any more.
+    pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
     /// By vendor ID.
     pub load_balancers: BTreeMap<String, LoadBalancer>,
     /// By ID.
@@ -94,7 +98,8 @@ impl FakeCloud {
     /// A cloud without items.
     #[must_use]
     pub fn new() -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Sender::new(()) });
+        let (clock, changed) = (Clock::starting_at(BEGIN), Sender::new(()));
+        let shared = Arc::new(Shared { clock, state: Mutex::default(), changed });
         let service = Service(Arc::clone(&shared));
         let routes = tonic::service::Routes::new(AdapterServiceServer::new(service.clone()))
             .add_service(InstanceServiceServer::new(service.clone()))
@@ -108,7 +113,19 @@ impl FakeCloud {
     pub fn adapter(&self) -> Adapter {
         let endpoint = Adapter::settings(http::Uri::from_static("http://adapter.test"));
         let channel = endpoint.connect_with_connector_lazy(self.connector.clone());
-        Adapter::over(channel, cluster(), &Clock::starting_at(BEGIN))
+        Adapter::over(channel, cluster(), &self.clock())
+    }
+
+    /// The wall clock of the adapter.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
+    /// The vendor answers no listings any more: watches show what there is now, and with time it gets old. Or it does again.
+    pub fn lists(&self, lists: bool) {
+        let now = self.clock().now();
+        self.edit(|state| state.listing = (!lists).then(|| (now, state.instances.clone())));
     }
 
     /// Puts an instance there, or changes it. Watches hear of it.
@@ -154,6 +171,12 @@ impl FakeCloud {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the vendor was asked for what watches show.
+    fn observed(&self, state: &State) -> prost_types::Timestamp {
+        let at = state.listing.as_ref().map_or_else(|| self.clock.now(), |(at, _)| *at);
+        prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
     }
 
     /// Counts a call and returns the error that was ordered for it.

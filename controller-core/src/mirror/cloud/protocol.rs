@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cloud_api_proto::v1alpha1::{Scope, Synced};
+use cloud_api_proto::v1alpha1::{Bookmark, Scope, Synced};
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::mirror::{Change, Content, put, replace};
@@ -20,8 +21,8 @@ pub enum Event<T> {
     Upsert(String, T),
     /// No longer listed; proves nothing.
     Gone(String),
-    /// Nothing else changed; the token to resume from.
-    Bookmark(String),
+    /// Nothing else changed.
+    Bookmark(Bookmark),
 }
 
 impl<T> Event<T> {
@@ -35,7 +36,7 @@ impl<T> Event<T> {
             Self::Synced(synced) => Event::Synced(synced),
             Self::Upsert(key, item) => Event::Upsert(key, trim(item)),
             Self::Gone(key) => Event::Gone(key),
-            Self::Bookmark(token) => Event::Bookmark(token),
+            Self::Bookmark(bookmark) => Event::Bookmark(bookmark),
         }
     }
 }
@@ -68,8 +69,10 @@ pub enum Violation {
 #[derive(Debug)]
 pub(super) struct Effects<T> {
     pub(super) changes: Vec<Change<String, T>>,
-    /// The other side just said that the content is right.
-    pub(super) fresh: bool,
+    /// The other side shows that it is there.
+    pub(super) alive: bool,
+    /// The content is what the vendor said at this time, on the adapter's clock.
+    pub(super) observed: Option<Timestamp>,
     /// A listing is complete.
     pub(super) synced: bool,
     /// The fingerprint of the scope was another one before: (before, now).
@@ -78,7 +81,7 @@ pub(super) struct Effects<T> {
 
 impl<T> Default for Effects<T> {
     fn default() -> Self {
-        Self { changes: Vec::new(), fresh: false, synced: false, moved: None }
+        Self { changes: Vec::new(), alive: false, observed: None, synced: false, moved: None }
     }
 }
 
@@ -143,10 +146,11 @@ impl<T: PartialEq> Protocol<T> {
             Event::Synced(synced) => self.synced(content, synced),
             Event::Upsert(key, item) => self.change("an upsert", content, key, Some(item)),
             Event::Gone(key) => self.change("a removal", content, key, None),
-            Event::Bookmark(token) => {
+            Event::Bookmark(bookmark) => {
                 self.must_be_live("a bookmark")?;
-                self.token = token;
-                Ok(Effects { fresh: true, ..Effects::default() })
+                self.token = bookmark.token;
+                let observed = bookmark.observed_at.and_then(time);
+                Ok(Effects { alive: true, observed, ..Effects::default() })
             }
         }
     }
@@ -168,9 +172,12 @@ impl<T: PartialEq> Protocol<T> {
         self.scope = listing.scope;
         self.token = synced.token;
         self.live = true;
-        Ok(Effects { changes: replace(content, listing.items), fresh: true, synced: true, moved })
+        let observed = synced.observed_at.and_then(time);
+        let changes = replace(content, listing.items);
+        Ok(Effects { changes, alive: true, observed, synced: true, moved })
     }
 
+    /// A change alone does not say how old the rest is.
     fn change(
         &mut self,
         event: &'static str,
@@ -180,13 +187,17 @@ impl<T: PartialEq> Protocol<T> {
     ) -> Result<Effects<T>, Violation> {
         self.must_be_live(event)?;
         let changes = put(content, key, item).into_iter().collect();
-        Ok(Effects { changes, fresh: true, ..Effects::default() })
+        Ok(Effects { changes, alive: true, ..Effects::default() })
     }
 
     fn must_be_live(&self, event: &'static str) -> Result<(), Violation> {
         let place = if self.listing.is_some() { "inside a listing" } else { "before a listing" };
         if self.live { Ok(()) } else { Err(Violation::Misplaced { event, place }) }
     }
+}
+
+fn time(at: prost_types::Timestamp) -> Option<Timestamp> {
+    Timestamp::new(at.seconds, at.nanos).ok()
 }
 
 /// The sum, modulo 2^64, of the first eight bytes (big endian) of the SHA-256 of each key: independent of order.

@@ -62,7 +62,7 @@ impl Source for Instances {
             Wire::Synced(synced) => Event::Synced(synced),
             Wire::Upsert(item) => Event::Upsert(item.provider_id.clone(), item),
             Wire::Gone(gone) => Event::Gone(gone.provider_id),
-            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark.token),
+            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark),
         })
     }
 }
@@ -95,7 +95,7 @@ impl Source for LoadBalancers {
             Wire::Synced(synced) => Event::Synced(synced),
             Wire::Upsert(item) => Event::Upsert(item.vendor_id.clone(), item),
             Wire::Gone(gone) => Event::Gone(gone.vendor_id),
-            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark.token),
+            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark),
         })
     }
 }
@@ -132,7 +132,7 @@ impl Source for Routes {
             Wire::Synced(synced) => Event::Synced(synced),
             Wire::Upsert(item) => Event::Upsert(item.vendor_id.clone(), item),
             Wire::Gone(gone) => Event::Gone(gone.vendor_id),
-            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark.token),
+            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark),
         })
     }
 }

@@ -40,7 +40,8 @@ impl InstanceService for Service {
 }
 
 fn listed(state: &State) -> BTreeMap<String, Instance> {
-    let listed = state.instances.iter().filter(|(id, _)| !state.unlisted.contains(id));
+    let instances = state.listing.as_ref().map_or(&state.instances, |(_, instances)| instances);
+    let listed = instances.iter().filter(|(id, _)| !state.unlisted.contains(id));
     listed.map(|(id, instance)| (id.clone(), instance.clone())).collect()
 }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 fn follow(cloud: &FakeCloud, tasks: &mut JoinSet<()>) -> Mirror<String, String> {
-    let mirror = Mirror::new("instances", Clock::starting_at(BEGIN));
+    let mirror = Mirror::new("instances", cloud.clock());
     let (follower, adapter) = (mirror.clone(), cloud.adapter());
     tasks.spawn(async move { follower.follow_cloud(&adapter, Instances, |item| item.name, |_| ()).await });
     mirror
@@ -49,6 +49,31 @@ async fn a_quiet_mirror_stays_fresh_by_bookmarks() {
     tokio::time::sleep(std::time::Duration::from_mins(10)).await;
     assert!(mirror.age().is_some_and(|age| age.as_secs() <= 30), "{:?}", mirror.age());
     assert_eq!(cloud.calls("WatchInstances"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_is_as_old_as_what_the_adapter_knows() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    cloud.lists(false);
+    tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+    assert_eq!(mirror.age().map(|age| age.as_secs()), Some(3600), "bookmarks make nothing younger");
+    assert_eq!(mirror.readiness(), Ok(()), "the adapter is there");
+    cloud.lists(true);
+    tokio::time::sleep(std::time::Duration::from_secs(31)).await;
+    assert!(mirror.age().is_some_and(|age| age.as_secs() <= 30), "{:?}", mirror.age());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_with_another_clock_is_believed_as_far_as_it_is_possible() {
+    let clock = Clock::starting_at(BEGIN);
+    let mirror: Mirror<String, ()> = Mirror::new("instances", clock);
+    let minute = std::time::Duration::from_mins(1);
+    mirror.mark_observed(BEGIN + minute);
+    assert_eq!((mirror.observed(), mirror.age()), (Some(BEGIN), Some(std::time::Duration::ZERO)));
+    mirror.mark_observed(BEGIN - minute);
+    assert_eq!((mirror.observed(), mirror.age()), (Some(BEGIN - minute), Some(minute)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::{Bookmark, Reset, Scope, Synced};
 use futures::{StreamExt as _, stream};
+use prost_types::Timestamp;
 use tonic::Status;
 
 use super::{Messages, Shared, State};
@@ -36,17 +37,15 @@ where
     stream::unfold(begin, move |mut sent| async move {
         let said = loop {
             sent.changed.mark_unchanged();
-            let now = collection(&sent.shared.state());
-            let said = sent.difference(now);
+            let (now, observed_at) = sent.look(collection);
+            let said = sent.difference(now, observed_at);
             if !said.is_empty() {
-                break said;
+                break said.into_iter().chain([bookmark(observed_at)]).collect::<Vec<_>>();
             }
             match tokio::time::timeout(BOOKMARK, sent.changed.changed()).await {
                 Ok(Ok(())) => (),
                 Ok(Err(_closed)) => return None,
-                Err(_elapsed) => {
-                    break vec![Said::Bookmark(Bookmark { observed_at: None, token: TOKEN.to_owned() })];
-                }
+                Err(_elapsed) => break vec![bookmark(sent.look(collection).1)],
             }
         };
         let messages: Vec<Result<M, Status>> = said.into_iter().map(message).map(Ok).collect();
@@ -66,19 +65,29 @@ struct Sent<T> {
 }
 
 impl<T: Clone + PartialEq> Sent<T> {
-    fn difference(&mut self, now: BTreeMap<String, T>) -> Vec<Said<T>> {
-        let Some(known) = self.known.replace(now.clone()) else { return listing(now) };
+    /// What is shown, and when the vendor was asked for it.
+    fn look(&self, collection: fn(&State) -> BTreeMap<String, T>) -> (BTreeMap<String, T>, Timestamp) {
+        let state = self.shared.state();
+        (collection(&state), self.shared.observed(&state))
+    }
+
+    fn difference(&mut self, now: BTreeMap<String, T>, observed_at: Timestamp) -> Vec<Said<T>> {
+        let Some(known) = self.known.replace(now.clone()) else { return listing(now, observed_at) };
         let gone = known.keys().filter(|key| !now.contains_key(*key)).cloned().map(Said::Gone);
         let upserts = now.iter().filter(|(key, item)| known.get(*key) != Some(*item));
         gone.chain(upserts.map(|(_, item)| Said::Upsert(item.clone()))).collect()
     }
 }
 
-fn listing<T: Clone>(items: BTreeMap<String, T>) -> Vec<Said<T>> {
+fn bookmark<T>(observed_at: Timestamp) -> Said<T> {
+    Said::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
+}
+
+fn listing<T: Clone>(items: BTreeMap<String, T>, observed_at: Timestamp) -> Vec<Said<T>> {
     let synced = Synced {
         count: u64::try_from(items.len()).unwrap_or(u64::MAX),
         checksum: checksum(items.keys()),
-        observed_at: None,
+        observed_at: Some(observed_at),
         token: TOKEN.to_owned(),
     };
     let scope = Scope { fingerprint: "fake".to_owned(), ..Scope::default() };

@@ -44,6 +44,11 @@ fn end(items: &[(&str, u32)], token: &str) -> Event<u32> {
     })
 }
 
+fn bookmark(seconds: i64, token: &str) -> Event<u32> {
+    let observed_at = Some(prost_types::Timestamp { seconds, nanos: 0 });
+    Event::Bookmark(Bookmark { observed_at, token: token.to_owned() })
+}
+
 fn scope(fingerprint: &str) -> Event<u32> {
     Event::Reset(Some(Scope { fingerprint: fingerprint.to_owned(), ..Scope::default() }))
 }
@@ -115,7 +120,7 @@ fn nothing_but_a_listing_may_come_first() {
     for event in [
         Event::Upsert("a".to_owned(), 1),
         Event::Gone("a".to_owned()),
-        Event::Bookmark("t".to_owned()),
+        bookmark(1, "t"),
         some(&[("a", 1)]),
         end(&[], "t"),
     ] {
@@ -142,12 +147,26 @@ fn an_empty_listing_is_an_answer() {
 }
 
 #[test]
-fn a_bookmark_moves_the_token_only() {
+fn a_bookmark_moves_the_token_and_the_age_only() {
     let mut bench = Bench::default();
     bench.list(&[("a", 1)], "t1");
-    let effects = bench.protocol.step(&mut bench.content, Event::Bookmark("t2".to_owned())).expect("live");
-    assert!(effects.fresh && !effects.synced && effects.changes.is_empty());
+    let effects = bench.protocol.step(&mut bench.content, bookmark(7, "t2")).expect("live");
+    assert!(effects.alive && !effects.synced && effects.changes.is_empty());
+    assert_eq!(effects.observed.map(Timestamp::as_second), Some(7));
     assert_eq!(bench.protocol.token(), "t2");
+}
+
+#[test]
+fn a_listing_is_as_old_as_its_first_page_and_a_change_says_nothing_of_age() {
+    let mut bench = Bench::default();
+    bench.step(Event::Reset(None)).expect("begins");
+    let observed_at = Some(prost_types::Timestamp { seconds: 5, nanos: 0 });
+    let synced = Event::Synced(Synced { observed_at, token: "t".to_owned(), ..Synced::default() });
+    let effects = bench.protocol.step(&mut bench.content, synced).expect("ends");
+    assert_eq!(effects.observed.map(Timestamp::as_second), Some(5));
+    let upsert = Event::Upsert("a".to_owned(), 1);
+    let effects = bench.protocol.step(&mut bench.content, upsert).expect("live");
+    assert!(effects.alive && effects.observed.is_none());
 }
 
 #[test]
