@@ -14,7 +14,7 @@ use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::eventually::eventually;
 use crate::objects::{UNINITIALIZED, node};
-use crate::quiet::quiet;
+use crate::quiet::{quiet, sum};
 use crate::simcloud::State;
 use crate::{seconds, tools};
 
@@ -224,6 +224,21 @@ impl Bed {
         let pod = &*pod;
         let what = format!("{controller} has done all its work");
         eventually(&what, WITHIN, || async { quiet(&pod.metrics().await?) }).await.with_context(|| pod.tail())
+    }
+
+    /// Waits until the service-controller puts so many nodes behind its load balancers, which it does a moment after they
+    /// joined.
+    ///
+    /// # Errors
+    /// When it puts others there.
+    pub async fn targets(&mut self, nodes: u32) -> anyhow::Result<()> {
+        let pod = &*self.cluster.pods.get("service-controller")?;
+        eventually(&format!("load balancers have {nodes} nodes behind them"), WITHIN, || async {
+            let there = sum(&pod.metrics().await?, "cloud_controller_load_balancer_targets");
+            ensure!((there - f64::from(nodes)).abs() < 0.5, "they have {there}");
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until a controller runs, says that it is not ready, and why.

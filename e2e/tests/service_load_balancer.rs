@@ -18,6 +18,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 async fn a_service_has_its_load_balancer_as_long_as_it_wants_one() {
     let mut bed = Bed::start().await.unwrap();
     let (a, b) = (bed.join("a", None).await.unwrap(), bed.join("b", None).await.unwrap());
+    bed.targets(2).await.unwrap();
 
     service("web").port(80).port_of("UDP", 53).create(&bed.client()).await.unwrap();
     let first = bed.address("web").await.unwrap();
