@@ -86,6 +86,7 @@ impl Executor {
         let written = self.patch(node, Patch::Json::<()>(patch)).await;
         written.map_err(|source| Error::Initialise { source })?;
         self.echo.wrote(node);
+        self.lookup.forget(node);
         self.metrics.initialised(node.created, self.clock.now());
         self.recorder.tell(&events::about(node), events::synced());
         Ok(())

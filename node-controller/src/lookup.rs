@@ -2,6 +2,9 @@
 //!
 //! New nodes are collected for a moment, then asked for in one call; the next call waits for the first to end. So a hundred nodes that
 //! join at once cost as many questions as one. An answer wakes its node and is used up by it.
+//!
+//! What comes of an answer (`spec.providerID`) can never be changed: an answer is good for the node that asked, known by its UID, and
+//! only for a while.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +19,7 @@ use cloud_api_proto::{
 };
 use controller_core::{
     Again,
-    adapter::{Adapter, Call},
+    adapter::{Adapter, Call, is_message_limit},
     mirror::ObjectName,
     queue::Queue,
     start::Process,
@@ -37,8 +40,6 @@ const QUIET: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 /// References in one call, as the contract says.
 const BATCH: usize = 500;
-/// How old the answer may be. Questions that follow each other closely share one vendor read.
-const STALENESS: Duration = Duration::from_secs(1);
 /// A node that does not come for its answer within this time has to ask again.
 const KEEP: Duration = Duration::from_mins(1);
 
@@ -63,11 +64,14 @@ struct Inner {
     asked: Notify,
 }
 
+/// Name and UID: a node that was made anew under its name is another one.
+type Asker = (ObjectName, String);
+
 #[derive(Debug, Default)]
 struct State {
-    wanted: BTreeMap<ObjectName, Arc<Node>>,
-    under_way: BTreeMap<ObjectName, Arc<Node>>,
-    answers: BTreeMap<ObjectName, (Instant, Answer)>,
+    wanted: BTreeMap<Asker, Arc<Node>>,
+    under_way: BTreeMap<Asker, Arc<Node>>,
+    answers: BTreeMap<Asker, (Instant, Answer)>,
 }
 
 /// Starts the task that asks.
@@ -87,23 +91,31 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<Obje
 impl Lookup {
     /// Puts a node on the list of the next question.
     pub(crate) fn ask(&self, node: &Arc<Node>) {
-        let name = ObjectName::cluster(node.name.clone());
+        let asker = asker(node);
         let mut state = self.state();
-        if !state.under_way.contains_key(&name) {
-            state.wanted.insert(name, Arc::clone(node));
+        if !state.under_way.contains_key(&asker) {
+            state.wanted.insert(asker, Arc::clone(node));
         }
         drop(state);
         self.inner.asked.notify_one();
     }
 
-    /// The answer for a node, if there is one. An instance stays known for a moment, anything else is said once.
-    pub(crate) fn answer(&self, name: &ObjectName) -> Option<Answer> {
+    /// The answer for a node, if there is one. An instance stays known for a while, anything else is said once.
+    pub(crate) fn answer(&self, node: &Node) -> Option<Answer> {
         let mut state = self.state();
-        let (_, answer) = state.answers.get(name)?.clone();
-        if !matches!(answer, Answer::Seen(_)) {
-            state.answers.remove(name);
+        let (asker, (since, answer)) = state.answers.remove_entry(&asker(node))?;
+        if since.elapsed() >= KEEP {
+            return None;
+        }
+        if matches!(answer, Answer::Seen(_)) {
+            state.answers.insert(asker, (since, answer.clone()));
         }
         Some(answer)
+    }
+
+    /// The node needs its answer no longer.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.state().answers.remove(&asker(node));
     }
 
     /// Waits for a question, and then for more of them.
@@ -128,11 +140,12 @@ impl Lookup {
         if batch.is_empty() {
             return;
         }
-        let refs = batch.iter().map(|(_, node)| reference(node)).collect();
-        let call = Call::with_priority(Priority::Interactive).no_older_than(STALENESS);
+        let refs = batch.iter().map(|node| reference(node)).collect();
+        // Asked after all these nodes were made: none is taken for the one that had its name before.
+        let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
         let answers: Vec<Answer> = match adapter.batch_get_instances(call, refs).await {
             Ok(response) if response.results.len() == batch.len() => {
-                response.results.into_iter().map(answer).collect()
+                batch.iter().zip(response.results).map(|(node, result)| answer(node, result)).collect()
             }
             Ok(_) => vec![failed(&AdapterError::new(Reason::Internal, "too few results")); batch.len()],
             Err(error) => vec![failed(&error); batch.len()],
@@ -141,26 +154,26 @@ impl Lookup {
         let mut state = self.state();
         state.under_way.clear();
         state.answers.retain(|_, (since, _)| now.duration_since(*since) < KEEP);
-        for ((name, _), answer) in batch.iter().zip(answers) {
-            state.answers.insert(name.clone(), (now, answer));
-        }
+        state.answers.extend(
+            batch.iter().map(|node| asker(node)).zip(answers.into_iter().map(|answer| (now, answer))),
+        );
         drop(state);
-        for (name, _) in batch {
-            queue.add(name);
+        for node in batch {
+            queue.add(ObjectName::cluster(node.name.clone()));
         }
     }
 
     /// Takes the next batch off the list. Nodes that the mirror shows by now need no question.
-    fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<(ObjectName, Arc<Node>)> {
+    fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<Arc<Node>> {
         let mut state = self.state();
-        for (name, node) in mem::take(&mut state.wanted) {
+        for (asker, node) in mem::take(&mut state.wanted) {
             match mirrors.sight(&node) {
-                Found::Nothing if state.under_way.len() < BATCH => drop(state.under_way.insert(name, node)),
-                Found::Nothing => drop(state.wanted.insert(name, node)),
-                Found::One(_) | Found::Many(_) => queue.add(name),
+                Found::Nothing if state.under_way.len() < BATCH => drop(state.under_way.insert(asker, node)),
+                Found::Nothing => drop(state.wanted.insert(asker, node)),
+                Found::One(_) | Found::Many(_) => queue.add(asker.0),
             }
         }
-        state.under_way.iter().map(|(name, node)| (name.clone(), Arc::clone(node))).collect()
+        state.under_way.values().cloned().collect()
     }
 
     fn n_wanted(&self) -> usize {
@@ -172,6 +185,10 @@ impl Lookup {
     }
 }
 
+fn asker(node: &Node) -> Asker {
+    (ObjectName::cluster(node.name.clone()), node.uid.clone())
+}
+
 fn reference(node: &Node) -> InstanceRef {
     let by = match &node.provider_id {
         Some(id) => Ref::ProviderId(id.clone()),
@@ -181,10 +198,14 @@ fn reference(node: &Node) -> InstanceRef {
     InstanceRef { r#ref: Some(by), system_uuid: String::new(), addresses }
 }
 
-fn answer(result: InstanceResult) -> Answer {
+fn answer(node: &Node, result: InstanceResult) -> Answer {
     let existence = result.existence();
-    match (existence, result.instance, result.error) {
-        (Existence::Exists, Some(instance), _) => Answer::Seen(Arc::new(trim_instance(instance))),
+    match (existence, result.instance.map(trim_instance), result.error) {
+        // No new node runs on a machine that ends: it had the name before.
+        (Existence::Exists, Some(instance), _) if instance.ends && node.provider_id.is_none() => {
+            Answer::NotVisible
+        }
+        (Existence::Exists, Some(instance), _) => Answer::Seen(Arc::new(instance)),
         (Existence::Foreign, ..) => Answer::Foreign,
         // A new node on a machine that is gone waits like any other: its end is another subject.
         (Existence::Gone | Existence::NotVisible, ..) => Answer::NotVisible,
@@ -201,6 +222,12 @@ fn answer(result: InstanceResult) -> Answer {
     }
 }
 
+/// Nothing that is watched tells when a cause is gone, so it is asked again; only a message that is too large stays so.
 fn failed(error: &AdapterError) -> Answer {
-    Answer::Failed { error: error.to_string(), again: Again::after_error(error).sooner(Again::Backoff) }
+    let again = Again::after_error(error);
+    let again = if is_message_limit(error) { again } else { again.sooner(Again::Backoff) };
+    Answer::Failed { error: error.to_string(), again }
 }
+
+#[cfg(test)]
+mod tests;

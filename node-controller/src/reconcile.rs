@@ -30,7 +30,7 @@ impl Reconciler {
         if self.executor.is_ahead_of(&node) {
             return Again::After(echo::LIMIT);
         }
-        let plan = self.plan(name, &node);
+        let plan = self.plan(&node);
         debug!(%plan, "Planned");
         self.tell(&node, &plan);
         match self.executor.carry_out(&node, &plan).await {
@@ -53,11 +53,11 @@ impl Reconciler {
         }
     }
 
-    fn plan(&self, name: &ObjectName, node: &Node) -> Plan {
+    fn plan(&self, node: &Node) -> Plan {
         let found = match self.mirrors.sight(node) {
             Found::One(instance) => Ok(instance),
             Found::Many(provider_ids) => Err(Sighting::Ambiguous { provider_ids }),
-            Found::Nothing => self.beyond_the_mirror(name),
+            Found::Nothing => self.beyond_the_mirror(node),
         };
         match found {
             Ok(instance) => plan(node, &Sighting::Seen(&instance)),
@@ -65,8 +65,8 @@ impl Reconciler {
         }
     }
 
-    fn beyond_the_mirror(&self, name: &ObjectName) -> Result<Arc<Instance>, Sighting<'static>> {
-        match (self.lookup.answer(name), self.mirrors.unavailable()) {
+    fn beyond_the_mirror(&self, node: &Node) -> Result<Arc<Instance>, Sighting<'static>> {
+        match (self.lookup.answer(node), self.mirrors.unavailable()) {
             (Some(Answer::Seen(instance)), _) => Ok(instance),
             (_, Some(unavailable)) => Err(unavailable),
             (Some(Answer::NotVisible), None) => Err(Sighting::NotVisible),

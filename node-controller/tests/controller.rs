@@ -59,6 +59,18 @@ impl World {
         self.node(name).metadata.labels?.get(key).cloned()
     }
 
+    fn provider_id(&self, name: &str) -> Option<String> {
+        self.node(name).spec?.provider_id
+    }
+
+    /// A machine that look-ups find and no watch shows yet.
+    fn put_unlisted(&self, id: &str, name: &str) {
+        self.cloud.edit(|state| {
+            state.unlisted.push(id.to_owned());
+            state.instances.insert(id.to_owned(), instance(id).named(name).at("10.0.0.1").build());
+        });
+    }
+
     fn has_event(&self, reason: &str, words: &str) -> bool {
         self.kube.events().iter().any(|event| event.contains(&format!(" {reason} ")) && event.contains(words))
     }
@@ -183,11 +195,7 @@ async fn an_instance_that_only_a_question_finds_is_found_in_the_end() {
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
     calm().await;
-    world.cloud.edit(|state| {
-        state.unlisted.push("sim://north/i-1".to_owned());
-        let instance = instance("sim://north/i-1").named("a").at("10.0.0.1").build();
-        state.instances.insert(instance.provider_id.clone(), instance);
-    });
+    world.put_unlisted("sim://north/i-1", "a");
     eventually("a later question finds it", || world.is_initialised("a")).await;
 }
 
@@ -203,7 +211,22 @@ async fn two_instances_of_one_name_are_not_guessed_between() {
     assert!(!world.is_initialised("a"));
     world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
     eventually("one is left", || world.is_initialised("a")).await;
-    assert_eq!(world.node("a").spec.and_then(|spec| spec.provider_id).as_deref(), Some("sim://north/i-2"));
+    assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_instances_of_one_name_that_only_a_question_finds_are_not_guessed_between_either() {
+    let mut world = World::new();
+    world.put_unlisted("sim://north/i-1", "a");
+    world.put_unlisted("sim://north/i-2", "a");
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("it says so", || world.has_event("CloudProviderFailed", "\"a\" names several instances"))
+        .await;
+    assert!(!world.is_initialised("a"));
+    world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
+    eventually("one is left", || world.is_initialised("a")).await;
+    assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,6 +356,23 @@ async fn a_node_made_anew_under_its_name_is_another_node() {
     world.kube.put::<Node>(node("a").uid("uid-a2").uninitialised());
     eventually("the second one too", || world.is_initialised("a")).await;
     assert_eq!(world.node("a").metadata.uid.as_deref(), Some("uid-a2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_a_node_is_not_given_to_the_next_one_of_its_name() {
+    let mut world = World::new();
+    world.start();
+    world.put_unlisted("sim://north/i-1", "a");
+    world.kube.put::<Node>(node("a").uninitialised());
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-1"));
+
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
+    world.put_unlisted("sim://north/i-2", "a");
+    world.kube.put::<Node>(node("a").uid("uid-a2").uninitialised());
+    eventually("the second one too", || world.is_initialised("a")).await;
+    assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
 }
 
 #[tokio::test(start_paused = true)]

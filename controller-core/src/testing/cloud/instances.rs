@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use cloud_api_proto::v1alpha1::{
-    BatchGetInstancesRequest, BatchGetInstancesResponse, Cost, Existence, Instance, InstanceGone,
-    InstanceItems, InstanceRef, InstanceResult, WatchInstancesRequest, WatchInstancesResponse,
-    instance_ref::Ref, instance_service_server::InstanceService, watch_instances_response::Event,
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        BatchGetInstancesRequest, BatchGetInstancesResponse, Cost, Existence, Instance, InstanceGone,
+        InstanceItems, InstanceRef, InstanceResult, InstanceState, WatchInstancesRequest,
+        WatchInstancesResponse, instance_ref::Ref, instance_service_server::InstanceService,
+        watch_instances_response::Event,
+    },
 };
 use tonic::{Request, Response};
 
@@ -47,19 +51,37 @@ fn listed(state: &State) -> BTreeMap<String, Instance> {
 
 /// Provider IDs of other schemes than `sim` belong to other clouds.
 fn result(state: &State, reference: &InstanceRef) -> InstanceResult {
-    let (found, foreign) = match &reference.r#ref {
-        Some(Ref::ProviderId(id)) => (state.instances.get(id), !id.starts_with("sim://")),
-        Some(Ref::NodeName(name)) => {
-            (state.instances.values().find(|instance| instance.name == *name), false)
+    match &reference.r#ref {
+        Some(Ref::ProviderId(id)) => match state.instances.get(id) {
+            Some(instance) => found(instance),
+            None if id.starts_with("sim://") => plain(Existence::NotVisible),
+            None => plain(Existence::Foreign),
+        },
+        Some(Ref::NodeName(name)) => by_name(state, name),
+        None => plain(Existence::NotVisible),
+    }
+}
+
+/// Machines that end have no claim on a name.
+fn by_name(state: &State, name: &str) -> InstanceResult {
+    let ends = |state| matches!(state, InstanceState::Terminating | InstanceState::Terminated);
+    let mut named = state.instances.values().filter(|it| it.name == name && !ends(it.state()));
+    match (named.next(), named.next()) {
+        (None, _) => plain(Existence::NotVisible),
+        (Some(only), None) => found(only),
+        (Some(_), Some(_)) => {
+            let error = AdapterError::field("refs.node_name", format!("{name:?} names several instances"));
+            InstanceResult { error: Some(error.to_item()), ..plain(Existence::Unknown) }
         }
-        None => (None, false),
-    };
-    let existence = match (found, foreign) {
-        (Some(_), _) => Existence::Exists,
-        (None, true) => Existence::Foreign,
-        (None, false) => Existence::NotVisible,
-    };
-    InstanceResult { existence: existence.into(), instance: found.cloned(), evidence: None, error: None }
+    }
+}
+
+fn found(instance: &Instance) -> InstanceResult {
+    InstanceResult { instance: Some(instance.clone()), ..plain(Existence::Exists) }
+}
+
+fn plain(existence: Existence) -> InstanceResult {
+    InstanceResult { existence: existence.into(), ..InstanceResult::default() }
 }
 
 fn message(said: Said<Instance>) -> WatchInstancesResponse {

@@ -1,0 +1,64 @@
+//! Whom an answer is for, and for how long.
+
+use cloud_api_proto::v1alpha1::InstanceState;
+use controller_core::testing::{NodeBuilder, instance, node};
+use tokio::time::advance;
+
+use super::*;
+use crate::mirror::trim_node;
+
+fn trimmed(node: NodeBuilder) -> Node {
+    trim_node(&node.uninitialised().build())
+}
+
+/// What a look-up says whose instance is in this state.
+fn answer_in(state: InstanceState, node: &Node) -> Answer {
+    let instance = Some(instance("sim://north/i-1").named("a").state(state).build());
+    answer(
+        node,
+        InstanceResult { existence: Existence::Exists.into(), instance, ..InstanceResult::default() },
+    )
+}
+
+fn lookup_with(node: &Node) -> Lookup {
+    let lookup = Lookup::default();
+    let answer = answer_in(InstanceState::Running, node);
+    lookup.state().answers.insert(asker(node), (Instant::now(), answer));
+    lookup
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_for_the_node_that_asked_and_not_for_its_name() {
+    let (first, second) = (trimmed(node("a")), trimmed(node("a").uid("uid-a2")));
+    let lookup = lookup_with(&first);
+    assert!(lookup.answer(&second).is_none());
+    assert!(matches!(lookup.answer(&first), Some(Answer::Seen(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_gets_too_old_to_be_used() {
+    let node = trimmed(node("a"));
+    let lookup = lookup_with(&node);
+    advance(KEEP / 2).await;
+    assert!(lookup.answer(&node).is_some());
+    advance(KEEP / 2).await;
+    assert!(lookup.answer(&node).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_initialised_node_needs_its_answer_no_longer() {
+    let node = trimmed(node("a"));
+    let lookup = lookup_with(&node);
+    lookup.forget(&node);
+    assert!(lookup.answer(&node).is_none());
+}
+
+#[test]
+fn a_machine_that_ends_is_not_found_by_its_name() {
+    let (new, known) = (trimmed(node("a")), trimmed(node("a").provider_id("sim://north/i-1")));
+    for state in [InstanceState::Terminating, InstanceState::Terminated] {
+        assert!(matches!(answer_in(state, &new), Answer::NotVisible), "{state:?}");
+        assert!(matches!(answer_in(state, &known), Answer::Seen(_)), "{state:?}");
+    }
+    assert!(matches!(answer_in(InstanceState::Stopped, &new), Answer::Seen(_)));
+}
