@@ -15,10 +15,14 @@ use controller_core::{
     queue::Queue,
     start::Process,
 };
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, ResourceExt as _};
 
 use crate::plan::{Address, Instance, Node, Sighting, Taint, labels};
+
+/// Objects say only in which second they were made.
+const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
 
 /// Both sides, and which nodes run on which instance.
 #[derive(Clone, Debug)]
@@ -59,10 +63,14 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>) -> Mirrors
 impl Mirrors {
     /// What the mirror of the cloud says about a node's instance.
     ///
-    /// By provider ID if the node has one, else by name among the instances that do not end.
+    /// By provider ID if the node has one, else by name among the instances that do not end; but by name only if the mirror is
+    /// younger than the node. Before, another machine may have had the name, and its ID could never be taken back.
     pub(crate) fn sight(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
             return self.instances.get(id).map_or(Found::Nothing, Found::One);
+        }
+        if !self.is_younger_than(node) {
+            return Found::Nothing;
         }
         let mut same_name: Vec<Arc<Instance>> = self.instances.read(|instances| {
             let candidates =
@@ -76,6 +84,14 @@ impl Mirrors {
                 same_name.push(last);
                 Found::Many(same_name.iter().map(|instance| instance.provider_id.clone()).collect())
             }
+        }
+    }
+
+    /// Compares the adapter's clock with the API server's. If the adapter's is ahead, the mirror passes for younger by as much.
+    fn is_younger_than(&self, node: &Node) -> bool {
+        match (node.created, self.instances.observed()) {
+            (Some(created), Some(observed)) => observed.duration_since(created) >= CREATION_UNIT,
+            (None, _) | (_, None) => false,
         }
     }
 

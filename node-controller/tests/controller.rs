@@ -82,8 +82,9 @@ async fn calm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_node_is_initialised_from_the_mirror_without_a_question() {
+async fn a_node_older_than_the_mirror_is_initialised_without_a_question() {
     let mut world = World::new();
+    calm().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1").external("192.0.2.1"));
     world.start();
     let joining = node("a").uninitialised().tainted("other", None, "NoSchedule").label("team", "blue");
@@ -133,8 +134,25 @@ async fn a_hundred_nodes_that_the_mirror_does_not_show_cost_few_questions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hundred_nodes_younger_than_the_mirror_cost_few_questions() {
+    let mut world = World::new();
+    for n in 0..100 {
+        world.cloud.put(instance(&format!("sim://north/i-{n}")).named(&format!("n{n}")));
+    }
+    world.cloud.lists(false);
+    world.start();
+    for n in 0..100 {
+        world.kube.put::<Node>(node(&format!("n{n}")).uninitialised().created(world.cloud.clock().now()));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    eventually("all are initialised", || (0..100).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    assert!(world.cloud.calls("BatchGetInstances") <= 3, "{}", world.cloud.calls("BatchGetInstances"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restart_writes_nothing_and_asks_nothing() {
     let mut world = World::new();
+    calm().await;
     for n in 0..20 {
         let name = format!("n{n}");
         let instance = instance(&format!("sim://north/i-{n}")).named(&name);
@@ -316,6 +334,7 @@ async fn addresses_stand_in_the_cloud_s_order_and_are_written_once() {
 #[tokio::test(start_paused = true)]
 async fn heartbeats_and_users_labels_cause_no_work() {
     let mut world = World::new();
+    calm().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
@@ -356,6 +375,24 @@ async fn a_node_made_anew_under_its_name_is_another_node() {
     world.kube.put::<Node>(node("a").uid("uid-a2").uninitialised());
     eventually("the second one too", || world.is_initialised("a")).await;
     assert_eq!(world.node("a").metadata.uid.as_deref(), Some("uid-a2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_replaced_under_its_name_is_not_taken_for_the_new_one() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a"));
+    world.cloud.lists(false);
+    world.start();
+    calm().await;
+    world.cloud.edit(|state| {
+        state.instances.clear();
+        let new = instance("sim://north/i-2").named("a").build();
+        state.instances.insert(new.provider_id.clone(), new);
+    });
+    world.kube.put::<Node>(node("a").uninitialised().created(world.cloud.clock().now()));
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
 }
 
 #[tokio::test(start_paused = true)]
