@@ -3,7 +3,7 @@
 //! A kubelet that is told to wait for a cloud registers its Node with a taint. This controller finds the node's instance in its
 //! mirror of the cloud, writes addresses, provider ID and labels, and takes the taint off. Later it writes addresses and labels again
 //! whenever the cloud changes them. It makes no vendor call of its own, except one question for all new nodes together whose
-//! instances the mirror does not show yet.
+//! instances the mirror does not show as they are since the nodes were made.
 //!
 //! Deliberately not done: deleting nodes, and anything about conditions.
 

@@ -26,7 +26,7 @@ use controller_core::{
 };
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -38,6 +38,8 @@ use crate::{
 const QUIET: Duration = Duration::from_millis(200);
 /// … or at the latest after this.
 const LONGEST: Duration = Duration::from_secs(2);
+/// Nodes that join one after the other wait for each other a little: no question begins sooner after the one before.
+const APART: Duration = Duration::from_secs(2);
 /// References in one call, as the contract says.
 const BATCH: usize = 500;
 /// A node that does not come for its answer within this time has to ask again.
@@ -80,8 +82,11 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<Obje
     let (this, mirrors, queue) = (lookup.clone(), mirrors.clone(), queue.clone());
     let adapter = process.adapter.clone();
     process.background("instance look-up", async move {
+        let mut next = Instant::now();
         loop {
             this.collect().await;
+            sleep_until(next).await;
+            next = Instant::now() + APART;
             this.ask_all(&adapter, &mirrors, &queue).await;
         }
     });

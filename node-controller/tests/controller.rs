@@ -150,6 +150,20 @@ async fn a_hundred_nodes_younger_than_the_mirror_cost_few_questions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_that_join_one_by_one_share_questions_too() {
+    let mut world = World::new();
+    world.start();
+    for n in 0..20 {
+        let name = format!("n{n}");
+        world.put_unlisted(&format!("sim://north/i-{n}"), &name);
+        world.kube.put::<Node>(node(&name).uninitialised().created(world.cloud.clock().now()));
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    eventually("all are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    assert!(world.cloud.calls("BatchGetInstances") <= 5, "{}", world.cloud.calls("BatchGetInstances"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restart_writes_nothing_and_asks_nothing() {
     let mut world = World::new();
     calm().await;
