@@ -1,14 +1,14 @@
-//! Peers that are away, or worse: the adapter, the API server, the cloud. Nothing is lost, nothing is made twice, and who
-//! waits says so where people look.
+//! Processes that are away: the adapter, the API server. Nothing is lost, nothing is made twice, and who waits says so where
+//! people look.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use adapter_sim::simcloud::Operation;
-use adapter_sim::simcloud::faults::FaultRule;
 use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::ensure;
-use e2e::{ADAPTER, Bed, CONTROLLERS, Ready, State, is_uninitialised, node, service};
-use serde_json::{Value, from_value, json};
+use e2e::{ADAPTER, Bed, CONTROLLERS, State, WITHIN, address, eventually, is_uninitialised, node, service};
+use kube::api::DeleteParams;
+use serde_json::json;
 
 /// Controllers come first and the adapter last.
 #[tokio::test]
@@ -110,66 +110,46 @@ async fn an_api_server_that_restarts_finds_controllers_at_work() {
     .unwrap();
 }
 
-/// Throttling, bursts of errors, and a write whose answer is lost.
+/// What is to be removed while nobody can remove it waits, and is removed.
 #[tokio::test]
-async fn a_cloud_in_trouble_gets_what_was_asked_for_once() {
-    let bed = Bed::start().await.unwrap();
-    bed.join("a", None).await.unwrap();
-    bed.cluster.cloud.reset_counts().await.unwrap();
-    let throttled = json!({ "respond": { "status": 429, "headers": { "retry-after": "1" } } });
-    let unavailable = json!({ "respond": { "status": 503 } });
-    let faults = [
-        ("CreateLoadBalancer", json!({ "next": 1 }), throttled.clone()),
-        ("CreateLoadBalancer", json!({ "next": 2 }), unavailable.clone()),
-        ("CreateLoadBalancer", json!({ "next": 1 }), json!({ "respond_after": { "status": 504 } })),
-        ("CreateListener", json!({ "next": 1 }), throttled),
-        ("CreateListener", json!({ "next": 1 }), json!("close_after")),
-        ("ListLoadBalancers", json!({ "next": 2 }), unavailable),
-    ];
-    for (operation, when, action) in faults {
-        bed.cluster.cloud.add_fault(&rule(operation, &when, &action)).await.unwrap();
-    }
-    service("web").port(80).port(443).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
-
-    complete(&bed, 2).await;
-    let log = bed.cluster.cloud.requests().await.unwrap();
-    let struck = log.iter().filter(|entry| entry.fault).count();
-    assert_eq!(struck, 8, "not every fault came to pass: {log:#?}");
-    bed.delete_service("web").await.unwrap();
-    assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
-}
-
-/// Rejected credentials prove nothing about what is there.
-#[tokio::test]
-async fn rejected_credentials_delete_nothing_and_are_named() {
+async fn a_service_deleted_without_an_adapter_is_released_when_nothing_is_left() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
-    bed.quiet("service-controller").await.unwrap();
-    let before = bed.cluster.cloud.state().await.unwrap();
-    let unauthorized =
-        json!({ "respond": { "status": 401, "body": { "code": "unauthorized", "message": "bad token" } } });
-    bed.cluster.cloud.add_fault(&rule("*", &json!("always"), &unauthorized)).await.unwrap();
+    for name in ["web", "more"] {
+        service(name).port(80).port(443).create(&bed.client()).await.unwrap();
+        bed.address(name).await.unwrap();
+    }
+    bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
+    bed.services().delete("web", &DeleteParams::default()).await.unwrap();
+    bed.patch_service("more", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
+    e2e::delete_node(&bed.client(), "a").await.unwrap();
+    for name in ["web", "more"] {
+        bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
+        let finalizers = bed.services().get(name).await.unwrap().metadata.finalizers;
+        assert!(finalizers.is_some(), "{name} was released before its load balancer was gone");
+    }
+    let left = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((left.load_balancers.len(), left.routes.len()), (2, 1));
 
-    let client = bed.client();
-    e2e::set_ready(&client, "a", Ready::Unknown).await.unwrap();
-    bed.cluster.cloud.create_instance("b").await.unwrap();
-    node("b").register(&client).await.unwrap();
-    service("more").port(80).create(&client).await.unwrap();
-    let told = bed.told("Node", "b", "CloudProviderFailed").await.unwrap();
-    assert!(told.contains("VENDOR_AUTH"), "{told}");
-    let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("credentials"), "{told}");
-    assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
-    let during = bed.cluster.cloud.state().await.unwrap();
-    assert_eq!((during.load_balancers, during.routes), (before.load_balancers, before.routes));
-
-    bed.cluster.cloud.clear_faults().await.unwrap();
-    bed.initialised("b").await.unwrap();
-    bed.address("more").await.unwrap();
-    assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
+    bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
+    bed.until_cloud("nothing is left", |state| {
+        ensure!(state.load_balancers.is_empty() && state.routes.is_empty(), "{state:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.until_service("more", "is released", |service| {
+        ensure!(service.metadata.finalizers.is_none() && address(service).is_none(), "{service:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let services = bed.services();
+    let gone = eventually("Service web is gone", WITHIN, || async {
+        ensure!(services.get_opt("web").await?.is_none(), "it is there");
+        Ok(())
+    });
+    gone.await.unwrap();
 }
 
 /// Waits until the cloud has exactly one load balancer, active, with so many listeners.
@@ -186,8 +166,4 @@ fn one_route(state: &State, to: &str) -> anyhow::Result<()> {
     let there: Vec<_> = state.routes.iter().map(|route| route.destination.to_string()).collect();
     ensure!(there == [to], "{there:?}");
     Ok(())
-}
-
-fn rule(operation: &str, when: &Value, action: &Value) -> FaultRule {
-    from_value(json!({ "match": { "operation": operation }, "when": when, "action": action })).unwrap()
 }

@@ -1,0 +1,144 @@
+//! A cloud that throttles, fails, loses answers, lags behind or rejects the credentials. It gets what was asked for, once.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::faults::FaultRule;
+use adapter_sim::simcloud::model::LoadBalancer;
+use anyhow::{Context, ensure};
+use e2e::{Bed, Ready, node, service};
+use serde_json::{Value, from_value, json};
+
+/// Throttling, bursts of errors, and a write whose answer is lost.
+#[tokio::test]
+async fn a_cloud_in_trouble_gets_what_was_asked_for_once() {
+    let bed = Bed::start().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    let throttled = json!({ "respond": { "status": 429, "headers": { "retry-after": "1" } } });
+    let unavailable = json!({ "respond": { "status": 503 } });
+    let faults = [
+        ("CreateLoadBalancer", json!({ "next": 1 }), throttled.clone()),
+        ("CreateLoadBalancer", json!({ "next": 2 }), unavailable.clone()),
+        ("CreateLoadBalancer", json!({ "next": 1 }), json!({ "respond_after": { "status": 504 } })),
+        ("CreateListener", json!({ "next": 1 }), throttled),
+        ("CreateListener", json!({ "next": 1 }), json!("close_after")),
+        ("ListLoadBalancers", json!({ "next": 2 }), unavailable),
+    ];
+    for (operation, when, action) in faults {
+        bed.cluster.cloud.add_fault(&rule(operation, &when, &action)).await.unwrap();
+    }
+    service("web").port(80).port(443).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+
+    complete(&bed, 2).await;
+    let log = bed.cluster.cloud.requests().await.unwrap();
+    let struck = log.iter().filter(|entry| entry.fault).count();
+    assert_eq!(struck, 8, "not every fault came to pass: {log:#?}");
+    bed.delete_service("web").await.unwrap();
+    assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
+}
+
+/// Rejected credentials prove nothing about what is there.
+#[tokio::test]
+async fn rejected_credentials_delete_nothing_and_are_named() {
+    let mut bed = Bed::start().await.unwrap();
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+    let before = bed.cluster.cloud.state().await.unwrap();
+    let unauthorized =
+        json!({ "respond": { "status": 401, "body": { "code": "unauthorized", "message": "bad token" } } });
+    bed.cluster.cloud.add_fault(&rule("*", &json!("always"), &unauthorized)).await.unwrap();
+
+    let client = bed.client();
+    e2e::set_ready(&client, "a", Ready::Unknown).await.unwrap();
+    bed.cluster.cloud.create_instance("b").await.unwrap();
+    node("b").register(&client).await.unwrap();
+    service("more").port(80).create(&client).await.unwrap();
+    let told = bed.told("Node", "b", "CloudProviderFailed").await.unwrap();
+    assert!(told.contains("VENDOR_AUTH"), "{told}");
+    let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains("credentials"), "{told}");
+    assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
+    let during = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((during.load_balancers, during.routes), (before.load_balancers, before.routes));
+
+    bed.cluster.cloud.clear_faults().await.unwrap();
+    bed.initialised("b").await.unwrap();
+    bed.address("more").await.unwrap();
+    assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
+}
+
+/// What was just made is not shown for a while. Nobody takes that for absence.
+#[tokio::test]
+async fn a_cloud_that_lags_gets_nothing_twice() {
+    let bed = Bed::start().await.unwrap();
+    let cloud = &bed.cluster.cloud;
+    cloud.configure(&json!({ "consistency_ms": 1500, "latency": { "default_ms": 20 } })).await.unwrap();
+    cloud.create_instance("a").await.unwrap();
+    node("a").pods("10.244.1.0/24").register(&bed.client()).await.unwrap();
+    bed.initialised("a").await.unwrap();
+    service("web").port(80).port(443).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    complete(&bed, 2).await;
+    bed.until_node("a", "has its route", |node| {
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let mut reasons = conditions.filter_map(|it| it.reason.as_deref());
+        ensure!(reasons.any(|reason| reason == "RouteCreated"), "{:?}", node.status);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let counts = cloud.counts().await.unwrap();
+    let made = [Operation::CreateLoadBalancer, Operation::CreateListener, Operation::BatchRoutes];
+    assert_eq!(made.map(|operation| counts.of(operation)), [1, 2, 1], "{counts:?}");
+
+    bed.delete_service("web").await.unwrap();
+    assert!(cloud.state().await.unwrap().load_balancers.is_empty());
+    assert_eq!(cloud.counts().await.unwrap().of(Operation::DeleteLoadBalancer), 1);
+}
+
+/// What somebody breaks at the cloud is mended with the next listing.
+#[tokio::test]
+async fn a_load_balancer_removed_at_the_cloud_is_made_anew() {
+    let bed = Bed::start().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    let lost = complete(&bed, 1).await;
+    bed.cluster.cloud.delete_load_balancer(&lost.id).await.unwrap();
+
+    // Another Service's work brings the listing about, which else comes each minute.
+    service("other").port(80).create(&bed.client()).await.unwrap();
+    let made = bed.until_cloud("web has another one", |state| {
+        let of_web =
+            |it: &&LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").is_some_and(|it| it == "web");
+        let balancer = state.load_balancers.iter().find(of_web).context("there is none")?;
+        let vip = balancer.vips.first().context("it has no address yet")?;
+        Ok((balancer.id.clone(), vip.to_string()))
+    });
+    let (id, vip) = made.await.unwrap();
+    assert_ne!(id, lost.id);
+    bed.until_service("web", "has the new address", |it| {
+        ensure!(e2e::address(it).is_some_and(|address| address == vip), "{:?}", it.status);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the cloud has exactly one load balancer, active, with so many listeners.
+async fn complete(bed: &Bed, listeners: usize) -> LoadBalancer {
+    let seen = bed.until_cloud("the only load balancer is complete", |state| {
+        let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("{:?}", state.load_balancers) };
+        ensure!(json!(balancer.status) == "ACTIVE" && balancer.listeners.len() == listeners, "{balancer:?}");
+        Ok(balancer.clone())
+    });
+    seen.await.unwrap()
+}
+
+fn rule(operation: &str, when: &Value, action: &Value) -> FaultRule {
+    from_value(json!({ "match": { "operation": operation }, "when": when, "action": action })).unwrap()
+}
