@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use e2e::{Bed, CONTROLLERS, node, service};
+use serde_json::json;
 
 /// Keeps a node out of the load balancers, whose members need vendor writes.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -12,7 +13,16 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 async fn a_restarted_controller_writes_nothing() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    bed.join("b", Some("10.244.2.0/24")).await.unwrap();
+    // With two addresses of one type, which the API server has ideas of its own about.
+    let addresses = json!([
+        { "kind": "internal", "address": "10.0.0.200" },
+        { "kind": "external", "address": "203.0.113.2" },
+        { "kind": "internal", "address": "fd00::2" },
+    ]);
+    bed.cluster.cloud.create_instances(&json!({ "name": "b", "addresses": addresses })).await.unwrap();
+    node("b").pods("10.244.2.0/24").register(&bed.client()).await.unwrap();
+    bed.initialised("b").await.unwrap();
+    bed.targets(2).await.unwrap();
     service("web").port(80).port(443).create(&bed.client()).await.unwrap();
     service("dns").port_of("UDP", 53).create(&bed.client()).await.unwrap();
     for name in ["web", "dns"] {
