@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
 
 use crate::vendor::{BucketLimits, Family};
 
@@ -28,8 +29,16 @@ pub struct Options {
     pub log_format: LogFormat,
 
     /// What is logged: error, warn, info, debug, trace, or directives such as `info,cloud_adapter=debug`.
-    #[arg(long, value_name = "FILTER", default_value = "info", help_heading = "Log")]
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = filter, help_heading = "Log")]
     pub log_level: String,
+}
+
+/// Checks a log filter, so that a wrong one is refused as a flag and not after the start.
+fn filter(text: &str) -> Result<String, String> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{error}: use error, warn, info, debug, trace, or target=level")),
+    }
 }
 
 /// How log lines are written.

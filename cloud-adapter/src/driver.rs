@@ -119,8 +119,9 @@ pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
 pub enum Outcome {
     /// The vendor did it, or took it and works on it: the next observation tells.
     Accepted,
-    /// One result an item of a batch, in the order of the step: first removals, then additions.
-    Items(Vec<Result<(), VendorError>>),
+    /// One result a route of a batch, in the order of the step: first removals, then additions. An addition tells the route as laid, if
+    /// the vendor does: then it is in the mirror without another listing.
+    Items(Vec<Result<Option<Route>, VendorError>>),
 }
 
 /// Where a provider ID points.

@@ -3,11 +3,14 @@
 mod existence;
 mod service;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cloud_api_proto::{
-    AdapterError,
-    v1alpha1::{Instance, InstanceRef, InstanceResult, Scope, instance_ref::Ref},
+    AdapterError, Reason,
+    v1alpha1::{Instance, InstanceRef, InstanceResult, InstanceState, Scope, instance_ref::Ref},
 };
 use tokio::time::{Duration, Instant};
 
@@ -22,6 +25,8 @@ use crate::{
 
 /// How long an instance that was not in a listing counts as not visible before it is looked for again.
 const NEGATIVE: Duration = Duration::from_secs(5);
+/// For how long it is remembered that an ID was missing.
+const MISSING_KEPT: Duration = Duration::from_mins(10);
 /// References in one request. Source: contract, section 1.
 const REFS_MAX: usize = 500;
 
@@ -32,6 +37,8 @@ pub(crate) struct Finder<D> {
     pub(crate) snapshot: Arc<Snapshot<Instance>>,
     pub(crate) clock: Clock,
     pub(crate) scope: Arc<tokio::sync::watch::Sender<Option<Scope>>>,
+    /// Since when IDs are missing, by direct answer: a newborn may only not be visible yet.
+    pub(crate) missing: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// A reference, read.
@@ -142,12 +149,36 @@ impl<D: Driver> Finder<D> {
             let found = found.unwrap_or_else(|| vec![Lookup::Unknown; batch.len()]);
             answers.extend(batch.iter().cloned().zip(found));
         }
-        for (_, answer) in &answers {
+        let provider_id = |vendor: &str| {
+            let named = targets.iter().find_map(|target| match target {
+                Target::Id { provider_id, vendor_id } if vendor_id == vendor => Some(provider_id.clone()),
+                Target::Id { .. } | Target::Name(_) | Target::Foreign | Target::Bad(_) => None,
+            });
+            named.unwrap_or_default()
+        };
+        let judged = |(id, answer): (String, Lookup<Instance>)| match answer {
+            Lookup::Gone if !self.snapshot.departed(&provider_id(&id)) && !self.missing_for_long(&id) => {
+                (id, Lookup::Unknown)
+            }
+            Lookup::Found(_) | Lookup::Gone | Lookup::Unknown => (id, answer),
+        };
+        let answers: Vec<_> = answers.into_iter().map(judged).collect();
+        for (id, answer) in &answers {
             if let Lookup::Found(instance) = answer {
                 self.snapshot.upsert(instance.clone());
+                self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             }
         }
         Ok(answers)
+    }
+
+    /// Whether an ID that is missing now was missing a consistency horizon ago: then it is no newborn that reads do not show yet.
+    fn missing_for_long(&self, id: &str) -> bool {
+        let now = Instant::now();
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.retain(|_, since| now.duration_since(*since) < MISSING_KEPT);
+        let since = *missing.entry(id.to_owned()).or_insert(now);
+        now.duration_since(since) >= self.driver.describe().consistency_horizon
     }
 
     /// Whether the credentials open the scope that the snapshot was made in. Asked only if there is no witness.
@@ -171,13 +202,22 @@ impl<D: Driver> Finder<D> {
     }
 }
 
-fn seen<'a>(target: &Target, view: &'a View<Instance>) -> Option<&'a Instance> {
+fn seen<'a>(target: &'a Target, view: &'a View<Instance>) -> Option<&'a Instance> {
     let found = match target {
         Target::Id { provider_id, .. } => view.items.iter().find(|item| item.provider_id == *provider_id),
-        Target::Name(name) => view.items.iter().find(|item| item.name == *name),
+        Target::Name(name) => named(name, view).next(),
         Target::Foreign | Target::Bad(_) => None,
     };
     found.map(|item| &**item)
+}
+
+/// Machines of a name that may still be a node. A name never proves absence: one that ends is simply not it.
+fn named<'a>(name: &'a str, view: &'a View<Instance>) -> impl Iterator<Item = &'a Arc<Instance>> {
+    view.items.iter().filter(move |item| item.name == name && !ends(item))
+}
+
+fn ends(instance: &Instance) -> bool {
+    matches!(instance.state(), InstanceState::Terminating | InstanceState::Terminated)
 }
 
 fn judge(
@@ -189,6 +229,11 @@ fn judge(
     let what = match (target, seen(target, view)) {
         (Target::Foreign, _) => Seen::Foreign,
         (Target::Bad(error), _) => Seen::Failed(error.clone()),
+        (Target::Name(name), Some(_)) if named(name, view).count() > 1 => {
+            let ids: Vec<&str> = named(name, view).map(|item| item.provider_id.as_str()).collect();
+            let text = format!("more than one instance is named {name:?}: {}", ids.join(", "));
+            Seen::Failed(AdapterError::new(Reason::OperationConflict, text))
+        }
         (_, Some(instance)) => Seen::Found(instance.clone()),
         (Target::Name(_), None) => Seen::NotListed,
         (Target::Id { vendor_id, .. }, None) => {

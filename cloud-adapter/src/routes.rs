@@ -47,6 +47,9 @@ pub(crate) struct Order {
     pub(crate) fence: Option<Fence>,
 }
 
+/// What became of one route at the vendor: the route as laid, if the vendor says.
+type Written = Result<Option<Route>, AdapterError>;
+
 /// What became of an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied {
@@ -64,28 +67,29 @@ impl<D: Driver> Applier<D> {
     /// Those of the listing, and `STALE_FENCE`. What happens to a single route stands in its result.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
         let _writing = self.writing.lock().await;
-        let now = Instant::now();
-        let bound = now.checked_sub(self.snapshot.target_age());
-        let view = self.snapshot.at_least(bound, &*self.driver, session).await?;
+        let bound = Snapshot::<Route>::no_older_than(self.snapshot.target_age());
+        let view = self.snapshot.at_least(Some(bound), &*self.driver, session).await?;
         let routes: Vec<&Route> = view.items.iter().map(|route| &**route).collect();
         let mut verdicts = plan::plan(order, &routes);
+        let mut unseen = false;
         let Some(fence) = &order.fence else {
             let changes = plan::changes(&verdicts, &order.cluster_name);
             let plan = self.driver.plan_routes(&changes).iter().map(planned).collect();
             return Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan });
         };
-        let mut wrote = false;
         for batch in plan::batches(&mut verdicts, self.batch()) {
             let changes = plan::changes(batch, &order.cluster_name);
             if changes != RouteChanges::default() {
                 self.fences.check(fence)?;
-                wrote = true;
-                settle(batch, &changes, self.write(&changes, session).await);
+                let outcomes = self.write(&changes, session).await;
+                unseen |= self.learn(&changes, &outcomes);
+                settle(batch, &changes, outcomes);
             }
         }
-        if wrote {
+        if unseen {
             // The watchers see the writes without waiting for the period. If it fails, the refresher tries again.
-            let _later = self.snapshot.at_least(Some(Instant::now()), &*self.driver, session).await.is_err();
+            let now = Some(Instant::now());
+            let _later = self.snapshot.at_least(now, &*self.driver, session).await.is_err();
         }
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
@@ -94,9 +98,28 @@ impl<D: Driver> Applier<D> {
         usize::try_from(self.driver.describe().limits.batch_routes).unwrap_or(1).max(1)
     }
 
+    /// Puts what was written into the snapshot. True: the vendor did not tell all of it, so that a listing must.
+    fn learn(&self, changes: &RouteChanges, outcomes: &[Written]) -> bool {
+        let removals = changes.remove.len();
+        for (id, outcome) in changes.remove.iter().zip(outcomes) {
+            if outcome.is_ok() {
+                self.snapshot.remove(id);
+            }
+        }
+        let mut unseen = false;
+        for outcome in outcomes.iter().skip(removals) {
+            match outcome {
+                Ok(Some(route)) => self.snapshot.upsert(route.clone()),
+                Ok(None) => unseen = true,
+                Err(_) => (),
+            }
+        }
+        unseen
+    }
+
     /// Writes the changes of one batch: one vendor call where the vendor takes many, else one a change. Returns one outcome a change,
     /// removals first. A failure of a whole call is the failure of each of its changes.
-    async fn write(&self, changes: &RouteChanges, session: &Session) -> Vec<Result<(), AdapterError>> {
+    async fn write(&self, changes: &RouteChanges, session: &Session) -> Vec<Written> {
         let steps = self.driver.plan_routes(changes);
         let per_step = if steps.len() == 1 { changes.remove.len() + changes.add.len() } else { 1 };
         let mut outcomes = Vec::new();
@@ -105,7 +128,7 @@ impl<D: Driver> Applier<D> {
                 Ok(Outcome::Items(items)) => {
                     outcomes.extend(items.into_iter().map(|item| item.map_err(AdapterError::from)));
                 }
-                Ok(Outcome::Accepted) => outcomes.extend(vec![Ok(()); per_step]),
+                Ok(Outcome::Accepted) => outcomes.extend(vec![Ok(None); per_step]),
                 Err(error) => outcomes.extend(vec![Err(AdapterError::from(error)); per_step]),
             }
         }
@@ -114,7 +137,7 @@ impl<D: Driver> Applier<D> {
 }
 
 /// Puts the outcomes, which come in the order of the changes, to the items that asked for them.
-fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Result<(), AdapterError>>) {
+fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Written>) {
     let missing = || Err(AdapterError::new(Reason::OutcomeUnknown, "the cloud said nothing of this route"));
     let mut outcomes = outcomes.into_iter();
     let removed: Vec<_> = changes.remove.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
@@ -124,6 +147,11 @@ fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Result
         let Change { remove, add } = verdict.change.clone();
         let first = remove.map(|_| removed.next().unwrap_or_else(missing));
         let second = add.map(|_| added.next().unwrap_or_else(missing));
+        // A route that is gone is what its removal wanted.
+        let first = first.map(|outcome| match outcome {
+            Err(error) if error.reason == Reason::ResourceGone => Ok(None),
+            outcome @ (Ok(_) | Err(_)) => outcome,
+        });
         for outcome in [first, second].into_iter().flatten() {
             if let (Err(error), route_result::Outcome::Applied) = (outcome, verdict.outcome) {
                 verdict.outcome = route_result::Outcome::Failed;

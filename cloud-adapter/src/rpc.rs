@@ -100,7 +100,7 @@ impl Rpc {
 }
 
 /// Turns a watcher into the stream of a service.
-pub(crate) fn stream<T: Item, M: Send + 'static, R: 'static>(
+pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     name: &'static str,
     rpc: &Rpc,
     watcher: Watcher<T, M>,
@@ -109,6 +109,7 @@ pub(crate) fn stream<T: Item, M: Send + 'static, R: 'static>(
     rpc.metrics.rpc(name, "OK");
     let metrics = rpc.metrics.clone();
     let stop = rpc.draining.clone().cancelled_owned();
+    let draining = rpc.draining.clone();
     let frames =
         futures::stream::unfold((watcher, message, metrics), move |(mut watcher, message, metrics)| {
             next(name, async move {
@@ -120,7 +121,12 @@ pub(crate) fn stream<T: Item, M: Send + 'static, R: 'static>(
                 result.map(|result| (result.map_err(Status::from), (watcher, message, metrics)))
             })
         });
-    Box::pin(frames.take_until(Box::pin(stop)))
+    // A watch that ends because we stop says so: the client looks for another replica.
+    let farewell = futures::stream::iter([()]).filter_map(move |()| {
+        let stopping = AdapterError::new(Reason::Draining, "this adapter is about to stop");
+        std::future::ready(draining.is_cancelled().then(|| Err(Status::from(stopping))))
+    });
+    Box::pin(frames.take_until(Box::pin(stop)).chain(farewell))
 }
 
 /// Names the stream in traces.

@@ -18,8 +18,12 @@ use cloud_api_proto::{
 use tokio::{net::TcpListener, sync::watch};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::service::{Routes, RoutesBuilder};
+use tonic::{
+    server::NamedService as _,
+    service::{Routes, RoutesBuilder},
+};
 use tonic_health::{
+    ServingStatus,
     pb::health_server::{Health, HealthServer},
     server::HealthReporter,
 };
@@ -87,10 +91,11 @@ impl<D: Driver> Adapter<D> {
             draining: CancellationToken::new(),
             health: health.subscribe(),
         };
+        let horizon = driver.describe().consistency_horizon;
         let snapshots = Snapshots {
-            instances: Arc::new(Snapshot::new(INSTANCES_AGE, metrics.clone())),
-            load_balancers: Arc::new(Snapshot::new(LOAD_BALANCERS_AGE, metrics.clone())),
-            routes: Arc::new(Snapshot::new(ROUTES_AGE, metrics)),
+            instances: Arc::new(Snapshot::new(INSTANCES_AGE, horizon, metrics.clone())),
+            load_balancers: Arc::new(Snapshot::new(LOAD_BALANCERS_AGE, horizon, metrics.clone())),
+            routes: Arc::new(Snapshot::new(ROUTES_AGE, horizon, metrics)),
         };
         Ok(Self { grpc, http, driver, snapshots, rpc, config, tracker: TaskTracker::new(), health })
     }
@@ -121,7 +126,7 @@ impl<D: Driver> Adapter<D> {
         let services = self.services(health_service)?;
         let Self { grpc, http, driver, snapshots, rpc, tracker, health, .. } = self;
         let draining = rpc.draining.clone();
-        tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
+        let mut background = tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
         tracker.spawn(http::serve(http, rpc.metrics.clone(), rpc.health.clone(), draining.clone()));
         let server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
@@ -131,6 +136,7 @@ impl<D: Driver> Adapter<D> {
         tokio::select! {
             () = stop.cancelled() => (),
             broken = &mut server => return broken?.context("the gRPC port broke"),
+            ended = &mut background => return ended.context("the refreshers ended: this is a defect"),
         }
         tracing::info!("Adapter stops: finishing what is under way");
         draining.cancel();
@@ -156,6 +162,7 @@ impl<D: Driver> Adapter<D> {
             snapshot: Arc::clone(&self.snapshots.instances),
             clock: rpc.clock,
             scope: Arc::clone(&rpc.scope),
+            missing: std::sync::Mutex::default(),
         };
         let converger = load_balancers::Converger::new(
             Arc::clone(&self.driver),
@@ -217,11 +224,9 @@ async fn background<D: Driver>(
     reporter: HealthReporter,
 ) {
     let work = async {
+        tell_health::<D>(&reporter, ServingStatus::NotServing).await;
         check(&*driver, &rpc, &health).await;
-        reporter.set_serving::<AdapterServiceServer<status::Service<D>>>().await;
-        reporter.set_serving::<InstanceServiceServer<instances::Service<D>>>().await;
-        reporter.set_serving::<LoadBalancerServiceServer<load_balancers::Service<D>>>().await;
-        reporter.set_serving::<RouteServiceServer<routes::Service<D>>>().await;
+        tell_health::<D>(&reporter, ServingStatus::Serving).await;
         tokio::join!(
             keep_fresh(&snapshots.instances, &*driver, &rpc),
             keep_fresh(&snapshots.load_balancers, &*driver, &rpc),
@@ -230,7 +235,19 @@ async fn background<D: Driver>(
     };
     tokio::select! {
         () = work => (),
-        () = rpc.draining.cancelled() => (),
+        () = rpc.draining.cancelled() => tell_health::<D>(&reporter, ServingStatus::NotServing).await,
+    }
+}
+
+/// Tells clients that look at `grpc.health.v1` how all services of the contract are.
+async fn tell_health<D: Driver>(reporter: &HealthReporter, status: ServingStatus) {
+    for service in [
+        AdapterServiceServer::<status::Service<D>>::NAME,
+        InstanceServiceServer::<instances::Service<D>>::NAME,
+        LoadBalancerServiceServer::<load_balancers::Service<D>>::NAME,
+        RouteServiceServer::<routes::Service<D>>::NAME,
+    ] {
+        reporter.set_service_status(service, status).await;
     }
 }
 
@@ -241,6 +258,7 @@ async fn keep_fresh<T: Item>(snapshot: &Snapshot<T>, source: &impl Collection<T>
 /// Finds out whose credentials these are, however long it takes. Says so once per change of mind.
 async fn check<D: Driver>(driver: &D, rpc: &Rpc, health: &watch::Sender<Option<VendorError>>) {
     let mut delay = CHECK_FIRST;
+    let mut told = None;
     loop {
         let session = rpc.vendor.session(Purpose::own(Priority::Lifecycle, "self-check"));
         match driver.self_check(&session).await {
@@ -251,9 +269,7 @@ async fn check<D: Driver>(driver: &D, rpc: &Rpc, health: &watch::Sender<Option<V
                 return;
             }
             Err(error) => {
-                let news = health.borrow().as_ref().map(|old| old.fault) != Some(error.fault)
-                    || delay == CHECK_FIRST;
-                if news {
+                if told.replace(error.fault) != Some(error.fault) {
                     tracing::warn!(%error, "The cloud is not reachable: waiting for it");
                 }
                 health.send_replace(Some(error));

@@ -17,19 +17,21 @@ use std::{
     time::Duration,
 };
 
-use cloud_api_proto::v1alpha1::Priority;
+use cloud_api_proto::{AdapterError, v1alpha1::Priority};
 use tokio::{sync::watch as signal, time::Instant};
 
 use self::log::{Change, Log};
 pub(crate) use self::watch::{Frame, WatchOptions, Watcher};
 use crate::{
-    driver::{Collection, Item, VendorError},
+    driver::{Collection, Fault, Item, VendorError},
     metrics::Metrics,
     vendor::{Purpose, Session, Vendor},
 };
 
 /// No vendor has this many pages; a cursor that never ends is a defect.
 const PAGES_MAX: usize = 10_000;
+/// For how long it is remembered that an item was there.
+const DEPARTED_KEPT: Duration = Duration::from_mins(10);
 /// How soon a failed listing is tried again by the refresher.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -53,8 +55,12 @@ struct State<T> {
     observed: Option<Instant>,
     /// The last attempt to list: when it began, and why it failed.
     attempt: Option<(Instant, Option<VendorError>)>,
-    /// When items were last written by us: a listing that began earlier must not bring back the old state.
+    /// When items were last written or looked up by us: a listing that may not show it must not bring back the old state.
     touched: BTreeMap<String, Instant>,
+    /// Items that were seen and are no more, for a while.
+    departed: BTreeMap<String, Instant>,
+    /// For how long reads may lag behind writes.
+    horizon: Duration,
     log: Log<T>,
 }
 
@@ -66,13 +72,15 @@ pub(crate) struct View<T> {
 }
 
 impl<T: Item> Snapshot<T> {
-    pub(crate) fn new(target_age: Duration, metrics: Metrics) -> Self {
+    pub(crate) fn new(target_age: Duration, horizon: Duration, metrics: Metrics) -> Self {
         Self {
             state: Mutex::new(State {
                 items: BTreeMap::new(),
                 observed: None,
                 attempt: None,
                 touched: BTreeMap::new(),
+                departed: BTreeMap::new(),
+                horizon,
                 log: Log::default(),
             }),
             listing: tokio::sync::Mutex::default(),
@@ -98,6 +106,22 @@ impl<T: Item> Snapshot<T> {
         if let Some(view) = self.view(bound) {
             return Ok(view);
         }
+        let shared = self.share(bound, source, session);
+        let Some(deadline) = session.purpose().deadline else { return shared.await };
+        let late = |_elapsed| {
+            let text = format!("the {} are not listed before the deadline", T::COLLECTION);
+            Err(VendorError::new(Fault::Budget, text))
+        };
+        tokio::time::timeout_at(deadline, shared).await.unwrap_or_else(late)
+    }
+
+    /// Lists, or waits for who does. Knows no deadline: what fails here fails for all who wait.
+    async fn share(
+        &self,
+        bound: Option<Instant>,
+        source: &impl Collection<T>,
+        session: &Session,
+    ) -> Result<View<T>, VendorError> {
         let asked = Instant::now();
         let _listing = self.listing.lock().await;
         if let Some(view) = self.view(bound) {
@@ -108,7 +132,7 @@ impl<T: Item> Snapshot<T> {
             session.meter().coalesced();
             return Err(error);
         }
-        self.list(source, session).await
+        self.list(source, &session.patient()).await
     }
 
     /// The collection, if it is known well enough.
@@ -131,7 +155,13 @@ impl<T: Item> Snapshot<T> {
         self.target_age
     }
 
-    /// Puts in what a look-up by ID brought. A listing that began earlier does not overwrite it.
+    /// The oldest observation that is at most `age` old.
+    pub(crate) fn no_older_than(age: Duration) -> Instant {
+        let now = Instant::now();
+        now.checked_sub(age).unwrap_or(now)
+    }
+
+    /// Puts in what a look-up or a write brought. Listings that may not show it yet do not overwrite it.
     pub(crate) fn upsert(&self, item: T) {
         let now = Instant::now();
         self.change(|state| {
@@ -141,15 +171,26 @@ impl<T: Item> Snapshot<T> {
         });
     }
 
+    /// Takes out what a write removed. Listings that may still show it do not bring it back.
+    pub(crate) fn remove(&self, key: &str) {
+        let now = Instant::now();
+        self.change(|state| {
+            state.touched.insert(key.to_owned(), now);
+            state.put(key.to_owned(), None);
+        });
+    }
+
+    /// Whether an item was seen and is no more: then it is no newborn that reads do not show yet.
+    pub(crate) fn departed(&self, key: &str) -> bool {
+        self.with(|state| state.departed.contains_key(key))
+    }
+
     /// Lists again whenever the listing is older than its target age and somebody watches. Never ends.
     pub(crate) async fn keep_fresh(&self, source: &impl Collection<T>, vendor: &Arc<Vendor>) {
         let mut changed = self.revision.subscribe();
+        let mut failing = false;
         loop {
-            let due = self.with(|state| match &state.attempt {
-                None => Instant::now(),
-                Some((at, None)) => *at + self.target_age,
-                Some((at, Some(_))) => *at + RETRY,
-            });
+            let due = self.with(|state| state.due(self.target_age));
             if self.watchers.load(Ordering::Relaxed) == 0 || due > Instant::now() {
                 tokio::select! {
                     () = tokio::time::sleep_until(due), if self.watchers.load(Ordering::Relaxed) > 0 => (),
@@ -159,7 +200,17 @@ impl<T: Item> Snapshot<T> {
                 continue;
             }
             let session = vendor.session(Purpose::own(Priority::Background, "refresh"));
-            let _failed = self.at_least(Some(Instant::now()), source, &session).await.is_err();
+            match self.at_least(Some(Instant::now()), source, &session).await {
+                Ok(_) if failing => {
+                    failing = false;
+                    tracing::info!(collection = T::COLLECTION, "Listing works again");
+                }
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(collection = T::COLLECTION, %error, "Listing failed: the old one stays");
+                }
+                Ok(_) | Err(_) => (),
+            }
         }
     }
 
@@ -180,7 +231,8 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    fn failed_since(&self, bound: Instant) -> Option<VendorError> {
+    /// Why the last attempt failed, if it began at `bound` or later.
+    pub(crate) fn failed_since(&self, bound: Instant) -> Option<VendorError> {
         self.with(|state| match &state.attempt {
             Some((at, Some(error))) if *at >= bound => Some(error.clone()),
             Some(_) | None => None,
@@ -202,9 +254,22 @@ impl<T: Item> Snapshot<T> {
 }
 
 impl<T: Item> State<T> {
+    /// When the refresher lists next.
+    fn due(&self, target_age: Duration) -> Instant {
+        match &self.attempt {
+            None => Instant::now(),
+            Some((at, Some(error))) => {
+                let asked = AdapterError::from(error.clone()).retry_after.unwrap_or_default();
+                *at + asked.max(RETRY)
+            }
+            Some((at, None)) => *at + target_age,
+        }
+    }
+
     /// Swaps the content for a complete listing, except what was written or looked up since it began.
     fn replace(&mut self, mut listed: BTreeMap<String, Arc<T>>, began: Instant) {
-        self.touched.retain(|_, at| *at > began);
+        self.touched.retain(|_, at| *at + self.horizon > began);
+        self.departed.retain(|_, at| *at + DEPARTED_KEPT > began);
         for key in self.touched.keys() {
             match self.items.get(key) {
                 Some(current) => listed.insert(key.clone(), Arc::clone(current)),
@@ -225,8 +290,17 @@ impl<T: Item> State<T> {
     /// Changes one item, and notes it for the watchers if it really changes.
     fn put(&mut self, key: String, new: Option<Arc<T>>) {
         let old = match &new {
-            Some(new) => self.items.insert(key, Arc::clone(new)),
-            None => self.items.remove(&key),
+            Some(new) => {
+                self.departed.remove(&key);
+                self.items.insert(key, Arc::clone(new))
+            }
+            None => {
+                let old = self.items.remove(&key);
+                if old.is_some() {
+                    self.departed.insert(key, Instant::now());
+                }
+                old
+            }
         };
         if old != new {
             self.log.push(Change { old, new });

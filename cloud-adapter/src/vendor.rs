@@ -58,6 +58,7 @@ impl Vendor {
         let http = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
             .retry(reqwest::retry::never())
             .build()?;
         Ok(Self { http, buckets, classify, metrics })
@@ -66,7 +67,12 @@ impl Vendor {
     /// Begins the vendor calls of one request.
     #[must_use]
     pub fn session(self: &Arc<Self>, purpose: Purpose) -> Session {
-        Session { vendor: Arc::clone(self), purpose, meter: Arc::default() }
+        self.metered(purpose, Arc::default())
+    }
+
+    /// The same, counted on a meter that is there already.
+    pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
+        Session { vendor: Arc::clone(self), purpose, meter }
     }
 
     /// The buckets, for reports.
@@ -136,7 +142,13 @@ impl Session {
         result
     }
 
-    /// The same budget and meter, with another deadline.
+    /// The same budget and meter, for work that is shared: one caller's deadline is not everybody's.
+    #[must_use]
+    pub(crate) fn patient(&self) -> Self {
+        Self { purpose: Purpose { deadline: None, ..self.purpose.clone() }, ..self.clone() }
+    }
+
+    /// On whose behalf calls are made.
     #[must_use]
     pub fn purpose(&self) -> &Purpose {
         &self.purpose
@@ -148,13 +160,16 @@ impl Session {
         &self.meter
     }
 
-    /// One line a write at info: enough to answer "who deleted this load balancer?".
+    /// One line a write at info: enough to answer "who deleted this load balancer?". Reads are told by who needs them.
     fn log(&self, operation: Operation, code: u16, error: Option<&VendorError>) {
         let Operation { family, name, write } = operation;
         let request_id = self.purpose.request_id.as_str();
         match (error, write) {
-            (Some(error), _) => {
-                tracing::warn!(%family, call = name, code, request_id, %error, "Vendor call failed");
+            (Some(error), true) => {
+                tracing::warn!(%family, call = name, code, request_id, %error, "Vendor write failed");
+            }
+            (Some(error), false) => {
+                tracing::debug!(%family, call = name, code, request_id, %error, "Vendor read failed");
             }
             (None, true) => tracing::info!(%family, call = name, code, request_id, "Vendor write"),
             (None, false) => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),

@@ -174,8 +174,8 @@ pub(crate) struct RouteResults {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteResult {
-    /// Done. What it looks like now is left to the next listing.
-    Ok(serde::de::IgnoredAny),
+    /// Done: the route as it was laid, or as it was.
+    Ok(Box<Route>),
     /// Refused.
     Error(ItemError),
 }

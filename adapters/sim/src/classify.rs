@@ -42,6 +42,7 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
         request_id: header_id.map(str::to_owned).or(refusal.request_id),
         code: refusal.code,
         retry_after: retry_after(response.headers()),
+        fields: Vec::new(),
     })
 }
 
@@ -86,10 +87,9 @@ fn by_code(code: &str) -> Option<Fault> {
         // `immutable` is the cloud's word for "until the last change is done".
         "immutable" => Fault::Busy,
         // Only reads that lag behind make us ask for these: the next look shows what is in the way.
-        "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
+        "error_state" | "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
         // There is a load balancer for this key that reads do not show yet.
         "token_reused" => Fault::Busy,
-        "error_state" => Fault::Immutable,
         "invalid_request" | "invalid_next_hop" | "too_many_items" | "address_in_use" => Fault::Invalid,
         _ => return None,
     })

@@ -99,25 +99,29 @@ impl SimDriver {
         for one in &batch.add {
             results.push(match one {
                 Err(error) => Err(error.clone()),
-                Ok(_) => added.next().map_or_else(|| Ok(()), item),
+                Ok(_) => added.next().map_or(Ok(None), |result| self.laid(result)),
             });
         }
         Ok(Outcome::Items(results))
     }
+
+    fn laid(&self, result: answers::RouteResult) -> Result<Option<Route>, VendorError> {
+        Ok(Some(translate::route(&*item(result)?, &self.region)))
+    }
 }
 
-fn item(result: answers::RouteResult) -> Result<(), VendorError> {
+fn item(result: answers::RouteResult) -> Result<Box<answers::Route>, VendorError> {
     match result {
-        answers::RouteResult::Ok(_) => Ok(()),
+        answers::RouteResult::Ok(route) => Ok(route),
         answers::RouteResult::Error(error) => Err(classify_item(BATCH_ROUTES_CALL, error)),
     }
 }
 
 /// What is gone already need not be removed: reads may lag behind.
-fn gone(result: Result<(), VendorError>) -> Result<(), VendorError> {
+fn gone(result: Result<Box<answers::Route>, VendorError>) -> Result<Option<Route>, VendorError> {
     match result {
-        Err(error) if error.fault == Fault::NotFound => Ok(()),
-        result => result,
+        Err(error) if error.fault != Fault::NotFound => Err(error),
+        Ok(_) | Err(_) => Ok(None),
     }
 }
 

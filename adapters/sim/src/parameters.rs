@@ -81,7 +81,8 @@ impl Parameters {
 }
 
 fn invalid(key: &str, text: &str) -> VendorError {
-    VendorError::new(Fault::Invalid, format!("spec.parameters[{key}]: {text}"))
+    let field = format!("spec.parameters[{key}]");
+    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
 }
 
 #[cfg(test)]

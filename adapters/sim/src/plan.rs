@@ -90,7 +90,10 @@ fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorErr
     }
     let text =
         format!("{}: cannot change on load balancer {}; it must be made anew", fields.join(", "), tree.id);
-    Err(VendorError::new(Fault::Immutable, text))
+    Err(VendorError {
+        fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+        ..VendorError::new(Fault::Immutable, text)
+    })
 }
 
 fn changes(desired: &DesiredLoadBalancer, wanted: &Wanted, tree: &LoadBalancer) -> Vec<Step> {

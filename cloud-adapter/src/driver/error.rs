@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::{AdapterError, Reason};
+use cloud_api_proto::{AdapterError, Reason, error::Violation};
 
 /// A vendor call that did not succeed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -18,6 +18,8 @@ pub struct VendorError {
     pub request_id: Option<String>,
     /// When to try again, if the vendor said so.
     pub retry_after: Option<Duration>,
+    /// The fields of the request at fault, such as `spec.listeners[0].port`, if it is.
+    pub fields: Vec<String>,
 }
 
 /// What kind of failure.
@@ -55,7 +57,21 @@ impl VendorError {
     /// A failure without the vendor's own words.
     #[must_use]
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into(), code: None, request_id: None, retry_after: None }
+        Self {
+            fault,
+            message: message.into(),
+            code: None,
+            request_id: None,
+            retry_after: None,
+            fields: Vec::new(),
+        }
+    }
+
+    /// Names a field of the request that is at fault.
+    #[must_use]
+    pub fn in_field(mut self, field: impl Into<String>) -> Self {
+        self.fields.push(field.into());
+        self
     }
 
     /// An answer that cannot be read.
@@ -83,6 +99,12 @@ impl From<VendorError> for AdapterError {
             Fault::Nonsense => Reason::Internal,
         };
         let mut mapped = Self::new(reason, error.message);
+        if reason == Reason::FieldInvalid {
+            let violation = |field| Violation { field, description: mapped.message.clone() };
+            mapped.violations = error.fields.into_iter().map(violation).collect();
+        } else if !error.fields.is_empty() {
+            mapped = mapped.with("fields", error.fields.join(","));
+        }
         if let Some(delay) = error.retry_after {
             mapped = mapped.retry_after(delay);
         }

@@ -22,13 +22,19 @@ use crate::{
     metrics::Metrics,
     rpc::Rpc,
     snapshot::{Snapshot, View},
-    vendor::{Purpose, Session, Vendor},
+    vendor::{Meter, Purpose, Session, Vendor},
 };
 
 /// Polls of one task are at most this far apart. Source: contract, section 6.
 const POLL_MAX: Duration = Duration::from_secs(15);
 /// A vendor that works on one write for longer is stuck; the caller hears of it and may ask again.
 const STUCK: Duration = Duration::from_mins(15);
+/// Unknown outcomes in a row after which the caller hears of it.
+const UNKNOWN_MAX: u32 = 3;
+/// A listing older than so many target ages is not acted upon.
+pub(super) const TRUSTED_AGES: u32 = 3;
+/// Keys that are remembered, before those that nobody touched are forgotten.
+const MEMORIES_MAX: usize = 4096;
 
 type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
 type KeyName = (String, String);
@@ -44,6 +50,7 @@ pub(crate) struct Converger<D: Driver> {
     pub(crate) tracker: TaskTracker,
     pub(crate) draining: CancellationToken,
     tasks: Mutex<BTreeMap<KeyName, Handle<D::Detail>>>,
+    memories: Mutex<BTreeMap<KeyName, Memory<D::Step>>>,
     /// Polls fall on multiples of their delay since then, so that tasks share a listing.
     epoch: Instant,
 }
@@ -55,6 +62,23 @@ pub(crate) struct Handle<T> {
     pub(crate) progress: watch::Receiver<Progress<T>>,
     /// Pays for the task's calls; each answer takes over what was counted so far.
     pub(crate) session: Session,
+}
+
+/// What outlives a key's task for a while.
+#[derive(Clone, Debug)]
+struct Memory<S> {
+    /// The last write, or one whose outcome is unknown.
+    last: Option<Written<S>>,
+    /// Pays for all tasks of the key: what nobody was told of yet stands in the next answer.
+    meter: Arc<Meter>,
+    used: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Written<S> {
+    step: S,
+    at: Instant,
+    removes: bool,
 }
 
 /// The newest desired state of a key, and who wants it.
@@ -81,14 +105,17 @@ struct Work<D: Driver> {
     /// How fresh the next observation must be.
     bound: Option<Instant>,
     done: u32,
+    /// Writes that the newest plan took, the done ones included.
+    total: u32,
     poll: Duration,
-    /// The last write: not repeated before reads can be trusted to show it.
-    last: Option<(D::Step, Instant)>,
+    last: Option<Written<D::Step>>,
+    /// Unknown outcomes in a row.
+    unknown: u32,
 }
 
 enum Turn<D: Driver> {
     Again,
-    Wait { total: u32, waits_for: String },
+    Wait(String),
     End(Result<End<D::Detail>, AdapterError>),
 }
 
@@ -108,6 +135,7 @@ impl<D: Driver> Converger<D> {
             tracker,
             draining: rpc.draining.clone(),
             tasks: Mutex::default(),
+            memories: Mutex::default(),
             epoch: Instant::now(),
         }
     }
@@ -141,7 +169,8 @@ impl<D: Driver> Converger<D> {
         let (orders, inbox) = watch::channel(Order { goal, fence, number: 0 });
         let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);
-        let session = self.vendor.session(Purpose::own(Priority::Interactive, request_id));
+        let purpose = Purpose::own(Priority::Interactive, request_id);
+        let session = self.vendor.metered(purpose, self.unpaid(key));
         let handle = Handle { orders, progress, session: session.clone() };
         tasks.insert(name(key), handle.clone());
         self.metrics.key_tasks().inc();
@@ -162,30 +191,34 @@ impl<D: Driver> Converger<D> {
         mut inbox: watch::Receiver<Order>,
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {
+        let mut place = Place { converger: &self, key: &key, left: false };
         let poll = self.driver.describe().poll;
+        let bound = Some(Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES));
+        let last = self.remember(&key, |memory| memory.last.clone());
         let started = Instant::now();
-        let mut work = Work { session, started, bound: None, done: 0, poll, last: None };
+        let mut work = Work { session, started, bound, done: 0, total: 0, poll, last, unknown: 0 };
         loop {
             let order = inbox.borrow_and_update().clone();
             match self.turn(&key, &order, &mut work).await {
                 Ok(Turn::Again) => (),
-                Ok(Turn::Wait { total, waits_for }) => {
-                    outbox.send_replace(Progress::Working { done: work.done, total, waits_for });
-                    tokio::select! {
-                        () = self.tick(work.poll) => (),
-                        _ = inbox.changed() => (),
-                        () = self.draining.cancelled() => (),
-                    }
-                    work.poll = (work.poll * 2).min(POLL_MAX);
-                    work.bound = Some(Instant::now());
+                Ok(Turn::Wait(waits_for)) => {
+                    outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
+                    // Who wakes on the same tick shares the listing of the first.
+                    work.bound = Some(tokio::select! {
+                        tick = self.tick(work.poll) => tick,
+                        () = newer(&mut inbox, order.number) => Instant::now(),
+                        () = self.draining.cancelled() => Instant::now(),
+                    });
+                    let overtaken = inbox.borrow().number != order.number;
+                    work.poll = if overtaken { poll } else { (work.poll * 2).min(POLL_MAX) };
                 }
                 Ok(Turn::End(result)) => {
-                    if self.finish(&key, &inbox, &outbox, (order.number, work.done, result)) {
+                    if place.leave(&inbox, &outbox, (order.number, work.done, result)) {
                         return;
                     }
                 }
                 Err(error) => {
-                    if self.finish(&key, &inbox, &outbox, (order.number, work.done, Err(error))) {
+                    if place.leave(&inbox, &outbox, (order.number, work.done, Err(error))) {
                         return;
                     }
                 }
@@ -206,45 +239,100 @@ impl<D: Driver> Converger<D> {
         }
         let view = self.snapshot.at_least(work.bound, &*self.driver, &work.session).await?;
         let records = Self::records(&view, key);
-        let fresh = view.observed >= work.started;
+        let proof = self.proof(work);
+        let fresh = view.observed >= proof;
         match decide(&*self.driver, &order.goal, &records, fresh)? {
             Next::End(end) => Ok(Turn::End(Ok(end))),
             Next::Look if fresh => {
                 Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"))
             }
+            Next::Look if proof > Instant::now() => {
+                let waits_for = "reads that are sure to show what was written last".to_owned();
+                self.patience(work, waits_for)
+            }
             Next::Look => {
-                work.bound = Some(work.started);
+                work.bound = Some(proof);
                 Ok(Turn::Again)
             }
             Next::Wait(waits_for) => self.patience(work, waits_for),
-            Next::Write(steps) => self.write(&steps, work).await,
+            Next::Write(steps) => self.write(key, &steps, records.is_empty(), work).await,
+            Next::Remove(steps) => self.remove(key, &steps, work).await,
         }
     }
 
+    /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was
+    /// built last, by this process or, for all that is known, by the one before it.
+    fn proof(&self, work: &Work<D>) -> Instant {
+        let built = work.last.as_ref().filter(|last| !last.removes).map_or(self.epoch, |last| last.at);
+        work.started.max(built + self.driver.describe().consistency_horizon)
+    }
+
     /// Makes the first of the missing writes, unless it was just made and reads do not show it yet.
-    async fn write(&self, steps: &[D::Step], work: &mut Work<D>) -> Result<Turn<D>, AdapterError> {
+    async fn write(
+        &self,
+        key: &LoadBalancerKey,
+        steps: &[D::Step],
+        creates: bool,
+        work: &mut Work<D>,
+    ) -> Result<Turn<D>, AdapterError> {
         let Some(step) = steps.first() else { return Ok(Turn::Again) };
-        let total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
-        let horizon = self.driver.describe().consistency_horizon;
-        if work.last.as_ref().is_some_and(|(last, at)| last == step && at.elapsed() < horizon) {
-            return Ok(Turn::Wait { total, waits_for: format!("the cloud to show: {step}") });
+        work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
+        // Nothing is seen: after a create, however its order looked, another would make a second one.
+        let early = if creates { self.proof(work) > Instant::now() } else { self.repeats(step, work) };
+        if early {
+            return Ok(Turn::Wait(format!("the cloud to show what it was told before: {step}")));
         }
+        self.execute(key, step, false, work).await
+    }
+
+    async fn remove(
+        &self,
+        key: &LoadBalancerKey,
+        steps: &[D::Step],
+        work: &mut Work<D>,
+    ) -> Result<Turn<D>, AdapterError> {
+        let Some(step) = steps.first() else { return Ok(Turn::Again) };
+        work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
+        if self.repeats(step, work) {
+            return Ok(Turn::Wait(format!("the cloud to show: {step}")));
+        }
+        self.execute(key, step, true, work).await
+    }
+
+    /// Whether the very step was made so shortly ago that reads may not show it.
+    fn repeats(&self, step: &D::Step, work: &Work<D>) -> bool {
+        let horizon = self.driver.describe().consistency_horizon;
+        work.last.as_ref().is_some_and(|last| last.step == *step && last.at.elapsed() < horizon)
+    }
+
+    async fn execute(
+        &self,
+        key: &LoadBalancerKey,
+        step: &D::Step,
+        removes: bool,
+        work: &mut Work<D>,
+    ) -> Result<Turn<D>, AdapterError> {
         let result = self.driver.execute(&work.session, step).await;
+        let unknown = result.as_ref().is_err_and(|error| error.fault == Fault::OutcomeUnknown);
+        if result.is_ok() || unknown {
+            let written = Written { step: step.clone(), at: Instant::now(), removes };
+            work.last = Some(written.clone());
+            self.remember(key, |memory| memory.last = Some(written));
+            work.poll = self.driver.describe().poll;
+        }
         match result {
             Ok(Outcome::Accepted | Outcome::Items(_)) => {
                 work.done += 1;
-                work.last = Some((step.clone(), Instant::now()));
-                work.poll = self.driver.describe().poll;
-                Ok(Turn::Wait { total, waits_for: step.to_string() })
+                work.unknown = 0;
+                Ok(Turn::Wait(step.to_string()))
             }
-            Err(error) => self.failed(step, total, error, work),
+            Err(error) => self.failed(step, error, work),
         }
     }
 
     fn failed(
         &self,
         step: &D::Step,
-        total: u32,
         error: VendorError,
         work: &mut Work<D>,
     ) -> Result<Turn<D>, AdapterError> {
@@ -252,11 +340,12 @@ impl<D: Driver> Converger<D> {
             // Somebody changes it, or it vanished under us: look again.
             Fault::Busy | Fault::NotFound => self.patience(work, format!("{step}: {error}")),
             // Find out first whether it was done. Until reads can be trusted, the step is not repeated.
-            Fault::OutcomeUnknown => {
-                work.last = Some((step.clone(), Instant::now()));
-                Ok(Turn::Wait { total, waits_for: format!("certainty whether this was done: {step}") })
+            Fault::OutcomeUnknown if work.unknown < UNKNOWN_MAX => {
+                work.unknown += 1;
+                Ok(Turn::Wait(format!("certainty whether this was done: {step}: {error}")))
             }
-            Fault::Budget
+            Fault::OutcomeUnknown
+            | Fault::Budget
             | Fault::Throttled
             | Fault::Auth
             | Fault::Forbidden
@@ -275,41 +364,90 @@ impl<D: Driver> Converger<D> {
 
     /// Waits on, unless nothing has moved for too long.
     fn patience(&self, work: &Work<D>, waits_for: String) -> Result<Turn<D>, AdapterError> {
-        let since = work.last.as_ref().map_or(work.started, |(_, at)| *at);
+        let since = work.last.as_ref().map_or(work.started, |last| last.at.max(work.started));
         if since.elapsed() > STUCK {
             let text = format!("nothing has moved for {} minutes: {waits_for}", STUCK.as_secs() / 60);
             return Err(AdapterError::new(Reason::VendorUnavailable, text));
         }
-        Ok(Turn::Wait { total: work.done, waits_for })
+        Ok(Turn::Wait(waits_for))
     }
 
+    /// Reads or changes what is remembered of a key. What nobody touched for long is forgotten.
+    fn remember<R>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<D::Step>) -> R) -> R {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if memories.len() >= MEMORIES_MAX {
+            memories.retain(|_, memory| now.duration_since(memory.used) < STUCK);
+        }
+        let fresh = || Memory { last: None, meter: Arc::default(), used: now };
+        let memory = memories.entry(name(key)).or_insert_with(fresh);
+        memory.used = now;
+        act(memory)
+    }
+
+    /// What the key's tasks cost so far and nobody was told of.
+    pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
+        self.remember(key, |memory| Arc::clone(&memory.meter))
+    }
+
+    /// The next multiple of `delay`: tasks that wait equally long wake together.
+    async fn tick(&self, delay: Duration) -> Instant {
+        let now = Instant::now();
+        let since = now.duration_since(self.epoch).as_nanos();
+        let delay = delay.max(Duration::from_millis(10)).as_nanos();
+        let rest = u64::try_from(delay - since % delay).unwrap_or(u64::MAX);
+        let tick = now + Duration::from_nanos(rest);
+        tokio::time::sleep_until(tick).await;
+        tick
+    }
+}
+
+/// Until there is another order than this. Only a broken adapter has nobody left who could give one.
+async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
+    if inbox.wait_for(|order| order.number != number).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A task's place among the running ones: given up with a result, or, if the task breaks, without one.
+struct Place<'a, D: Driver> {
+    converger: &'a Converger<D>,
+    key: &'a LoadBalancerKey,
+    left: bool,
+}
+
+impl<D: Driver> Place<'_, D> {
     /// Ends the task and tells the result, unless a newer order came in meanwhile.
-    fn finish(
-        &self,
-        key: &LoadBalancerKey,
+    fn leave(
+        &mut self,
         inbox: &watch::Receiver<Order>,
         outbox: &watch::Sender<Progress<D::Detail>>,
         (order, done, result): (u64, u32, Result<End<D::Detail>, AdapterError>),
     ) -> bool {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if inbox.has_changed().unwrap_or(false) && !self.draining.is_cancelled() {
+        let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if inbox.borrow().number != order && !self.converger.draining.is_cancelled() {
             return false;
         }
         if let Err(error) = &result {
-            tracing::warn!(owner_uid = key.owner_uid, reason = %error.reason, %error, "Load balancer is not as desired");
+            let owner_uid = self.key.owner_uid.as_str();
+            tracing::warn!(owner_uid, reason = %error.reason, %error, "Load balancer is not as desired");
         }
-        tasks.remove(&name(key));
-        self.metrics.key_tasks().dec();
+        tasks.remove(&name(self.key));
+        self.converger.metrics.key_tasks().dec();
+        self.left = true;
         outbox.send_replace(Progress::Ended { order, done, result });
         true
     }
+}
 
-    /// The next multiple of `delay`: tasks that wait equally long wake together.
-    async fn tick(&self, delay: Duration) {
-        let since = self.epoch.elapsed().as_nanos();
-        let delay = delay.max(Duration::from_millis(10));
-        let rest = delay.as_nanos() - since % delay.as_nanos();
-        tokio::time::sleep(Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX))).await;
+impl<D: Driver> Drop for Place<'_, D> {
+    /// A driver that panics must not leave a task behind that everybody joins and nobody works on.
+    fn drop(&mut self) {
+        if !self.left {
+            let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.remove(&name(self.key));
+            self.converger.metrics.key_tasks().dec();
+        }
     }
 }
 

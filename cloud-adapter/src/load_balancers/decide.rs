@@ -27,18 +27,19 @@ pub(crate) enum End<D> {
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next<D, S> {
-    /// Steps that are missing, never empty; the first is for now.
+    /// Steps that build or change, never empty; the first is for now.
     Write(Vec<S>),
+    /// Steps that remove, never empty; the first is for now.
+    Remove(Vec<S>),
     /// The vendor is at it.
     Wait(String),
-    /// Only a listing that began after the task may tell.
+    /// Nothing is there, and the listing does not prove it: look again.
     Look,
     /// Done.
     End(End<D>),
 }
 
-/// The step, wait or end that follows from what is observed. `records` are those of the key; `fresh`: the listing began after the
-/// task did.
+/// The step, wait or end that follows from what is observed. `records` are those of the key; `fresh`: the listing proves absence.
 ///
 /// # Errors
 /// Those of the driver's plan.
@@ -58,7 +59,11 @@ pub(crate) fn decide<D: Driver>(
             let next = converge(driver, desired, *recreate, first)?;
             match (next, extra.first()) {
                 // Two of one key exist after trouble only. The better one stays, once it serves.
-                (Next::End(_), Some(second)) => Ok(delete(driver, second)),
+                (Next::End(End::Present(kept)), Some(second))
+                    if kept.summary.state() == LoadBalancerState::Active =>
+                {
+                    Ok(delete(driver, second))
+                }
                 (next, _) => Ok(next),
             }
         }
@@ -96,7 +101,7 @@ fn delete<D: Driver>(driver: &D, record: &Arc<LoadBalancerRecord<D::Detail>>) ->
     if steps.is_empty() {
         Next::Wait("the cloud is removing the load balancer".to_owned())
     } else {
-        Next::Write(steps)
+        Next::Remove(steps)
     }
 }
 
@@ -104,13 +109,14 @@ fn write_or<D, S>(steps: Vec<S>, otherwise: impl FnOnce() -> Next<D, S>) -> Resu
     Ok(if steps.is_empty() { otherwise() } else { Next::Write(steps) })
 }
 
-/// The one to keep first: completed before half-built, then the older, then by ID.
+/// The one to keep first: one that works before one in ERROR, completed before half-built, then the older, then by ID.
 fn ranked<D>(records: &[Arc<LoadBalancerRecord<D>>]) -> Vec<&Arc<LoadBalancerRecord<D>>> {
     let mut ranked: Vec<_> = records.iter().collect();
     ranked.sort_by_cached_key(|record| {
         let summary = &record.summary;
         let created = summary.created_at.map(|at| (at.seconds, at.nanos));
-        (summary.applied_hash.is_empty(), created, summary.vendor_id.clone())
+        let broken = summary.state() == LoadBalancerState::Error;
+        (broken, summary.applied_hash.is_empty(), created, summary.vendor_id.clone())
     });
     ranked
 }

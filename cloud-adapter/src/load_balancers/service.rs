@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     backend_sets::BackendSets,
-    converge::{Converger, Handle, Progress},
+    converge::{Converger, Handle, Progress, TRUSTED_AGES},
     decide::{End, Goal, Next, decide},
     validate,
 };
@@ -25,7 +25,7 @@ use crate::{
     context::Context,
     driver::{DesiredLoadBalancer, Driver, LoadBalancerRecord, planned},
     rpc::{Rpc, Stream, stream},
-    snapshot::{Frame, Watcher},
+    snapshot::{Frame, Snapshot, Watcher},
 };
 
 /// The longest that an RPC waits for its task, and what it leaves of its deadline. Source: contract, section 6.
@@ -33,8 +33,6 @@ const WAIT: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(500);
 /// When a caller looks again at work under way.
 const AGAIN: Duration = Duration::from_secs(1);
-/// An older listing does not prove that nothing is to be done.
-const TRUSTED_AGES: u32 = 3;
 
 /// The gRPC service.
 #[derive(Debug)]
@@ -133,6 +131,7 @@ impl<D: Driver> Service<D> {
         let fence = self.converger.fences.admit(request.fence.as_ref(), &key.owner_uid)?;
         if let Some(record) = self.nothing_to_do(&key, &goal) {
             self.rpc.metrics.noop("EnsureLoadBalancer");
+            context.session.meter().absorb(&self.converger.unpaid(&key));
             return Ok(present(&record, 0, context, Source::Memory));
         }
         let id = context.session.purpose().request_id.clone();
@@ -201,9 +200,9 @@ impl<D: Driver> Service<D> {
         if converger.running(key).is_some() {
             return None;
         }
-        let now = Instant::now();
-        let trusted = now.checked_sub(converger.snapshot.target_age() * TRUSTED_AGES).unwrap_or(now);
-        let view = converger.snapshot.view(None).filter(|view| view.observed >= trusted)?;
+        let age = converger.snapshot.target_age() * TRUSTED_AGES;
+        let trusted = Snapshot::<LoadBalancerRecord<D::Detail>>::no_older_than(age);
+        let view = converger.snapshot.view(Some(trusted))?;
         match decide(&*converger.driver, goal, &Converger::<D>::records(&view, key), false) {
             Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
                 Some(record)
@@ -224,7 +223,7 @@ impl<D: Driver> Service<D> {
         let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
         let view = converger.snapshot.at_least(bound, &*converger.driver, &context.session).await?;
         match decide(&*converger.driver, goal, &Converger::<D>::records(&view, key), true)? {
-            Next::Write(steps) => Ok(steps.iter().map(planned).collect()),
+            Next::Write(steps) | Next::Remove(steps) => Ok(steps.iter().map(planned).collect()),
             Next::Wait(_) | Next::Look | Next::End(_) => Ok(Vec::new()),
         }
     }

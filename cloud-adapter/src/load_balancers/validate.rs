@@ -9,7 +9,9 @@ use cloud_api_proto::{
     error::Violation,
     v1alpha1::{
         EnsureLoadBalancerRequest, HealthCheck, IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, Owner,
-        Protocol, health_check, listener, load_balancer_spec::Scheme, session_affinity,
+        Protocol, Recreate, health_check, listener,
+        load_balancer_spec::{Scheme, TrafficPolicy},
+        session_affinity,
     },
 };
 use ipnet::IpNet;
@@ -67,6 +69,7 @@ pub(super) fn spec(
 ) -> Result<LoadBalancerSpec, AdapterError> {
     let spec = request.spec.clone().ok_or_else(|| AdapterError::field("spec", "is missing"))?;
     let mut faults = Faults::default();
+    enums(request, &spec, &mut faults);
     listeners(&spec.listeners, &mut faults);
     addresses(&spec, &mut faults);
     if let Some(check) = &spec.health_check {
@@ -95,6 +98,32 @@ pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     let digest = Sha256::digest(canonical.encode_to_vec());
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("{HASH_VERSION}-{hex}")
+}
+
+/// A value of a newer contract must not quietly become the default: `INTERNAL` of tomorrow is not `INTERNET`.
+fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &mut Faults) {
+    let mut known = |field: &str, number: i32, known: bool| {
+        if !known {
+            faults.add(field, format!("{number} is a value that this adapter does not know"));
+        }
+    };
+    known("recreate", request.recreate, Recreate::try_from(request.recreate).is_ok());
+    known("spec.scheme", spec.scheme, Scheme::try_from(spec.scheme).is_ok());
+    let policy = spec.traffic_policy;
+    known("spec.traffic_policy", policy, TrafficPolicy::try_from(policy).is_ok());
+    if let Some(check) = &spec.health_check {
+        known("spec.health_check.kind", check.kind, health_check::Kind::try_from(check.kind).is_ok());
+    }
+    if let Some(affinity) = &spec.session_affinity {
+        let kind = affinity.kind;
+        known("spec.session_affinity.kind", kind, session_affinity::Kind::try_from(kind).is_ok());
+    }
+    for (at, one) in spec.listeners.iter().enumerate() {
+        let field = |name: &str| format!("spec.listeners[{at}].{name}");
+        let (target, proxy) = (one.target_kind, one.proxy_protocol);
+        known(&field("target_kind"), target, listener::TargetKind::try_from(target).is_ok());
+        known(&field("proxy_protocol"), proxy, listener::ProxyProtocol::try_from(proxy).is_ok());
+    }
 }
 
 fn listeners(listeners: &[Listener], faults: &mut Faults) {

@@ -24,6 +24,16 @@ pub(crate) enum Item {
     Bad { key: RouteKey, error: AdapterError },
 }
 
+impl Item {
+    /// Which route it is about, as asked.
+    pub(crate) fn key(&self) -> RouteKey {
+        match self {
+            Self::Upsert { upsert, .. } => upsert.key.clone().unwrap_or_default(),
+            Self::Delete { key, .. } | Self::Bad { key, .. } => key.clone(),
+        }
+    }
+}
+
 /// What an item changes at the vendor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Change {

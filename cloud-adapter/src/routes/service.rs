@@ -1,12 +1,12 @@
 //! `RouteService`: from gRPC to checked orders, and back.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
         ApplyRoutesRequest, ApplyRoutesResponse, Bookmark, Priority, Route, RouteGone, RouteItems, RouteKey,
-        RouteOwner, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source,
+        RouteOwner, RouteResult, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source, route_result,
         route_service_server::RouteService, watch_routes_response::Event,
     },
 };
@@ -20,6 +20,10 @@ use crate::{
     rpc::{Rpc, Stream, stream},
     snapshot::{Frame, Watcher},
 };
+
+/// What an answer leaves of its deadline, and when a caller looks again at work under way.
+const MARGIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The gRPC service.
 #[derive(Debug)]
@@ -62,22 +66,33 @@ impl<D: Driver> RouteService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    /// Runs an order in a task of its own: a client that hangs up cuts nothing.
+    /// Runs an order in a task of its own, on a session without a deadline: a client that hangs up cuts nothing.
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
         let order = order(request, context)?;
         if let Some(fence) = &order.fence {
             self.applier.fences.admit(Some(fence), "routes")?;
         }
-        let (applier, session) = (Arc::clone(&self.applier), context.session.clone());
+        let keys: Vec<RouteKey> = order.items.iter().map(Item::key).collect();
+        let (applier, session) = (Arc::clone(&self.applier), context.session.patient());
         let task = self.applier.tracker.spawn(async move { applier.apply(&order, &session).await });
-        match tokio::time::timeout_at(context.deadline, task).await {
+        let until = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
+        match tokio::time::timeout_at(until, task).await {
             Ok(Ok(applied)) => applied,
             Ok(Err(_panicked)) => Err(AdapterError::new(Reason::Internal, "applying routes failed")),
             Err(_elapsed) => {
-                let text = "the routes were not all written in time: repeat to learn what became of them";
-                Err(AdapterError::new(Reason::OutcomeUnknown, text))
+                Ok(Applied { results: keys.into_iter().map(pending).collect(), plan: Vec::new() })
             }
         }
+    }
+}
+
+/// A route whose write is under way.
+fn pending(key: RouteKey) -> RouteResult {
+    RouteResult {
+        key: Some(key),
+        outcome: route_result::Outcome::Pending.into(),
+        error: None,
+        retry_after: prost_types::Duration::try_from(AGAIN).ok(),
     }
 }
 

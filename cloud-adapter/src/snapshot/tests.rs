@@ -18,6 +18,8 @@ use crate::{
     vendor::{Buckets, Operation, Purpose, Session, Vendor, VendorResponse},
 };
 
+const HORIZON: Duration = Duration::from_secs(2);
+
 /// Lists what it holds, two items a page; takes a millisecond a page.
 #[derive(Debug, Default)]
 struct Source {
@@ -69,7 +71,7 @@ impl Bed {
         let vendor = Vendor::new(Buckets::new(&BTreeMap::new()), Arc::new(Never), Metrics::new()).unwrap();
         let bed = Self {
             source: Arc::default(),
-            snapshot: Arc::new(Snapshot::new(Duration::from_secs(30), Metrics::new())),
+            snapshot: Arc::new(Snapshot::new(Duration::from_secs(30), HORIZON, Metrics::new())),
             vendor: Arc::new(vendor),
         };
         bed.has(ids);
@@ -242,6 +244,30 @@ async fn what_was_looked_up_later_is_not_overwritten_by_an_older_listing() {
     let (listed, ()) = tokio::join!(listing, look_up);
     listed.expect("listed");
     assert_eq!(bed.snapshot.view(None).expect("listed").items[0].name, "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_we_wrote_is_not_undone_by_reads_that_lag() {
+    let bed = Bed::new(&["a", "b"]);
+    bed.refresh().await.expect("listed");
+    bed.snapshot.upsert(instance("new"));
+    bed.snapshot.remove("a");
+    let ids = || {
+        bed.snapshot
+            .view(None)
+            .expect("listed")
+            .items
+            .iter()
+            .map(|i| i.provider_id.clone())
+            .collect::<Vec<_>>()
+    };
+    advance(Duration::from_secs(1)).await;
+    bed.refresh().await.expect("the listing shows the old state");
+    assert_eq!(ids(), ["b", "new"]);
+    assert!(bed.snapshot.departed("a") && !bed.snapshot.departed("b"));
+    advance(HORIZON).await;
+    bed.refresh().await.expect("reads can be trusted now");
+    assert_eq!(ids(), ["a", "b"], "whatever they show");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use prost::Message;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch as signal, time::Instant};
 
@@ -12,6 +13,8 @@ use crate::driver::{Item, VendorError};
 
 /// Items in one message.
 const CHUNK: usize = 512;
+/// Bytes in one message, with room for the framing below the promised 1 MiB.
+const CHUNK_BYTES: usize = 1_000_000;
 /// The client may rely on a sign of life this often.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 /// Changes taken from the log at once.
@@ -58,6 +61,7 @@ pub(crate) struct Watcher<T: Item, M> {
     phase: Phase,
     ready: VecDeque<Frame<M>>,
     position: u64,
+    born: Instant,
     last_frame: Instant,
     last_observed: Option<Instant>,
 }
@@ -69,7 +73,7 @@ enum Phase {
     Ended,
 }
 
-impl<T: Item, M> Watcher<T, M> {
+impl<T: Item, M: Message> Watcher<T, M> {
     /// Begins a watch of the items for which `view` has a message. `key` names a message's item, for the checksum.
     pub(crate) fn new(
         snapshot: Arc<Snapshot<T>>,
@@ -88,6 +92,7 @@ impl<T: Item, M> Watcher<T, M> {
             phase: Phase::Listing,
             ready: VecDeque::new(),
             position: 0,
+            born: Instant::now(),
             last_frame: Instant::now(),
             last_observed: None,
         };
@@ -109,8 +114,9 @@ impl<T: Item, M> Watcher<T, M> {
             match self.phase {
                 Phase::Ended => return None,
                 Phase::Listing => {
+                    // An older failure is no answer: this watch is a reason to try again.
                     if !self.list()
-                        && let (_, _, _, Some(error)) = self.snapshot.report()
+                        && let Some(error) = self.snapshot.failed_since(self.born)
                     {
                         self.phase = Phase::Ended;
                         return Some(Err(error));
@@ -150,10 +156,7 @@ impl<T: Item, M> Watcher<T, M> {
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
         let checksum = items.iter().map(self.key).map(digest).fold(0, u64::wrapping_add);
         self.ready.push_back(Frame::Reset);
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            self.ready.push_back(Frame::Items(items.by_ref().take(CHUNK).collect()));
-        }
+        self.ready.extend(chunks(items).into_iter().map(Frame::Items));
         let token = self.token();
         self.ready.push_back(Frame::Synced { count, checksum, observed, token });
         self.last_observed = Some(observed);
@@ -212,6 +215,24 @@ impl<T: Item, M> Drop for Watcher<T, M> {
         self.snapshot.watchers.fetch_sub(1, Ordering::Relaxed);
         self.snapshot.wake();
     }
+}
+
+/// Splits a listing into messages of at most [`CHUNK`] items and about [`CHUNK_BYTES`].
+fn chunks<M: Message>(items: Vec<M>) -> Vec<Vec<M>> {
+    let (mut chunks, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for item in items {
+        let size = item.encoded_len();
+        if chunk.len() == CHUNK || (bytes + size > CHUNK_BYTES && !chunk.is_empty()) {
+            chunks.push(std::mem::take(&mut chunk));
+            bytes = 0;
+        }
+        bytes += size;
+        chunk.push(item);
+    }
+    if !chunk.is_empty() {
+        chunks.push(chunk);
+    }
+    chunks
 }
 
 /// An item's part of the checksum. Source: `Synced.checksum` in the contract.

