@@ -1,5 +1,7 @@
 //! Instances: the mirror, and what became of named ones.
 
+use std::time::Duration;
+
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
@@ -119,11 +121,14 @@ async fn a_token_of_another_process_starts_from_the_beginning() {
 #[tokio::test]
 async fn each_reference_has_its_own_answer_in_order() {
     let bench = bench().await;
-    bench.cloud.machines(3).await;
+    bench.cloud.machines(4).await;
     bench.cloud.admin(Http::PATCH, "instances/i-0003", json!({ "status": "terminated" })).await;
+    bench.adapter.batch_get(live(), [id(4)]).await.expect("seen once");
+    bench.cloud.admin(Http::DELETE, "instances/i-0004", Value::Null).await;
+    let calls = bench.cloud.counts().total;
     let refs = [
         id(2),
-        id(99),
+        id(4),
         Ref::ProviderId("aws:///eu-1/i-0001".into()),
         Ref::ProviderId("sim://sim-2/i-0001".into()),
         Ref::ProviderId("sim://sim-1/i-1,i-2".into()),
@@ -153,7 +158,27 @@ async fn each_reference_has_its_own_answer_in_order() {
     assert_eq!(evidence(7).method(), Method::TerminalState);
     let error = answer.results[4].error.clone().expect("why");
     assert_eq!(error.reason(), Reason::FieldInvalid);
-    assert_eq!(bench.cloud.counts().total, 2, "one listing, and one look-up for what it misses");
+    assert_eq!(bench.cloud.counts().total, calls + 2, "one listing, and one look-up for what it misses");
+}
+
+#[tokio::test]
+async fn a_machine_that_was_never_seen_is_gone_only_when_reads_can_be_trusted() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    let started = tokio::time::Instant::now();
+    let first = bench.adapter.batch_get(live(), [id(99)]).await.expect("possible");
+    assert_eq!(first.results[0].existence(), Existence::NotVisible, "it may be a newborn");
+    loop {
+        let answer = bench.adapter.batch_get(live(), [id(99)]).await.expect("possible");
+        match answer.results[0].existence() {
+            Existence::NotVisible => assert!(started.elapsed() < Duration::from_secs(20), "never gone"),
+            existence => {
+                assert_eq!(existence, Existence::Gone);
+                break;
+            }
+        }
+    }
+    assert!(started.elapsed() >= Duration::from_secs(2), "the consistency horizon");
 }
 
 #[tokio::test]
@@ -173,6 +198,9 @@ async fn five_hundred_nodes_cost_a_listing_and_then_nothing() {
 #[tokio::test]
 async fn in_an_empty_cloud_absence_needs_good_credentials() {
     let bench = bench().await;
+    bench.cloud.machines(1).await;
+    bench.adapter.batch_get(live(), [id(1)]).await.expect("seen once");
+    bench.cloud.admin(Http::DELETE, "instances/i-0001", Value::Null).await;
     let answer = bench.adapter.batch_get(live(), [id(1)]).await.expect("possible");
     assert_eq!(answer.results[0].existence(), Existence::Gone, "the credentials are for this scope");
     bench
