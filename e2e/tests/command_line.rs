@@ -63,7 +63,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
             &["--cluster-id=u", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=often"],
             &["--route-reconciliation-period", "5m"],
         ),
-        ("adapter-sim", &["--grpc-addres=1"], &["'--grpc-address'"]),
+        ("adapter-sim", &["--grpc=1"], &["'--grpc-address'"]),
         ("adapter-sim", &["--endpoint=127.0.0.1:9797"], &["--endpoint", "http://127.0.0.1:9797"]),
         ("adapter-sim", &["--config=/nowhere"], &["--config", "/nowhere"]),
         ("adapter-sim", &[&file], &["--config", "limits.buckets.gpu", "compute"]),
