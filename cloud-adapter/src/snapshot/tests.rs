@@ -227,9 +227,61 @@ async fn a_watcher_that_fell_behind_is_reset() {
 async fn a_watch_before_the_first_listing_says_why_there_is_none() {
     let bed = Bed::new(&[]);
     *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
-    bed.refresh().await.expect_err("failing");
     let mut watcher = bed.watch(WatchOptions::default());
-    assert_eq!(next(&mut watcher, 2).await, ["error gone fishing", "end"]);
+    tokio::select! {
+        () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor) => panic!("never ends"),
+        words = next(&mut watcher, 2) => assert_eq!(words, ["error gone fishing", "end"]),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlives_failures_that_are_older_than_itself() {
+    let bed = Bed::new(&["a"]);
+    *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
+    bed.refresh().await.expect_err("failing");
+    *bed.source.failing.lock().unwrap() = None;
+    advance(Duration::from_secs(1)).await;
+    let mut watcher = bed.watch(WatchOptions::default());
+    tokio::select! {
+        () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor) => panic!("never ends"),
+        words = next(&mut watcher, 3) => assert_eq!(words, ["reset", "items a", "synced 1"]),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_callers_deadline_is_not_everybodys() {
+    let bed = Bed::new(&["a", "b", "c", "d", "e", "f", "g"]);
+    let purpose = Purpose { deadline: Some(Instant::now() + Duration::from_millis(2)), ..hurry() };
+    let session = bed.vendor.session(purpose);
+    let hasty = bed.snapshot.at_least(Some(Instant::now()), &*bed.source, &session);
+    let (hasty, patient) = tokio::join!(hasty, bed.refresh());
+    assert_eq!(hasty.expect_err("four pages take four milliseconds").fault, Fault::Budget);
+    assert_eq!(patient, Ok(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_refresher_comes_back_when_the_vendor_asked_it_to() {
+    let bed = Bed::new(&["a"]);
+    let mut slow = VendorError::new(Fault::Throttled, "slow down");
+    slow.retry_after = Some(Duration::from_secs(60));
+    *bed.source.failing.lock().unwrap() = Some(slow);
+    let watching = async {
+        let mut watcher = bed.watch(WatchOptions::default());
+        assert_eq!(next(&mut watcher, 1).await, ["error slow down"]);
+        let _again = bed.watch(WatchOptions::default());
+        tokio::time::sleep(Duration::from_secs(59)).await;
+        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 2);
+    };
+    tokio::select! {
+        () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor) => panic!("never ends"),
+        () = watching => (),
+    }
+}
+
+fn hurry() -> Purpose {
+    Purpose::own(Priority::Interactive, "test")
 }
 
 #[tokio::test(start_paused = true)]

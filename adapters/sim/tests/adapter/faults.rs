@@ -60,6 +60,20 @@ async fn reads_that_lag_behind_make_no_second_object() {
 }
 
 #[tokio::test]
+async fn what_is_deleted_before_reads_show_it_is_deleted_all_the_same() {
+    let bench = bench_with(json!({ "consistency_ms": 1500 })).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let made = until("the create", async || bench.cloud.count(Operation::CreateLoadBalancer) == 1);
+    tokio::select! {
+        // The caller hangs up as soon as the cloud has taken the create.
+        answer = bench.adapter.ensure(&request) => panic!("too early: {answer:?}"),
+        () = made => (),
+    }
+    bench.adapter.deleted("web").await;
+    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]), "ABSENT must be true");
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
     let bench = bench().await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
