@@ -152,7 +152,7 @@ impl Writer {
         registry.register("events_dropped", "Events that could not be written", self.dropped.clone());
     }
 
-    /// Writes Events until `stop`, then what was told before it, as far as that goes within [`FLUSH`].
+    /// Writes Events until `stop`, then what was told before it, as far as that goes within three seconds.
     pub async fn run(self, stop: CancellationToken) {
         let out_of_time = async {
             stop.cancelled().await;

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{bench, bench_with, refused},
+    bench::{bench, bench_with, refused, until},
     wanted::{backend, spec, tcp},
 };
 
