@@ -111,7 +111,8 @@ impl<D: Driver> Applier<D> {
             match outcome {
                 Ok(Some(route)) => self.snapshot.upsert(route.clone()),
                 Ok(None) => unseen = true,
-                Err(_) => (),
+                // Something is in the way that the listing does not show.
+                Err(error) => unseen |= error.reason == Reason::OperationConflict,
             }
         }
         unseen

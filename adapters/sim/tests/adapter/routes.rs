@@ -199,3 +199,17 @@ async fn reads_that_lag_behind_lay_no_second_route() {
     until("a look that shows no route", removed).await;
     assert_eq!(bench.cloud.state().await["routes"], json!([]));
 }
+
+#[tokio::test]
+async fn a_foreign_route_that_the_listing_does_not_show_yet_costs_one_write() {
+    let bench = bench().await;
+    bench.cloud.machines(2).await;
+    outcomes(&bench, request([upsert(2, 2)], [])).await;
+    foreign(&bench, "10.244.1.0/24", json!({})).await;
+    let writes = || bench.cloud.count(Operation::BatchRoutes);
+    let before = writes();
+    let laid = async || outcomes(&bench, request([upsert(1, 1)], [])).await;
+    assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses it, and the adapter looks");
+    assert_eq!(laid().await, [Outcome::Conflict], "now it knows whose it is");
+    assert_eq!(writes(), before + 1);
+}
