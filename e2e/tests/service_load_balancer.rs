@@ -79,7 +79,8 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     let range = service("range").port(80).annotation("cloudadapter.dev/load-balancer-idle-timeout", "1 day");
     let node_ports = service("node-ports").port(80).spec("allocateLoadBalancerNodePorts", json!(false));
     let sctp = service("sctp").port(80).port_of("SCTP", 9);
-    for service in [value, key, range, node_ports, sctp] {
+    let address = service("address").port(80).spec("loadBalancerIP", json!("not-an-ip"));
+    for service in [value, key, range, node_ports, sctp, address] {
         service.create(&client).await.unwrap();
     }
     // Afterwards, so that those before it have had their turn.
@@ -87,7 +88,7 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     bed.address("good").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
 
-    let cases: [(&str, &[&str]); 5] = [
+    let cases: [(&str, &[&str]); 6] = [
         ("value", &["cloudadapter.dev/load-balancer-scheme", "\"intern\"", "internet or internal"]),
         (
             "key",
@@ -96,6 +97,7 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
         ("range", &["cloudadapter.dev/load-balancer-idle-timeout", "\"1 day\"", "90s"]),
         ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
         ("sctp", &["spec.ports[1].protocol SCTP"]),
+        ("address", &["spec.loadBalancerIP", "\"not-an-ip\"", "192.0.2.7"]),
     ];
     for (name, named) in cases {
         bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();

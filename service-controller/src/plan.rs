@@ -7,6 +7,7 @@ pub(crate) mod annotations;
 pub(crate) mod cloud;
 pub(crate) mod features;
 pub(crate) mod memory;
+mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
 pub(crate) mod spec;

@@ -223,6 +223,22 @@ async fn a_service_that_cannot_work_is_told_once_and_nothing_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_that_is_none_is_told_once_and_nothing_is_called() {
+    let world = World::start().await;
+    world.service(service("web").port(80).with(|spec| spec.load_balancer_ip = Some("not-an-ip".to_owned())));
+    world.eventually("people hear of it", |world| !world.events().is_empty()).await;
+    world.quiet().await;
+    assert_eq!(
+        world.events(),
+        [
+            "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.loadBalancerIP: \"not-an-ip\" is \
+             not an IP address (invalid IP address syntax): write one such as 192.0.2.7"
+        ]
+    );
+    assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_throttled_call_is_repeated_after_its_delay_and_told_once() {
     let world = World::start().await;
     for seconds in [3, 5, 7] {

@@ -69,6 +69,15 @@ pub(crate) enum Family {
     V6,
 }
 
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
 /// Whether one address family would do: only `PreferDualStack` and `SingleStack` say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FamilyPolicy {

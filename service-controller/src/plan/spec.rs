@@ -1,6 +1,6 @@
 //! What a load balancer shall be: a pure function of the Service, the targets and what the adapter can do.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use cloud_api_proto::v1alpha1::{
     HealthCheck, IpFamily, Listener, LoadBalancerSpec, Protocol, SessionAffinity, health_check,
@@ -15,6 +15,7 @@ use super::{
     Refusal,
     annotations::{PROXY_PROTOCOL, ProxyProtocol, Scheme, Wishes, wishes},
     features::{self, Features, Ranged},
+    requested_address::{of_no_family, requested_address},
     service::{Affinity, Family, NodePorts, Port, Service, Traffic, Transport},
     source_ranges::{open_to_all, source_ranges},
     targets::short,
@@ -30,6 +31,7 @@ pub(crate) struct Checked<'a> {
     wishes: Wishes,
     /// Empty: everybody.
     ranges: BTreeSet<IpNet>,
+    address: Option<IpAddr>,
 }
 
 impl<'a> Checked<'a> {
@@ -47,6 +49,10 @@ impl<'a> Checked<'a> {
             refusals.push(fault);
             BTreeSet::new()
         });
+        let address = requested_address(service).unwrap_or_else(|fault| {
+            refusals.push(fault);
+            None
+        });
         if wishes.proxy_protocol.is_some() && !has_tcp(service) {
             let why = "only TCP ports can carry it and there is none: remove the annotation";
             refusals.push(Refusal::new(format!("annotation {PROXY_PROTOCOL}"), why));
@@ -57,24 +63,27 @@ impl<'a> Checked<'a> {
         if open_to_all(&ranges, &service.families) {
             ranges.clear();
         }
-        Ok(Self { service, wishes, ranges })
+        Ok(Self { service, wishes, ranges, address })
     }
 
     /// The load balancer that an adapter with these features can make of it.
     ///
     /// # Errors
-    /// Every feature that is asked for and missing.
+    /// Every feature that is asked for and missing, and an address of a family that goes without.
     pub(crate) fn shape(&self, features: &Features) -> Result<Shape, Vec<Refusal>> {
         let ranged = if self.ranges.is_empty() { Ranged::Nobody } else { Ranged::Some };
-        let refusals = features::missing(self.service, &self.wishes, ranged, features);
+        let mut refusals = features::missing(self.service, &self.wishes, ranged, features);
+        let families = self.families(features);
+        let strange = |address| of_no_family(address, families, "the cloud adapter can give this Service");
+        refusals.extend(self.address.and_then(strange));
         if !refusals.is_empty() {
             return Err(refusals);
         }
         let spec = LoadBalancerSpec {
             class: None,
             scheme: self.scheme().into(),
-            ip_families: self.families(features),
-            requested_addresses: self.service.requested_address.iter().cloned().collect(),
+            ip_families: families.iter().map(family).collect(),
+            requested_addresses: self.address.iter().map(ToString::to_string).collect(),
             listeners: self.service.ports.iter().map(|port| self.listener(port)).collect(),
             backend_set_id: String::new(),
             health_check: health_check(self.service),
@@ -97,13 +106,13 @@ impl<'a> Checked<'a> {
         }
     }
 
-    fn families(&self, features: &Features) -> Vec<i32> {
-        let number = |family: &Family| match family {
-            Family::V4 => IpFamily::Ipv4.into(),
-            Family::V6 => IpFamily::Ipv6.into(),
-        };
-        let most = if features.has(features::name::DUAL_STACK) { 2 } else { 1 };
-        self.service.families.iter().take(most).map(number).collect()
+    /// Those that the load balancer gets, in the Service's order.
+    fn families(&self, features: &Features) -> &'a [Family] {
+        let all = self.service.families.as_slice();
+        match all.first_chunk::<1>() {
+            Some(first) if !features.has(features::name::DUAL_STACK) => first,
+            Some(_) | None => all,
+        }
     }
 
     fn listener(&self, port: &Port) -> Listener {
@@ -147,6 +156,13 @@ pub(crate) fn protocol(transport: Transport) -> Protocol {
         Transport::Tcp => Protocol::Tcp,
         Transport::Udp => Protocol::Udp,
         Transport::Sctp => Protocol::Sctp,
+    }
+}
+
+fn family(family: &Family) -> i32 {
+    match family {
+        Family::V4 => IpFamily::Ipv4.into(),
+        Family::V6 => IpFamily::Ipv6.into(),
     }
 }
 

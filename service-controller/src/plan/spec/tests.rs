@@ -141,6 +141,17 @@ fn a_preference_for_two_families_takes_what_there_is() {
 }
 
 #[test]
+fn an_address_of_a_family_that_nobody_gives_is_refused() {
+    let first = Features::from([name::LOAD_BALANCERS, name::RESERVED_IP]);
+    let requested_address = Some("2001:db8::7".to_owned());
+    let prefers = Service { families: vec![Family::V4, Family::V6], requested_address, ..web() };
+    assert_eq!(spec(&prefers, &all()).requested_addresses, ["2001:db8::7"]);
+    insta::assert_snapshot!(refusals(&prefers, &first), @"spec.loadBalancerIP: 2001:db8::7 is IPv6 and the cloud adapter can give this Service only IPv4: ask for an IPv4 address");
+    let single = Service { families: vec![Family::V4], ..prefers };
+    insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address");
+}
+
+#[test]
 fn session_affinity_is_kept_by_kube_proxy_where_the_cloud_cannot() {
     let sticky = Service { affinity: Affinity::ClientIp { timeout_seconds: Some(60) }, ..web() };
     assert!(spec(&sticky, &Features::from([name::LOAD_BALANCERS])).session_affinity.is_none());
@@ -188,10 +199,12 @@ fn a_service_that_cannot_work_is_refused_before_anything_is_called() {
     portless.ports.iter_mut().for_each(|port| port.node_port = 0);
     portless.annotations = annotated(&[("cloudadapter.dev/load-balancer-shceme", "internal")]);
     portless.source_ranges = vec!["10.0.0.1".to_owned()];
+    portless.requested_address = Some("not-an-ip".to_owned());
     insta::assert_snapshot!(refusals(&portless, &all()), @r#"
     spec.allocateLoadBalancerNodePorts: false leaves spec.ports[0] without a node port, and the load balancer reaches pods through node ports: set it to true, or set spec.ports[0].nodePort
     annotation cloudadapter.dev/load-balancer-shceme: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?
     spec.loadBalancerSourceRanges: "10.0.0.1" is not a CIDR (invalid IP address syntax): write one such as 192.0.2.0/24
+    spec.loadBalancerIP: "not-an-ip" is not an IP address (invalid IP address syntax): write one such as 192.0.2.7
     "#);
 
     let udp =
