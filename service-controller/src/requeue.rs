@@ -1,6 +1,8 @@
 //! Room 4: the errors; which is tried again, when, and under which name and in which words people hear of it.
 
-use std::time::Duration;
+mod fields;
+
+use std::{collections::BTreeSet, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, kube_api};
@@ -92,10 +94,23 @@ impl Error {
         match self {
             Self::Refused(_) => self.to_string(),
             Self::AdapterAway(_) => format!("{self}; waits until it is there"),
-            Self::Adapter { source, .. } => format!("{}; {}", source.message, remedy(source.reason)),
+            Self::Adapter { source, .. } => format!("{}; {}", said(source), remedy(source.reason)),
             Self::ApiServer { source, .. } => format!("{self}: {source}"),
         }
     }
+}
+
+/// The adapter's message in the user's words, with the fields at fault in front if it names none of them.
+fn said(error: &AdapterError) -> String {
+    let violated = error.violations.iter().map(|violation| violation.field.as_str());
+    let listed = error.metadata.get("fields").into_iter().flat_map(|fields| fields.split(','));
+    let named: BTreeSet<&str> = violated.chain(listed).filter(|field| !field.is_empty()).collect();
+    let message = fields::in_users_words(&error.message);
+    if named.is_empty() || named.iter().any(|field| error.message.contains(field)) {
+        return message;
+    }
+    let named: BTreeSet<String> = named.into_iter().map(fields::in_users_words).collect();
+    format!("{}: {message}", named.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// What is being waited for.
@@ -174,6 +189,12 @@ mod tests {
     fn texts_say_what_is_being_waited_for() {
         let error = adapter(Reason::VendorQuota, "quota of 10 load balancers is reached");
         insta::assert_snapshot!(error.text(), @"quota of 10 load balancers is reached; waits for a larger quota at the cloud, tried again every 5 minutes");
+        let error = adapter(Reason::FieldInvalid, "spec.requested_addresses[0]: 192.0.2.7 is taken");
+        insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP: 192.0.2.7 is taken; waits for a change of the Service");
+        let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
+            .with("fields", "spec.ip_families,spec.scheme");
+        let error = Error::Adapter { call: "EnsureLoadBalancer", source };
+        insta::assert_snapshot!(error.text(), @"annotation cloudadapter.dev/load-balancer-scheme, spec.ipFamilies: cannot be changed; waits for a change of the Service");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
         insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
     }
