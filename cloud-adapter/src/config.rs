@@ -1,10 +1,11 @@
 //! Flags and the configuration file, to a checked [`Config`].
 
+mod log_level;
+
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use tracing_subscriber::EnvFilter;
 
 use crate::vendor::{BucketLimits, Family};
 
@@ -12,11 +13,11 @@ use crate::vendor::{BucketLimits, Family};
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Where the contract is served (plaintext gRPC, with health and reflection).
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", help_heading = "Adapter")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = address, help_heading = "Adapter")]
     pub grpc_address: SocketAddr,
 
     /// Where /metrics, /healthz and /readyz are served (plain HTTP, no API).
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10273", help_heading = "Adapter")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10273", value_parser = address, help_heading = "Adapter")]
     pub http_address: SocketAddr,
 
     /// A YAML file with the vendor call limits: `limits: {buckets: {compute: {rate: 20, burst: 40}}}`. Rates are calls a second.
@@ -33,12 +34,13 @@ pub struct Options {
     pub log_level: String,
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:8443"))
+}
+
 /// Checks a log filter, so that a wrong one is refused as a flag and not after the start.
 fn filter(text: &str) -> Result<String, String> {
-    match EnvFilter::try_new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}: use error, warn, info, debug, trace, or target=level")),
-    }
+    log_level::check(text).map(|()| text.to_owned())
 }
 
 /// How log lines are written.

@@ -3,11 +3,12 @@
 //! Reading and judging are two steps: clap reads all flags as they are, and [`Faults`] collects what is wrong with them, so
 //! that a person hears of all mistakes at once. A bad value ends the process with exit code 2, as clap's own errors do.
 
+mod log_level;
+
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, ValueEnum, error::ErrorKind};
 use http::Uri;
-use tracing_subscriber::EnvFilter;
 
 /// Flags that every controller has. Flatten them into the controller's own.
 #[derive(Clone, Debug, clap::Args)]
@@ -59,7 +60,7 @@ pub struct CommonConfig {
     pub http_address: SocketAddr,
     /// How log lines look.
     pub log_format: LogFormat,
-    /// What is logged; a valid [`EnvFilter`].
+    /// What is logged; a valid [`EnvFilter`](tracing_subscriber::EnvFilter).
     pub log_level: String,
 }
 
@@ -85,10 +86,7 @@ impl CommonArgs {
             endpoint(&self.adapter_endpoint),
         );
         let http_address = faults.check("--http-address <ADDRESS>", http_address, listen(http_address));
-        let filter = EnvFilter::try_new(&self.log_level).map_err(|error| {
-            format!("{error}: use trace, debug, info, warn, error, or directives such as info,kube=debug")
-        });
-        let level = faults.check("--log-level <FILTER>", &self.log_level, filter);
+        let level = faults.check("--log-level <FILTER>", &self.log_level, log_level::check(&self.log_level));
         let kubeconfig = self.kubeconfig(faults);
         level?;
         Some(CommonConfig {
@@ -227,7 +225,7 @@ mod tests {
             "--cluster-id=",
             "--adapter-endpoint=adapter",
             "--http-address=:80",
-            "--log-level=a=b=c",
+            "--log-level=inf",
             "--workers=0",
             "--kubeconfig=/nowhere/at/all",
         ])
@@ -236,6 +234,7 @@ mod tests {
             assert!(error.contains(&format!("for '--{flag}")), "{flag} is missing in:\n{error}");
         }
         assert!(error.contains("http://cloud-adapter:8443"), "names no fix:\n{error}");
+        assert!(error.contains("did you mean info?"), "names no level:\n{error}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
     let file = dir.path().join("config.yaml");
     fs::write(&file, "limits: {buckets: {gpu: {rate: 1, burst: 1}}}").unwrap();
     let file = format!("--config={}", file.display());
-    let cases: [(&str, &[&str], &[&str]); 18] = [
+    let cases: [(&str, &[&str], &[&str]); 20] = [
         ("node-controller", &["--cluster-idd=u"], &["'--cluster-id'"]),
         ("node-controller", &[], &["--cluster-id <UID>"]),
         (
@@ -32,6 +32,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
             &["--concurrent-node-syncs", "1..="],
         ),
         ("node-controller", &["--cluster-id=u", "--log-format=jso"], &["--log-format", "'json'"]),
+        ("node-controller", &["--cluster-id=u", "--log-level=inf"], &["--log-level", "did you mean info?"]),
         (
             "node-controller",
             &["--cluster-id=u", "--adapter-endpoint=adapter"],
@@ -67,6 +68,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
         ("adapter-sim", &["--endpoint=127.0.0.1:9797"], &["--endpoint", "http://127.0.0.1:9797"]),
         ("adapter-sim", &["--config=/nowhere"], &["--config", "/nowhere"]),
         ("adapter-sim", &[&file], &["--config", "limits.buckets.gpu", "compute"]),
+        ("adapter-sim", &["--log-level=cloud_adapter=debg"], &["--log-level", "did you mean debug?"]),
         ("simcloud", &["--lisen=127.0.0.1:0"], &["'--listen'"]),
         ("demo", &["--onc"], &["'--once'"]),
         ("demo", &["--nodes=0"], &["--nodes", "1..=1000"]),
