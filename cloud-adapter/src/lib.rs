@@ -23,6 +23,6 @@ pub mod vendor;
 
 pub use self::{
     config::{Config, ConfigError, LogFormat, Options},
-    process::run,
+    process::{WrongUsage, run},
     server::Adapter,
 };

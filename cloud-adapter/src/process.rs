@@ -17,9 +17,15 @@ use crate::{
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
+/// Something that a flag names cannot be used. As an error, or as the context of one, it ends the process with the exit code
+/// that wrong flags have.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongUsage(pub String);
+
 /// Runs an adapter until SIGTERM or SIGINT. `driver` is made inside the runtime, and told when the process stops.
 ///
-/// Exit code 0 after a signal, 2 for a configuration file that is none, 1 if it cannot start for another reason; the error
+/// Exit code 0 after a signal, 2 for a configuration file that is none and for [`WrongUsage`], 1 if it cannot start for another reason; the error
 /// goes to standard error.
 pub fn run<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
@@ -34,9 +40,9 @@ where
     }
 }
 
-/// What stands in the file is usage as the flags are, and their faults end a process with this code.
+/// What stands in the files that flags name is usage as the flags are, and their faults end a process with this code.
 fn code(error: &anyhow::Error) -> u8 {
-    if error.is::<ConfigError>() { WRONG_USAGE } else { FAILED }
+    if error.is::<ConfigError>() || error.is::<WrongUsage>() { WRONG_USAGE } else { FAILED }
 }
 
 fn start<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<()>
@@ -86,6 +92,9 @@ mod tests {
         let wrong = ConfigError::Invalid { path: "a".to_owned(), faults: "limits: none".to_owned() };
         let wrong = Err::<(), _>(wrong).context("the adapter cannot start").expect_err("an error");
         assert_eq!(code(&wrong), WRONG_USAGE);
+        let missing = Err::<(), _>(std::io::Error::from(std::io::ErrorKind::NotFound));
+        let missing = missing.context(WrongUsage("--token-file a".to_owned())).expect_err("an error");
+        assert_eq!(code(&missing.context("the adapter cannot start")), WRONG_USAGE);
         assert_eq!(code(&anyhow::anyhow!("the port is taken")), FAILED);
     }
 }

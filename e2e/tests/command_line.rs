@@ -23,7 +23,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
     let file = dir.path().join("config.yaml");
     fs::write(&file, "limits: {buckets: {gpu: {rate: 1, burst: 1}}}").unwrap();
     let file = format!("--config={}", file.display());
-    let cases: [(&str, &[&str], &[&str]); 20] = [
+    let cases: [(&str, &[&str], &[&str]); 22] = [
         ("node-controller", &["--cluster-idd=u"], &["'--cluster-id'"]),
         ("node-controller", &[], &["--cluster-id <UID>"]),
         (
@@ -69,6 +69,8 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
         ("adapter-sim", &["--config=/nowhere"], &["--config", "/nowhere"]),
         ("adapter-sim", &[&file], &["--config", "limits.buckets.gpu", "compute"]),
         ("adapter-sim", &["--log-level=cloud_adapter=debg"], &["--log-level", "did you mean debug?"]),
+        ("adapter-sim", &["--token-file=/nowhere"], &["--token-file", "/nowhere"]),
+        ("simcloud", &["--listen=foo"], &["--listen", "127.0.0.1:9797"]),
         ("simcloud", &["--lisen=127.0.0.1:0"], &["'--listen'"]),
         ("demo", &["--onc"], &["'--once'"]),
         ("demo", &["--nodes=0"], &["--nodes", "1..=1000"]),

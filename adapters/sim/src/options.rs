@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
+use cloud_adapter::WrongUsage;
 use http::Uri;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -40,7 +41,7 @@ impl SimOptions {
     /// Makes the driver; if no other cloud is named, starts one inside this process, which ends with it.
     ///
     /// # Errors
-    /// A token file that cannot be read, named with its flag; no port for the cloud inside.
+    /// A token file that cannot be used, named with its flag, as [`WrongUsage`]; no port for the cloud inside.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.map(|path| token(&path)).transpose()?;
         let endpoint = match self.endpoint {
@@ -53,14 +54,16 @@ impl SimOptions {
             region: self.region,
             consistency_horizon: Duration::from_millis(self.consistency_horizon_ms),
         };
-        SimDriver::new(settings).context("--token-file: the token holds what no HTTP header may")
+        SimDriver::new(settings)
+            .with_context(|| WrongUsage("--token-file: the token holds what no HTTP header may".to_owned()))
     }
 }
 
 fn token(path: &Path) -> anyhow::Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("--token-file {}", path.display()))?;
+    let fault = |what: &str| WrongUsage(format!("--token-file {}{what}", path.display()));
+    let text = fs::read_to_string(path).with_context(|| fault(""))?;
     let token = text.trim();
-    anyhow::ensure!(!token.is_empty(), "--token-file {}: is empty", path.display());
+    anyhow::ensure!(!token.is_empty(), fault(": is empty: write the simcloud's bearer token into it"));
     Ok(token.to_owned())
 }
 

@@ -31,7 +31,7 @@ adapters/sim/README.md has all operations, settings and faults."#;
 #[command(version, after_help = EXAMPLES)]
 struct Args {
     /// Address to listen on; port 0 takes any free port
-    #[arg(long, default_value = "127.0.0.1:9797", value_name = "IP:PORT")]
+    #[arg(long, default_value = "127.0.0.1:9797", value_name = "IP:PORT", value_parser = address)]
     listen: SocketAddr,
     /// Ask every request, /admin included, for `Authorization: Bearer <TOKEN>`
     #[arg(long, env = "SIMCLOUD_TOKEN", hide_env_values = true)]
@@ -48,6 +48,10 @@ struct Args {
     /// Chooses the jitter of latencies: the same seed gives the same jitter
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 127.0.0.1:9797"))
 }
 
 #[tokio::main]

@@ -30,7 +30,7 @@ async fn a_wrong_flag_ends_it_with_two_and_the_nearest_right_one() {
     for (arguments, wanted) in [
         (&["--endpiont", "http://127.0.0.1:1"][..], "--endpoint"),
         (&["--endpoint", "127.0.0.1:9797"], "http://127.0.0.1:9797"),
-        (&["--grpc-address", "here"], "--grpc-address"),
+        (&["--grpc-address", "here"], "such as 0.0.0.0:8443"),
         (&["--log-format", "jsn"], "json"),
         (&["--region", "a/b"], "--region"),
     ] {
@@ -41,7 +41,7 @@ async fn a_wrong_flag_ends_it_with_two_and_the_nearest_right_one() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_there_is_named_with_its_flag() {
+async fn a_file_that_cannot_be_used_ends_it_with_two_and_is_named_with_its_flag() {
     let endpoint = [
         "--endpoint",
         "http://127.0.0.1:1",
@@ -50,12 +50,20 @@ async fn a_file_that_is_not_there_is_named_with_its_flag() {
         "--http-address",
         "127.0.0.1:0",
     ];
-    for (flag, path, wanted) in
-        [("--token-file", "/nowhere/token", 1), ("--config", "/nowhere/config.yaml", 2)]
-    {
+    let empty = tempfile::NamedTempFile::new().expect("a file");
+    let empty = empty.path().to_str().expect("a plain path");
+    let mut odd = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(odd, "s3\u{7}cret").expect("room");
+    let odd = odd.path().to_str().expect("a plain path");
+    for (flag, path, named) in [
+        ("--token-file", "/nowhere/token", "/nowhere/token"),
+        ("--token-file", empty, "is empty"),
+        ("--token-file", odd, "no HTTP header"),
+        ("--config", "/nowhere/config.yaml", "/nowhere/config.yaml"),
+    ] {
         let (code, text) = ended(&[&endpoint[..], &[flag, path]].concat()).await;
-        assert_eq!(code, Some(wanted), "{text}");
-        assert!(text.contains(flag) && text.contains(path), "{text}");
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(flag) && text.contains(named), "{text}");
     }
 }
 
