@@ -6,6 +6,7 @@ mod work_dir;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -27,6 +28,8 @@ use work_dir::WorkDir;
 
 /// Measured: 3 s. The rest is for a machine under load.
 const UP_WITHIN: Duration = Duration::from_secs(60);
+/// Names the API server in logs and reports.
+pub(crate) const APISERVER: &str = "kube-apiserver";
 /// For helm and kubectl, each call.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
 
@@ -151,9 +154,26 @@ impl ControlPlane {
     /// # Errors
     /// When it does not start; the message has the end of its log.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
+        self.launch_apiserver()?;
+        self.wait_ready().await
+    }
+
+    /// Starts the API server again, on the same port and the same data, and returns its process id.
+    ///
+    /// # Errors
+    /// When it runs, or cannot be started.
+    pub(crate) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
         ensure!(!self.apiserver.is_running(), "the API server runs; stop it first");
         self.apiserver = self.servers.apiserver.start()?;
-        self.wait_ready().await
+        Ok(self.apiserver.id())
+    }
+
+    /// How the API server ended, if it has.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub(crate) fn apiserver_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.apiserver.exit_status()
     }
 
     /// Kills the API server and starts it again.

@@ -7,6 +7,7 @@
 mod args;
 mod cost;
 mod facts;
+mod keeper;
 mod narration;
 mod play;
 mod report;
@@ -21,6 +22,7 @@ use e2e_tools::Tools;
 
 pub use args::Args;
 
+use keeper::Keeper;
 use play::Play;
 use report::{Report, Stay};
 use signals::Signals;
@@ -70,7 +72,10 @@ async fn show(
         }
         if !args.once {
             teller.tell(&Report::Stay(Stay::at(stage, tools)));
-            signals.next().await;
+            tokio::select! {
+                () = Keeper::new().keep(stage, teller) => (),
+                () = signals.next() => (),
+            }
         }
     }
     (if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }, stage)

@@ -1,7 +1,8 @@
 //! What a kubelet, a cluster DNS and a kube-proxy would do for the pods of the release: each container's program runs here
 //! as a process, with the very arguments, environment and identity that its Deployment gives it.
 //!
-//! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so a test sees it.
+//! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so a test sees it; the demo
+//! starts it again by itself.
 
 mod container;
 mod expand;
@@ -11,6 +12,7 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -173,10 +175,18 @@ impl Pod {
     /// # Errors
     /// When it was not started, does not end in time, or ends with a failure.
     pub async fn terminate(&mut self) -> anyhow::Result<()> {
-        let (name, grace) = (self.launch.name.clone(), self.container.grace);
-        let status = self.take()?.terminate(grace).await?;
-        ensure!(status.success(), "{name} ended on SIGTERM with {status}; {}", self.tail());
+        let status = self.stop().await?;
+        ensure!(status.success(), "{} ended on SIGTERM with {status}; {}", self.name(), self.tail());
         Ok(())
+    }
+
+    /// SIGTERM: it ends within the pod's grace period, in whatever order.
+    ///
+    /// # Errors
+    /// When it was not started, or does not end in time.
+    pub async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
+        let grace = self.container.grace;
+        self.take()?.terminate(grace).await
     }
 
     /// Kills it and starts it again.
@@ -191,6 +201,19 @@ impl Pod {
     /// Whether it was started and has not ended.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(Process::is_running)
+    }
+
+    /// How it ended, if it was started and nobody here ended it.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.process.as_mut().map_or(Ok(None), Process::exit_status)
+    }
+
+    /// The id of its process, if it was started.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
     }
 
     /// The file with what it wrote, of all starts.

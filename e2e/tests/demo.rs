@@ -1,7 +1,9 @@
 //! The demo, as a program sees it.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, from_str};
 
 /// Each step passes, each line is an object, and the nodes cost what is promised.
@@ -30,4 +32,47 @@ fn the_demo_passes_and_tells_it_line_by_line() {
     let (reads, writes) = cost("nodes");
     assert!(reads <= 5 && writes == 0, "{reads} reads, {writes} writes");
     assert_eq!(cost("restart").1, 0);
+}
+
+/// While it stays, a killed process is back after a moment, and Ctrl-C still ends everything in good order.
+#[test]
+fn while_it_stays_a_killed_process_is_started_again() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
+    let demo = demo.args(["--json", "--nodes=1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut demo = Staying(demo);
+    let told = BufReader::new(demo.0.stdout.take().unwrap()).lines();
+    let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
+    let mut next = |event| told.find(|line| line["event"] == event).expect(event);
+    let kill = |pid: &Value, signal| {
+        let pid = pid.as_i64().and_then(|pid| Pid::from_raw(pid.try_into().unwrap()));
+        kill_process(pid.unwrap(), signal).unwrap();
+    };
+
+    let processes = next("stay")["processes"].clone();
+    assert_eq!(processes.as_array().map(Vec::len), Some(4), "{processes}");
+    for process in [&processes[0], &processes[1]] {
+        kill(&process["pid"], Signal::KILL);
+        let ended = next("process_ended");
+        assert_eq!((&ended["process"], &ended["how"]), (&process["process"], &"signal 9".into()));
+        assert_eq!(ended["again_in_millis"], 1000);
+        let started = next("process_started");
+        assert_eq!(started["process"], process["process"]);
+        assert_ne!(started["pid"], process["pid"]);
+    }
+    // The second start was just now: what has not learnt to listen yet is ended all the same.
+    kill(&demo.0.id().into(), Signal::INT);
+    next("clean_up");
+    assert!(demo.0.wait().unwrap().success());
+}
+
+/// Ends with its test, in good order, even if that fails.
+struct Staying(Child);
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            kill_process(Pid::from_child(&self.0), Signal::TERM).ok();
+            self.0.wait().ok();
+        }
+    }
 }

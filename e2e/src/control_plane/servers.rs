@@ -8,6 +8,7 @@ use anyhow::Context;
 use e2e_tools::Tools;
 
 use crate::audit;
+use crate::control_plane::APISERVER;
 use crate::kubeconfig::Server;
 use crate::pki::Pki;
 use crate::ports::Ports;
@@ -44,7 +45,7 @@ impl Servers {
         };
         let etcd = launch("etcd", &tools.etcd.path, etcd_args(&dir.join("etcd"), client, peer));
         let args = apiserver_args(&files, client, port);
-        let apiserver = launch("kube-apiserver", &tools.kube_apiserver.path, args);
+        let apiserver = launch(APISERVER, &tools.kube_apiserver.path, args);
         let audit_log = files.audit_log;
         Ok(Self { etcd, apiserver, pki, audit_log, port })
     }

@@ -1,6 +1,10 @@
 //! Reports as text for people. Pure: a report in, its text out.
 
-use super::report::{BalancerFact, Evidence, Fact, Heading, NodeFact, Outcome, Report, RouteFact, Row, Stay};
+use crate::ADAPTER;
+
+use super::report::{
+    BalancerFact, Evidence, Fact, Heading, NodeFact, Outcome, Report, RouteFact, Row, Running, Stay,
+};
 
 /// Of many alike, only the first are shown.
 const SHOWN: usize = 5;
@@ -43,6 +47,15 @@ impl Narration {
             Report::StepFailed { millis, why, evidence, .. } => self.failure(*millis, why, evidence),
             Report::Summary { steps, passed } => self.summary(steps, *passed),
             Report::Stay(stay) => self.stay(stay),
+            Report::ProcessEnded { process, how, again_in_millis } => {
+                format!("\n{process} ended ({how}); it is started again after {}\n", whole(*again_in_millis))
+            }
+            Report::ProcessStarted(Running { process, pid }) => {
+                format!("{process} was started again, as process {pid}\n")
+            }
+            Report::ProcessNotStarted { process, why, again_in_millis } => {
+                format!("{process} does not start: {why}; next try after {}\n", whole(*again_in_millis))
+            }
             Report::CleanUp => "\nCleaning up; Ctrl-C again kills at once.\n".to_owned(),
         }
     }
@@ -89,8 +102,9 @@ impl Narration {
     }
 
     fn stay(&self, stay: &Stay) -> String {
-        let Stay { kubeconfig, kubectl, simcloud, logs } = stay;
+        let Stay { kubeconfig, kubectl, simcloud, logs, processes } = stay;
         let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();
+        let harm = processes.iter().find(|it| it.process == ADAPTER).map(kill).unwrap_or_default();
         let head = self.in_style(BOLD, "It goes on running, until Ctrl-C. In another terminal:");
         format!(
             "\n{head}\n\n  export KUBECONFIG={kubeconfig}\n{alias}\n\
@@ -100,6 +114,8 @@ impl Narration {
              \x20 kubectl get service mine --watch\n\
              \x20 kubectl describe service mine\n\
              \x20 kubectl delete service mine\n\n\
+             `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.\n\n\
+             {harm}\
              The simulated cloud is at {simcloud}; look into it, and do it harm:\n\n\
              \x20 curl {simcloud}/admin/state\n\
              \x20 curl {simcloud}/admin/counts\n\
@@ -119,6 +135,16 @@ impl Narration {
             }
         }
     }
+}
+
+/// How to see what becomes of a Service without the adapter.
+fn kill(adapter: &Running) -> String {
+    let Running { process, pid } = adapter;
+    format!(
+        "{process} is process {pid}. Kill it and see what a Service says meanwhile; it is started again soon:\n\n\
+         \x20 kill -9 {pid}; kubectl create service loadbalancer other --tcp=80:8080\n\
+         \x20 kubectl describe service other\n\n"
+    )
 }
 
 fn node(node: &NodeFact) -> String {
@@ -148,6 +174,11 @@ fn few<T>(all: &[T], what: &str, line: impl Fn(&T) -> String) -> String {
 /// `1.23 s`.
 fn seconds(millis: u64) -> String {
     format!("{}.{:02} s", millis / 1000, millis % 1000 / 10)
+}
+
+/// `1 s`, for pauses.
+fn whole(millis: u64) -> String {
+    format!("{} s", millis.div_ceil(1000))
 }
 
 fn indented(text: &str) -> String {
@@ -208,6 +239,13 @@ mod tests {
           kubectl describe service mine
           kubectl delete service mine
 
+        `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.
+
+        cloud-adapter is process 4711. Kill it and see what a Service says meanwhile; it is started again soon:
+
+          kill -9 4711; kubectl create service loadbalancer other --tcp=80:8080
+          kubectl describe service other
+
         The simulated cloud is at http://127.0.0.1:20003; look into it, and do it harm:
 
           curl http://127.0.0.1:20003/admin/state
@@ -215,6 +253,10 @@ mod tests {
           curl -X POST http://127.0.0.1:20003/admin/faults -d '{"match": {"operation": "CreateLoadBalancer"}, "when": {"next": 1}, "action": {"respond": {"status": 503}}}'
 
         The logs of all processes are in /tmp/x/logs
+
+        cloud-adapter ended (signal 9); it is started again after 1 s
+        cloud-adapter does not start: there is no program; next try after 2 s
+        cloud-adapter was started again, as process 4712
 
         Cleaning up; Ctrl-C again kills at once.
         "#);

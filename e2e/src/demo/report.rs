@@ -25,6 +25,12 @@ pub(super) enum Report {
     Summary { steps: Vec<Row>, passed: bool },
     /// It goes on running, for who wants to look around.
     Stay(Stay),
+    /// While it goes on, a process ended; it will be started again.
+    ProcessEnded { process: &'static str, how: String, again_in_millis: u64 },
+    /// It was started again.
+    ProcessStarted(Running),
+    /// It could not be; that is tried again.
+    ProcessNotStarted { process: &'static str, why: String, again_in_millis: u64 },
     /// Everything is being stopped.
     CleanUp,
 }
@@ -122,6 +128,16 @@ pub(super) struct Stay {
     /// The cloud's URL; its admin API is below `/admin`.
     pub(super) simcloud: String,
     pub(super) logs: String,
+    /// The adapter and the controllers, as far as they run.
+    pub(super) processes: Vec<Running>,
+}
+
+/// A process that somebody may want to kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Running {
+    /// The name of its Deployment, or of its program.
+    pub(super) process: &'static str,
+    pub(super) pid: u32,
 }
 
 impl Report {
@@ -158,7 +174,8 @@ fn times(n: u64) -> String {
 }
 
 impl Stay {
-    pub(super) fn at(stage: &Stage, tools: &Tools) -> Self {
+    pub(super) fn at(stage: &mut Stage, tools: &Tools) -> Self {
+        let processes = stage.running();
         let control_plane = &stage.cluster.control_plane;
         let kubectl = &tools.kubectl;
         Self {
@@ -166,6 +183,7 @@ impl Stay {
             kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
             simcloud: stage.cluster.cloud.url().to_owned(),
             logs: control_plane.log_dir().display().to_string(),
+            processes,
         }
     }
 }
@@ -175,6 +193,7 @@ pub(super) mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+    use crate::ADAPTER;
 
     /// One of each kind, for tests of what becomes of them.
     pub(in super::super) fn play() -> Vec<Report> {
@@ -207,6 +226,7 @@ pub(super) mod tests {
             kubectl: Some("/cache/kubectl".to_owned()),
             simcloud: "http://127.0.0.1:20003".to_owned(),
             logs: "/tmp/x/logs".to_owned(),
+            processes: vec![Running { process: ADAPTER, pid: 4711 }],
         };
         vec![
             heading(1, "nodes", "nodes join at once"),
@@ -228,6 +248,13 @@ pub(super) mod tests {
                 passed: false,
             },
             Report::Stay(stay),
+            Report::ProcessEnded { process: ADAPTER, how: "signal 9".to_owned(), again_in_millis: 1000 },
+            Report::ProcessNotStarted {
+                process: ADAPTER,
+                why: "there is no program".to_owned(),
+                again_in_millis: 2000,
+            },
+            Report::ProcessStarted(Running { process: ADAPTER, pid: 4712 }),
             Report::CleanUp,
         ]
     }
@@ -248,7 +275,10 @@ pub(super) mod tests {
         {"event":"fact","fact":"note","text":"done"}
         {"event":"step_failed","step":"service","millis":60000,"why":"waited 60s until it is green, in vain","evidence":[{"of":"log of a","text":"one\ntwo"}]}
         {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_reads":1,"vendor_writes":2},{"step":"service","outcome":"failed","millis":1234,"vendor_reads":1,"vendor_writes":2}],"passed":false}
-        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","simcloud":"http://127.0.0.1:20003","logs":"/tmp/x/logs"}
+        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","simcloud":"http://127.0.0.1:20003","logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
+        {"event":"process_ended","process":"cloud-adapter","how":"signal 9","again_in_millis":1000}
+        {"event":"process_not_started","process":"cloud-adapter","why":"there is no program","again_in_millis":2000}
+        {"event":"process_started","process":"cloud-adapter","pid":4712}
         {"event":"clean_up"}
         "#);
     }

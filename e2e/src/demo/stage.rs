@@ -1,16 +1,21 @@
 //! The cluster that the play is on.
 
 use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use adapter_sim::simcloud::counts::Counts;
+use anyhow::Context;
 use kube::Client;
+use rustix::process::Signal;
 
 use crate::cluster::Cluster;
+use crate::control_plane::APISERVER;
 use crate::quiet::quiet;
 use crate::{ADAPTER, CONTROLLERS, events_on, eventually, seconds};
 
 use super::cost::Cost;
-use super::report::Evidence;
+use super::report::{Evidence, Running};
 
 /// Everything that runs, and what steps leave for later ones.
 #[derive(Debug)]
@@ -77,6 +82,38 @@ impl Stage {
         self.cluster.control_plane.keep_logs();
     }
 
+    /// How a process ended, if it has and not by a step.
+    pub(super) fn ended(&mut self, process: &str) -> Option<ExitStatus> {
+        // What the system does not tell now, it tells at the next look.
+        if process == APISERVER {
+            self.cluster.control_plane.apiserver_status().ok()?
+        } else {
+            self.cluster.pods.get(process).ok()?.exit_status().ok()?
+        }
+    }
+
+    /// Starts a process again and returns its id. Does not wait until it is ready.
+    pub(super) fn start(&mut self, process: &str) -> anyhow::Result<u32> {
+        if process == APISERVER {
+            return self.cluster.control_plane.launch_apiserver();
+        }
+        let pod = self.cluster.pods.get(process)?;
+        pod.start()?;
+        pod.id().with_context(|| format!("{process} has no process"))
+    }
+
+    /// The adapter and the controllers, as far as they run.
+    pub(super) fn running(&mut self) -> Vec<Running> {
+        let mut running = Vec::new();
+        for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
+            let Ok(pod) = self.cluster.pods.get(process) else { continue };
+            if pod.is_running() {
+                running.extend(pod.id().map(|pid| Running { process, pid }));
+            }
+        }
+        running
+    }
+
     /// Stops all in good order: who calls before who is called.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
         let mut trouble = String::new();
@@ -85,12 +122,21 @@ impl Stage {
             if !pod.is_running() {
                 continue;
             }
-            if let Err(error) = pod.terminate().await {
-                write!(trouble, "\n  {error:#}")?;
+            match pod.stop().await {
+                Ok(status) if status.success() || was_cut_off(status) => (),
+                Ok(status) => {
+                    write!(trouble, "\n  {name} ended on SIGTERM with {status}; {}", pod.tail())?;
+                }
+                Err(error) => write!(trouble, "\n  {error:#}")?,
             }
         }
         self.cluster.control_plane.stop().await?;
         anyhow::ensure!(trouble.is_empty(), "not everything ended in good order:{trouble}");
         Ok(())
     }
+}
+
+/// One that was started a moment ago does not listen to SIGTERM yet, and somebody else may kill one while we end it.
+fn was_cut_off(status: ExitStatus) -> bool {
+    [Signal::TERM, Signal::KILL].into_iter().any(|signal| status.signal() == Some(signal.as_raw()))
 }
