@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::compiler;
 use crate::locate::Error;
 use crate::progress::Progress;
 use crate::recipe::Recipe;
@@ -46,13 +47,14 @@ pub(crate) fn build(
     _lock: &Lock,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf, Error> {
+    compiler::check(recipe.tool, Path::new("go"))?;
     let work = cache.join(format!("{WORK}{}", recipe.slot()));
     fs::create_dir_all(&work).map_err(|source| io_error("cannot create", &work, source))?;
     let log = work.join("build.log");
     let output = File::create(&log).map_err(|source| io_error("cannot create", &log, source))?;
     let child = go_build(recipe, &work.join(recipe.tool.name()), output)
         .spawn()
-        .map_err(|source| start_error(recipe, source))?;
+        .map_err(|source| io_error("cannot start go in", &recipe.module, source))?;
 
     progress.begin(recipe.tool, recipe.tool.build_time());
     let done = wait(child, progress);
@@ -116,14 +118,6 @@ fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n")
-}
-
-fn start_error(recipe: &Recipe, source: io::Error) -> Error {
-    if source.kind() == io::ErrorKind::NotFound {
-        Error::NoGo { tool: recipe.tool }
-    } else {
-        io_error("cannot start go in", &recipe.module, source)
-    }
 }
 
 fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {

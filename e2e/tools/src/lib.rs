@@ -14,6 +14,7 @@
 //! Cost: milliseconds when everything is there, about 6 minutes on two cores when all four are built.
 
 mod build;
+mod compiler;
 mod environment;
 mod locate;
 mod progress;

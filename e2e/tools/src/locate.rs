@@ -70,6 +70,19 @@ pub enum Error {
         /// The program that was to be built.
         tool: Tool,
     },
+    /// The compiler is too old to fetch the one that the pins want.
+    #[error(
+        "{tool} {} is not in KUBEBUILDER_ASSETS, PATH or the cache, and cannot be built because the `go` in PATH is {found}; \
+         install Go 1.26 or newer (https://go.dev/dl; 1.21 or newer will do where it may download the rest), or set \
+         KUBEBUILDER_ASSETS to a directory that has etcd, kube-apiserver, kubectl and helm of these versions",
+        .tool.version()
+    )]
+    OldGo {
+        /// The program that was to be built.
+        tool: Tool,
+        /// What the compiler calls itself, such as `go1.19.13`.
+        found: String,
+    },
     /// The compiler, or the download of a module, failed.
     #[error("`go build` of {tool} failed; its last lines are:\n{output}")]
     Build {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::compiler;
+
 use super::{Environment, Error, Origin, Progress, Recipe, Tool, find};
 
 #[test]
@@ -64,6 +66,18 @@ fn a_missing_compiler_is_told_with_both_repairs() {
     let text = Error::NoGo { tool: Tool::Etcd }.to_string();
     assert!(text.contains("etcd v3.6.8") && text.contains("install Go"), "{text}");
     assert!(text.contains("KUBEBUILDER_ASSETS"), "{text}");
+}
+
+#[test]
+fn an_old_compiler_is_told_by_its_version_with_both_repairs() {
+    let place = Place::new();
+    let go = place.program("go", "go", "go1.19.13").join("go");
+
+    let text = compiler::check(Tool::Etcd, &go).unwrap_err().to_string();
+
+    for words in ["etcd v3.6.8", "is go1.19.13;", "install Go 1.26", "1.21 or newer", "KUBEBUILDER_ASSETS"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }
 
 /// Keeps the notes.

@@ -1,0 +1,72 @@
+//! Whether the Go in `PATH` can build: an old one says nothing that helps when it meets a `go.mod` from after its time.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::locate::Error;
+use crate::tool::Tool;
+
+/// The first that fetches a newer compiler when a module wants one.
+const FETCHES_ITS_LIKE: (u64, u64) = (1, 21);
+
+/// Fails if there is no Go, or one that is too old. One of which that cannot be told may try.
+pub(crate) fn check(tool: Tool, go: &Path) -> Result<(), Error> {
+    let mut command = Command::new(go);
+    // In a directory without a go.mod, where no release asks for a newer one and none is fetched.
+    command.args(["env", "GOVERSION"]).current_dir("/").env("GOTOOLCHAIN", "local").env("GOWORK", "off");
+    let answer = command.stdin(Stdio::null()).output().map_err(|source| start_error(tool, go, source))?;
+    if !answer.status.success() {
+        return Ok(());
+    }
+    match too_old(String::from_utf8_lossy(&answer.stdout).trim()) {
+        Some(found) => Err(Error::OldGo { tool, found }),
+        None => Ok(()),
+    }
+}
+
+/// What to call it, if it is too old.
+fn too_old(answer: &str) -> Option<String> {
+    if answer.is_empty() {
+        return Some("older than go1.16, which tells no version".to_owned());
+    }
+    (numbers(answer)? < FETCHES_ITS_LIKE).then(|| answer.to_owned())
+}
+
+/// Of `go1.19.13`, `go1.21rc2` or `go1.26.8 X:exp`. Unreleased ones (`devel go1.27-abc`) are told alike.
+fn numbers(found: &str) -> Option<(u64, u64)> {
+    let release = found.split_whitespace().find_map(|word| word.strip_prefix("go"))?;
+    let (major, rest) = release.split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn start_error(tool: Tool, go: &Path, source: io::Error) -> Error {
+    if source.kind() == io::ErrorKind::NotFound {
+        Error::NoGo { tool }
+    } else {
+        Error::Io { what: "cannot start", path: go.to_path_buf(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Path, Tool, check, too_old};
+
+    #[test]
+    fn only_releases_before_1_21_are_too_old() {
+        for old in ["go1.19.13", "go1.20", "go1.18beta1", ""] {
+            assert!(too_old(old).is_some(), "{old}");
+        }
+        for good in ["go1.21rc2", "go1.21.0", "go1.26.8 X:nodwarf5", "devel go1.27-abc Mon", "gccgo", "go2.0"]
+        {
+            assert_eq!(too_old(good), None, "{good}");
+        }
+    }
+
+    #[test]
+    fn a_missing_compiler_is_no_failure_of_the_system() {
+        let error = check(Tool::Helm, Path::new("/nowhere/go")).unwrap_err();
+        assert!(matches!(error, Error::NoGo { tool: Tool::Helm }), "{error}");
+    }
+}
