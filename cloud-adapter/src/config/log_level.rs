@@ -63,7 +63,7 @@ mod tests {
     fn anything_else_is_refused_with_the_fix() {
         for (text, part) in [
             ("inf", "'inf' is no level, did you mean info?"),
-            ("Debgu", "did you mean debug?"),
+            ("DEBG", "did you mean debug?"),
             ("warning", "did you mean warn?"),
             ("cloud_adapter", "'cloud_adapter' is no level: use off, error, warn, info, debug, trace"),
             ("info,cloud_adapter", "'cloud_adapter' is no level: "),

@@ -55,7 +55,7 @@ mod tests {
     fn anything_else_is_refused_with_the_fix() {
         for (text, part) in [
             ("inf", "'inf' is no level, did you mean info?"),
-            ("Debgu", "did you mean debug?"),
+            ("DEBG", "did you mean debug?"),
             ("warning", "did you mean warn?"),
             ("node_controller", "'node_controller' is no level: use off, error, warn, info, debug, trace"),
             ("info,kube", "'kube' is no level: "),
