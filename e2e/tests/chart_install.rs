@@ -56,6 +56,38 @@ async fn wrong_values_are_refused_by_the_name_of_their_key() {
         ),
         ("half a network", json!({ "routeController": { "clusterCidr": "10.244.0.0" } }), "clusterCidr"),
         ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
+        ("no level", json!({ "logLevel": "inf" }), r#"logLevel: "inf" is no level"#),
+        (
+            "a target without a level",
+            json!({ "logLevel": "info,service_controller" }),
+            r#"logLevel: "service_controller" is no level"#,
+        ),
+        (
+            "a prefix that is too long",
+            json!({ "routeController": { "clusterCidr": "10.244.0.0/33" } }),
+            "routeController.clusterCidr: the prefix length of 10.244.0.0/33",
+        ),
+        (
+            "two networks of one family",
+            json!({ "routeController": { "clusterCidr": "10.244.0.0/16,10.245.0.0/16" } }),
+            "routeController.clusterCidr: 10.245.0.0/16 is a second network of IPv4",
+        ),
+        (
+            "a network of no address",
+            json!({ "routeController": { "clusterCidr": "fd00:10:244/48" } }),
+            "routeController.clusterCidr: fd00:10:244/48 is no network",
+        ),
+        (
+            "TLS to the adapter",
+            json!({ "adapter": { "endpoint": "https://192.0.2.10:8443" } }),
+            "adapter.endpoint: https://192.0.2.10:8443 asks for TLS",
+        ),
+        ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
+        (
+            "no address of the Service",
+            json!({ "adapter": { "clusterIP": "10.96.0.256" } }),
+            "adapter.clusterIP: 10.96.0.256 is no",
+        ),
         (
             "one port twice",
             json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),

@@ -5,12 +5,22 @@
 {{- if not (include "cloud-controllers.clusterId" .) -}}
 {{- $faults = append $faults "clusterId: cannot be looked up, because the chart is rendered without a cluster; set it to the UID of the namespace kube-system (kubectl get namespace kube-system --output jsonpath='{.metadata.uid}')" -}}
 {{- end -}}
+{{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
+{{- range $key, $address := dict "bindAddress" $values.bindAddress "adapter.clusterIP" $values.adapter.clusterIP -}}
+{{- if and $address (not (include "cloud-controllers.ipFamily" $address)) -}}
+{{- $faults = append $faults (printf "%s: %s is no IP address; write one such as 192.0.2.10 or fd00::10" $key $address) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasPrefix "https:" $values.adapter.endpoint -}}
+{{- $faults = append $faults (printf "adapter.endpoint: %s asks for TLS, and the controllers speak to the adapter without it, by http:// alone; set it to a URL such as http://192.0.2.10:8443" $values.adapter.endpoint) -}}
+{{- end -}}
 {{- if and (eq $values.adapter.kind "external") (not $values.adapter.endpoint) -}}
 {{- $faults = append $faults "adapter.endpoint: is needed when adapter.kind is external; set it to the adapter's URL, such as http://192.0.2.10:8443" -}}
 {{- end -}}
 {{- if and $values.routeController.enabled (not $values.routeController.clusterCidr) -}}
 {{- $faults = append $faults "routeController.clusterCidr: is needed when routeController.enabled is true; set it to the pods' network, such as 10.244.0.0/16, or set routeController.enabled to false where the CNI routes by itself" -}}
 {{- end -}}
+{{- $faults = concat $faults (include "cloud-controllers.clusterCidrFaults" $values.routeController.clusterCidr | fromJsonArray) -}}
 {{- $ports := dict -}}
 {{- if $values.hostNetwork -}}
 {{- range $key := list "adapter.grpcPort" "adapter.httpPort" "nodeController.httpPort" "serviceController.httpPort" "routeController.httpPort" -}}
@@ -24,5 +34,62 @@
 {{- end -}}
 {{- if $faults -}}
 {{- fail (printf "\n\nThese values need a change:\n  - %s\n" (join "\n  - " $faults)) -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+What is wrong with a log filter: a JSON list. What has no level is refused, since the programs would take it for the name of
+a target. Takes the filter.
+*/}}
+{{- define "cloud-controllers.logLevelFaults" -}}
+{{- $levels := list "off" "error" "warn" "info" "debug" "trace" -}}
+{{- $faults := list -}}
+{{- range $directive := splitList "," . -}}
+{{- $level := splitList "=" $directive | last -}}
+{{- if not (or (has (lower $level) $levels) (regexMatch "^[0-5]$" $level)) -}}
+{{- $faults = append $faults (printf "logLevel: %q is no level; use %s, or target=level such as info,service_controller=debug" $level (join ", " $levels)) -}}
+{{- else if regexMatch "\\s" $directive -}}
+{{- $faults = append $faults (printf "logLevel: %q has a blank; write directives with a comma alone between them, such as info,service_controller=debug" $directive) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* What is wrong with one or two CIDRs: a JSON list. Takes the text, which may be empty. */}}
+{{- define "cloud-controllers.clusterCidrFaults" -}}
+{{- $faults := list -}}
+{{- $families := list -}}
+{{- range $cidr := splitList "," . | compact -}}
+{{- $parts := splitList "/" $cidr -}}
+{{- $family := include "cloud-controllers.ipFamily" (first $parts) -}}
+{{- $longest := ternary 128 32 (eq $family "IPv6") -}}
+{{- if not $family -}}
+{{- $faults = append $faults (printf "routeController.clusterCidr: %s is no network; write an address, a slash and a prefix length, such as 10.244.0.0/16" $cidr) -}}
+{{- else if gt (last $parts | atoi) $longest -}}
+{{- $faults = append $faults (printf "routeController.clusterCidr: the prefix length of %s is more than the %d bits of %s; write one such as 10.244.0.0/16 or fd00:10:244::/48" $cidr $longest $family) -}}
+{{- else if has $family $families -}}
+{{- $faults = append $faults (printf "routeController.clusterCidr: %s is a second network of %s; leave one of each family, such as 10.244.0.0/16,fd00:10:244::/48" $cidr $family) -}}
+{{- end -}}
+{{- $families = append $families $family -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* IPv4, IPv6, or empty for what is no address. Takes the text. */}}
+{{- define "cloud-controllers.ipFamily" -}}
+{{- $byte := "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])" -}}
+{{- $ipv4 := printf "(%s\\.){3}%s" $byte $byte -}}
+{{- if regexMatch (printf "^%s$" $ipv4) . -}}
+IPv4
+{{- else -}}
+{{- /* The last 32 bits may be written as in IPv4. */ -}}
+{{- $text := regexReplaceAll (printf ":%s$" $ipv4) . ":0:0" -}}
+{{- $group := "[0-9a-fA-F]{1,4}" -}}
+{{- $groups := printf "(%s(:%s)*)?" $group $group -}}
+{{- $whole := regexMatch (printf "^%s(:%s){7}$" $group $group) $text -}}
+{{- $shortened := and (regexMatch (printf "^%s::%s$" $groups $groups) $text) (le (len (without (splitList ":" $text) "")) 7) -}}
+{{- if or $whole $shortened -}}
+IPv6
+{{- end -}}
 {{- end -}}
 {{- end }}
