@@ -17,14 +17,14 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     echo::Echo,
     events,
     lookup::Lookup,
     metrics::Metrics,
-    plan::{Action, Address, Initialisation, Node, Plan},
+    plan::{Action, Address, Initialisation, Node, Plan, Withheld},
     requeue::Error,
 };
 
@@ -89,6 +89,10 @@ impl Executor {
         self.lookup.forget(node);
         self.metrics.initialised(node.created, self.clock.now());
         self.recorder.tell(&events::about(node), events::synced());
+        // After the write, so that a try that fails does not say it too.
+        for Withheld { key, value, why } in &initialisation.withheld {
+            warn!(node = node.name, key, value, %why, "A label of the cloud is not set");
+        }
         Ok(())
     }
 
@@ -102,7 +106,7 @@ impl Executor {
 
 /// A JSON patch, guarded by the UID and by the taints that were seen: they are one list, and somebody may have added one meanwhile.
 fn initialising_patch(node: &Node, initialisation: &Initialisation) -> Value {
-    let Initialisation { provider_id, labels, taints } = initialisation;
+    let Initialisation { provider_id, labels, withheld: _, taints } = initialisation;
     let mut operations = vec![
         json!({ "op": "test", "path": "/metadata/uid", "value": node.uid }),
         json!({ "op": "test", "path": "/spec/taints", "value": node.taints }),

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use controller_core::{Again, node::UNINITIALISED};
 
-pub(crate) use self::addresses::Address;
+pub(crate) use self::{addresses::Address, labels::Withheld};
 
 /// Whoever waits for an adapter that is away is woken when it is back; until then people are reminded this often.
 const REMIND: Duration = Duration::from_mins(5);
@@ -136,6 +136,8 @@ pub(crate) struct Initialisation {
     pub(crate) provider_id: Option<String>,
     /// Only those that differ.
     pub(crate) labels: BTreeMap<String, String>,
+    /// Not written: what the vendor would like and may not, for the log.
+    pub(crate) withheld: Vec<Withheld>,
     /// All taints but ours, in their order.
     pub(crate) taints: Vec<Taint>,
 }
@@ -176,8 +178,8 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
         Some(_) => None,
         None => Some(instance.provider_id.clone()),
     };
-    let labels = labels::of_a_new_node(&node.labels, instance);
-    let initialisation = Initialisation { provider_id, labels, taints };
+    let (labels, withheld) = labels::of_a_new_node(&node.labels, instance);
+    let initialisation = Initialisation { provider_id, labels, withheld, taints };
     let addresses = addresses.map(Action::SetAddresses);
     done(addresses.into_iter().chain([Action::Initialise(initialisation)]).collect())
 }
@@ -230,25 +232,31 @@ impl fmt::Display for Plan {
 /// One line an action, and one a label below it.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let labels = match self {
-            Self::LookUp => return f.write_str("look up"),
+        match self {
+            Self::LookUp => f.write_str("look up"),
             Self::SetAddresses(addresses) => {
                 let words = addresses.iter().map(|Address { type_, address }| format!("{type_}={address}"));
-                return write!(f, "addresses  {}", words.collect::<Vec<_>>().join(" "));
+                write!(f, "addresses  {}", words.collect::<Vec<_>>().join(" "))
             }
             Self::SetLabels(labels) => {
                 f.write_str("relabel")?;
-                labels
+                lines(f, labels)
             }
-            Self::Initialise(Initialisation { provider_id, labels, taints }) => {
+            Self::Initialise(Initialisation { provider_id, labels, withheld, taints }) => {
                 let provider_id = provider_id.as_deref().unwrap_or("as it is");
                 let taints: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).collect();
                 write!(f, "initialise provider ID {provider_id}, taints left {taints:?}")?;
-                labels
+                lines(f, labels)?;
+                withheld.iter().try_for_each(|Withheld { key, value, why }| {
+                    write!(f, "\n  withheld {key}={value}, {why}")
+                })
             }
-        };
-        labels.iter().try_for_each(|(key, value)| write!(f, "\n  label    {key}={value}"))
+        }
     }
+}
+
+fn lines(f: &mut fmt::Formatter<'_>, labels: &BTreeMap<String, String>) -> fmt::Result {
+    labels.iter().try_for_each(|(key, value)| write!(f, "\n  label    {key}={value}"))
 }
 
 #[cfg(test)]

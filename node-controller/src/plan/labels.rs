@@ -1,6 +1,6 @@
 //! Which labels a node shall have from its instance.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use super::Instance;
 
@@ -13,15 +13,55 @@ pub(crate) const PAIRS: [[&str; 2]; 3] = [
 
 type Labels = BTreeMap<String, String>;
 
-/// What differs on a node that is being initialised: ours, and the vendor's extras as far as they may be set.
-///
-/// Extras never overwrite, and keys of Kubernetes' own domains are dropped: a vendor must not say what only Kubernetes may.
-pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> Labels {
-    let extras = instance.extra_labels.iter();
-    let allowed = extras.filter(|(key, _)| !labels.contains_key(*key) && !is_kubernetes_own(key));
-    let mut differing: Labels = allowed.map(|(key, value)| (key.clone(), value.clone())).collect();
+/// A label of the vendor's that a node does not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Withheld {
+    pub(crate) key: String,
+    /// The vendor's.
+    pub(crate) value: String,
+    pub(crate) why: Why,
+}
+
+/// Why a label is withheld.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its domain is Kubernetes' own: a vendor must not say what only Kubernetes may.
+    KubernetesOwn,
+    /// The node has the key already, with another value.
+    Taken {
+        /// The node's.
+        kept: String,
+    },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KubernetesOwn => f.write_str("only Kubernetes may use this domain"),
+            Self::Taken { kept } => write!(f, "the node has the value {kept:?} already"),
+        }
+    }
+}
+
+/// What differs on a node that is being initialised, ours and the vendor's extras as far as they may be set, and the extras that
+/// may not.
+pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Vec<Withheld>) {
+    let mut differing = Labels::new();
+    let mut withheld = Vec::new();
+    for (key, value) in &instance.extra_labels {
+        let why = match labels.get(key) {
+            _ if is_kubernetes_own(key) => Why::KubernetesOwn,
+            Some(kept) if kept == value => continue,
+            Some(kept) => Why::Taken { kept: kept.clone() },
+            None => {
+                differing.insert(key.clone(), value.clone());
+                continue;
+            }
+        };
+        withheld.push(Withheld { key: key.clone(), value: value.clone(), why });
+    }
     differing.extend(of_a_known_node(labels, instance));
-    differing
+    (differing, withheld)
 }
 
 /// What differs on any node: ours only. The cloud is the truth, both names get its word, and what the cloud does not name stays.

@@ -83,7 +83,7 @@ fn carried_out(node: &Node, plan: &Plan) -> Node {
             Action::LookUp => (),
             Action::SetAddresses(addresses) => after.addresses = addresses,
             Action::SetLabels(labels) => after.labels.extend(labels),
-            Action::Initialise(Initialisation { provider_id, labels, taints }) => {
+            Action::Initialise(Initialisation { provider_id, labels, withheld: _, taints }) => {
                 after.provider_id = after.provider_id.or(provider_id);
                 after.labels.extend(labels);
                 after.taints = taints;
@@ -172,22 +172,30 @@ fn labels_of_the_cloud_win_and_what_it_does_not_name_stays() {
 }
 
 #[test]
-fn extra_labels_never_overwrite_and_never_speak_for_kubernetes() {
+fn extra_labels_never_overwrite_never_speak_for_kubernetes_and_are_not_dropped_in_silence() {
     let instance = instance("i-1")
         .extra("example.com/rack", "r1")
         .extra("example.com/kept", "cloud")
+        .extra("example.com/same", "both")
         .extra("node.kubernetes.io/role", "admin")
         .extra("k8s.io/x", "y");
-    let node = node("a").uninitialised().provider_id("sim://north/i-1").label("example.com/kept", "user");
+    let node = node("a")
+        .uninitialised()
+        .provider_id("sim://north/i-1")
+        .label("example.com/kept", "user")
+        .label("example.com/same", "both");
     let plan = settled(&node, &Instance { instance_type: String::new(), ..instance });
-    assert_snapshot!(plan, @r"
+    assert_snapshot!(plan, @r#"
     initialise provider ID as it is, taints left []
       label    example.com/rack=r1
       label    failure-domain.beta.kubernetes.io/region=north
       label    failure-domain.beta.kubernetes.io/zone=north-1
       label    topology.kubernetes.io/region=north
       label    topology.kubernetes.io/zone=north-1
-    ");
+      withheld example.com/kept=cloud, the node has the value "user" already
+      withheld k8s.io/x=y, only Kubernetes may use this domain
+      withheld node.kubernetes.io/role=admin, only Kubernetes may use this domain
+    "#);
 }
 
 #[test]
