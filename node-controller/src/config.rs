@@ -23,11 +23,11 @@ struct Args {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// What all controllers have.
-    pub common: CommonConfig,
+    pub(crate) common: CommonConfig,
     /// How many nodes are worked on at once.
-    pub concurrent_node_syncs: usize,
+    pub(crate) workers: usize,
 }
 
 impl Config {
@@ -35,7 +35,7 @@ impl Config {
     ///
     /// # Errors
     /// Every fault at once; `clap::Error::exit` prints them and ends the process with code 2.
-    pub fn parse(
+    pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
         config::read(arguments, judge)
@@ -43,9 +43,9 @@ impl Config {
 }
 
 fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
-    let syncs = faults.in_range("--concurrent-node-syncs <N>", args.concurrent_node_syncs, 1..=1000);
+    let workers = faults.in_range("--concurrent-node-syncs <N>", args.concurrent_node_syncs, 1..=1000);
     let common = args.common.check(&args.http_address, faults);
-    Some(Config { common: common?, concurrent_node_syncs: syncs? })
+    Some(Config { common: common?, workers: workers? })
 }
 
 #[cfg(test)]
@@ -54,14 +54,15 @@ mod tests {
 
     #[test]
     fn the_defaults_are_as_documented() {
-        let config = Config::parse(["node-controller", "--cluster-id=u"]).expect("good flags");
-        assert_eq!(config.concurrent_node_syncs, 10);
+        let config = Config::from_arguments(["node-controller", "--cluster-id=u"]).expect("good flags");
+        assert_eq!(config.workers, 10);
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10270");
     }
 
     #[test]
     fn no_workers_is_refused_and_not_silently_accepted() {
-        let error = Config::parse(["node-controller", "--cluster-id=u", "--concurrent-node-syncs=0"]);
+        let error =
+            Config::from_arguments(["node-controller", "--cluster-id=u", "--concurrent-node-syncs=0"]);
         let error = error.expect_err("nobody would work");
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("'--concurrent-node-syncs <N>': 0 is not in 1..=1000"), "{error}");

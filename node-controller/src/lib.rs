@@ -18,27 +18,31 @@ mod plan;
 mod reconcile;
 mod requeue;
 
-use std::{sync::Arc, time::Duration};
+use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use controller_core::{
     mirror::ObjectName,
     queue::{Backoff, Queue},
-    start::{Names, Process},
+    start::{self, Names, Process},
 };
 
-pub use config::Config;
+use self::config::Config;
 
-/// Under which names this controller is known.
-pub const NAMES: Names = Names { controller: "node-controller", component: "cloud-node-controller" };
+const NAMES: Names = Names { controller: "node-controller", component: "cloud-node-controller" };
 
 /// A node that fails is tried again after a second, later less often; what repairs it usually wakes it sooner.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(5) };
 
-/// Runs the controller until the process shall stop.
-///
-/// # Errors
-/// A part of it ended though nobody asked it to.
-pub async fn run(config: Config, mut process: Process) -> anyhow::Result<()> {
+/// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match Config::from_arguments(arguments) {
+        Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.workers)),
+        Err(error) => error.exit(),
+    }
+}
+
+/// Mirrors, queue and workers, until the process is told to stop.
+async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> {
     let queue: Queue<ObjectName> = Queue::new("Nodes", BACKOFF);
     let mirrors = mirror::start(&mut process, &queue);
     let lookup = lookup::start(&mut process, &mirrors, &queue);
@@ -59,7 +63,10 @@ pub async fn run(config: Config, mut process: Process) -> anyhow::Result<()> {
             let reconciler = Arc::clone(&reconciler);
             async move { reconciler.reconcile(&key).await }
         };
-        queue.run(config.concurrent_node_syncs, stop, work).await;
+        queue.run(workers, stop, work).await;
     });
     process.finish().await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,7 @@
-//! The binary: flags in, exit code out.
+//! The binary `node-controller`: everything is in the library.
 
 use std::process::ExitCode;
 
-use node_controller::{Config, NAMES, run};
-
 fn main() -> ExitCode {
-    match Config::parse(std::env::args_os()) {
-        Ok(config) => {
-            let common = config.common.clone();
-            controller_core::start::run(NAMES, &common, |process| run(config, process))
-        }
-        Err(error) => error.exit(),
-    }
+    node_controller::run(std::env::args_os())
 }

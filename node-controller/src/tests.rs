@@ -1,85 +1,17 @@
 //! The whole controller between a faked API server and a faked cloud, on paused time.
-#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
+
+mod world;
 
 use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Priority};
 use controller_core::{
     mirror::ObjectName,
-    node::{UNINITIALISED, has_taint},
-    testing::{FakeCloud, FakeKube, eventually, instance, node, process},
+    testing::{eventually, instance, node},
 };
-use k8s_openapi::api::core::v1::{Node, NodeAddress};
-use node_controller::{Config, NAMES, run};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use k8s_openapi::api::core::v1::Node;
 
-/// A running controller and both its sides.
-struct World {
-    kube: FakeKube,
-    cloud: FakeCloud,
-    stop: CancellationToken,
-    tasks: JoinSet<anyhow::Result<()>>,
-}
-
-impl World {
-    fn new() -> Self {
-        let stop = CancellationToken::new();
-        Self { kube: FakeKube::new(), cloud: FakeCloud::new(), stop, tasks: JoinSet::new() }
-    }
-
-    fn start(&mut self) {
-        let process = process(NAMES, &self.kube, &self.cloud);
-        self.stop = process.stop.clone();
-        let config = Config::parse(["node-controller", "--cluster-id=u"]).expect("good flags");
-        self.tasks.spawn(run(config, process));
-    }
-
-    async fn stop(&mut self) {
-        self.stop.cancel();
-        let ended = self.tasks.join_next().await.expect("it runs");
-        ended.expect("no panic").expect("a stop that was asked for");
-    }
-
-    fn node(&self, name: &str) -> Node {
-        self.kube.get(&ObjectName::cluster(name)).unwrap_or_default()
-    }
-
-    fn is_initialised(&self, name: &str) -> bool {
-        let node = self.node(name);
-        node.metadata.name.is_some() && !has_taint(&node, UNINITIALISED)
-    }
-
-    fn addresses(&self, name: &str) -> Vec<String> {
-        let addresses = self.node(name).status.and_then(|status| status.addresses).unwrap_or_default();
-        addresses.into_iter().map(|NodeAddress { type_, address }| format!("{type_}={address}")).collect()
-    }
-
-    fn label(&self, name: &str, key: &str) -> Option<String> {
-        self.node(name).metadata.labels?.get(key).cloned()
-    }
-
-    fn provider_id(&self, name: &str) -> Option<String> {
-        self.node(name).spec?.provider_id
-    }
-
-    /// A machine that look-ups find and no watch shows yet.
-    fn put_unlisted(&self, id: &str, name: &str) {
-        self.cloud.edit(|state| {
-            state.unlisted.push(id.to_owned());
-            state.instances.insert(id.to_owned(), instance(id).named(name).at("10.0.0.1").build());
-        });
-    }
-
-    fn has_event(&self, reason: &str, words: &str) -> bool {
-        self.kube.events().iter().any(|event| event.contains(&format!(" {reason} ")) && event.contains(words))
-    }
-}
-
-/// Long enough for everything that a change sets going, short of the retries of later.
-async fn calm() {
-    tokio::time::sleep(Duration::from_secs(20)).await;
-}
+use self::world::{World, calm};
 
 #[tokio::test(start_paused = true)]
 async fn a_node_older_than_the_mirror_is_initialised_without_a_question() {

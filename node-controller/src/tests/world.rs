@@ -1,0 +1,80 @@
+//! The two fakes with the controller between them.
+
+use std::time::Duration;
+
+use controller_core::{
+    mirror::ObjectName,
+    node::{UNINITIALISED, has_taint},
+    testing::{FakeCloud, FakeKube, instance, process},
+};
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{NAMES, controller};
+
+/// A running controller and both its sides.
+pub(super) struct World {
+    pub(super) kube: FakeKube,
+    pub(super) cloud: FakeCloud,
+    stop: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let stop = CancellationToken::new();
+        Self { kube: FakeKube::new(), cloud: FakeCloud::new(), stop, tasks: JoinSet::new() }
+    }
+
+    pub(super) fn start(&mut self) {
+        let process = process(NAMES, &self.kube, &self.cloud);
+        self.stop = process.stop.clone();
+        self.tasks.spawn(controller(process, 10));
+    }
+
+    pub(super) async fn stop(&mut self) {
+        self.stop.cancel();
+        let ended = self.tasks.join_next().await.expect("it runs");
+        ended.expect("no panic").expect("a stop that was asked for");
+    }
+
+    pub(super) fn node(&self, name: &str) -> Node {
+        self.kube.get(&ObjectName::cluster(name)).unwrap_or_default()
+    }
+
+    pub(super) fn is_initialised(&self, name: &str) -> bool {
+        let node = self.node(name);
+        node.metadata.name.is_some() && !has_taint(&node, UNINITIALISED)
+    }
+
+    pub(super) fn addresses(&self, name: &str) -> Vec<String> {
+        let addresses = self.node(name).status.and_then(|status| status.addresses).unwrap_or_default();
+        addresses.into_iter().map(|NodeAddress { type_, address }| format!("{type_}={address}")).collect()
+    }
+
+    pub(super) fn label(&self, name: &str, key: &str) -> Option<String> {
+        self.node(name).metadata.labels?.get(key).cloned()
+    }
+
+    pub(super) fn provider_id(&self, name: &str) -> Option<String> {
+        self.node(name).spec?.provider_id
+    }
+
+    /// A machine that look-ups find and no watch shows yet.
+    pub(super) fn put_unlisted(&self, id: &str, name: &str) {
+        self.cloud.edit(|state| {
+            state.unlisted.push(id.to_owned());
+            state.instances.insert(id.to_owned(), instance(id).named(name).at("10.0.0.1").build());
+        });
+    }
+
+    pub(super) fn has_event(&self, reason: &str, words: &str) -> bool {
+        self.kube.events().iter().any(|event| event.contains(&format!(" {reason} ")) && event.contains(words))
+    }
+}
+
+/// Long enough for everything that a change sets going, short of the retries of later.
+pub(super) async fn calm() {
+    tokio::time::sleep(Duration::from_secs(20)).await;
+}
