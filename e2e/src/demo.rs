@@ -4,7 +4,6 @@
 //! and do nothing else. `play/` has one function a step. Nothing waits a fixed time: each step looks until it sees what it
 //! promised, and fails at its deadline with what it saw instead.
 
-mod args;
 mod cost;
 mod facts;
 mod keeper;
@@ -20,7 +19,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use e2e_tools::Tools;
 
-pub use args::Args;
+pub use e2e_tools::demo::Args;
 
 use keeper::Keeper;
 use play::Play;

@@ -8,13 +8,8 @@ use anyhow::{Context, bail};
 
 use crate::cargo;
 
-#[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Args {
-    /// Handed to the demo; `cargo xtask demo --help` lists them
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
-}
+/// The demo's own: help and wrong usage are told before anything is built.
+pub(crate) use e2e_tools::demo::Args;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // One build for all, so that what they share is compiled once; cargo shows its progress on standard error.
@@ -29,7 +24,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Becoming the demo, instead of waiting for it, leaves one process to hear Ctrl-C: the one that cleans up.
     let program = env::current_exe().context("cannot tell where cargo puts programs")?.with_file_name("demo");
-    let error = Command::new(&program).args(&args.args).exec();
+    let error = Command::new(&program).args(args.to_flags()).exec();
     Err(error).with_context(|| {
         format!("cannot start {}; `cargo xtask` is of another profile than `cargo build`", program.display())
     })

@@ -15,7 +15,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "What one does with this repository", version)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "What one does with this repository",
+    version
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -23,7 +28,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows the whole system at work on a real control plane
+    // Its help is its own.
     Demo(demo::Args),
     /// Runs everything that must pass: unit, integration and end-to-end tests
     Test(test::Args),
@@ -52,5 +57,31 @@ fn main() -> ExitCode {
             step::say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Args;
+
+    #[test]
+    fn what_is_wrong_is_told_with_the_words_to_type() {
+        Args::command().debug_assert();
+        let said = |args: &[&str]| Args::try_parse_from([&["/target/xtask"], args].concat()).unwrap_err();
+        for (wrong, named) in [
+            (&["demo", "--onc"][..], ["'--once'", "Usage: cargo xtask demo"]),
+            (&["demo", "--nodes=0"], ["1..=1000", "--nodes"]),
+            (&["tests"], ["'test'", "Usage: cargo xtask"]),
+        ] {
+            let error = said(wrong);
+            assert_eq!(error.exit_code(), 2);
+            assert!(named.iter().all(|words| error.to_string().contains(words)), "{error}");
+        }
+        let help = said(&["demo", "--help"]);
+        assert_eq!(help.exit_code(), 0);
+        let told = ["until Ctrl-C. A second", "--nodes <N>", "Usage: cargo xtask demo", "130  ended before"];
+        assert!(told.iter().all(|words| help.to_string().contains(words)), "{help}");
     }
 }

@@ -1,4 +1,5 @@
-//! What one can ask of the demo.
+//! What one can ask of the demo. It is here, and not with the demo, so that `cargo xtask` can judge a command line and show
+//! the help before it builds the demo.
 
 use clap::Parser;
 
@@ -34,19 +35,29 @@ Exit codes:
 Narration is coloured on a terminal, unless NO_COLOR is set. Progress of builds goes to standard error.";
 
 /// The command line.
-#[derive(Clone, Debug, Parser)]
-#[command(name = "demo", bin_name = "cargo xtask demo", version)]
+#[derive(Clone, Debug, PartialEq, Eq, Parser)]
+#[command(name = "demo", bin_name = "cargo xtask demo", display_name = "cargo xtask demo", version)]
 #[command(about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub struct Args {
     /// How many nodes join at once, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
-    pub(super) nodes: u16,
+    pub nodes: u16,
     /// Ends by itself after the last step
     #[arg(long)]
-    pub(super) once: bool,
+    pub once: bool,
     /// Prints one JSON object a line instead of the narration
     #[arg(long)]
-    pub(super) json: bool,
+    pub json: bool,
+}
+
+impl Args {
+    /// The command line that says the same.
+    pub fn to_flags(&self) -> Vec<String> {
+        let Self { nodes, once, json } = self;
+        let switches = [(*once, "--once"), (*json, "--json")];
+        let switches = switches.into_iter().filter(|(on, _)| *on).map(|(_, flag)| flag.to_owned());
+        [format!("--nodes={nodes}")].into_iter().chain(switches).collect()
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +72,15 @@ mod tests {
         let args = Args::parse_from(["demo", "--nodes", "100", "--once"]);
         assert_eq!((args.nodes, args.once, args.json), (100, true, false));
         assert_eq!(Args::parse_from(["demo"]).nodes, 3);
+    }
+
+    #[test]
+    fn what_is_handed_over_says_the_same() {
+        for given in [&["demo"][..], &["demo", "--nodes=7", "--json"], &["demo", "--once"]] {
+            let args = Args::parse_from(given);
+            let flags = args.to_flags();
+            assert_eq!(Args::parse_from(["demo"].into_iter().chain(flags.iter().map(String::as_str))), args);
+        }
     }
 
     #[test]
