@@ -16,14 +16,13 @@ const COMMON: [&str; 6] = [
     "--log-format",
 ];
 
+/// A flag that is wrong, and words that must be said of it.
+type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+
 /// A person who mistypes hears of it at once, with what would be right.
 #[test]
-fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("config.yaml");
-    fs::write(&file, "limits: {buckets: {gpu: {rate: 1, burst: 1}}}").unwrap();
-    let file = format!("--config={}", file.display());
-    let cases: [(&str, &[&str], &[&str]); 22] = [
+fn controllers_end_with_code_2_and_name_what_is_right() {
+    let cases: &[Case<'_>] = &[
         ("node-controller", &["--cluster-idd=u"], &["'--cluster-id'"]),
         ("node-controller", &[], &["--cluster-id <UID>"]),
         (
@@ -64,6 +63,17 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
             &["--cluster-id=u", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=often"],
             &["--route-reconciliation-period", "5m"],
         ),
+    ];
+    refused(cases);
+}
+
+#[test]
+fn the_other_programs_end_with_code_2_and_name_what_is_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yaml");
+    fs::write(&file, "limits: {buckets: {gpu: {rate: 1, burst: 1}}}").unwrap();
+    let file = format!("--config={}", file.display());
+    let cases: &[Case<'_>] = &[
         ("adapter-sim", &["--grpc=1"], &["'--grpc-address'"]),
         ("adapter-sim", &["--endpoint=127.0.0.1:9797"], &["--endpoint", "http://127.0.0.1:9797"]),
         ("adapter-sim", &["--config=/nowhere"], &["--config", "/nowhere"]),
@@ -75,13 +85,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
         ("demo", &["--onc"], &["'--once'"]),
         ("demo", &["--nodes=0"], &["--nodes", "1..=1000"]),
     ];
-    for (program, args, named) in cases {
-        let output = run(program, args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        let what = format!("{program} {args:?} said: {said}");
-        assert_eq!(output.status.code(), Some(2), "{what}");
-        assert!(named.iter().all(|words| said.contains(words)), "{what}");
-    }
+    refused(cases);
 }
 
 /// The help is the reference of the flags.
@@ -106,6 +110,16 @@ fn help_tells_every_flag() {
         for flag in flags.iter().chain(common) {
             assert!(said.contains(&format!("{flag} <")), "{program} --help does not tell {flag}: {said}");
         }
+    }
+}
+
+fn refused(cases: &[Case<'_>]) {
+    for &(program, args, named) in cases {
+        let output = run(program, args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let what = format!("{program} {args:?} said: {said}");
+        assert_eq!(output.status.code(), Some(2), "{what}");
+        assert!(named.iter().all(|words| said.contains(words)), "{what}");
     }
 }
 
