@@ -81,7 +81,7 @@ mod tests {
         }
         let help = said(&["demo", "--help"]);
         assert_eq!(help.exit_code(), 0);
-        let told = ["until Ctrl-C. A second", "--nodes <N>", "Usage: cargo xtask demo", "130  ended before"];
+        let told = ["until Ctrl-C; a process", "--nodes <N>", "Usage: cargo xtask demo", "130  ended before"];
         assert!(told.iter().all(|words| help.to_string().contains(words)), "{help}");
     }
 }

@@ -18,7 +18,8 @@ gets its load balancer, a node follows, the adapter is killed at a bad moment, t
 Services go. Each step tells what happened, how long it took and how many calls the cloud was sent, as the cloud counts \
 them.
 
-Then it stays, with a KUBECONFIG to use and commands to try, until Ctrl-C. A second Ctrl-C kills all at once.";
+Then it stays, with a KUBECONFIG to use and commands to try, until Ctrl-C; a process that ends meanwhile is started \
+again. A second Ctrl-C kills all at once.";
 
 const AFTER_HELP: &str = "\
 Examples:
