@@ -71,12 +71,12 @@ impl<D: Driver> Applier<D> {
         let view = self.snapshot.at_least(Some(bound), &*self.driver, session).await?;
         let routes: Vec<&Route> = view.items.iter().map(|route| &**route).collect();
         let mut verdicts = plan::plan(order, &routes);
-        let mut unseen = false;
         let Some(fence) = &order.fence else {
             let changes = plan::changes(&verdicts, &order.cluster_name);
             let plan = self.driver.plan_routes(&changes).iter().map(planned).collect();
             return Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan });
         };
+        let mut unseen = false;
         for batch in plan::batches(&mut verdicts, self.batch()) {
             let changes = plan::changes(batch, &order.cluster_name);
             if changes != RouteChanges::default() {
