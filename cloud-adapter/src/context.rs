@@ -7,9 +7,10 @@ use cloud_api_proto::{
     v1alpha1::{Priority, RequestContext},
 };
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
+use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::vendor::{Purpose, Session, Vendor};
+use cloud_adapter_security::Caller;
 
 /// Deadline of a request that names none, and of one that asks for more than a minute. Source: budgets, section 3.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -20,6 +21,7 @@ const DEADLINE_MAX: Duration = Duration::from_mins(1);
 pub(crate) struct Context {
     pub(crate) cluster_id: String,
     pub(crate) cluster_name: String,
+    pub(crate) caller: Caller,
     pub(crate) session: Session,
     pub(crate) deadline: Instant,
     /// The oldest observation that will do.
@@ -32,7 +34,7 @@ pub(crate) struct Context {
 /// `FIELD_INVALID` without a cluster ID or with a staleness that is no duration.
 pub(crate) fn read(
     context: Option<RequestContext>,
-    metadata: &MetadataMap,
+    (metadata, extensions): (&MetadataMap, &Extensions),
     vendor: &Arc<Vendor>,
     default: Priority,
 ) -> Result<Context, AdapterError> {
@@ -59,10 +61,18 @@ pub(crate) fn read(
             asked
         }
     };
-    let purpose = Purpose { priority, deadline: Some(deadline), request_id: context.request_id };
+    let caller = extensions.get::<Caller>().cloned().unwrap_or_else(Caller::anyone);
+    let purpose = Purpose {
+        priority: priority.min(caller.role.cap()),
+        deadline: Some(deadline),
+        request_id: context.request_id,
+        caller: caller.clone(),
+        object: Arc::from(""),
+    };
     Ok(Context {
         cluster_id: context.cluster_id,
         cluster_name: context.cluster_name,
+        caller,
         session: vendor.session(purpose),
         deadline,
         bound,

@@ -9,7 +9,7 @@ use cloud_api_proto::{
 use futures::StreamExt as _;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, metadata::MetadataMap};
+use tonic::{Extensions, Status, metadata::MetadataMap};
 
 use crate::{
     clock::Clock,
@@ -42,10 +42,10 @@ impl Rpc {
     pub(crate) fn context(
         &self,
         context: Option<RequestContext>,
-        metadata: &MetadataMap,
+        caller: (&MetadataMap, &Extensions),
         default: Priority,
     ) -> Result<Context, AdapterError> {
-        context::read(context, metadata, &self.vendor, default)
+        context::read(context, caller, &self.vendor, default)
     }
 
     /// The context of a request that needs the cloud.
@@ -55,10 +55,10 @@ impl Rpc {
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,
-        metadata: &MetadataMap,
+        caller: (&MetadataMap, &Extensions),
         default: Priority,
     ) -> Result<Context, AdapterError> {
-        let context = self.context(context, metadata, default)?;
+        let context = self.context(context, caller, default)?;
         match (&*self.health.borrow(), self.draining.is_cancelled()) {
             (_, true) => Err(AdapterError::new(Reason::Draining, "this adapter is about to stop")),
             (None, false) => Ok(context),

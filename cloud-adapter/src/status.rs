@@ -56,8 +56,8 @@ pub(crate) struct Service<D: Driver> {
 #[tonic::async_trait]
 impl<D: Driver> AdapterService for Service<D> {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        self.rpc.context(request.context, &metadata, Priority::Background)?;
+        let (metadata, extensions, request) = request.into_parts();
+        self.rpc.context(request.context, (&metadata, &extensions), Priority::Background)?;
         let about = self.driver.describe();
         let latency = about.expected_latency.iter().filter_map(|(rpc, latency)| {
             Some(((*rpc).to_owned(), prost_types::Duration::try_from(*latency).ok()?))
@@ -85,8 +85,8 @@ impl<D: Driver> AdapterService for Service<D> {
         &self,
         request: Request<WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        self.rpc.context(request.context, &metadata, Priority::Background)?;
+        let (metadata, extensions, request) = request.into_parts();
+        self.rpc.context(request.context, (&metadata, &extensions), Priority::Background)?;
         self.rpc.metrics.rpc("WatchStatus", "OK");
         let reporter = Reporter {
             snapshots: self.snapshots.clone(),

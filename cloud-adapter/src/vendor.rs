@@ -9,6 +9,7 @@ mod operation;
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::time::Instant;
 
@@ -91,13 +92,18 @@ pub struct Purpose {
     pub deadline: Option<Instant>,
     /// Appears in the log beside each call.
     pub request_id: String,
+    /// Who asked: the queue that its calls stand in.
+    pub caller: Caller,
+    /// What it is about, such as `Service shop/web`: objects of one queue take turns. Appears in the log of writes.
+    pub object: Arc<str>,
 }
 
 impl Purpose {
     /// Work that the adapter does for itself.
     #[must_use]
     pub fn own(priority: Priority, what: &str) -> Self {
-        Self { priority, deadline: None, request_id: what.to_owned() }
+        let caller = Caller { role: Role::Adapter, subject: Arc::from("adapter") };
+        Self { priority, deadline: None, request_id: what.to_owned(), caller, object: Arc::from(what) }
     }
 }
 
@@ -146,6 +152,12 @@ impl Session {
     #[must_use]
     pub(crate) fn patient(&self) -> Self {
         Self { purpose: Purpose { deadline: None, ..self.purpose.clone() }, ..self.clone() }
+    }
+
+    /// The same, for calls about one object.
+    #[must_use]
+    pub fn about(&self, object: impl Into<Arc<str>>) -> Self {
+        Self { purpose: Purpose { object: object.into(), ..self.purpose.clone() }, ..self.clone() }
     }
 
     /// On whose behalf calls are made.

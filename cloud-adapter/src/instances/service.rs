@@ -31,8 +31,8 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<WatchInstancesRequest>,
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        self.rpc.cloud_context(request.context, &metadata, Priority::Background)?;
+        let (metadata, extensions, request) = request.into_parts();
+        self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
         let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, "instances");
         let watcher = Watcher::new(
             Arc::clone(&self.finder.snapshot),
@@ -48,8 +48,9 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context, &metadata, Priority::Lifecycle)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context =
+            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Lifecycle)?;
         let found = self.finder.find(request.refs, context.bound, &context.session).await;
         let (results, observed) = self.rpc.count("BatchGetInstances", found)?;
         let observed_at = self.finder.clock.at(observed);

@@ -50,8 +50,9 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         &self,
         request: Request<WatchLoadBalancersRequest>,
     ) -> Result<Response<Self::WatchLoadBalancersStream>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context, &metadata, Priority::Background)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context =
+            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
         let view = format!("load-balancers/{}", context.cluster_id);
         let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
@@ -68,8 +69,9 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         &self,
         request: Request<PutBackendSetRequest>,
     ) -> Result<Response<PutBackendSetResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context, &metadata, Priority::Interactive)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context =
+            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Interactive)?;
         let put = self.sets.put(&context.cluster_id, &request.id, request.content);
         let size = self.rpc.count("PutBackendSet", put)?;
         let cost = Some(context.session.meter().cost(Source::Memory, None));
@@ -80,8 +82,12 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         &self,
         request: Request<EnsureLoadBalancerRequest>,
     ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context.clone(), &metadata, Priority::Interactive)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context = self.rpc.cloud_context(
+            request.context.clone(),
+            (&metadata, &extensions),
+            Priority::Interactive,
+        )?;
         let ensured = self.ensure(request, &context).await;
         Ok(Response::new(self.rpc.count("EnsureLoadBalancer", ensured)?))
     }
@@ -90,8 +96,12 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         &self,
         request: Request<DeleteLoadBalancerRequest>,
     ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context.clone(), &metadata, Priority::Interactive)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context = self.rpc.cloud_context(
+            request.context.clone(),
+            (&metadata, &extensions),
+            Priority::Interactive,
+        )?;
         let deleted = self.delete(request, &context).await;
         Ok(Response::new(self.rpc.count("DeleteLoadBalancer", deleted)?))
     }

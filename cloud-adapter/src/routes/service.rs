@@ -40,8 +40,9 @@ impl<D: Driver> RouteService for Service<D> {
         &self,
         request: Request<WatchRoutesRequest>,
     ) -> Result<Response<Self::WatchRoutesStream>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context, &metadata, Priority::Background)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context =
+            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
         let cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
         let name = format!("routes/{}/{}", context.cluster_id, request.cluster_cidrs.join(","));
         let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, &name);
@@ -56,8 +57,9 @@ impl<D: Driver> RouteService for Service<D> {
         &self,
         request: Request<ApplyRoutesRequest>,
     ) -> Result<Response<ApplyRoutesResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let context = self.rpc.cloud_context(request.context.clone(), &metadata, Priority::Traffic)?;
+        let (metadata, extensions, request) = request.into_parts();
+        let context =
+            self.rpc.cloud_context(request.context.clone(), (&metadata, &extensions), Priority::Traffic)?;
         let applied = self.apply(request, &context).await;
         let Applied { results, plan } = self.rpc.count("ApplyRoutes", applied)?;
         let cost = Some(context.session.meter().cost(Source::Snapshot, None));
