@@ -1,0 +1,224 @@
+//! Follows files while the process runs: certificates, tokens, limits.
+//!
+//! Looks at the content and not at times or inode events: Kubernetes replaces mounted files by swapping a symbolic link, which
+//! file watches see late or never. What cannot be read or parsed changes nothing; the old value stays in force.
+
+use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
+
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::watch, time::MissedTickBehavior};
+
+/// How often files are looked at, unless there is a reason for something else. A local read of a few kilobytes.
+pub const EVERY: Duration = Duration::from_secs(5);
+
+/// Why files are not taken over.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ReloadError<E> {
+    /// One of them cannot be read.
+    #[error("{path}: cannot be read: {kind}")]
+    Read {
+        /// Which.
+        path: String,
+        /// Why.
+        kind: io::ErrorKind,
+    },
+    /// They say nothing that can be used.
+    #[error("{paths}: {error}")]
+    Parse {
+        /// Which.
+        paths: String,
+        /// Why.
+        error: E,
+    },
+}
+
+/// Some files that belong together, such as a certificate and its key, and what they mean.
+pub struct Follow<T, P> {
+    paths: Vec<PathBuf>,
+    parse: P,
+    current: watch::Sender<Arc<T>>,
+    /// What was seen last, good or bad: each change is told once.
+    seen: Seen,
+}
+
+impl<T, P> fmt::Debug for Follow<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follow").field("paths", &self.paths).finish_non_exhaustive()
+    }
+}
+
+/// A digest, because contents may be secrets.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    Content([u8; 32]),
+    Unreadable(io::ErrorKind),
+}
+
+impl<T, P, E> Follow<T, P>
+where
+    P: Fn(&[Vec<u8>]) -> Result<T, E>,
+    E: fmt::Display,
+{
+    /// Reads the files for the first time. `parse` gets their contents in the order of `paths`.
+    ///
+    /// # Errors
+    /// If one cannot be read, or `parse` refuses: at the start there is no old value that could stay.
+    pub fn start(paths: impl IntoIterator<Item = PathBuf>, parse: P) -> Result<Self, ReloadError<E>> {
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        let contents = read(&paths).map_err(|(path, kind)| ReloadError::Read { path, kind })?;
+        let value = parse(&contents).map_err(|error| ReloadError::Parse { paths: names(&paths), error })?;
+        let current = watch::Sender::new(Arc::new(value));
+        Ok(Self { paths, parse, current, seen: Seen::Content(digest(&contents)) })
+    }
+
+    /// What the files say, now and from now on.
+    #[must_use]
+    pub fn current(&self) -> watch::Receiver<Arc<T>> {
+        self.current.subscribe()
+    }
+
+    /// Looks at the files again and again; never ends. `told` hears of every change: the new value, or why it is not taken over.
+    pub async fn run(mut self, every: Duration, told: impl Fn(Result<&T, &ReloadError<E>>)) {
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.look() {
+                None => (),
+                Some(Ok(value)) => {
+                    told(Ok(&value));
+                    self.current.send_replace(value);
+                }
+                Some(Err(error)) => told(Err(&error)),
+            }
+        }
+    }
+
+    /// Reads once. `None`: nothing new.
+    fn look(&mut self) -> Option<Result<Arc<T>, ReloadError<E>>> {
+        // Small files on a memory file system: not worth a thread.
+        let contents = read(&self.paths);
+        let seen = match &contents {
+            Ok(contents) => Seen::Content(digest(contents)),
+            Err((_path, kind)) => Seen::Unreadable(*kind),
+        };
+        if seen == self.seen {
+            return None;
+        }
+        self.seen = seen;
+        let value = contents.map_err(|(path, kind)| ReloadError::Read { path, kind }).and_then(|contents| {
+            let refused = |error| ReloadError::Parse { paths: names(&self.paths), error };
+            (self.parse)(&contents).map_err(refused)
+        });
+        Some(value.map(Arc::new))
+    }
+}
+
+fn read(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, (String, io::ErrorKind)> {
+    paths
+        .iter()
+        .map(|path| fs::read(path).map_err(|error| (path.display().to_string(), error.kind())))
+        .collect()
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Lengths go in too: two files must not look like one.
+fn digest(contents: &[Vec<u8>]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for content in contents {
+        hash.update(content.len().to_le_bytes());
+        hash.update(content);
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::symlink, path::Path, str, sync::Mutex};
+
+    use super::*;
+
+    fn number(contents: &[Vec<u8>]) -> Result<u32, String> {
+        let text = str::from_utf8(&contents[0]).map_err(|error| error.to_string())?;
+        text.trim().parse().map_err(|error| format!("{text:?}: {error}"))
+    }
+
+    /// A volume as the kubelet mounts it: `value` points to `..data/value`, and `..data` to one of several folders.
+    struct Volume(tempfile::TempDir);
+
+    impl Volume {
+        fn with(text: &str) -> Self {
+            let volume = Self(tempfile::tempdir().expect("a folder"));
+            symlink("..data/value", volume.path()).expect("a link");
+            volume.swap("first", text);
+            volume
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.path().join("value")
+        }
+
+        fn swap(&self, folder: &str, text: &str) {
+            let base = self.0.path();
+            fs::create_dir(base.join(folder)).expect("a folder");
+            fs::write(base.join(folder).join("value"), text).expect("a file");
+            symlink(folder, base.join("..new")).expect("a link");
+            fs::rename(base.join("..new"), base.join("..data")).expect("an atomic swap");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_swapped_volume_is_taken_over_and_a_bad_one_leaves_the_old_value() {
+        let volume = Volume::with("1");
+        let follow = Follow::start([volume.path()], number).expect("good");
+        let current = follow.current();
+        let told = Mutex::new(Vec::new());
+        let note = |result: Result<&u32, &ReloadError<String>>| {
+            told.lock().expect("whole").push(result.map_err(ToString::to_string).copied());
+        };
+        let script = async {
+            let value = |wanted: u32| assert_eq!(**current.borrow(), wanted);
+            value(1);
+            volume.swap("second", "2");
+            value(1);
+            tokio::time::sleep(EVERY * 2).await;
+            value(2);
+            volume.swap("third", "three");
+            tokio::time::sleep(EVERY * 4).await;
+            value(2);
+            fs::remove_file(volume.0.path().join("..data")).expect("there");
+            tokio::time::sleep(EVERY * 4).await;
+            value(2);
+            volume.swap("fourth", "4");
+            tokio::time::sleep(EVERY * 2).await;
+            value(4);
+        };
+        tokio::select! {
+            () = follow.run(EVERY, note) => (),
+            () = script => (),
+        }
+        let told = told.into_inner().expect("whole");
+        assert_eq!(told.len(), 4, "each change is told once: {told:?}");
+        assert_eq!((&told[0], &told[3]), (&Ok(2), &Ok(4)));
+        assert!(told[1].as_ref().is_err_and(|error| error.contains("three")), "{told:?}");
+        assert!(told[2].as_ref().is_err_and(|error| error.contains("not found")), "{told:?}");
+    }
+
+    #[test]
+    fn at_the_start_there_is_nothing_to_fall_back_on() {
+        let missing = Follow::start([Path::new("/nowhere/value").to_owned()], number).expect_err("missing");
+        assert!(matches!(missing, ReloadError::Read { .. }), "{missing}");
+        let volume = Volume::with("one");
+        let bad = Follow::start([volume.path()], number).expect_err("no number");
+        assert!(bad.to_string().contains("value: \"one\""), "{bad}");
+    }
+
+    #[test]
+    fn the_border_between_two_files_counts() {
+        let two = |a: &str, b: &str| digest(&[a.into(), b.into()]);
+        assert_ne!(two("ab", "c"), two("a", "bc"));
+    }
+}
