@@ -3,7 +3,11 @@
 //! Pure: no I/O, no clock, no threads. Whoever drives it says what time it is ([`Time`]), hands calls in, asks for the next
 //! one, and reports what came of it. The same inputs give the same decisions, so everything is tested in virtual time.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "the scheduler is to be built upon it"))]
+mod adaptive;
 mod answer;
+#[cfg_attr(not(test), expect(dead_code, reason = "the scheduler is to be built upon it"))]
+mod breaker;
 mod call;
 mod config;
 mod report;

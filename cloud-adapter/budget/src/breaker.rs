@@ -1,0 +1,168 @@
+//! Rests for a family that fails, and for credentials that the vendor rejects. A breaker does not know what a call is:
+//! it is told that one was sent and that it came back.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{BreakerLimits, BreakerState, Time};
+
+/// The window is looked at in this many slots, so that memory does not depend on the number of calls.
+const SLOTS: u32 = 30;
+/// Successes, one after the other, that close a half-open breaker.
+const SUCCESSES: u32 = 3;
+/// From one self-check with rejected credentials to the next: vendors lock accounts that keep trying.
+const CREDENTIALS_REST: Duration = Duration::from_secs(30);
+
+/// The breaker of one family.
+#[derive(Clone, Debug)]
+pub(crate) struct Breaker {
+    limits: BreakerLimits,
+    state: State,
+    /// Calls under way. Half open, one may be sent only when all that were sent before have come back.
+    in_flight: u32,
+    /// The next rest.
+    rest: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Closed {
+        slots: VecDeque<Slot>,
+    },
+    /// Half open from `until` on.
+    Resting {
+        until: Time,
+        successes: u32,
+    },
+}
+
+/// Calls that came back in one part of the window.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    began: Time,
+    calls: u32,
+    failed: u32,
+}
+
+impl Breaker {
+    pub(crate) fn new(limits: BreakerLimits) -> Self {
+        Self { limits, state: State::closed(), in_flight: 0, rest: limits.open }
+    }
+
+    /// Takes other limits over; a rest that has begun goes on.
+    pub(crate) fn configure(&mut self, limits: BreakerLimits) {
+        self.limits = limits;
+        self.rest = self.rest.clamp(limits.open.min(limits.open_max), limits.open_max);
+    }
+
+    pub(crate) fn state(&self, now: Time) -> BreakerState {
+        match self.state {
+            State::Closed { .. } => BreakerState::Closed,
+            State::Resting { until, .. } if now < until => BreakerState::Open { retry_at: until },
+            State::Resting { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    /// Whether a call may be sent.
+    pub(crate) fn admits(&self, now: Time) -> bool {
+        match self.state(now) {
+            BreakerState::Closed => true,
+            BreakerState::Open { .. } => false,
+            BreakerState::HalfOpen => self.in_flight == 0,
+        }
+    }
+
+    /// A call was sent.
+    pub(crate) fn sent(&mut self) {
+        self.in_flight = self.in_flight.saturating_add(1);
+    }
+
+    /// A call came back. Failures are 5xx, timeouts and connections that did not come about; a vendor that throttles or
+    /// refuses is there.
+    pub(crate) fn came_back(&mut self, now: Time, failed: bool) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match &mut self.state {
+            State::Closed { slots } => {
+                note(slots, &self.limits, now, failed);
+                if too_many_failed(slots, &self.limits) {
+                    self.open(now);
+                }
+            }
+            // It was sent before the rest began.
+            State::Resting { until, .. } if now < *until => (),
+            State::Resting { .. } if failed => self.open(now),
+            State::Resting { successes, .. } => {
+                *successes += 1;
+                if *successes >= SUCCESSES {
+                    self.state = State::closed();
+                    self.rest = self.limits.open;
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, now: Time) {
+        self.state = State::Resting { until: now + self.rest, successes: 0 };
+        self.rest = (self.rest * 2).min(self.limits.open_max);
+    }
+}
+
+impl State {
+    fn closed() -> Self {
+        Self::Closed { slots: VecDeque::new() }
+    }
+}
+
+/// Counts a call in the slot that is running, and drops what the window has left behind.
+fn note(slots: &mut VecDeque<Slot>, limits: &BreakerLimits, now: Time, failed: bool) {
+    let width = limits.window / SLOTS;
+    slots.retain(|slot| now.since(slot.began) < limits.window);
+    if slots.back().is_none_or(|last| now.since(last.began) >= width) {
+        slots.push_back(Slot { began: now, calls: 0, failed: 0 });
+    }
+    if let Some(slot) = slots.back_mut() {
+        slot.calls = slot.calls.saturating_add(1);
+        slot.failed = slot.failed.saturating_add(u32::from(failed));
+    }
+}
+
+fn too_many_failed(slots: &VecDeque<Slot>, limits: &BreakerLimits) -> bool {
+    let (calls, failed) = slots.iter().fold((0_u32, 0_u32), |(calls, failed), slot| {
+        (calls.saturating_add(slot.calls), failed.saturating_add(slot.failed))
+    });
+    failed > 0 && calls >= limits.min_calls && f64::from(failed) >= limits.failure_ratio * f64::from(calls)
+}
+
+/// The breaker of the credentials, over everything that the account may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CredentialBreaker {
+    /// Rejected: the next self-check may be sent then.
+    retry_at: Option<Time>,
+}
+
+impl CredentialBreaker {
+    /// A self-check came back.
+    pub(crate) fn self_check(&mut self, now: Time, passed: bool) {
+        self.retry_at = (!passed).then(|| now + CREDENTIALS_REST);
+    }
+
+    /// A self-check was sent: with rejected credentials the next one has to wait, whenever this one comes back.
+    pub(crate) fn sent(&mut self, now: Time) {
+        self.retry_at = self.retry_at.map(|_| now + CREDENTIALS_REST);
+    }
+
+    /// Whether a call may be sent: with rejected credentials none but a self-check, and that seldom.
+    pub(crate) fn admits(&self, now: Time, is_self_check: bool) -> bool {
+        self.retry_at.is_none_or(|retry_at| is_self_check && now >= retry_at)
+    }
+
+    pub(crate) fn state(&self, now: Time) -> BreakerState {
+        match self.retry_at {
+            None => BreakerState::Closed,
+            Some(retry_at) if now < retry_at => BreakerState::Open { retry_at },
+            Some(_) => BreakerState::HalfOpen,
+        }
+    }
+}

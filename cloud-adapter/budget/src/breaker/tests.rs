@@ -1,0 +1,146 @@
+use std::time::Duration;
+
+use super::{Breaker, CredentialBreaker};
+use crate::{BreakerLimits, BreakerState, Time};
+
+fn at(seconds: u64) -> Time {
+    Time::ZERO + Duration::from_secs(seconds)
+}
+
+fn breaker() -> Breaker {
+    Breaker::new(BreakerLimits::default())
+}
+
+/// One call after the other at one moment.
+fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
+    for &(calls, failed) in outcomes {
+        for _ in 0..calls {
+            breaker.sent();
+            breaker.came_back(now, failed);
+        }
+    }
+}
+
+#[test]
+fn half_of_twenty_calls_open_it_and_fewer_or_less_do_not() {
+    let open = BreakerState::Open { retry_at: at(15) };
+    for (name, outcomes, state) in [
+        ("half of twenty", &[(10, false), (10, true)][..], open),
+        ("all of nineteen", &[(19, true)], BreakerState::Closed),
+        ("nine of twenty", &[(11, false), (9, true)], BreakerState::Closed),
+        ("the twentieth succeeds", &[(19, true), (1, false)], open),
+    ] {
+        let mut breaker = breaker();
+        calls(&mut breaker, at(0), outcomes);
+        assert_eq!(breaker.state(at(0)), state, "{name}");
+        assert_eq!(breaker.admits(at(0)), state == BreakerState::Closed, "{name}");
+    }
+}
+
+#[test]
+fn what_the_window_has_left_behind_does_not_count() {
+    let mut breaker = breaker();
+    calls(&mut breaker, at(0), &[(15, true)]);
+    calls(&mut breaker, at(30), &[(15, true)]);
+    assert_eq!(breaker.state(at(30)), BreakerState::Closed);
+    calls(&mut breaker, at(45), &[(5, true)]);
+    assert_eq!(breaker.state(at(45)), BreakerState::Open { retry_at: at(60) });
+}
+
+#[test]
+fn memory_does_not_depend_on_the_number_of_calls() {
+    let mut breaker = breaker();
+    for second in 0..300 {
+        calls(&mut breaker, at(second), &[(100, false)]);
+    }
+    let super::State::Closed { slots } = &breaker.state else { panic!("nothing failed") };
+    assert_eq!(slots.len(), 30);
+}
+
+#[test]
+fn half_open_sends_one_call_at_a_time_and_three_successes_close() {
+    let mut breaker = breaker();
+    calls(&mut breaker, at(0), &[(20, true)]);
+    assert!(!breaker.admits(at(14)));
+    for _ in 0..3 {
+        assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen);
+        assert!(breaker.admits(at(15)));
+        breaker.sent();
+        assert!(!breaker.admits(at(15)), "one is under way");
+        breaker.came_back(at(15), false);
+    }
+    assert_eq!(breaker.state(at(15)), BreakerState::Closed);
+    calls(&mut breaker, at(15), &[(19, true)]);
+    assert_eq!(breaker.state(at(15)), BreakerState::Closed, "the old calls are forgotten");
+}
+
+#[test]
+fn each_failed_probe_doubles_the_rest_up_to_two_minutes_and_closing_starts_anew() {
+    let mut breaker = breaker();
+    calls(&mut breaker, at(0), &[(20, true)]);
+    let mut now = at(0);
+    for rest in [15, 30, 60, 120, 120] {
+        assert_eq!(breaker.state(now), BreakerState::Open { retry_at: now + Duration::from_secs(rest) });
+        now = now + Duration::from_secs(rest);
+        // A success before does not help.
+        calls(&mut breaker, now, &[(1, false), (1, true)]);
+    }
+    now = now + Duration::from_secs(120);
+    calls(&mut breaker, now, &[(3, false), (20, true)]);
+    assert_eq!(breaker.state(now), BreakerState::Open { retry_at: now + Duration::from_secs(15) });
+}
+
+#[test]
+fn calls_from_before_the_rest_neither_close_it_nor_count_as_probes() {
+    let mut breaker = breaker();
+    for _ in 0..5 {
+        breaker.sent();
+    }
+    calls(&mut breaker, at(0), &[(20, true)]);
+    for _ in 0..3 {
+        breaker.came_back(at(1), false);
+    }
+    assert_eq!(breaker.state(at(1)), BreakerState::Open { retry_at: at(15) });
+    assert!(!breaker.admits(at(15)), "two of them still are under way");
+    breaker.came_back(at(14), true);
+    breaker.came_back(at(14), true);
+    assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen, "they do not begin another rest");
+    assert!(breaker.admits(at(15)));
+}
+
+#[test]
+fn other_limits_hold_from_the_next_rest_on() {
+    let mut breaker = breaker();
+    breaker.configure(BreakerLimits {
+        min_calls: 2,
+        open: Duration::from_secs(60),
+        ..BreakerLimits::default()
+    });
+    calls(&mut breaker, at(0), &[(2, true)]);
+    assert_eq!(breaker.state(at(0)), BreakerState::Open { retry_at: at(60) });
+}
+
+#[test]
+fn rejected_credentials_stop_everything_but_one_self_check_in_thirty_seconds() {
+    let mut credentials = CredentialBreaker::default();
+    assert!(credentials.admits(at(0), false));
+    credentials.self_check(at(0), false);
+    assert_eq!(credentials.state(at(29)), BreakerState::Open { retry_at: at(30) });
+    assert!(!credentials.admits(at(29), true));
+    assert_eq!(credentials.state(at(30)), BreakerState::HalfOpen);
+    assert!(!credentials.admits(at(30), false), "only self-checks");
+    assert!(credentials.admits(at(30), true));
+    credentials.sent(at(30));
+    assert!(!credentials.admits(at(31), true), "one is under way, or lost");
+    assert!(credentials.admits(at(60), true));
+    credentials.self_check(at(61), true);
+    assert_eq!(credentials.state(at(61)), BreakerState::Closed);
+    assert!(credentials.admits(at(61), false));
+}
+
+#[test]
+fn a_self_check_does_not_disturb_credentials_that_are_good() {
+    let mut credentials = CredentialBreaker::default();
+    credentials.sent(at(0));
+    assert!(credentials.admits(at(0), false));
+}
