@@ -14,6 +14,7 @@ mod instances;
 mod load_balancers;
 pub mod metrics;
 mod process;
+mod replica;
 mod routes;
 mod rpc;
 mod server;

@@ -18,6 +18,7 @@ pub(crate) use self::service::Service;
 use crate::{
     driver::{Driver, Outcome, RouteChanges, planned},
     fence::Fences,
+    replica::Replica,
     snapshot::Snapshot,
     vendor::Session,
 };
@@ -32,6 +33,7 @@ pub(crate) struct Applier<D> {
     pub(crate) snapshot: Arc<Snapshot<Route>>,
     pub(crate) fences: Fences,
     pub(crate) tracker: TaskTracker,
+    pub(crate) replica: Replica,
     /// A route table is one object at most vendors: one writer at a time.
     pub(crate) writing: Mutex<()>,
 }
@@ -64,10 +66,12 @@ impl<D: Driver> Applier<D> {
     /// vendor's size.
     ///
     /// # Errors
-    /// Those of the listing, and `STALE_FENCE`. What happens to a single route stands in its result.
+    /// Those of the listing, `STALE_FENCE`, and if this replica does not lead any more. What happens to a single route stands in its result.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
         let _writing = self.writing.lock().await;
-        let bound = Snapshot::<Route>::no_older_than(self.snapshot.target_age());
+        let term = self.replica.term()?;
+        // What another replica saw before this term may be changed by it since.
+        let bound = Snapshot::<Route>::no_older_than(self.snapshot.target_age()).max(term.since());
         let view = self.snapshot.at_least(Some(bound), &*self.driver, session).await?;
         let routes: Vec<&Route> = view.items.iter().map(|route| &**route).collect();
         let mut verdicts = plan::plan(order, &routes);
@@ -81,6 +85,7 @@ impl<D: Driver> Applier<D> {
             let changes = plan::changes(batch, &order.cluster_name);
             if changes != RouteChanges::default() {
                 self.fences.check(fence)?;
+                term.check()?;
                 let outcomes = self.write(&changes, session).await;
                 unseen |= self.learn(&changes, &outcomes);
                 settle(batch, &changes, outcomes);

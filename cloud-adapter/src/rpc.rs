@@ -16,6 +16,7 @@ use crate::{
     context::{self, Context},
     driver::{Fault, Item, VendorError},
     metrics::Metrics,
+    replica::Replica,
     snapshot::{Frame, WatchOptions, Watcher},
     vendor::Vendor,
 };
@@ -32,7 +33,9 @@ pub(crate) struct Rpc {
     /// Names this process: part of resume tokens.
     pub(crate) instance_id: Arc<str>,
     pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
-    /// Cancelled when the process is about to stop: ends all watches.
+    /// Whether this replica serves.
+    pub(crate) replica: Replica,
+    /// Cancelled when the process closes its connections.
     pub(crate) draining: CancellationToken,
     /// Why the cloud is not reachable; `None`: it is.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
@@ -51,7 +54,7 @@ impl Rpc {
     /// The context of a request that needs the cloud.
     ///
     /// # Errors
-    /// Until the credentials were checked once: why not.
+    /// If another replica serves, or this one is about to stop; until the credentials were checked once: why not.
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,
@@ -59,13 +62,13 @@ impl Rpc {
         default: Priority,
     ) -> Result<Context, AdapterError> {
         let context = self.context(context, caller, default)?;
-        match (&*self.health.borrow(), self.draining.is_cancelled()) {
-            (_, true) => Err(AdapterError::new(Reason::Draining, "this adapter is about to stop")),
-            (None, false) => Ok(context),
-            (Some(error), false) if matches!(error.fault, Fault::Auth | Fault::Forbidden) => {
+        self.replica.term()?;
+        match &*self.health.borrow() {
+            None => Ok(context),
+            Some(error) if matches!(error.fault, Fault::Auth | Fault::Forbidden) => {
                 Err(AdapterError::from(error.clone()))
             }
-            (Some(error), false) => {
+            Some(error) => {
                 let text = format!("the cloud is not reachable yet: {error}");
                 Err(AdapterError::new(Reason::Starting, text))
             }
@@ -99,17 +102,20 @@ impl Rpc {
     }
 }
 
-/// Turns a watcher into the stream of a service.
+/// Turns a watcher into the stream of a service: for as long as this replica leads.
+///
+/// # Errors
+/// If it does not.
 pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     name: &'static str,
     rpc: &Rpc,
     watcher: Watcher<T, M>,
     message: impl Fn(Frame<M>) -> R + Send + 'static,
-) -> Stream<R> {
+) -> Result<Stream<R>, AdapterError> {
+    let term = rpc.replica.term()?;
     rpc.metrics.rpc(name, "OK");
     let metrics = rpc.metrics.clone();
-    let stop = rpc.draining.clone().cancelled_owned();
-    let draining = rpc.draining.clone();
+    let over = term.clone();
     let frames =
         futures::stream::unfold((watcher, message, metrics), move |(mut watcher, message, metrics)| {
             next(name, async move {
@@ -121,12 +127,10 @@ pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
                 result.map(|result| (result.map_err(Status::from), (watcher, message, metrics)))
             })
         });
-    // A watch that ends because we stop says so: the client looks for another replica.
-    let farewell = futures::stream::iter([()]).filter_map(move |()| {
-        let stopping = AdapterError::new(Reason::Draining, "this adapter is about to stop");
-        std::future::ready(draining.is_cancelled().then(|| Err(Status::from(stopping))))
-    });
-    Box::pin(frames.take_until(Box::pin(stop)).chain(farewell))
+    // A watch that ends because we stop serving says so: the client looks for another replica.
+    let farewell = futures::stream::iter([()])
+        .filter_map(move |()| std::future::ready(over.check().err().map(|error| Err(Status::from(error)))));
+    Ok(Box::pin(frames.take_until(Box::pin(term.ended())).chain(farewell)))
 }
 
 /// Names the stream in traces.

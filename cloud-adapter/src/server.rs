@@ -34,6 +34,7 @@ use crate::{
     driver::{Collection, Driver, Fault, Item, VendorError},
     http, instances, load_balancers,
     metrics::Metrics,
+    replica::Replica,
     routes,
     rpc::Rpc,
     snapshot::Snapshot,
@@ -88,6 +89,7 @@ impl<D: Driver> Adapter<D> {
             metrics: metrics.clone(),
             instance_id: instance_id(wall).into(),
             scope: Arc::new(watch::Sender::new(None)),
+            replica: Replica::standing_by(),
             draining: CancellationToken::new(),
             health: health.subscribe(),
         };
@@ -126,6 +128,8 @@ impl<D: Driver> Adapter<D> {
         let services = self.services(health_service)?;
         let Self { grpc, http, driver, snapshots, rpc, tracker, health, .. } = self;
         let draining = rpc.draining.clone();
+        // The only replica: the one term lasts as long as the process.
+        rpc.replica.lead(0);
         let mut background = tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
         tracker.spawn(http::serve(http, rpc.metrics.clone(), rpc.health.clone(), draining.clone()));
         let server = tonic::transport::Server::builder()
@@ -139,6 +143,7 @@ impl<D: Driver> Adapter<D> {
             ended = &mut background => return ended.context("the refreshers ended: this is a defect"),
         }
         tracing::info!("Adapter stops: finishing what is under way");
+        rpc.replica.drain();
         draining.cancel();
         tracker.close();
         if tokio::time::timeout(GRACE, tracker.wait()).await.is_err() {
@@ -175,6 +180,7 @@ impl<D: Driver> Adapter<D> {
             snapshot: Arc::clone(&self.snapshots.routes),
             fences: crate::fence::Fences::default(),
             tracker: self.tracker.clone(),
+            replica: rpc.replica.clone(),
             writing: tokio::sync::Mutex::default(),
         };
         let balancers = load_balancers::Service {

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     driver::{Driver, Item, LoadBalancerRecord, VendorError},
+    replica::Duty,
     rpc::Rpc,
     snapshot::Snapshot,
 };
@@ -93,6 +94,7 @@ impl<D: Driver> AdapterService for Service<D> {
             rpc: self.rpc.clone(),
             config_revision: Arc::clone(&self.config_revision),
             health: self.health.clone(),
+            duty: self.rpc.replica.subscribe(),
         };
         let stream = futures::stream::unfold((reporter, true), |(mut reporter, first)| async move {
             if !first {
@@ -110,14 +112,17 @@ struct Reporter<D: Driver> {
     rpc: Rpc,
     config_revision: Arc<str>,
     health: watch::Receiver<Option<VendorError>>,
+    duty: watch::Receiver<Duty>,
 }
 
 impl<D: Driver> Reporter<D> {
-    /// Until the self-check changes its mind, or the period is over.
+    /// Until the self-check changes its mind, the replica its duty, or the period is over.
     async fn wait(&mut self) {
         let changed = async {
-            if self.health.changed().await.is_err() {
-                std::future::pending::<()>().await;
+            tokio::select! {
+                Ok(()) = self.health.changed() => (),
+                Ok(()) = self.duty.changed() => (),
+                else => std::future::pending::<()>().await,
             }
         };
         // Either way the next report is due.
@@ -127,7 +132,7 @@ impl<D: Driver> Reporter<D> {
     fn report(&self) -> WatchStatusResponse {
         let health = self.health.borrow().clone();
         WatchStatusResponse {
-            leader: true,
+            leader: self.rpc.replica.leads(),
             instance_id: self.rpc.instance_id.to_string(),
             budgets: self.rpc.vendor.buckets().report(),
             breakers: Vec::new(),

@@ -41,7 +41,7 @@ impl<D: Driver> InstanceService for Service<D> {
             |i| &i.provider_id,
         );
         let rpc = self.rpc.clone();
-        Ok(Response::new(stream("WatchInstances", &self.rpc, watcher, move |frame| message(frame, &rpc))))
+        Ok(Response::new(stream("WatchInstances", &self.rpc, watcher, move |frame| message(frame, &rpc))?))
     }
 
     async fn batch_get_instances(

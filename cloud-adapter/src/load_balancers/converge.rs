@@ -13,13 +13,14 @@ use cloud_api_proto::{
     v1alpha1::{Fence, LoadBalancerKey, Priority},
 };
 use tokio::{sync::watch, time::Instant};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use super::decide::{End, Goal, Next, decide};
 use crate::{
     driver::{Driver, Fault, LoadBalancerRecord, Outcome, VendorError},
     fence::Fences,
     metrics::Metrics,
+    replica::{Replica, Term},
     rpc::Rpc,
     snapshot::{Snapshot, View},
     vendor::{Meter, Purpose, Session, Vendor},
@@ -48,11 +49,9 @@ pub(crate) struct Converger<D: Driver> {
     pub(crate) fences: Fences,
     pub(crate) metrics: Metrics,
     pub(crate) tracker: TaskTracker,
-    pub(crate) draining: CancellationToken,
+    pub(crate) replica: Replica,
     tasks: Mutex<BTreeMap<KeyName, Handle<D::Detail>>>,
     memories: Mutex<BTreeMap<KeyName, Memory<D::Step>>>,
-    /// Polls fall on multiples of their delay since then, so that tasks share a listing.
-    epoch: Instant,
 }
 
 /// A running task, as RPCs see it.
@@ -101,6 +100,8 @@ pub(crate) enum Progress<T> {
 /// What a task keeps between turns.
 struct Work<D: Driver> {
     session: Session,
+    /// The work ends with it.
+    term: Term,
     started: Instant,
     /// How fresh the next observation must be.
     bound: Option<Instant>,
@@ -133,10 +134,9 @@ impl<D: Driver> Converger<D> {
             fences: Fences::default(),
             metrics: rpc.metrics.clone(),
             tracker,
-            draining: rpc.draining.clone(),
+            replica: rpc.replica.clone(),
             tasks: Mutex::default(),
             memories: Mutex::default(),
-            epoch: Instant::now(),
         }
     }
 
@@ -146,13 +146,17 @@ impl<D: Driver> Converger<D> {
     }
 
     /// Starts the key's task, or hands the newer goal to the one that runs. Returns the number of the order.
+    ///
+    /// # Errors
+    /// If another replica leads, or this one is about to stop.
     pub(crate) fn submit(
         self: &Arc<Self>,
         key: &LoadBalancerKey,
         goal: Goal,
         fence: Fence,
         request_id: &str,
-    ) -> (u64, Handle<D::Detail>) {
+    ) -> Result<(u64, Handle<D::Detail>), AdapterError> {
+        let term = self.replica.term()?;
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = tasks.get(&name(key)) {
             let mut number = 0;
@@ -164,7 +168,7 @@ impl<D: Driver> Converger<D> {
                 number = order.number;
                 newer
             });
-            return (number, running.clone());
+            return Ok((number, running.clone()));
         }
         let (orders, inbox) = watch::channel(Order { goal, fence, number: 0 });
         let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
@@ -174,9 +178,9 @@ impl<D: Driver> Converger<D> {
         let handle = Handle { orders, progress, session: session.clone() };
         tasks.insert(name(key), handle.clone());
         self.metrics.key_tasks().inc();
-        let task = Arc::clone(self).run(key.clone(), session, inbox, outbox);
+        let task = Arc::clone(self).run((key.clone(), term), session, inbox, outbox);
         self.tracker.spawn(task);
-        (0, handle)
+        Ok((0, handle))
     }
 
     /// The records of a key in a listing.
@@ -186,17 +190,19 @@ impl<D: Driver> Converger<D> {
 
     async fn run(
         self: Arc<Self>,
-        key: LoadBalancerKey,
+        (key, term): (LoadBalancerKey, Term),
         session: Session,
         mut inbox: watch::Receiver<Order>,
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {
-        let mut place = Place { converger: &self, key: &key, left: false };
+        let mut place = Place { converger: &self, key: &key, term: term.clone(), left: false };
         let poll = self.driver.describe().poll;
-        let bound = Some(Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES));
+        // What another replica saw before this term may be changed by it since.
+        let trusted = Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES);
+        let bound = Some(trusted.max(term.since()));
         let last = self.remember(&key, |memory| memory.last.clone());
         let started = Instant::now();
-        let mut work = Work { session, started, bound, done: 0, total: 0, poll, last, unknown: 0 };
+        let mut work = Work { session, term, started, bound, done: 0, total: 0, poll, last, unknown: 0 };
         loop {
             let order = inbox.borrow_and_update().clone();
             match self.turn(&key, &order, &mut work).await {
@@ -205,9 +211,9 @@ impl<D: Driver> Converger<D> {
                     outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
                     // Who wakes on the same tick shares the listing of the first.
                     work.bound = Some(tokio::select! {
-                        tick = self.tick(work.poll) => tick,
+                        tick = tick(work.term.since(), work.poll) => tick,
                         () = newer(&mut inbox, order.number) => Instant::now(),
-                        () = self.draining.cancelled() => Instant::now(),
+                        _ = work.term.clone().ended() => Instant::now(),
                     });
                     let overtaken = inbox.borrow().number != order.number;
                     work.poll = if overtaken { poll } else { (work.poll * 2).min(POLL_MAX) };
@@ -234,9 +240,7 @@ impl<D: Driver> Converger<D> {
         work: &mut Work<D>,
     ) -> Result<Turn<D>, AdapterError> {
         self.fences.check(&order.fence)?;
-        if self.draining.is_cancelled() {
-            return Err(AdapterError::new(Reason::Draining, "this adapter is about to stop"));
-        }
+        work.term.check()?;
         let view = self.snapshot.at_least(work.bound, &*self.driver, &work.session).await?;
         let records = Self::records(&view, key);
         let proof = self.proof(work);
@@ -261,9 +265,10 @@ impl<D: Driver> Converger<D> {
     }
 
     /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was
-    /// built last, by this process or, for all that is known, by the one before it.
+    /// built last, by this process or, for all that is known, by the one that led before it.
     fn proof(&self, work: &Work<D>) -> Instant {
-        let built = work.last.as_ref().filter(|last| !last.removes).map_or(self.epoch, |last| last.at);
+        let built = work.last.as_ref().filter(|last| !last.removes).map(|last| last.at);
+        let built = built.map_or(work.term.since(), |at| at.max(work.term.since()));
         work.started.max(built + self.driver.describe().consistency_horizon)
     }
 
@@ -389,17 +394,17 @@ impl<D: Driver> Converger<D> {
     pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
         self.remember(key, |memory| Arc::clone(&memory.meter))
     }
+}
 
-    /// The next multiple of `delay`: tasks that wait equally long wake together.
-    async fn tick(&self, delay: Duration) -> Instant {
-        let now = Instant::now();
-        let since = now.duration_since(self.epoch).as_nanos();
-        let delay = delay.max(Duration::from_millis(10)).as_nanos();
-        let rest = u64::try_from(delay - since % delay).unwrap_or(u64::MAX);
-        let tick = now + Duration::from_nanos(rest);
-        tokio::time::sleep_until(tick).await;
-        tick
-    }
+/// The next multiple of `delay` since the term began: tasks that wait equally long wake together and share a listing.
+async fn tick(epoch: Instant, delay: Duration) -> Instant {
+    let now = Instant::now();
+    let since = now.duration_since(epoch).as_nanos();
+    let delay = delay.max(Duration::from_millis(10)).as_nanos();
+    let rest = u64::try_from(delay - since % delay).unwrap_or(u64::MAX);
+    let tick = now + Duration::from_nanos(rest);
+    tokio::time::sleep_until(tick).await;
+    tick
 }
 
 /// Until there is another order than this. Only a broken adapter has nobody left who could give one.
@@ -413,6 +418,7 @@ async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
 struct Place<'a, D: Driver> {
     converger: &'a Converger<D>,
     key: &'a LoadBalancerKey,
+    term: Term,
     left: bool,
 }
 
@@ -425,7 +431,7 @@ impl<D: Driver> Place<'_, D> {
         (order, done, result): (u64, u32, Result<End<D::Detail>, AdapterError>),
     ) -> bool {
         let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if inbox.borrow().number != order && !self.converger.draining.is_cancelled() {
+        if inbox.borrow().number != order && self.term.check().is_ok() {
             return false;
         }
         if let Err(error) = &result {

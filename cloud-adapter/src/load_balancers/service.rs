@@ -62,7 +62,9 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let snapshot = Arc::clone(&self.converger.snapshot);
         let watcher = Watcher::new(snapshot, options, mine, |item: &LoadBalancer| &item.vendor_id);
         let rpc = self.rpc.clone();
-        Ok(Response::new(stream("WatchLoadBalancers", &self.rpc, watcher, move |frame| message(frame, &rpc))))
+        Ok(Response::new(stream("WatchLoadBalancers", &self.rpc, watcher, move |frame| {
+            message(frame, &rpc)
+        })?))
     }
 
     async fn put_backend_set(
@@ -145,7 +147,7 @@ impl<D: Driver> Service<D> {
             return Ok(present(&record, 0, context, Source::Memory));
         }
         let id = context.session.purpose().request_id.clone();
-        let (number, handle) = self.converger.submit(&key, goal, fence, &id);
+        let (number, handle) = self.converger.submit(&key, goal, fence, &id)?;
         let progress = wait(handle, number, context).await?;
         match progress {
             Progress::Working { done, total, waits_for } => Ok(EnsureLoadBalancerResponse {
@@ -179,7 +181,7 @@ impl<D: Driver> Service<D> {
         }
         let fence = self.converger.fences.admit(request.fence.as_ref(), &key.owner_uid)?;
         let id = context.session.purpose().request_id.clone();
-        let (number, handle) = self.converger.submit(&key, Goal::Absent, fence, &id);
+        let (number, handle) = self.converger.submit(&key, Goal::Absent, fence, &id)?;
         let progress = wait(handle, number, context).await?;
         let cost = Some(context.session.meter().cost(Source::Snapshot, None));
         match progress {

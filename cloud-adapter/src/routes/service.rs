@@ -50,7 +50,7 @@ impl<D: Driver> RouteService for Service<D> {
         let view = move |route: &Route| seen(route, &context.cluster_id, &cidrs);
         let watcher = Watcher::new(snapshot, options, view, |route: &Route| &route.vendor_id);
         let rpc = self.rpc.clone();
-        Ok(Response::new(stream("WatchRoutes", &self.rpc, watcher, move |frame| message(frame, &rpc))))
+        Ok(Response::new(stream("WatchRoutes", &self.rpc, watcher, move |frame| message(frame, &rpc))?))
     }
 
     async fn apply_routes(
