@@ -1,4 +1,11 @@
-//! The adapter's metrics: `cloud_adapter_*`, labels from closed sets.
+//! The adapter's metrics: `cloud_adapter_*`, labels from closed sets. One method for each thing that happens.
+//!
+//! Names and labels: budgets, section 8. What is a state and not an event is read when the page is scraped ([`scrape`]).
+
+mod layer;
+mod scrape;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt,
@@ -6,60 +13,148 @@ use std::{
     time::Duration,
 };
 
+use cloud_budget::{Class, RefusalReason, Report, Time};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
 
+pub(crate) use self::layer::RpcLayer;
+use self::scrape::Sources;
 use crate::vendor::Operation;
+
+/// From a cached answer to the longest deadline.
+const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
+/// From one item to the largest batch of the contract.
+const ITEMS: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 500.0];
+/// Scopes of fences are named by callers: other words would be labels without end.
+const FENCE_SCOPES: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
+
+/// Labels of one metric: names and words, both from this code.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// All metrics of the process. Cloning shares them.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    sources: Sources,
     vendor_calls: Family<CallLabels, Counter>,
-    vendor_call_duration: Family<OperationLabels, Histogram>,
-    snapshot_refreshes: Family<RefreshLabels, Counter>,
-    snapshot_items: Family<CollectionLabels, Gauge>,
-    noops: Family<RpcLabels, Counter>,
-    key_tasks: Gauge,
-    rpcs: Family<RpcResultLabels, Counter>,
+    vendor_call_duration: Family<Labels<2>, Histogram>,
+    queue_wait: Family<Labels<2>, Histogram>,
+    shed: Family<Labels<3>, Counter>,
+    coalesced: Family<Labels<2>, Counter>,
+    batch_size: Family<Labels<1>, Histogram>,
+    snapshot_refreshes: Family<Labels<2>, Counter>,
+    snapshot_items: Family<Labels<1>, Gauge>,
+    noops: Family<Labels<1>, Counter>,
+    key_tasks: Family<Labels<1>, Gauge>,
+    outcomes_unknown: Family<Labels<1>, Counter>,
+    existence: Family<Labels<1>, Counter>,
+    fences_rejected: Family<Labels<1>, Counter>,
+    leader: Gauge,
+    config_reloads: Family<Labels<2>, Counter>,
+    rpc_duration: Family<RpcLabels, Histogram>,
+}
+
+/// One vendor call, as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VendorCall {
+    pub(crate) operation: Operation,
+    pub(crate) class: Class,
+    pub(crate) controller: &'static str,
+    /// The HTTP status; 0: no answer.
+    pub(crate) code: u16,
+    pub(crate) took: Duration,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CallLabels {
     family: &'static str,
     op: &'static str,
+    class: &'static str,
+    controller: &'static str,
     code: u16,
 }
 
+/// One answered request of the contract.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OperationLabels {
-    family: &'static str,
-    op: &'static str,
+pub(crate) struct RpcLabels {
+    /// Such as `cloudadapter.v1alpha1.RouteService`. From the contract's descriptor, or `other`.
+    pub(crate) service: Arc<str>,
+    /// Such as `ApplyRoutes`. From the contract's descriptor, or `other`.
+    pub(crate) method: Arc<str>,
+    /// The gRPC code, such as `UNAVAILABLE`.
+    pub(crate) code: &'static str,
+    /// The contract's reason; empty for success.
+    pub(crate) reason: &'static str,
+    /// The role of the caller.
+    pub(crate) controller: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RefreshLabels {
-    collection: &'static str,
-    result: &'static str,
+/// How a vendor call was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coalesced {
+    /// Another caller's call answered.
+    SingleFlight,
+    /// It went into a batch with others.
+    Batch,
+    /// The shared listing was fresh enough.
+    Snapshot,
+    /// One listing instead of many look-ups.
+    Promotion,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct CollectionLabels {
-    collection: &'static str,
+impl Coalesced {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::SingleFlight => "singleflight",
+            Self::Batch => "batch",
+            Self::Snapshot => "snapshot",
+            Self::Promotion => "promotion",
+        }
+    }
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RpcLabels {
-    rpc: &'static str,
+/// What a key task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskState {
+    /// It looks, plans or writes.
+    Working,
+    /// The vendor works; the task looks again later.
+    Waiting,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RpcResultLabels {
-    rpc: &'static str,
-    reason: &'static str,
+impl TaskState {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// A key task as a number in `key_tasks`: it leaves when this is dropped.
+pub(crate) struct TaskCount {
+    metrics: Metrics,
+    state: TaskState,
+}
+
+impl TaskCount {
+    /// The task does something else now.
+    pub(crate) fn now(&mut self, state: TaskState) {
+        if state != self.state {
+            self.metrics.tasks(self.state).dec();
+            self.metrics.tasks(state).inc();
+            self.state = state;
+        }
+    }
+}
+
+impl Drop for TaskCount {
+    fn drop(&mut self) {
+        self.metrics.tasks(self.state).dec();
+    }
 }
 
 impl Metrics {
@@ -67,38 +162,31 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("cloud_adapter");
+        let page = &mut registry;
+        let sources = Sources::default();
+        page.register_collector(Box::new(sources.clone()));
+        let leader = Gauge::default();
+        page.register("leader", "1: this replica talks to the vendor", leader.clone());
         let metrics = Self {
-            vendor_calls: Family::default(),
-            vendor_call_duration: Family::new_with_constructor(|| {
-                Histogram::new([0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
-            }),
-            snapshot_refreshes: Family::default(),
-            snapshot_items: Family::default(),
-            noops: Family::default(),
-            key_tasks: Gauge::default(),
-            rpcs: Family::default(),
+            vendor_calls: counted(page, "vendor_calls", "Requests sent to the vendor; code 0: no answer"),
+            vendor_call_duration: timed(page, "vendor_call_duration", "How long the vendor took to answer"),
+            queue_wait: timed(page, "queue_wait", "How long vendor calls waited for their turn"),
+            shed: counted(page, "shed", "Vendor calls that were refused instead of sent"),
+            coalesced: counted(page, "coalesced", "Vendor calls that were saved"),
+            batch_size: batches(page, "batch_size", "Items in one vendor call"),
+            snapshot_refreshes: counted(page, "snapshot_refresh", "Listings of a collection"),
+            snapshot_items: gauged(page, "snapshot_items", "Items in the last listing"),
+            noops: counted(page, "noop", "Requests that found nothing to do"),
+            key_tasks: gauged(page, "key_tasks", "Objects being converged now"),
+            outcomes_unknown: counted(page, "outcome_unknown", "Vendor writes whose answer was lost"),
+            existence: counted(page, "existence", "Instances asked for, by what became of them"),
+            fences_rejected: counted(page, "fence_rejected", "Writes of writers that are not the newest"),
+            leader,
+            config_reloads: counted(page, "config_reload", "Changed files that were taken over, or not"),
+            rpc_duration: timed(page, "rpc_duration", "Answered requests; a watch counts when it ends"),
+            sources,
             registry: Arc::default(),
         };
-        registry.register(
-            "vendor_calls",
-            "Requests sent to the vendor; code 0: no answer",
-            metrics.vendor_calls.clone(),
-        );
-        registry.register_with_unit(
-            "vendor_call_duration",
-            "How long the vendor took to answer",
-            Unit::Seconds,
-            metrics.vendor_call_duration.clone(),
-        );
-        registry.register(
-            "snapshot_refresh",
-            "Listings of a collection, by result",
-            metrics.snapshot_refreshes.clone(),
-        );
-        registry.register("snapshot_items", "Items in the last listing", metrics.snapshot_items.clone());
-        registry.register("noop", "Requests that found nothing to do", metrics.noops.clone());
-        registry.register("key_tasks", "Load balancers being converged now", metrics.key_tasks.clone());
-        registry.register("rpc", "Answered requests, by reason; OK is success", metrics.rpcs.clone());
         *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
         metrics
     }
@@ -114,31 +202,111 @@ impl Metrics {
         Ok(text)
     }
 
-    pub(crate) fn vendor_call(&self, operation: Operation, code: u16, took: Duration) {
-        let (family, op) = (operation.family.word(), operation.name);
-        self.vendor_calls.get_or_create(&CallLabels { family, op, code }).inc();
-        self.vendor_call_duration.get_or_create(&OperationLabels { family, op }).observe(took.as_secs_f64());
+    /// Says where the page gets buckets, queues and breakers from, with the time that their moments refer to.
+    pub(crate) fn read_budget(&self, report: impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static) {
+        self.sources.set_budget(Box::new(report));
     }
 
+    /// Says where the page gets the age of a collection's snapshot from. `None`: it was not listed yet.
+    pub(crate) fn read_age(
+        &self,
+        collection: &'static str,
+        age: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+    ) {
+        self.sources.add_age(collection, Box::new(age));
+    }
+
+    /// A request was sent to the vendor.
+    pub(crate) fn vendor_call(&self, call: VendorCall) {
+        let VendorCall { operation, class, controller, code, took } = call;
+        let (family, op) = (operation.family.word(), operation.name);
+        let labels = CallLabels { family, op, class: class.word(), controller, code };
+        self.vendor_calls.get_or_create(&labels).inc();
+        let labels = [("family", family), ("op", op)];
+        self.vendor_call_duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A vendor call waited for its turn.
+    pub(crate) fn queue_wait(&self, class: Class, controller: &'static str, waited: Duration) {
+        let labels = [("class", class.word()), ("controller", controller)];
+        self.queue_wait.get_or_create(&labels).observe(waited.as_secs_f64());
+    }
+
+    /// A vendor call was refused instead of sent.
+    pub(crate) fn shed(&self, reason: RefusalReason, class: Class, controller: &'static str) {
+        let labels = [("reason", reason.word()), ("class", class.word()), ("controller", controller)];
+        self.shed.get_or_create(&labels).inc();
+    }
+
+    /// A vendor call was saved. `op`: the operation that was not called.
+    pub(crate) fn coalesced(&self, op: &'static str, kind: Coalesced) {
+        self.coalesced.get_or_create(&[("op", op), ("kind", kind.word())]).inc();
+    }
+
+    /// One vendor call was for this many items.
+    pub(crate) fn batch(&self, op: &'static str, items: usize) {
+        let items = u32::try_from(items).unwrap_or(u32::MAX);
+        self.batch_size.get_or_create(&[("op", op)]).observe(f64::from(items));
+    }
+
+    /// A collection was listed: so many items; `None`: it failed.
     pub(crate) fn refreshed(&self, collection: &'static str, items: Option<usize>) {
         let result = if items.is_some() { "ok" } else { "failed" };
-        self.snapshot_refreshes.get_or_create(&RefreshLabels { collection, result }).inc();
+        self.snapshot_refreshes.get_or_create(&[("collection", collection), ("result", result)]).inc();
         if let Some(items) = items {
             let items = i64::try_from(items).unwrap_or(i64::MAX);
-            self.snapshot_items.get_or_create(&CollectionLabels { collection }).set(items);
+            self.snapshot_items.get_or_create(&[("collection", collection)]).set(items);
         }
     }
 
+    /// A request to change something found it as it shall be.
     pub(crate) fn noop(&self, rpc: &'static str) {
-        self.noops.get_or_create(&RpcLabels { rpc }).inc();
+        self.noops.get_or_create(&[("rpc", rpc)]).inc();
     }
 
-    pub(crate) fn rpc(&self, rpc: &'static str, reason: &'static str) {
-        self.rpcs.get_or_create(&RpcResultLabels { rpc, reason }).inc();
+    /// A key task begins, working. It counts until the answer is dropped.
+    #[must_use]
+    pub(crate) fn key_task(&self) -> TaskCount {
+        let state = TaskState::Working;
+        self.tasks(state).inc();
+        TaskCount { metrics: self.clone(), state }
     }
 
-    pub(crate) fn key_tasks(&self) -> &Gauge {
-        &self.key_tasks
+    /// A vendor write's answer was lost.
+    pub(crate) fn outcome_unknown(&self, op: &'static str) {
+        self.outcomes_unknown.get_or_create(&[("op", op)]).inc();
+    }
+
+    /// What became of an instance that was asked for: `present`, `gone` and so on.
+    pub(crate) fn existence(&self, result: &'static str) {
+        self.existence.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// A writer that is not the newest of its scope was refused. Of a scope such as `service-controller/0` the shard is left out.
+    pub(crate) fn fence_rejected(&self, scope: &str) {
+        let holder = scope.split('/').next().unwrap_or_default();
+        let holder = FENCE_SCOPES.into_iter().find(|known| *known == holder).unwrap_or("other");
+        self.fences_rejected.get_or_create(&[("scope", holder)]).inc();
+    }
+
+    /// Whether this replica talks to the vendor.
+    pub(crate) fn leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// A watched file changed. `kind`: `limits`, `certificate` and so on.
+    pub(crate) fn config_reload(&self, kind: &'static str, taken: bool) {
+        let result = if taken { "ok" } else { "failed" };
+        self.config_reloads.get_or_create(&[("kind", kind), ("result", result)]).inc();
+    }
+
+    /// A request of the contract was answered.
+    pub(crate) fn rpc(&self, labels: &RpcLabels, took: Duration) {
+        self.rpc_duration.get_or_create(labels).observe(took.as_secs_f64());
+    }
+
+    fn tasks(&self, state: TaskState) -> impl std::ops::Deref<Target = Gauge> {
+        self.key_tasks.get_or_create(&[("state", state.word())])
     }
 }
 
@@ -152,4 +320,33 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Metrics")
     }
+}
+
+/// What metrics with labels need of their labels.
+trait LabelSet: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static {}
+
+impl<L: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static> LabelSet for L {}
+
+fn counted<L: LabelSet>(page: &mut Registry, name: &str, help: &str) -> Family<L, Counter> {
+    let family = Family::default();
+    page.register(name, help, family.clone());
+    family
+}
+
+fn gauged<L: LabelSet>(page: &mut Registry, name: &str, help: &str) -> Family<L, Gauge> {
+    let family = Family::default();
+    page.register(name, help, family.clone());
+    family
+}
+
+fn timed<L: LabelSet>(page: &mut Registry, name: &str, help: &str) -> Family<L, Histogram> {
+    let family = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
+    page.register_with_unit(name, help, Unit::Seconds, family.clone());
+    family
+}
+
+fn batches<L: LabelSet>(page: &mut Registry, name: &str, help: &str) -> Family<L, Histogram> {
+    let family = Family::new_with_constructor((|| Histogram::new(ITEMS)) as fn() -> Histogram);
+    page.register(name, help, family.clone());
+    family
 }

@@ -75,16 +75,6 @@ impl Rpc {
         }
     }
 
-    /// Counts an answer by its reason.
-    pub(crate) fn count<T>(
-        &self,
-        rpc: &'static str,
-        result: Result<T, AdapterError>,
-    ) -> Result<T, AdapterError> {
-        self.metrics.rpc(rpc, result.as_ref().map_or_else(|error| error.reason.word(), |_| "OK"));
-        result
-    }
-
     pub(crate) fn watch_options(&self, stop: bool, resume_token: String, view: &str) -> WatchOptions {
         WatchOptions { stop_when_synced: stop, resume_token, epoch: format!("{}/{view}", self.instance_id) }
     }
@@ -113,20 +103,14 @@ pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     message: impl Fn(Frame<M>) -> R + Send + 'static,
 ) -> Result<Stream<R>, AdapterError> {
     let term = rpc.replica.term()?;
-    rpc.metrics.rpc(name, "OK");
-    let metrics = rpc.metrics.clone();
     let over = term.clone();
-    let frames =
-        futures::stream::unfold((watcher, message, metrics), move |(mut watcher, message, metrics)| {
-            next(name, async move {
-                let frame = watcher.next().await;
-                let result = frame.map(|frame| frame.map(&message).map_err(AdapterError::from));
-                if let Some(Err(error)) = &result {
-                    metrics.rpc(name, error.reason.word());
-                }
-                result.map(|result| (result.map_err(Status::from), (watcher, message, metrics)))
-            })
-        });
+    let frames = futures::stream::unfold((watcher, message), move |(mut watcher, message)| {
+        next(name, async move {
+            let frame = watcher.next().await;
+            let result = frame.map(|frame| frame.map(&message).map_err(AdapterError::from));
+            result.map(|result| (result.map_err(Status::from), (watcher, message)))
+        })
+    });
     // A watch that ends because we stop serving says so: the client looks for another replica.
     let farewell = futures::stream::iter([()])
         .filter_map(move |()| std::future::ready(over.check().err().map(|error| Err(Status::from(error)))));

@@ -33,7 +33,7 @@ use crate::{
     config::{Config, Options},
     driver::{Collection, Driver, Fault, Item, VendorError},
     http, instances, load_balancers,
-    metrics::Metrics,
+    metrics::{Metrics, RpcLayer},
     replica::Replica,
     routes,
     rpc::Rpc,
@@ -134,6 +134,7 @@ impl<D: Driver> Adapter<D> {
         tracker.spawn(http::serve(http, rpc.metrics.clone(), rpc.health.clone(), draining.clone()));
         let server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
+            .layer(RpcLayer::new(rpc.metrics.clone()))
             .add_routes(services)
             .serve_with_incoming_shutdown(TcpListenerStream::new(grpc), draining.clone().cancelled_owned());
         let mut server = tracker.spawn(server);

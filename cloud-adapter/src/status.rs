@@ -63,7 +63,6 @@ impl<D: Driver> AdapterService for Service<D> {
         let latency = about.expected_latency.iter().filter_map(|(rpc, latency)| {
             Some(((*rpc).to_owned(), prost_types::Duration::try_from(*latency).ok()?))
         });
-        self.rpc.metrics.rpc("GetInfo", "OK");
         Ok(Response::new(GetInfoResponse {
             adapter_name: about.adapter_name.to_owned(),
             adapter_version: about.adapter_version.to_owned(),
@@ -88,7 +87,6 @@ impl<D: Driver> AdapterService for Service<D> {
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         self.rpc.context(request.context, (&metadata, &extensions), Priority::Background)?;
-        self.rpc.metrics.rpc("WatchStatus", "OK");
         let reporter = Reporter {
             snapshots: self.snapshots.clone(),
             rpc: self.rpc.clone(),

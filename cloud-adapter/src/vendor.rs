@@ -11,6 +11,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::Priority;
+use cloud_budget::Class;
 use tokio::time::Instant;
 
 pub use self::{
@@ -20,7 +21,7 @@ pub use self::{
 };
 use crate::{
     driver::{Classify, Fault, VendorError},
-    metrics::Metrics,
+    metrics::{Metrics, VendorCall},
 };
 
 /// What a driver sends.
@@ -136,7 +137,13 @@ impl Session {
             Ok(response) => response.status().as_u16(),
             Err(_) => 0,
         };
-        self.vendor.metrics.vendor_call(operation, code, started.elapsed());
+        self.vendor.metrics.vendor_call(VendorCall {
+            operation,
+            class: class(self.purpose.priority),
+            controller: self.purpose.caller.role.word(),
+            code,
+            took: started.elapsed(),
+        });
         let result = result.and_then(|response| match self.vendor.classify.classify(operation, &response) {
             None => Ok(response),
             Some(error) => Err(error),
@@ -210,6 +217,16 @@ impl Session {
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         Ok(response)
+    }
+}
+
+/// The class of a priority. What names none is nobody's hurry.
+fn class(priority: Priority) -> Class {
+    match priority {
+        Priority::Unspecified | Priority::Background => Class::Background,
+        Priority::Lifecycle => Class::Lifecycle,
+        Priority::Interactive => Class::Interactive,
+        Priority::Traffic => Class::Traffic,
     }
 }
 

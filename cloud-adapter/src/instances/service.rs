@@ -52,7 +52,7 @@ impl<D: Driver> InstanceService for Service<D> {
         let context =
             self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Lifecycle)?;
         let found = self.finder.find(request.refs, context.bound, &context.session).await;
-        let (results, observed) = self.rpc.count("BatchGetInstances", found)?;
+        let (results, observed) = found?;
         let observed_at = self.finder.clock.at(observed);
         Ok(Response::new(BatchGetInstancesResponse {
             results,

@@ -19,7 +19,7 @@ use super::decide::{End, Goal, Next, decide};
 use crate::{
     driver::{Driver, Fault, LoadBalancerRecord, Outcome, VendorError},
     fence::Fences,
-    metrics::Metrics,
+    metrics::{Metrics, TaskCount},
     replica::{Replica, Term},
     rpc::Rpc,
     snapshot::{Snapshot, View},
@@ -177,7 +177,6 @@ impl<D: Driver> Converger<D> {
         let session = self.vendor.metered(purpose, self.unpaid(key));
         let handle = Handle { orders, progress, session: session.clone() };
         tasks.insert(name(key), handle.clone());
-        self.metrics.key_tasks().inc();
         let task = Arc::clone(self).run((key.clone(), term), session, inbox, outbox);
         self.tracker.spawn(task);
         Ok((0, handle))
@@ -195,7 +194,9 @@ impl<D: Driver> Converger<D> {
         mut inbox: watch::Receiver<Order>,
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {
-        let mut place = Place { converger: &self, key: &key, term: term.clone(), left: false };
+        let counted = self.metrics.key_task();
+        let mut place =
+            Place { converger: &self, key: &key, term: term.clone(), left: false, _counted: counted };
         let poll = self.driver.describe().poll;
         // What another replica saw before this term may be changed by it since.
         let trusted = Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES);
@@ -420,6 +421,7 @@ struct Place<'a, D: Driver> {
     key: &'a LoadBalancerKey,
     term: Term,
     left: bool,
+    _counted: TaskCount,
 }
 
 impl<D: Driver> Place<'_, D> {
@@ -439,7 +441,6 @@ impl<D: Driver> Place<'_, D> {
             tracing::warn!(owner_uid, reason = %error.reason, %error, "Load balancer is not as desired");
         }
         tasks.remove(&name(self.key));
-        self.converger.metrics.key_tasks().dec();
         self.left = true;
         outbox.send_replace(Progress::Ended { order, done, result });
         true
@@ -452,7 +453,6 @@ impl<D: Driver> Drop for Place<'_, D> {
         if !self.left {
             let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             tasks.remove(&name(self.key));
-            self.converger.metrics.key_tasks().dec();
         }
     }
 }

@@ -75,7 +75,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let context =
             self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Interactive)?;
         let put = self.sets.put(&context.cluster_id, &request.id, request.content);
-        let size = self.rpc.count("PutBackendSet", put)?;
+        let size = put?;
         let cost = Some(context.session.meter().cost(Source::Memory, None));
         Ok(Response::new(PutBackendSetResponse { size: u32::try_from(size).unwrap_or(u32::MAX), cost }))
     }
@@ -91,7 +91,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
             Priority::Interactive,
         )?;
         let ensured = self.ensure(request, &context).await;
-        Ok(Response::new(self.rpc.count("EnsureLoadBalancer", ensured)?))
+        Ok(Response::new(ensured?))
     }
 
     async fn delete_load_balancer(
@@ -105,7 +105,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
             Priority::Interactive,
         )?;
         let deleted = self.delete(request, &context).await;
-        Ok(Response::new(self.rpc.count("DeleteLoadBalancer", deleted)?))
+        Ok(Response::new(deleted?))
     }
 }
 

@@ -61,7 +61,7 @@ impl<D: Driver> RouteService for Service<D> {
         let context =
             self.rpc.cloud_context(request.context.clone(), (&metadata, &extensions), Priority::Traffic)?;
         let applied = self.apply(request, &context).await;
-        let Applied { results, plan } = self.rpc.count("ApplyRoutes", applied)?;
+        let Applied { results, plan } = applied?;
         let cost = Some(context.session.meter().cost(Source::Snapshot, None));
         Ok(Response::new(ApplyRoutesResponse { results, cost, plan }))
     }

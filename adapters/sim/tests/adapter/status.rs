@@ -102,7 +102,9 @@ async fn probes_and_metrics_are_plain_http() {
     assert_eq!(page(&bench.adapter, "/readyz").await.0, 200);
     let (status, metrics) = page(&bench.adapter, "/metrics").await;
     assert_eq!(status, 200);
-    for line in [r#"op="CreateListener",code="202""#, "cloud_adapter_"] {
+    for line in
+        [r#"op="CreateListener",class="interactive",controller="adapter",code="202""#, "cloud_adapter_"]
+    {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
 }

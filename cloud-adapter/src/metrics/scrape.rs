@@ -1,0 +1,136 @@
+//! What is a state and not an event: buckets, queues, breakers, ages. Read when the page is asked for, so no gauge is forgotten.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloud_budget::{BreakerState, BucketReport, LeafReport, Report, Time};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    registry::Unit,
+};
+
+type Budget = Box<dyn Fn() -> Option<(Time, Report)> + Send + Sync>;
+type Age = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
+
+/// Where states are read from. Cloning shares them.
+#[derive(Clone, Default)]
+pub(super) struct Sources(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    budget: Option<Budget>,
+    ages: Vec<(&'static str, Age)>,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sources")
+    }
+}
+
+impl Sources {
+    pub(super) fn set_budget(&self, budget: Budget) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).budget = Some(budget);
+    }
+
+    pub(super) fn add_age(&self, collection: &'static str, age: Age) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ages.push((collection, age));
+    }
+}
+
+impl Collector for Sources {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = Page(&mut encoder);
+        let ages = inner.ages.iter().filter_map(|(collection, age)| {
+            Some(([("collection", *collection)], ConstGauge::new(age()?.as_secs_f64())))
+        });
+        page.rows(("snapshot_age", "Since the last listing", Some(Unit::Seconds)), ages)?;
+        let Some((now, report)) = inner.budget.as_ref().and_then(|budget| budget()) else { return Ok(()) };
+        page.buckets(&report.buckets, now)?;
+        page.queues(&report.leaves)?;
+        page.breakers(&report)
+    }
+}
+
+/// The page that is being written.
+struct Page<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Page<'_, '_> {
+    /// One metric: its name, help and unit, and a row for each set of labels.
+    fn rows<L: EncodeLabelSet, M: EncodeMetric>(
+        &mut self,
+        (name, help, unit): (&str, &str, Option<Unit>),
+        rows: impl IntoIterator<Item = (L, M)>,
+    ) -> fmt::Result {
+        let mut rows = rows.into_iter().peekable();
+        let Some((_, first)) = rows.peek() else { return Ok(()) };
+        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), first.metric_type())?;
+        rows.try_for_each(|(labels, value)| value.encode(metric.encode_family(&labels)?))
+    }
+
+    fn buckets(&mut self, buckets: &[BucketReport], now: Time) -> fmt::Result {
+        let mut gauges = |name: &str, help: &str, unit, value: &dyn Fn(&BucketReport) -> Option<f64>| {
+            let rows = buckets.iter().filter_map(|one| Some((bucket(one), ConstGauge::new(value(one)?))));
+            self.rows((name, help, unit), rows)
+        };
+        gauges("bucket_rate", "Calls a second that are granted now", None, &|one| Some(one.rate))?;
+        gauges("bucket_ceiling", "Calls a second that are configured", None, &|one| Some(one.ceiling))?;
+        gauges("bucket_tokens", "Calls that may go at once now", None, &|one| Some(one.tokens))?;
+        let paused = |one: &BucketReport| Some(one.paused_until?.since(now).as_secs_f64());
+        gauges("bucket_paused", "Until anything is sent again", Some(Unit::Seconds), &|one| {
+            Some(paused(one).unwrap_or_default())
+        })?;
+        gauges("bucket_knee", "Calls a second at which the vendor throttled last", None, &|one| one.knee)?;
+        let help = "Calls a second that others spend of the same account";
+        gauges("bucket_foreign_rate", help, None, &|one| Some(one.foreign_rate))?;
+        let throttled = buckets.iter().flat_map(|one| {
+            [("status", one.throttled), ("header", one.corrected)].map(|(source, count)| {
+                ([("bucket", one.name.as_str()), ("source", source)], ConstCounter::new(count))
+            })
+        });
+        self.rows(("vendor_throttled", "Times that the vendor wanted fewer calls", None), throttled)?;
+        let delayed = buckets.iter().map(|one| (bucket(one), ConstCounter::new(one.would_delay)));
+        self.rows(
+            ("bucket_would_delay", "Shadow mode: calls that limits would have delayed", None),
+            delayed,
+        )?;
+        let delays = |one: &BucketReport| ConstCounter::new(one.would_delay_for.as_secs_f64());
+        let delays = buckets.iter().map(|one| (bucket(one), delays(one)));
+        self.rows(("bucket_would_delay", "Shadow mode: how long, in sum", Some(Unit::Seconds)), delays)
+    }
+
+    fn queues(&mut self, leaves: &[LeafReport]) -> fmt::Result {
+        let rows = leaves.iter().map(|leaf| {
+            let labels = [("class", leaf.class.word()), ("controller", leaf.controller)];
+            (labels, ConstGauge::new(leaf.queued))
+        });
+        self.rows(("queue_depth", "Vendor calls that wait for their turn", None), rows)
+    }
+
+    fn breakers(&mut self, report: &Report) -> fmt::Result {
+        let families = report.breakers.iter().map(|(family, state)| (family.as_str(), *state));
+        let credentials = report.credentials.map(|state| ("credentials", state));
+        let rows = families
+            .chain(credentials)
+            .map(|(family, state)| ([("family", family)], ConstGauge::new(number(state))));
+        self.rows(("breaker_state", "0: calls pass, 1: one at a time, 2: none", None), rows)
+    }
+}
+
+fn bucket(report: &BucketReport) -> [(&'static str, &str); 1] {
+    [("bucket", report.name.as_str())]
+}
+
+const fn number(state: BreakerState) -> u32 {
+    match state {
+        BreakerState::Closed => 0,
+        BreakerState::HalfOpen => 1,
+        BreakerState::Open { .. } => 2,
+    }
+}
