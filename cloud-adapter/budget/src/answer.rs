@@ -34,6 +34,8 @@ pub enum Outcome {
 /// What a vendor says of its own rate limit. Source: IETF draft "RateLimit header fields for HTTP", and vendors' likes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hint {
+    /// The bucket whose count it is. `None`: the topmost one of the call, as vendors mostly count by account.
+    pub bucket: Option<&'static str>,
     /// Calls that it still takes in this window.
     pub remaining: u64,
     /// Calls that the window holds, if it said so.

@@ -54,6 +54,8 @@ pub struct Call {
     pub deadline: Option<Time>,
     /// Whether it changes anything at the vendor.
     pub write: bool,
+    /// Whether it finds out if the credentials are good: the only kind of call that passes while they are not.
+    pub self_check: bool,
 }
 
 /// Names a queued or running call.

@@ -3,15 +3,23 @@
 //! Pure: no I/O, no clock, no threads. Whoever drives it says what time it is ([`Time`]), hands calls in, asks for the next
 //! one, and reports what came of it. The same inputs give the same decisions, so everything is tested in virtual time.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the scheduler is to be built upon it"))]
 mod adaptive;
 mod answer;
-#[cfg_attr(not(test), expect(dead_code, reason = "the scheduler is to be built upon it"))]
 mod breaker;
+mod bucket;
 mod call;
+mod chance;
 mod config;
+mod decision;
+mod families;
+mod forecast;
+mod gcra;
+mod latency;
+mod queue;
 mod report;
+mod scheduler;
 mod time;
+mod tree;
 
 pub use self::{
     answer::{Answer, Hint, Outcome},
@@ -19,6 +27,8 @@ pub use self::{
     config::{
         Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
     },
+    decision::{Decision, Next},
     report::{BreakerState, BucketReport, LeafReport, Report},
+    scheduler::Scheduler,
     time::Time,
 };

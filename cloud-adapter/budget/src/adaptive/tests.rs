@@ -223,7 +223,7 @@ fn other_settings_keep_what_is_known_as_long_as_it_means_anything() {
 }
 
 fn hint(remaining: u64, limit: Option<u64>, reset: Option<u64>) -> Hint {
-    Hint { remaining, limit, reset: reset.map(Duration::from_secs) }
+    Hint { bucket: None, remaining, limit, reset: reset.map(Duration::from_secs) }
 }
 
 #[test]

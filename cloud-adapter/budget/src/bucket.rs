@@ -1,0 +1,197 @@
+//! One bucket: its tokens, the rate that follows the vendor, pauses and probes, and its counters.
+
+use std::time::Duration;
+
+use crate::{
+    BucketConfig, BucketReport, Hint, Ticket, Time,
+    adaptive::Follower,
+    gcra::{Gcra, whole},
+};
+
+/// One bucket of the tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) name: String,
+    config: BucketConfig,
+    gcra: Gcra,
+    follower: Follower,
+    /// Whether it was full up to the reserve once. A bucket that begins empty keeps nothing back until then.
+    reserve_filled: bool,
+    /// The call that finds out whether a pause was long enough.
+    probe: Option<Ticket>,
+    /// The decision in which a call that may use the reserve last stood ready for this bucket.
+    wanted_in: u64,
+    calls: u64,
+    throttled: u64,
+    corrected: u64,
+    would_delay: u64,
+    would_delay_for: Duration,
+}
+
+/// What a call asks of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    /// Tokens.
+    pub(crate) cost: u64,
+    /// Part of the burst that has to stay, 0 to 1.
+    pub(crate) kept: f64,
+}
+
+impl Bucket {
+    pub(crate) fn new(name: &str, config: &BucketConfig) -> Self {
+        Self {
+            name: name.to_owned(),
+            config: config.clone(),
+            gcra: Gcra::full(config.limit.rate, u64::from(config.limit.burst)),
+            follower: Follower::new(config.limit.rate, config.adaptive),
+            reserve_filled: true,
+            probe: None,
+            wanted_in: 0,
+            calls: 0,
+            throttled: 0,
+            corrected: 0,
+            would_delay: 0,
+            would_delay_for: Duration::ZERO,
+        }
+    }
+
+    /// Nothing is there, and nothing is kept back until it was.
+    pub(crate) fn empty(&mut self, now: Time) {
+        self.gcra.cap(now, 0.0);
+        self.reserve_filled = false;
+    }
+
+    /// Takes the rate and the burst over that hold now.
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.follower.tick(now);
+        let burst = whole(f64::from(self.config.limit.burst) * self.follower.burst_share());
+        self.gcra.configure(now, self.follower.rate(), burst);
+    }
+
+    pub(crate) fn configure(&mut self, now: Time, config: &BucketConfig) {
+        self.config = config.clone();
+        self.follower.configure(config.limit.rate, config.adaptive);
+        self.tick(now);
+    }
+
+    /// When the tokens are there; `None`: when a probe comes back.
+    pub(crate) fn ready_at(&self, now: Time, need: Need) -> Option<Time> {
+        if self.follower.probing() && self.probe.is_some() {
+            return None;
+        }
+        // What is larger than the bucket is let through when that is full, and owed.
+        let kept = self.kept(need.kept);
+        let tokens = need.cost.min(self.gcra.burst() - kept) + kept;
+        let at = self.gcra.ready_at(now, tokens);
+        Some(self.follower.paused_until().map_or(at, |until| until.max(at)))
+    }
+
+    /// When `ahead` tokens have gone before and the call's own are there: an estimate, which takes the rate to stay.
+    pub(crate) fn expected_at(&self, now: Time, ahead: u64, need: Need) -> Time {
+        let tokens = ahead.saturating_add(need.cost).saturating_add(self.kept(need.kept));
+        let begin = self.follower.paused_until().map_or(now, |until| until.max(now));
+        self.gcra.ready_at(begin, tokens).max(begin)
+    }
+
+    /// Tokens of the burst that stay. One can always be had.
+    fn kept(&self, share: f64) -> u64 {
+        if !self.reserve_filled {
+            return 0;
+        }
+        whole(self.gcra.burst() as f64 * share).min(self.gcra.burst() - 1)
+    }
+
+    /// A call that may use the reserve stands ready in this decision.
+    pub(crate) fn want(&mut self, decision: u64) {
+        self.wanted_in = decision;
+    }
+
+    pub(crate) fn wanted(&self, decision: u64) -> bool {
+        self.wanted_in == decision
+    }
+
+    /// A call has its turn.
+    pub(crate) fn take(&mut self, now: Time, cost: u64) {
+        self.gcra.take(now, cost);
+    }
+
+    /// Keeps the reserve from now on, if the tokens for it came together by themselves.
+    pub(crate) fn fill_reserve(&mut self, now: Time, share: f64) {
+        self.reserve_filled |= self.gcra.tokens(now) >= self.gcra.burst() as f64 * share;
+    }
+
+    /// A call went to the vendor.
+    pub(crate) fn sent(&mut self, ticket: Ticket) {
+        self.calls += 1;
+        if self.follower.probing() {
+            self.probe = Some(ticket);
+        }
+    }
+
+    /// A call came back, whatever came of it.
+    pub(crate) fn came_back(&mut self, ticket: Ticket) {
+        if self.probe == Some(ticket) {
+            self.probe = None;
+        }
+    }
+
+    pub(crate) fn succeeded(&mut self, now: Time) {
+        self.follower.succeeded(now);
+    }
+
+    /// The vendor throttled a call. `jitter`: 0 to 1.
+    pub(crate) fn throttled(&mut self, now: Time, retry_after: Option<Duration>, jitter: f64) {
+        self.throttled += 1;
+        if self.follower.throttled(now, retry_after, jitter) {
+            self.gcra.cap(now, 0.0);
+        }
+        self.tick(now);
+    }
+
+    /// The vendor told its own count.
+    pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64) {
+        let tokens = self.follower.hint(now, hint, free_floor, self.calls);
+        if tokens < self.gcra.tokens(now) {
+            self.corrected += 1;
+            self.gcra.cap(now, tokens);
+        }
+    }
+
+    /// Counts what shadow mode did not do.
+    pub(crate) fn would_delay(&mut self, waited: Duration) {
+        self.would_delay += 1;
+        self.would_delay_for += waited;
+    }
+
+    /// How full it is: the bucket that is least so is the one that calls wait for.
+    pub(crate) fn level(&self, now: Time) -> f64 {
+        self.gcra.tokens(now) / self.gcra.burst() as f64
+    }
+
+    pub(crate) fn paused_until(&self) -> Option<Time> {
+        self.follower.paused_until()
+    }
+
+    /// Nanoseconds from one token to the next.
+    pub(crate) fn interval(&self) -> u64 {
+        self.gcra.interval()
+    }
+
+    pub(crate) fn report(&self, now: Time, queued: u64) -> BucketReport {
+        BucketReport {
+            name: self.name.clone(),
+            rate: self.follower.rate(),
+            ceiling: self.config.limit.rate,
+            tokens: self.gcra.tokens(now).max(0.0),
+            knee: self.follower.knee(),
+            paused_until: self.follower.paused_until(),
+            foreign_rate: self.follower.foreign_rate(),
+            queued,
+            calls: self.calls,
+            throttled: self.throttled,
+            corrected: self.corrected,
+            would_delay: self.would_delay,
+            would_delay_for: self.would_delay_for,
+        }
+    }
+}

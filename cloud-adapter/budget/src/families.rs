@@ -1,0 +1,82 @@
+//! What holds for a whole family: calls in flight, and the breaker.
+
+use std::collections::BTreeMap;
+
+use crate::{BreakerState, Config, Time, breaker::Breaker};
+
+/// Calls in flight of a family that nobody configured.
+const IN_FLIGHT: u32 = 16;
+
+/// All families that were used so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Families(BTreeMap<&'static str, Family>);
+
+#[derive(Clone, Debug)]
+struct Family {
+    in_flight: u32,
+    most: u32,
+    breaker: Breaker,
+}
+
+impl Families {
+    /// Makes a family known.
+    pub(crate) fn know(&mut self, name: &'static str, config: &Config) {
+        self.0.entry(name).or_insert_with(|| Family {
+            in_flight: 0,
+            most: most(name, config),
+            breaker: Breaker::new(config.breaker),
+        });
+    }
+
+    pub(crate) fn configure(&mut self, config: &Config) {
+        for (name, family) in &mut self.0 {
+            family.most = most(name, config);
+            family.breaker.configure(config.breaker);
+        }
+    }
+
+    /// When a call may be sent, as far as is known; `None`: when another comes back.
+    pub(crate) fn ready_at(&self, now: Time, name: &str) -> Option<Time> {
+        let Some(family) = self.0.get(name) else { return Some(now) };
+        if let BreakerState::Open { retry_at } = family.breaker.state(now) {
+            return Some(retry_at);
+        }
+        (family.in_flight < family.most && family.breaker.admits(now)).then_some(now)
+    }
+
+    /// Until when the breaker lets nothing pass, if it does not.
+    pub(crate) fn open_until(&self, now: Time, name: &str) -> Option<Time> {
+        match self.0.get(name)?.breaker.state(now) {
+            BreakerState::Open { retry_at } => Some(retry_at),
+            BreakerState::Closed | BreakerState::HalfOpen => None,
+        }
+    }
+
+    /// How many calls may be in flight, if all of them are.
+    pub(crate) fn full(&self, name: &str) -> Option<u32> {
+        self.0.get(name).filter(|family| family.in_flight >= family.most).map(|family| family.most)
+    }
+
+    pub(crate) fn sent(&mut self, name: &str) {
+        if let Some(family) = self.0.get_mut(name) {
+            family.in_flight += 1;
+            family.breaker.sent();
+        }
+    }
+
+    /// `failed`: 5xx, timeout, no connection.
+    pub(crate) fn came_back(&mut self, now: Time, name: &str, failed: bool) {
+        if let Some(family) = self.0.get_mut(name) {
+            family.in_flight = family.in_flight.saturating_sub(1);
+            family.breaker.came_back(now, failed);
+        }
+    }
+
+    pub(crate) fn report(&self, now: Time) -> Vec<(String, BreakerState)> {
+        self.0.iter().map(|(name, family)| ((*name).to_owned(), family.breaker.state(now))).collect()
+    }
+}
+
+fn most(name: &str, config: &Config) -> u32 {
+    config.concurrency.get(name).copied().unwrap_or(IN_FLIGHT).max(1)
+}

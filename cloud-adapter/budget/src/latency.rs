@@ -1,0 +1,75 @@
+//! How long an operation takes at the vendor: quantiles from a histogram that forgets.
+
+use std::time::Duration;
+
+/// Upper bounds of the cells in microseconds: 1 ms, and a quarter more each up to beyond a minute.
+const BOUNDS: [u64; CELLS] = bounds();
+const CELLS: usize = 52;
+/// When that many were counted, each cell is halved.
+const MEMORY: u32 = 512;
+
+/// The latency of one operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Latency {
+    cells: [u32; CELLS],
+    total: u32,
+    quantiles: Quantiles,
+}
+
+/// What is to be expected; zero while nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quantiles {
+    /// Half of the calls take at most that long.
+    pub(crate) p50: Duration,
+    /// All but a twentieth of the calls take at most that long.
+    pub(crate) p95: Duration,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { cells: [0; CELLS], total: 0, quantiles: Quantiles::default() }
+    }
+}
+
+impl Latency {
+    pub(crate) fn record(&mut self, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        let cell = BOUNDS.partition_point(|bound| *bound < micros).min(CELLS - 1);
+        if let Some(count) = self.cells.get_mut(cell) {
+            *count += 1;
+        }
+        self.total += 1;
+        if self.total >= MEMORY {
+            self.cells.iter_mut().for_each(|count| *count /= 2);
+            self.total = self.cells.iter().sum();
+        }
+        self.quantiles = Quantiles { p50: self.quantile(50), p95: self.quantile(95) };
+    }
+
+    pub(crate) fn quantiles(&self) -> Quantiles {
+        self.quantiles
+    }
+
+    fn quantile(&self, percent: u32) -> Duration {
+        let rank = (self.total * percent).div_ceil(100);
+        let mut seen = 0;
+        let cell = self.cells.iter().zip(BOUNDS).find(|(count, _)| {
+            seen += **count;
+            seen >= rank
+        });
+        cell.map_or(Duration::ZERO, |(_, bound)| Duration::from_micros(bound))
+    }
+}
+
+const fn bounds() -> [u64; CELLS] {
+    let mut bounds = [1_000; CELLS];
+    let mut cell = 1;
+    while cell < CELLS {
+        #[expect(clippy::indexing_slicing, reason = "evaluated at compile time")]
+        {
+            bounds[cell] = bounds[cell - 1] * 5 / 4;
+        }
+        cell += 1;
+    }
+    bounds
+}

@@ -1,0 +1,120 @@
+//! Which calls are not queued, or no longer, and when they may come back.
+
+use std::time::Duration;
+
+use super::Scheduler;
+use crate::{
+    BreakerState, Decision, Mode, Refusal, RefusalReason, Ticket, Time, chance::jitter, queue::Waiting,
+};
+
+/// Nobody is told to come back sooner.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// Nobody is told to come back later, but for chance.
+const RETRY_MAX: Duration = Duration::from_mins(15);
+/// Part of the wait that chance may add, so that those who are refused together do not come back together.
+const JITTER: f64 = 0.2;
+
+impl Scheduler {
+    /// Makes place for a call, or says why there is none.
+    pub(super) fn admit(&mut self, now: Time, waiting: &Waiting) -> Result<(), Refusal> {
+        let call = &waiting.call;
+        let rejected = !call.self_check && !self.credentials.admits(now, false);
+        if rejected || self.families.open_until(now, call.family).is_some() {
+            return Err(self.refusal(now, waiting, RefusalReason::BreakerOpen));
+        }
+        let limits = self.config.queue;
+        let victim = (self.queue.len() >= limits.total).then(|| self.queue.least_urgent(call.class));
+        if !self.queue.has_place(call, &limits) || victim == Some(None) {
+            return Err(self.refusal(now, waiting, RefusalReason::QueueFull));
+        }
+        if let Some(reason) = self.too_late(now, waiting) {
+            return Err(self.refusal(now, waiting, reason));
+        }
+        if let Some(victim) = victim.flatten().and_then(|ticket| self.queue.remove(ticket)) {
+            let refusal = self.refusal(now, &victim, RefusalReason::QueueFull);
+            if self.config.mode == Mode::Enforce {
+                self.shed.push_back((victim.ticket, refusal));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a call would come too late, if it would.
+    fn too_late(&self, now: Time, waiting: &Waiting) -> Option<RefusalReason> {
+        let deadline = waiting.call.deadline?;
+        let latency = self.latency(&waiting.call);
+        let forecast = self.view().forecast(now, &waiting.call, waiting.path, latency.p50);
+        let reason = match forecast.paused_until {
+            Some(until) if until >= deadline => RefusalReason::Throttled,
+            Some(_) | None => RefusalReason::Budget,
+        };
+        (forecast.at + latency.p95 > deadline || self.is_late(now, &waiting.call)).then_some(reason)
+    }
+
+    /// Gives a call up that is too late. `None`: it was but a shadow.
+    pub(super) fn expire(&mut self, now: Time, ticket: Ticket) -> Option<Decision> {
+        let waiting = self.queue.remove(ticket)?;
+        if self.config.mode == Mode::Shadow {
+            return None;
+        }
+        let call = &waiting.call;
+        let open = self.families.open_until(now, call.family).is_some();
+        let reason = if open || !self.credentials.admits(now, call.self_check) {
+            RefusalReason::BreakerOpen
+        } else if self.tree.along(waiting.path).any(|(_, bucket)| bucket.paused_until().is_some()) {
+            RefusalReason::Throttled
+        } else {
+            RefusalReason::Budget
+        };
+        let refusal = self.refusal(now, &waiting, reason);
+        Some(Decision::Refuse(ticket, refusal))
+    }
+
+    /// A refusal with the time to come back.
+    pub(super) fn refusal(&mut self, now: Time, waiting: &Waiting, reason: RefusalReason) -> Refusal {
+        let family = waiting.call.family;
+        let wait = match reason {
+            RefusalReason::BreakerOpen => {
+                let family = self.families.open_until(now, family);
+                let until = family.max(self.credentials_open_until(now));
+                until.map_or(Duration::ZERO, |until| until.since(now))
+            }
+            RefusalReason::Budget | RefusalReason::QueueFull | RefusalReason::Throttled => {
+                self.promise(now, waiting).since(now).min(RETRY_MAX)
+            }
+        };
+        let seconds = wait.as_secs_f64();
+        let message = match reason {
+            RefusalReason::Budget => {
+                format!("the budget of {family} is spent: a call would wait about {seconds:.1} s")
+            }
+            RefusalReason::QueueFull => format!("too many calls wait for the budget of {family}"),
+            RefusalReason::BreakerOpen if !self.credentials.admits(now, false) => {
+                "the vendor rejects the credentials".to_owned()
+            }
+            RefusalReason::BreakerOpen => format!("{family} fails too often and is left alone for a while"),
+            RefusalReason::Throttled => format!("the vendor wants no calls to {family} for a while"),
+        };
+        let retry_after = wait.mul_f64(1.0 + JITTER * jitter(waiting.ticket)).max(RETRY_MIN);
+        Refusal { reason, message, retry_after }
+    }
+
+    /// When there will be a place: behind everybody who was told so before.
+    fn promise(&mut self, now: Time, waiting: &Waiting) -> Time {
+        let call = &waiting.call;
+        let p50 = self.latency(call).p50;
+        let forecast = self.view().forecast(now, call, waiting.path, p50);
+        let promised = self.promised.entry(((call.class, call.controller), waiting.path)).or_default();
+        let at = forecast.at.max(*promised);
+        *promised = (at + forecast.step).min(now + RETRY_MAX);
+        at
+    }
+
+    /// Until when the vendor is not asked whether it takes the credentials now.
+    pub(super) fn credentials_open_until(&self, now: Time) -> Option<Time> {
+        match self.credentials.state(now) {
+            BreakerState::Open { retry_at } => Some(retry_at),
+            BreakerState::Closed | BreakerState::HalfOpen => None,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The buckets and who pays where: a call takes from all buckets of its path or from none.
+
+use std::collections::BTreeMap;
+
+use crate::{BucketConfig, BucketReport, Config, Time, bucket::Bucket};
+
+/// What the whole account shares.
+const ACCOUNT: &str = "account";
+
+/// All buckets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    buckets: Vec<Bucket>,
+    names: BTreeMap<String, BucketId>,
+    paths: Vec<Path>,
+    /// The path of each family and operation that was used so far.
+    known: BTreeMap<(&'static str, &'static str), PathId>,
+    /// A bucket that appears later was empty then.
+    empty_since: Option<Time>,
+}
+
+/// A bucket, until the next configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BucketId(usize);
+
+/// A path, until the next configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PathId(usize);
+
+/// The buckets that a call pays from.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) family: &'static str,
+    /// The narrowest first, the topmost last; never empty.
+    pub(crate) buckets: Vec<BucketId>,
+}
+
+impl Tree {
+    /// Full buckets.
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut tree = Self::default();
+        for (name, bucket) in &config.buckets {
+            tree.add(Bucket::new(name, bucket));
+        }
+        tree
+    }
+
+    /// Takes another configuration over. Buckets that stay keep their tokens, new ones begin empty: what they count was not
+    /// counted before. All identifiers change.
+    pub(crate) fn configure(&mut self, now: Time, config: &Config) {
+        let old = std::mem::take(self);
+        self.empty_since = old.empty_since;
+        let families: Vec<_> = old.paths.iter().map(|path| path.family).collect();
+        let mut old: BTreeMap<_, _> =
+            old.buckets.into_iter().map(|bucket| (bucket.name.clone(), bucket)).collect();
+        for (name, settings) in &config.buckets {
+            let mut bucket = old.remove(name).unwrap_or_else(|| {
+                let mut bucket = Bucket::new(name, settings);
+                bucket.empty(now);
+                bucket
+            });
+            bucket.configure(now, settings);
+            self.add(bucket);
+        }
+        // A family that lost its settings keeps its tokens.
+        for family in families {
+            if let Some(mut bucket) = old.remove(family) {
+                bucket.configure(now, &BucketConfig::unconfigured());
+                self.add(bucket);
+            }
+        }
+    }
+
+    /// The buckets of an operation. A family that nobody configured gets a bucket here.
+    pub(crate) fn path(&mut self, family: &'static str, operation: &'static str, config: &Config) -> PathId {
+        if let Some(known) = self.known.get(&(family, operation)) {
+            return *known;
+        }
+        if !self.names.contains_key(family) {
+            let mut bucket = Bucket::new(family, &BucketConfig::unconfigured());
+            if let Some(since) = self.empty_since {
+                bucket.empty(since);
+            }
+            self.add(bucket);
+        }
+        let mut buckets = Vec::new();
+        self.climb(&format!("{family}:{operation}"), config, &mut buckets);
+        self.climb(family, config, &mut buckets);
+        let same = self.paths.iter().position(|path| path.family == family && path.buckets == buckets);
+        let id = PathId(same.unwrap_or(self.paths.len()));
+        if same.is_none() {
+            self.paths.push(Path { family, buckets });
+        }
+        self.known.insert((family, operation), id);
+        id
+    }
+
+    /// The bucket and its parents; a chain that comes back to itself ends there.
+    fn climb(&self, name: &str, config: &Config, path: &mut Vec<BucketId>) {
+        let mut next = Some(name);
+        while let Some(name) = next {
+            let Some(id) = self.names.get(name) else { return };
+            if path.contains(id) {
+                // The topmost stays last.
+                return;
+            }
+            path.push(*id);
+            next = match config.buckets.get(name).and_then(|bucket| bucket.parent.as_deref()) {
+                Some(parent) => Some(parent),
+                None if name.contains(':') || name == ACCOUNT => None,
+                None => Some(ACCOUNT),
+            };
+        }
+    }
+
+    fn add(&mut self, bucket: Bucket) {
+        self.names.insert(bucket.name.clone(), BucketId(self.buckets.len()));
+        self.buckets.push(bucket);
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<BucketId> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn get(&self, id: BucketId) -> Option<&Bucket> {
+        self.buckets.get(id.0)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: BucketId) -> Option<&mut Bucket> {
+        self.buckets.get_mut(id.0)
+    }
+
+    pub(crate) fn at(&self, path: PathId) -> Option<&Path> {
+        self.paths.get(path.0)
+    }
+
+    /// The buckets of a path, the narrowest first.
+    pub(crate) fn along(&self, path: PathId) -> impl Iterator<Item = (BucketId, &Bucket)> {
+        let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
+        ids.iter().filter_map(|id| Some((*id, self.buckets.get(id.0)?)))
+    }
+
+    /// Does something to each bucket of a path.
+    pub(crate) fn each(&mut self, path: PathId, mut act: impl FnMut(&mut Bucket)) {
+        let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
+        for id in ids {
+            if let Some(bucket) = self.buckets.get_mut(id.0) {
+                act(bucket);
+            }
+        }
+    }
+
+    /// Whether calls of that path pay from the bucket.
+    pub(crate) fn pays(&self, path: PathId, bucket: BucketId) -> bool {
+        self.paths.get(path.0).is_some_and(|path| path.buckets.contains(&bucket))
+    }
+
+    pub(crate) fn tick(&mut self, now: Time, reserve: f64) {
+        for bucket in &mut self.buckets {
+            bucket.tick(now);
+            bucket.fill_reserve(now, reserve);
+        }
+    }
+
+    /// Nothing is left anywhere.
+    pub(crate) fn empty(&mut self, now: Time) {
+        self.empty_since = Some(now);
+        self.buckets.iter_mut().for_each(|bucket| bucket.empty(now));
+    }
+
+    pub(crate) fn report(&self, now: Time, queued: impl Fn(BucketId) -> u64) -> Vec<BucketReport> {
+        self.names.values().filter_map(|id| Some(self.get(*id)?.report(now, queued(*id)))).collect()
+    }
+}
