@@ -19,7 +19,7 @@ pub(crate) use self::service::Service;
 use crate::{
     clock::Clock,
     driver::{Collection, Driver, Location, Lookup, VendorError},
-    snapshot::{Snapshot, View},
+    snapshot::{LookedUp, Snapshot, View},
     vendor::Session,
 };
 
@@ -144,6 +144,7 @@ impl<D: Driver> Finder<D> {
             })
             .collect();
         let mut answers = Vec::with_capacity(ids.len());
+        let asked = Instant::now();
         for batch in ids.chunks(self.driver.describe().batch.max(1)) {
             let found = Collection::<Instance>::get_batch(&*self.driver, session, batch).await?;
             let found = found.unwrap_or_else(|| vec![Lookup::Unknown; batch.len()]);
@@ -157,7 +158,9 @@ impl<D: Driver> Finder<D> {
             named.unwrap_or_default()
         };
         let judged = |(id, answer): (String, Lookup<Instance>)| match answer {
-            Lookup::Gone if !self.snapshot.departed(&provider_id(&id)) && !self.missing_for_long(&id) => {
+            Lookup::Gone
+                if self.snapshot.departed(&provider_id(&id)).is_none() && !self.missing_for_long(&id) =>
+            {
                 (id, Lookup::Unknown)
             }
             Lookup::Found(_) | Lookup::Gone | Lookup::Unknown => (id, answer),
@@ -165,7 +168,8 @@ impl<D: Driver> Finder<D> {
         let answers: Vec<_> = answers.into_iter().map(judged).collect();
         for (id, answer) in &answers {
             if let Lookup::Found(instance) = answer {
-                self.snapshot.upsert(instance.clone());
+                let found = vec![instance.clone()];
+                self.snapshot.learn(LookedUp { asked, found, gone: Vec::new() });
                 self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             }
         }

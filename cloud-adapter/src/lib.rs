@@ -26,4 +26,5 @@ pub use self::{
     config::{Config, ConfigError, LogFormat, Options},
     process::{WrongUsage, run},
     server::Adapter,
+    snapshot::{BatchWindow, CacheSettings, Cadence},
 };

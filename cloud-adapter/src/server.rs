@@ -37,15 +37,11 @@ use crate::{
     replica::Replica,
     routes,
     rpc::Rpc,
-    snapshot::Snapshot,
+    snapshot::{CacheSettings, Snapshot},
     status::{self, Snapshots},
     vendor::{Buckets, Purpose, Vendor},
 };
 
-/// How old the shared listings become while somebody watches. Source: budgets, section 4.
-const INSTANCES_AGE: Duration = Duration::from_secs(30);
-const LOAD_BALANCERS_AGE: Duration = Duration::from_secs(60);
-const ROUTES_AGE: Duration = Duration::from_secs(120);
 /// Requests and vendor calls under way may take this long after the signal to stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// A failed self-check is repeated after a second at first, and every half minute at last: vendors lock accounts.
@@ -94,11 +90,7 @@ impl<D: Driver> Adapter<D> {
             health: health.subscribe(),
         };
         let horizon = driver.describe().consistency_horizon;
-        let snapshots = Snapshots {
-            instances: Arc::new(Snapshot::new(INSTANCES_AGE, horizon, metrics.clone())),
-            load_balancers: Arc::new(Snapshot::new(LOAD_BALANCERS_AGE, horizon, metrics.clone())),
-            routes: Arc::new(Snapshot::new(ROUTES_AGE, horizon, metrics)),
-        };
+        let snapshots = Snapshots::new(&CacheSettings::default(), horizon, &metrics);
         Ok(Self { grpc, http, driver, snapshots, rpc, config, tracker: TaskTracker::new(), health })
     }
 
@@ -259,7 +251,8 @@ async fn tell_health<D: Driver>(reporter: &HealthReporter, status: ServingStatus
 }
 
 async fn keep_fresh<T: Item>(snapshot: &Snapshot<T>, source: &impl Collection<T>, rpc: &Rpc) {
-    snapshot.keep_fresh(source, &rpc.vendor).await;
+    let (_always, active) = watch::channel(true);
+    snapshot.keep_fresh(source, &rpc.vendor, active, &rpc.instance_id).await;
 }
 
 /// Finds out whose credentials these are, however long it takes. Says so once per change of mind.

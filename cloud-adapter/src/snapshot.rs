@@ -3,13 +3,17 @@
 //! A listing replaces the content only once it is complete; a failed one changes nothing but the last error. Readers say how
 //! fresh an answer must be, and whoever needs a fresher one lists for everybody who waits.
 
+mod feed;
+mod listing;
 mod log;
+mod refresh;
+mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -17,51 +21,34 @@ use std::{
     time::Duration,
 };
 
-use cloud_api_proto::{AdapterError, v1alpha1::Priority};
 use tokio::{sync::watch as signal, time::Instant};
 
-use self::log::{Change, Log};
-pub(crate) use self::watch::{Frame, WatchOptions, Watcher};
+pub use self::settings::{BatchWindow, CacheSettings, Cadence};
+use self::{listing::Listing, log::Change, state::State};
+pub(crate) use self::{
+    state::{Departed, LookedUp},
+    watch::{Frame, WatchOptions, Watcher},
+};
 use crate::{
     driver::{Collection, Fault, Item, VendorError},
     metrics::Metrics,
-    vendor::{Purpose, Session, Vendor},
+    vendor::Session,
 };
 
-/// No vendor has this many pages; a cursor that never ends is a defect.
-const PAGES_MAX: usize = 10_000;
-/// For how long it is remembered that an item was there.
-const DEPARTED_KEPT: Duration = Duration::from_mins(10);
-/// How soon a failed listing is tried again by the refresher.
-const RETRY: Duration = Duration::from_secs(5);
+/// A listing that somebody left is taken up again after at most so long: cursors expire.
+const LEFT_FOR: Duration = Duration::from_secs(30);
 
 /// What the vendor has, as of a known time.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
-    /// Held while a listing runs: who waits for it finds out whether that listing was fresh enough.
-    listing: tokio::sync::Mutex<()>,
+    /// Held by who lists for all that wait. Holds what it has read when it hangs up: the next one goes on from there.
+    listing: tokio::sync::Mutex<Option<Listing<T>>>,
     /// Grows with each change of the state; watchers wait on it.
     revision: signal::Sender<u64>,
     watchers: AtomicUsize,
-    target_age: Duration,
+    cadence: Mutex<Cadence>,
     metrics: Metrics,
-}
-
-#[derive(Debug)]
-struct State<T> {
-    items: BTreeMap<String, Arc<T>>,
-    /// When the first page of the last complete listing was asked for.
-    observed: Option<Instant>,
-    /// The last attempt to list: when it began, and why it failed.
-    attempt: Option<(Instant, Option<VendorError>)>,
-    /// When items were last written or looked up by us: a listing that may not show it must not bring back the old state.
-    touched: BTreeMap<String, Instant>,
-    /// Items that were seen and are no more, for a while.
-    departed: BTreeMap<String, Instant>,
-    /// For how long reads may lag behind writes.
-    horizon: Duration,
-    log: Log<T>,
 }
 
 /// A copy of the whole collection.
@@ -72,23 +59,22 @@ pub(crate) struct View<T> {
 }
 
 impl<T: Item> Snapshot<T> {
-    pub(crate) fn new(target_age: Duration, horizon: Duration, metrics: Metrics) -> Self {
+    /// Knows nothing yet. `horizon`: for how long the vendor's reads may lag behind writes.
+    pub(crate) fn new(cadence: Cadence, horizon: Duration, metrics: Metrics) -> Self {
         Self {
-            state: Mutex::new(State {
-                items: BTreeMap::new(),
-                observed: None,
-                attempt: None,
-                touched: BTreeMap::new(),
-                departed: BTreeMap::new(),
-                horizon,
-                log: Log::default(),
-            }),
+            state: Mutex::new(State::new(horizon)),
             listing: tokio::sync::Mutex::default(),
             revision: signal::Sender::new(0),
             watchers: AtomicUsize::new(0),
-            target_age,
+            cadence: Mutex::new(cadence),
             metrics,
         }
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn configure(&self, cadence: Cadence) {
+        *self.cadence.lock().unwrap_or_else(PoisonError::into_inner) = cadence;
+        self.wake();
     }
 
     /// The collection as it was at `bound` or later; `None` takes any complete listing.
@@ -123,7 +109,7 @@ impl<T: Item> Snapshot<T> {
         session: &Session,
     ) -> Result<View<T>, VendorError> {
         let asked = Instant::now();
-        let _listing = self.listing.lock().await;
+        let mut under_way = self.listing.lock().await;
         if let Some(view) = self.view(bound) {
             session.meter().coalesced();
             return Ok(view);
@@ -132,14 +118,41 @@ impl<T: Item> Snapshot<T> {
             session.meter().coalesced();
             return Err(error);
         }
-        self.list(source, &session.patient()).await
+        let oldest = bound.unwrap_or_else(|| Self::no_older_than(LEFT_FOR));
+        if under_way.as_ref().is_some_and(|left| left.began < oldest) {
+            *under_way = None;
+        }
+        let listing = under_way.get_or_insert_with(Listing::begin);
+        let ended = listing.complete(source, &session.patient()).await;
+        let began = listing.began;
+        let listed = ended.map(|()| under_way.take());
+        *under_way = None;
+        self.metrics
+            .refreshed(T::COLLECTION, listed.as_ref().ok().and_then(|one| Some(one.as_ref()?.items.len())));
+        match listed {
+            Ok(Some(Listing { items, pages, .. })) => {
+                self.change(|state| {
+                    state.replace(items, began);
+                    state.pages = Some(pages);
+                });
+                self.view(None).ok_or_else(|| VendorError::nonsense("a complete listing left no snapshot"))
+            }
+            Ok(None) => Err(VendorError::nonsense("a complete listing is missing")),
+            Err(error) => {
+                self.change(|state| state.attempt = Some((began, Some(error.clone()))));
+                Err(error)
+            }
+        }
     }
 
     /// The collection, if it is known well enough.
     pub(crate) fn view(&self, bound: Option<Instant>) -> Option<View<T>> {
         self.with(|state| {
             let observed = state.observed.filter(|observed| bound.is_none_or(|bound| *observed >= bound))?;
-            Some(View { items: state.items.values().cloned().collect(), observed })
+            Some(View {
+                items: state.items.values().map(|entry| Arc::clone(&entry.item)).collect(),
+                observed,
+            })
         })
     }
 
@@ -152,7 +165,11 @@ impl<T: Item> Snapshot<T> {
     }
 
     pub(crate) fn target_age(&self) -> Duration {
-        self.target_age
+        self.cadence().max_age
+    }
+
+    fn cadence(&self) -> Cadence {
+        *self.cadence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The oldest observation that is at most `age` old.
@@ -161,74 +178,34 @@ impl<T: Item> Snapshot<T> {
         now.checked_sub(age).unwrap_or(now)
     }
 
-    /// Puts in what a look-up or a write brought. Listings that may not show it yet do not overwrite it.
+    /// Puts in what a write made. Listings that may not show it yet do not undo it.
     pub(crate) fn upsert(&self, item: T) {
-        let now = Instant::now();
-        self.change(|state| {
-            let key = item.key().to_owned();
-            state.touched.insert(key.clone(), now);
-            state.put(key, Some(Arc::new(item)));
-        });
+        self.change(|state| state.wrote(item, Instant::now()));
     }
 
     /// Takes out what a write removed. Listings that may still show it do not bring it back.
     pub(crate) fn remove(&self, key: &str) {
-        let now = Instant::now();
-        self.change(|state| {
-            state.touched.insert(key.to_owned(), now);
-            state.put(key.to_owned(), None);
-        });
+        self.change(|state| state.unmade(key, Instant::now()));
     }
 
-    /// Whether an item was seen and is no more: then it is no newborn that reads do not show yet.
-    pub(crate) fn departed(&self, key: &str) -> bool {
-        self.with(|state| state.departed.contains_key(key))
+    /// Notes that an item was written and how it is now is not known: what is shown of it is older than the write.
+    pub(crate) fn doubt(&self, key: &str) {
+        self.change(|state| state.doubt(key, Instant::now()));
     }
 
-    /// Lists again whenever the listing is older than its target age and somebody watches. Never ends.
-    pub(crate) async fn keep_fresh(&self, source: &impl Collection<T>, vendor: &Arc<Vendor>) {
-        let mut changed = self.revision.subscribe();
-        let mut failing = false;
-        loop {
-            let due = self.with(|state| state.due(self.target_age));
-            if self.watchers.load(Ordering::Relaxed) == 0 || due > Instant::now() {
-                tokio::select! {
-                    () = tokio::time::sleep_until(due), if self.watchers.load(Ordering::Relaxed) > 0 => (),
-                    // A new watcher, or a listing that a reader made.
-                    _ = changed.changed() => (),
-                }
-                continue;
-            }
-            let session = vendor.session(Purpose::own(Priority::Background, "refresh"));
-            match self.at_least(Some(Instant::now()), source, &session).await {
-                Ok(_) if failing => {
-                    failing = false;
-                    tracing::info!(collection = T::COLLECTION, "Listing works again");
-                }
-                Err(error) if !failing => {
-                    failing = true;
-                    tracing::warn!(collection = T::COLLECTION, %error, "Listing failed: the old one stays");
-                }
-                Ok(_) | Err(_) => (),
-            }
-        }
+    /// Whether an item was written since it was last seen: then it may not be as it is shown.
+    pub(crate) fn doubted(&self, key: &str) -> bool {
+        self.with(|state| state.doubted(key))
     }
 
-    /// Reads all pages and swaps the content.
-    async fn list(&self, source: &impl Collection<T>, session: &Session) -> Result<View<T>, VendorError> {
-        let began = Instant::now();
-        let listed = list_all(source, session).await;
-        self.metrics.refreshed(T::COLLECTION, listed.as_ref().ok().map(BTreeMap::len));
-        match listed {
-            Ok(items) => {
-                self.change(|state| state.replace(items, began));
-                self.view(None).ok_or_else(|| VendorError::nonsense("a complete listing left no snapshot"))
-            }
-            Err(error) => {
-                self.change(|state| state.attempt = Some((began, Some(error.clone()))));
-                Err(error)
-            }
-        }
+    /// Puts in what look-ups by ID brought.
+    pub(crate) fn learn(&self, news: LookedUp<T>) {
+        self.change(|state| state.learn(news));
+    }
+
+    /// What is remembered of an item that was seen and is no more.
+    pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
+        self.with(|state| state.departed.get(key).copied())
     }
 
     /// Why the last attempt failed, if it began at `bound` or later.
@@ -251,78 +228,4 @@ impl<T: Item> Snapshot<T> {
     fn wake(&self) {
         self.revision.send_modify(|revision| *revision += 1);
     }
-}
-
-impl<T: Item> State<T> {
-    /// When the refresher lists next.
-    fn due(&self, target_age: Duration) -> Instant {
-        match &self.attempt {
-            None => Instant::now(),
-            Some((at, Some(error))) => {
-                let asked = AdapterError::from(error.clone()).retry_after.unwrap_or_default();
-                *at + asked.max(RETRY)
-            }
-            Some((at, None)) => *at + target_age,
-        }
-    }
-
-    /// Swaps the content for a complete listing, except what was written or looked up since it began.
-    fn replace(&mut self, mut listed: BTreeMap<String, Arc<T>>, began: Instant) {
-        self.touched.retain(|_, at| *at + self.horizon > began);
-        self.departed.retain(|_, at| *at + DEPARTED_KEPT > began);
-        for key in self.touched.keys() {
-            match self.items.get(key) {
-                Some(current) => listed.insert(key.clone(), Arc::clone(current)),
-                None => listed.remove(key),
-            };
-        }
-        let gone: Vec<String> = self.items.keys().filter(|key| !listed.contains_key(*key)).cloned().collect();
-        for key in gone {
-            self.put(key, None);
-        }
-        for (key, item) in listed {
-            self.put(key, Some(item));
-        }
-        self.observed = Some(began);
-        self.attempt = Some((began, None));
-    }
-
-    /// Changes one item, and notes it for the watchers if it really changes.
-    fn put(&mut self, key: String, new: Option<Arc<T>>) {
-        let old = match &new {
-            Some(new) => {
-                self.departed.remove(&key);
-                self.items.insert(key, Arc::clone(new))
-            }
-            None => {
-                let old = self.items.remove(&key);
-                if old.is_some() {
-                    self.departed.insert(key, Instant::now());
-                }
-                old
-            }
-        };
-        if old != new {
-            self.log.push(Change { old, new });
-        }
-    }
-}
-
-/// Reads all pages. A page that repeats the cursor or a listing that never ends is an error.
-async fn list_all<T: Item>(
-    source: &impl Collection<T>,
-    session: &Session,
-) -> Result<BTreeMap<String, Arc<T>>, VendorError> {
-    let mut items = BTreeMap::new();
-    let mut cursor: Option<String> = None;
-    for _ in 0..PAGES_MAX {
-        let page = source.list_page(session, cursor.as_deref()).await?;
-        items.extend(page.items.into_iter().map(|item| (item.key().to_owned(), Arc::new(item))));
-        match page.next {
-            None => return Ok(items),
-            next if next == cursor => return Err(VendorError::nonsense("the listing repeats its cursor")),
-            next => cursor = next,
-        }
-    }
-    Err(VendorError::nonsense("the listing does not end"))
 }

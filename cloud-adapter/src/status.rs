@@ -15,9 +15,10 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     driver::{Driver, Item, LoadBalancerRecord, VendorError},
+    metrics::Metrics,
     replica::Duty,
     rpc::Rpc,
-    snapshot::Snapshot,
+    snapshot::{CacheSettings, Snapshot},
 };
 
 /// A status report is sent at least this often. Source: contract, section 1.
@@ -31,6 +32,31 @@ pub(crate) struct Snapshots<D: Driver> {
     pub(crate) instances: Arc<Snapshot<Instance>>,
     pub(crate) load_balancers: Arc<Snapshot<LoadBalancerRecord<D::Detail>>>,
     pub(crate) routes: Arc<Snapshot<Route>>,
+}
+
+impl<D: Driver> Snapshots<D> {
+    /// Nothing is listed yet. `horizon`: for how long the vendor's reads may lag behind writes.
+    pub(crate) fn new(settings: &CacheSettings, horizon: Duration, metrics: &Metrics) -> Self {
+        Self {
+            instances: Arc::new(Snapshot::new(settings.instances, horizon, metrics.clone())),
+            load_balancers: Arc::new(Snapshot::new(settings.load_balancers, horizon, metrics.clone())),
+            routes: Arc::new(Snapshot::new(settings.routes, horizon, metrics.clone())),
+        }
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn configure(&self, settings: &CacheSettings) {
+        self.instances.configure(settings.instances);
+        self.load_balancers.configure(settings.load_balancers);
+        self.routes.configure(settings.routes);
+    }
+
+    /// Forgets everything: it was another part of the cloud. Watchers begin anew.
+    pub(crate) fn forget(&self) {
+        self.instances.forget();
+        self.load_balancers.forget();
+        self.routes.forget();
+    }
 }
 
 impl<D: Driver> Clone for Snapshots<D> {

@@ -77,6 +77,13 @@ impl Vendor {
         Session { vendor: Arc::clone(self), purpose, meter }
     }
 
+    /// Calls a second that a family may make now.
+    #[must_use]
+    pub(crate) fn rate(&self, family: Family) -> f64 {
+        let mut budgets = self.buckets.report().into_iter();
+        budgets.find(|budget| budget.bucket == family.word()).map_or(f64::INFINITY, |budget| budget.rate)
+    }
+
     /// The buckets, for reports.
     #[must_use]
     pub fn buckets(&self) -> &Buckets {

@@ -236,7 +236,11 @@ impl Collection<Instance> for SimDriver {
         cursor: Option<&str>,
     ) -> Result<Page<Instance>, VendorError> {
         let page = self.client.list_instances(session, cursor).await?;
-        Ok(Page { items: page.instances.iter().map(translate::instance).collect(), next: page.next })
+        Ok(Page {
+            items: page.instances.iter().map(translate::instance).collect(),
+            next: page.next,
+            total: None,
+        })
     }
 
     async fn get_batch(
@@ -266,6 +270,7 @@ impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
         Ok(Page {
             items: page.load_balancers.into_iter().map(translate::load_balancer).collect(),
             next: page.next,
+            total: None,
         })
     }
 
@@ -291,7 +296,7 @@ impl Collection<Route> for SimDriver {
     async fn list_page(&self, session: &Session, cursor: Option<&str>) -> Result<Page<Route>, VendorError> {
         let page = self.client.list_routes(session, cursor).await?;
         let items = page.routes.iter().map(|route| translate::route(route, &self.region)).collect();
-        Ok(Page { items, next: page.next })
+        Ok(Page { items, next: page.next, total: None })
     }
 
     /// The cloud cannot look routes up.

@@ -4,10 +4,14 @@ use std::fmt;
 
 use cloud_api_proto::v1alpha1::{Instance, LoadBalancer, LoadBalancerKey, Route};
 
+use crate::vendor::Family;
+
 /// An object of a listing.
 pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The name of the collection, as in `SnapshotStatus.collection`.
     const COLLECTION: &'static str;
+    /// Whose budget pays for reading it.
+    const FAMILY: Family;
 
     /// Names the item in its collection, and in the watch.
     fn key(&self) -> &str;
@@ -15,6 +19,7 @@ pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
 
 impl Item for Instance {
     const COLLECTION: &'static str = "instances";
+    const FAMILY: Family = Family::Compute;
 
     fn key(&self) -> &str {
         &self.provider_id
@@ -23,6 +28,7 @@ impl Item for Instance {
 
 impl Item for Route {
     const COLLECTION: &'static str = "routes";
+    const FAMILY: Family = Family::Network;
 
     fn key(&self) -> &str {
         &self.vendor_id
@@ -31,6 +37,7 @@ impl Item for Route {
 
 impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBalancerRecord<D> {
     const COLLECTION: &'static str = "load-balancers";
+    const FAMILY: Family = Family::LoadBalancer;
 
     fn key(&self) -> &str {
         &self.summary.vendor_id
@@ -60,6 +67,9 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins. `None`: this was the last.
     pub next: Option<String>,
+    /// How many items there are in all, from vendors that page by offset and say so: then pages that shift while they are read are
+    /// noticed, and the listing begins again. `None`: the vendor's cursors are stable.
+    pub total: Option<u64>,
 }
 
 /// The answer to a look-up by ID.

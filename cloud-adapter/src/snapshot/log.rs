@@ -40,6 +40,12 @@ impl<T> Log<T> {
         self.end += 1;
     }
 
+    /// Breaks the row: whoever reads on from an earlier position is told that it fell behind.
+    pub(super) fn interrupt(&mut self) {
+        self.changes.clear();
+        self.end += 1;
+    }
+
     /// The position after the newest change.
     pub(super) fn end(&self) -> u64 {
         self.end

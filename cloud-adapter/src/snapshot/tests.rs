@@ -1,17 +1,24 @@
 //! The shared listing and its watch protocol, over a source that counts, on paused time.
 
+mod feed;
+mod listing;
+mod refresh;
+
 use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use cloud_api_proto::v1alpha1::{Instance, Priority};
-use tokio::time::{Duration, Instant, advance};
+use tokio::{
+    sync::watch as signal,
+    time::{Duration, Instant, advance},
+};
 
-use super::{Frame, Snapshot, WatchOptions, Watcher};
+use super::{Cadence, Frame, LookedUp, Snapshot, WatchOptions, Watcher};
 use crate::{
     driver::{Classify, Collection, Fault, Lookup, Page, VendorError},
     metrics::Metrics,
@@ -20,25 +27,33 @@ use crate::{
 
 const HORIZON: Duration = Duration::from_secs(2);
 
-/// Lists what it holds, two items a page; takes a millisecond a page.
+/// Lists what it holds, two items a page; takes ten milliseconds a page.
 #[derive(Debug, Default)]
 struct Source {
     items: Mutex<Vec<Instance>>,
     pages: AtomicUsize,
     failing: Mutex<Option<VendorError>>,
+    /// Items that appear before all others while a page is read, one a page.
+    growing: Mutex<Vec<Instance>>,
+    /// Whether it pages by offset and tells the total.
+    offset: AtomicBool,
 }
 
 impl Collection<Instance> for Source {
     async fn list_page(&self, _: &Session, cursor: Option<&str>) -> Result<Page<Instance>, VendorError> {
         self.pages.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
         if let Some(error) = self.failing.lock().unwrap().clone() {
             return Err(error);
+        }
+        if let Some(new) = self.growing.lock().unwrap().pop() {
+            self.items.lock().unwrap().insert(0, new);
         }
         let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
         let items = self.items.lock().unwrap();
         let next = (from + 2 < items.len()).then(|| (from + 2).to_string());
-        Ok(Page { items: items.iter().skip(from).take(2).cloned().collect(), next })
+        let total = self.offset.load(Ordering::Relaxed).then(|| u64::try_from(items.len()).unwrap());
+        Ok(Page { items: items.iter().skip(from).take(2).cloned().collect(), next, total })
     }
 
     async fn get_batch(
@@ -71,7 +86,11 @@ impl Bed {
         let vendor = Vendor::new(Buckets::new(&BTreeMap::new()), Arc::new(Never), Metrics::new()).unwrap();
         let bed = Self {
             source: Arc::default(),
-            snapshot: Arc::new(Snapshot::new(Duration::from_secs(30), HORIZON, Metrics::new())),
+            snapshot: Arc::new(Snapshot::new(
+                Cadence::every(Duration::from_secs(30)),
+                HORIZON,
+                Metrics::new(),
+            )),
             vendor: Arc::new(vendor),
         };
         bed.has(ids);
@@ -89,6 +108,20 @@ impl Bed {
     async fn refresh(&self) -> Result<usize, VendorError> {
         let view = self.snapshot.at_least(Some(Instant::now()), &*self.source, &self.session()).await?;
         Ok(view.items.len())
+    }
+
+    async fn keep_fresh(&self) {
+        let (_always, active) = signal::channel(true);
+        self.snapshot.keep_fresh(&*self.source, &self.vendor, active, "c-1").await;
+    }
+
+    fn pages(&self) -> usize {
+        self.source.pages.load(Ordering::Relaxed)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let view = self.snapshot.view(None).expect("listed");
+        view.items.iter().map(|item| item.provider_id.clone()).collect()
     }
 
     fn watch(&self, options: WatchOptions) -> Watcher<Instance, String> {
@@ -229,7 +262,7 @@ async fn a_watch_before_the_first_listing_says_why_there_is_none() {
     *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
     let mut watcher = bed.watch(WatchOptions::default());
     tokio::select! {
-        () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor) => panic!("never ends"),
+        () = bed.keep_fresh() => panic!("never ends"),
         words = next(&mut watcher, 2) => assert_eq!(words, ["error gone fishing", "end"]),
     }
 }
@@ -243,7 +276,7 @@ async fn a_watch_outlives_failures_that_are_older_than_itself() {
     advance(Duration::from_secs(1)).await;
     let mut watcher = bed.watch(WatchOptions::default());
     tokio::select! {
-        () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor) => panic!("never ends"),
+        () = bed.keep_fresh() => panic!("never ends"),
         words = next(&mut watcher, 3) => assert_eq!(words, ["reset", "items a", "synced 1"]),
     }
 }
@@ -251,33 +284,12 @@ async fn a_watch_outlives_failures_that_are_older_than_itself() {
 #[tokio::test(start_paused = true)]
 async fn one_callers_deadline_is_not_everybodys() {
     let bed = Bed::new(&["a", "b", "c", "d", "e", "f", "g"]);
-    let purpose = Purpose { deadline: Some(Instant::now() + Duration::from_millis(2)), ..hurry() };
+    let purpose = Purpose { deadline: Some(Instant::now() + Duration::from_millis(20)), ..hurry() };
     let session = bed.vendor.session(purpose);
     let hasty = bed.snapshot.at_least(Some(Instant::now()), &*bed.source, &session);
     let (hasty, patient) = tokio::join!(hasty, bed.refresh());
-    assert_eq!(hasty.expect_err("four pages take four milliseconds").fault, Fault::Budget);
+    assert_eq!(hasty.expect_err("four pages take forty milliseconds").fault, Fault::Budget);
     assert_eq!(patient, Ok(7));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_refresher_comes_back_when_the_vendor_asked_it_to() {
-    let bed = Bed::new(&["a"]);
-    let mut slow = VendorError::new(Fault::Throttled, "slow down");
-    slow.retry_after = Some(Duration::from_secs(60));
-    *bed.source.failing.lock().unwrap() = Some(slow);
-    let watching = async {
-        let mut watcher = bed.watch(WatchOptions::default());
-        assert_eq!(next(&mut watcher, 1).await, ["error slow down"]);
-        let _again = bed.watch(WatchOptions::default());
-        tokio::time::sleep(Duration::from_secs(59)).await;
-        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 1);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 2);
-    };
-    tokio::select! {
-        () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor) => panic!("never ends"),
-        () = watching => (),
-    }
 }
 
 fn hurry() -> Purpose {
@@ -291,7 +303,8 @@ async fn what_was_looked_up_later_is_not_overwritten_by_an_older_listing() {
     let look_up = async {
         tokio::task::yield_now().await;
         advance(Duration::from_micros(10)).await;
-        bed.snapshot.upsert(instance("a=new"));
+        let asked = Instant::now();
+        bed.snapshot.learn(LookedUp { asked, found: vec![instance("a=new")], gone: Vec::new() });
     };
     let (listed, ()) = tokio::join!(listing, look_up);
     listed.expect("listed");
@@ -316,33 +329,8 @@ async fn what_we_wrote_is_not_undone_by_reads_that_lag() {
     advance(Duration::from_secs(1)).await;
     bed.refresh().await.expect("the listing shows the old state");
     assert_eq!(ids(), ["b", "new"]);
-    assert!(bed.snapshot.departed("a") && !bed.snapshot.departed("b"));
+    assert!(bed.snapshot.departed("a").is_some() && bed.snapshot.departed("b").is_none());
     advance(HORIZON).await;
     bed.refresh().await.expect("reads can be trusted now");
     assert_eq!(ids(), ["a", "b"], "whatever they show");
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_watches_and_nothing_is_listed() {
-    let bed = Bed::new(&["a"]);
-    let refresher = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor);
-    let watching = async {
-        tokio::time::sleep(Duration::from_mins(10)).await;
-        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 0, "nobody watched");
-        let mut watcher = bed.watch(WatchOptions::default());
-        next(&mut watcher, 3).await;
-        let minutes = tokio::time::sleep(Duration::from_secs(89));
-        tokio::pin!(minutes);
-        loop {
-            tokio::select! {
-                _ = watcher.next() => (),
-                () = &mut minutes => break,
-            }
-        }
-        assert_eq!(bed.source.pages.load(Ordering::Relaxed), 3, "one page each 30 s");
-    };
-    tokio::select! {
-        () = refresher => panic!("never ends"),
-        () = watching => (),
-    }
 }

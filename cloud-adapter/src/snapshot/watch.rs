@@ -148,7 +148,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
     /// Queues a whole listing, if there is one.
     fn list(&mut self) -> bool {
         let (items, observed, position) = self.snapshot.with(|state| {
-            let items: Vec<M> = state.items.values().filter_map(|item| (self.view)(item)).collect();
+            let items: Vec<M> = state.items.values().filter_map(|entry| (self.view)(&entry.item)).collect();
             (items, state.observed, state.log.end())
         });
         let Some(observed) = observed else { return false };

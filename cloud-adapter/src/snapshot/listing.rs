@@ -1,0 +1,94 @@
+//! One listing of a collection, page by page. It can be left and taken up again by somebody else.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::time::Instant;
+
+use crate::{
+    driver::{Collection, Fault, Item, Page, VendorError},
+    vendor::Session,
+};
+
+/// No vendor has this many pages; a cursor that never ends is a defect.
+const PAGES_MAX: usize = 10_000;
+/// How often a listing whose pages shifted begins again, before it has failed.
+const RESTARTS_MAX: u32 = 3;
+
+/// How far a listing is.
+#[derive(Debug)]
+pub(super) struct Listing<T> {
+    /// When its first page was asked for.
+    pub(super) began: Instant,
+    /// Duplicates are removed: the later page wins.
+    pub(super) items: BTreeMap<String, Arc<T>>,
+    /// Pages so far, those of earlier beginnings included: what it cost.
+    pub(super) pages: usize,
+    cursor: Option<String>,
+    total: Option<u64>,
+    restarts: u32,
+}
+
+/// What a page brought.
+enum Read {
+    More,
+    Complete,
+    /// Items moved from one page to another while it was read.
+    Shifted,
+}
+
+impl<T: Item> Listing<T> {
+    pub(super) fn begin() -> Self {
+        let (items, began) = (BTreeMap::new(), Instant::now());
+        Self { began, items, pages: 0, cursor: None, total: None, restarts: 0 }
+    }
+
+    /// Reads the pages that are left. What was read stays if nobody waits for the rest any more.
+    ///
+    /// # Errors
+    /// Those of the pages, and [`Fault::Unavailable`] if they shift each time. A failed listing cannot go on.
+    pub(super) async fn complete(
+        &mut self,
+        source: &impl Collection<T>,
+        session: &Session,
+    ) -> Result<(), VendorError> {
+        loop {
+            let page = source.list_page(session, self.cursor.as_deref()).await?;
+            match self.read(page)? {
+                Read::More => (),
+                Read::Complete => return Ok(()),
+                Read::Shifted if self.restarts < RESTARTS_MAX => {
+                    *self = Self { pages: self.pages, restarts: self.restarts + 1, ..Self::begin() };
+                }
+                Read::Shifted => {
+                    let text = format!("the {} change faster than they can be listed", T::COLLECTION);
+                    return Err(VendorError::new(Fault::Unavailable, text));
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, page: Page<T>) -> Result<Read, VendorError> {
+        let first = self.cursor.is_none();
+        self.pages += 1;
+        self.items.extend(page.items.into_iter().map(|item| (item.key().to_owned(), Arc::new(item))));
+        if !first && page.total != self.total {
+            return Ok(Read::Shifted);
+        }
+        self.total = page.total;
+        match page.next {
+            None => Ok(self.end()),
+            next if next == self.cursor => Err(VendorError::nonsense("the listing repeats its cursor")),
+            _ if self.pages >= PAGES_MAX => Err(VendorError::nonsense("the listing does not end")),
+            next => {
+                self.cursor = next;
+                Ok(Read::More)
+            }
+        }
+    }
+
+    /// One item more and another less leave the total as it was, but an item was read twice or never.
+    fn end(&self) -> Read {
+        let read = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
+        if self.total.is_none_or(|total| total == read) { Read::Complete } else { Read::Shifted }
+    }
+}

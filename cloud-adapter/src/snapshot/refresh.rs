@@ -1,0 +1,106 @@
+//! When a collection is listed again by itself, and the one task that does it.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use cloud_api_proto::{AdapterError, v1alpha1::Priority};
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::watch as signal, time::Instant};
+
+use super::{Cadence, Snapshot};
+use crate::{
+    driver::{Collection, Item, VendorError},
+    vendor::{Purpose, Vendor},
+};
+
+/// How soon a failed listing is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+impl<T: Item> Snapshot<T> {
+    /// Lists again whenever it is due, somebody watches and `active` holds. Never ends.
+    ///
+    /// `who` names this adapter among those that share the account, such as by its cluster: it shifts the ticks, so that they do not
+    /// all list at once.
+    pub(crate) async fn keep_fresh(
+        &self,
+        source: &impl Collection<T>,
+        vendor: &Arc<Vendor>,
+        mut active: signal::Receiver<bool>,
+        who: &str,
+    ) {
+        let started = Instant::now();
+        let mut changed = self.revision.subscribe();
+        let mut failing = false;
+        loop {
+            let wanted = self.watchers.load(Ordering::Relaxed) > 0 && *active.borrow_and_update();
+            let period = self.with(|state| period(self.cadence(), vendor.rate(T::FAMILY), state.pages));
+            let origin = started + phase(&[who, T::COLLECTION], period);
+            let due = self.with(|state| due(state.attempt.as_ref(), period, origin));
+            if !wanted || due > Instant::now() {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due), if wanted => (),
+                    // A new watcher, other settings, or a listing that a reader made.
+                    _ = changed.changed() => (),
+                    () = turned(&mut active) => (),
+                }
+                continue;
+            }
+            let session = vendor.session(Purpose::own(Priority::Background, "refresh"));
+            match self.at_least(Some(Instant::now()), source, &session).await {
+                Ok(_) if failing => {
+                    failing = false;
+                    tracing::info!(collection = T::COLLECTION, "Listing works again");
+                }
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(collection = T::COLLECTION, %error, "Listing failed: the old one stays");
+                }
+                Ok(_) | Err(_) => (),
+            }
+        }
+    }
+}
+
+/// Until it is said to go on or to stop. Only a broken adapter has nobody left who could say so.
+async fn turned(active: &mut signal::Receiver<bool>) {
+    if active.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// From one listing to the next: the target age, or longer where that would take more than its share of the family's rate.
+fn period(cadence: Cadence, rate: f64, pages: Option<usize>) -> Duration {
+    let pages = u32::try_from(pages.unwrap_or(1)).unwrap_or(u32::MAX);
+    let share = f64::from(pages) / (cadence.refresh_share * rate);
+    // A rate of zero is a pause: the budget holds the listing back, not we.
+    Duration::try_from_secs_f64(share).unwrap_or(cadence.max_age).max(cadence.max_age)
+}
+
+/// When the next listing is due: at once if there was none, at the next tick after one, sooner after one that failed.
+fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origin: Instant) -> Instant {
+    match attempt {
+        None => origin.min(Instant::now()),
+        Some((at, Some(error))) => {
+            let asked = AdapterError::from(error.clone()).retry_after.unwrap_or_default();
+            *at + asked.max(RETRY)
+        }
+        Some((at, None)) => tick_after(*at, period, origin),
+    }
+}
+
+/// The first tick after a moment. A listing that somebody else asked for does not move the ticks.
+fn tick_after(at: Instant, period: Duration, origin: Instant) -> Instant {
+    let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+    let since = nanos(at.saturating_duration_since(origin)) - nanos(origin.saturating_duration_since(at));
+    let rest = nanos(period) - since.rem_euclid(nanos(period).max(1));
+    at + u64::try_from(rest).map_or(period, Duration::from_nanos)
+}
+
+/// A part of the period that depends on nothing but these words.
+fn phase(words: &[&str], period: Duration) -> Duration {
+    let digest = words.iter().fold(Sha256::new(), |digest, word| digest.chain_update(word).chain_update([0]));
+    let number = digest.finalize().iter().take(4).fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));
+    period.mul_f64(f64::from(number) / (f64::from(u32::MAX) + 1.0))
+}

@@ -1,0 +1,108 @@
+//! Pages that shift, listings that are left, and what a listing may not overwrite.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_shift_are_read_again() {
+    let bed = Bed::new(&["a", "b", "c", "d"]);
+    bed.source.offset.store(true, Ordering::Relaxed);
+    *bed.source.growing.lock().unwrap() = vec![instance("x"), instance("w")];
+    bed.refresh().await.expect("listed");
+    assert_eq!(bed.ids(), ["a", "b", "c", "d", "w", "x"]);
+    assert_eq!(bed.pages(), 5, "two before the total changed, three of six items");
+    assert_eq!(bed.snapshot.with(|state| state.pages), Some(5), "what it costs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_is_read_twice_gives_away_one_that_was_not_read() {
+    let bed = Bed::new(&["a", "b", "c", "d"]);
+    bed.source.offset.store(true, Ordering::Relaxed);
+    let swap = async {
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        // The total is the same, and everything moves by one place.
+        bed.has(&["x", "a", "b", "c"]);
+    };
+    let (listed, ()) = tokio::join!(bed.refresh(), swap);
+    listed.expect("listed");
+    assert_eq!(bed.ids(), ["a", "b", "c", "x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_always_shifts_fails_and_changes_nothing() {
+    let bed = Bed::new(&["a", "b", "c"]);
+    bed.refresh().await.expect("listed");
+    bed.source.offset.store(true, Ordering::Relaxed);
+    *bed.source.growing.lock().unwrap() = (0..100).map(|n| instance(&format!("n-{n}"))).collect();
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(bed.refresh().await.expect_err("shifts").fault, Fault::Unavailable);
+    assert_eq!(bed.ids(), ["a", "b", "c"]);
+    assert_eq!(bed.pages(), 2 + 8, "and four beginnings are enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_goes_on_with_the_listing_of_who_left() {
+    let bed = Bed::new(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let hasty = tokio::time::timeout(Duration::from_millis(25), bed.refresh());
+    let bound = Instant::now();
+    let patient = async {
+        tokio::task::yield_now().await;
+        bed.snapshot.at_least(Some(bound), &*bed.source, &bed.session()).await
+    };
+    let (hasty, patient) = tokio::join!(hasty, patient);
+    assert!(hasty.is_err(), "left");
+    assert_eq!(patient.expect("listed").items.len(), 8);
+    assert_eq!(bed.pages(), 5, "only the page under way was read twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_was_left_is_too_old_for_who_asks_later() {
+    let bed = Bed::new(&["a", "b", "c", "d"]);
+    let left = tokio::time::timeout(Duration::from_millis(15), bed.refresh()).await;
+    assert!(left.is_err());
+    advance(Duration::from_secs(1)).await;
+    bed.has(&["z", "b", "c", "d"]);
+    bed.refresh().await.expect("listed");
+    assert_eq!(bed.ids(), ["b", "c", "d", "z"], "nothing of the first page that was read before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_later_is_not_brought_back_by_an_older_listing() {
+    let bed = Bed::new(&["a", "b"]);
+    bed.refresh().await.expect("listed");
+    advance(Duration::from_secs(1)).await;
+    let look_up = async {
+        tokio::task::yield_now().await;
+        advance(Duration::from_micros(10)).await;
+        let news = LookedUp { asked: Instant::now(), found: Vec::new(), gone: vec!["a".to_owned()] };
+        bed.snapshot.learn(news);
+    };
+    let (listed, ()) = tokio::join!(bed.refresh(), look_up);
+    listed.expect("listed");
+    assert_eq!(bed.ids(), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_write_made_uncertain_is_certain_after_the_next_look() {
+    let bed = Bed::new(&["a", "b"]);
+    bed.refresh().await.expect("listed");
+    advance(Duration::from_secs(1)).await;
+    bed.snapshot.doubt("a");
+    assert!(bed.snapshot.doubted("a") && !bed.snapshot.doubted("b"));
+    advance(Duration::from_secs(1)).await;
+    bed.refresh().await.expect("listed");
+    assert!(!bed.snapshot.doubted("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_vanish_at_once_are_told_from_one_that_goes() {
+    let bed = Bed::new(&["a", "b", "c"]);
+    bed.refresh().await.expect("listed");
+    for (left, en_masse) in [(&["b", "c"][..], false), (&[][..], true)] {
+        advance(Duration::from_secs(1)).await;
+        bed.has(left);
+        bed.refresh().await.expect("listed");
+        let gone = ["a", "b", "c"].into_iter().filter_map(|id| bed.snapshot.departed(id)).collect::<Vec<_>>();
+        assert!(gone.iter().any(|one| one.en_masse) == en_masse, "{gone:?}");
+    }
+    assert!(!bed.snapshot.departed("a").expect("gone").en_masse, "others stayed");
+}
