@@ -251,8 +251,7 @@ async fn tell_health<D: Driver>(reporter: &HealthReporter, status: ServingStatus
 }
 
 async fn keep_fresh<T: Item>(snapshot: &Snapshot<T>, source: &impl Collection<T>, rpc: &Rpc) {
-    let (_always, active) = watch::channel(true);
-    snapshot.keep_fresh(source, &rpc.vendor, active, &rpc.instance_id).await;
+    snapshot.keep_fresh(source, &rpc.vendor, &rpc.replica, &rpc.instance_id).await;
 }
 
 /// Finds out whose credentials these are, however long it takes. Says so once per change of mind.

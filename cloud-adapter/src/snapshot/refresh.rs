@@ -12,6 +12,7 @@ use tokio::{sync::watch as signal, time::Instant};
 use super::{Cadence, Snapshot};
 use crate::{
     driver::{Collection, Item, VendorError},
+    replica::{Duty, Replica},
     vendor::{Purpose, Vendor},
 };
 
@@ -19,7 +20,7 @@ use crate::{
 const RETRY: Duration = Duration::from_secs(5);
 
 impl<T: Item> Snapshot<T> {
-    /// Lists again whenever it is due, somebody watches and `active` holds. Never ends.
+    /// Lists again whenever it is due, somebody watches and this replica leads. Never ends.
     ///
     /// `who` names this adapter among those that share the account, such as by its cluster: it shifts the ticks, so that they do not
     /// all list at once.
@@ -27,14 +28,14 @@ impl<T: Item> Snapshot<T> {
         &self,
         source: &impl Collection<T>,
         vendor: &Arc<Vendor>,
-        mut active: signal::Receiver<bool>,
+        replica: &Replica,
         who: &str,
     ) {
         let started = Instant::now();
-        let mut changed = self.revision.subscribe();
+        let (mut changed, mut duty) = (self.revision.subscribe(), replica.subscribe());
         let mut failing = false;
         loop {
-            let wanted = self.watchers.load(Ordering::Relaxed) > 0 && *active.borrow_and_update();
+            let wanted = self.watchers.load(Ordering::Relaxed) > 0 && replica.leads();
             let period = self.with(|state| period(self.cadence(), vendor.rate(T::FAMILY), state.pages));
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| due(state.attempt.as_ref(), period, origin));
@@ -43,7 +44,7 @@ impl<T: Item> Snapshot<T> {
                     () = tokio::time::sleep_until(due), if wanted => (),
                     // A new watcher, other settings, or a listing that a reader made.
                     _ = changed.changed() => (),
-                    () = turned(&mut active) => (),
+                    () = turned(&mut duty) => (),
                 }
                 continue;
             }
@@ -63,9 +64,9 @@ impl<T: Item> Snapshot<T> {
     }
 }
 
-/// Until it is said to go on or to stop. Only a broken adapter has nobody left who could say so.
-async fn turned(active: &mut signal::Receiver<bool>) {
-    if active.changed().await.is_err() {
+/// Until the duty changes. Only a broken adapter has nobody left who could change it.
+async fn turned(duty: &mut signal::Receiver<Duty>) {
+    if duty.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }

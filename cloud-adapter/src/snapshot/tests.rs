@@ -13,15 +13,13 @@ use std::{
 };
 
 use cloud_api_proto::v1alpha1::{Instance, Priority};
-use tokio::{
-    sync::watch as signal,
-    time::{Duration, Instant, advance},
-};
+use tokio::time::{Duration, Instant, advance};
 
 use super::{Cadence, Frame, LookedUp, Snapshot, WatchOptions, Watcher};
 use crate::{
     driver::{Classify, Collection, Fault, Lookup, Page, VendorError},
     metrics::Metrics,
+    replica::Replica,
     vendor::{Buckets, Operation, Purpose, Session, Vendor, VendorResponse},
 };
 
@@ -111,8 +109,9 @@ impl Bed {
     }
 
     async fn keep_fresh(&self) {
-        let (_always, active) = signal::channel(true);
-        self.snapshot.keep_fresh(&*self.source, &self.vendor, active, "c-1").await;
+        let replica = Replica::standing_by();
+        replica.lead(0);
+        self.snapshot.keep_fresh(&*self.source, &self.vendor, &replica, "c-1").await;
     }
 
     fn pages(&self) -> usize {

@@ -58,10 +58,11 @@ async fn adapters_that_start_together_list_at_different_times() {
     let mut moments = Vec::new();
     for who in ["c-1", "c-2", "c-3", "c-4"] {
         let bed = Bed::new(&["a"]);
-        let (_always, active) = signal::channel(true);
+        let replica = Replica::standing_by();
+        replica.lead(0);
         let started = Instant::now();
         tokio::select! {
-            () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor, active, who) => panic!("never ends"),
+            () = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor, &replica, who) => panic!("never ends"),
             () = watching(&bed, Duration::from_secs(65)) => (),
         }
         let observed = bed.snapshot.view(None).expect("listed").observed;
@@ -129,13 +130,13 @@ async fn settings_may_change_while_it_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_stands_by_lists_nothing_and_one_that_takes_over_only_when_due() {
     let bed = Bed::new(&["a", "b"]);
-    let (turn, active) = signal::channel(false);
-    let refresher = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor, active, "c-1");
+    let replica = Replica::standing_by();
+    let refresher = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor, &replica, "c-1");
     let leading = async {
         watching(&bed, Duration::from_mins(5)).await;
         assert_eq!(bed.pages(), 0, "the one that leads does");
         bed.snapshot.replace_from(vec![instance("a"), instance("b")], Instant::now());
-        turn.send_replace(true);
+        replica.lead(1);
         let fed = Instant::now();
         let mut watcher = bed.watch(WatchOptions::default());
         assert_eq!(next(&mut watcher, 3).await, ["reset", "items a b", "synced 2"]);
@@ -144,7 +145,7 @@ async fn a_replica_that_stands_by_lists_nothing_and_one_that_takes_over_only_whe
             watching(&bed, Duration::from_secs(1)).await;
         }
         assert!(fed.elapsed() <= Duration::from_secs(31));
-        turn.send_replace(false);
+        replica.stand_by(None);
         let before = bed.pages();
         watching(&bed, Duration::from_mins(5)).await;
         assert_eq!(bed.pages(), before, "it stands by again");
