@@ -1,0 +1,125 @@
+//! The calls to the API server, each with a time limit: kube's client waits for ever on a server that hangs.
+
+use std::{future::Future, time::Duration};
+
+use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    core::Status,
+};
+use serde_json::Value;
+
+use crate::{record::Record, settings::Settings};
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Nobody knows what became of it.
+    #[error("no answer from the API server within {0:?}")]
+    Timeout(Duration),
+    /// The server said no.
+    #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
+    Refused(Box<Status>),
+    /// The connection, or our side of it.
+    #[error("{}", chain(.0.as_ref()))]
+    Client(Box<kube::Error>),
+    /// Something that is no Lease.
+    #[error("the patch cannot be written")]
+    Body(#[source] serde_json::Error),
+}
+
+impl Error {
+    /// The HTTP status, if the server answered.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused(status) => Some(status.code),
+            Self::Timeout(_) | Self::Client(_) | Self::Body(_) => None,
+        }
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Api(status) = error {
+            Self::Refused(status)
+        } else {
+            Self::Client(Box::new(error))
+        }
+    }
+}
+
+/// Changes of the Lease; `None` in a place: it was deleted. Ends when the connection does.
+pub(crate) type Changes = BoxStream<'static, Option<Record>>;
+
+/// One Lease.
+#[derive(Clone)]
+pub(crate) struct LeaseApi {
+    api: Api<Lease>,
+    name: String,
+    limit: Duration,
+}
+
+impl LeaseApi {
+    pub(crate) fn new(client: Client, settings: &Settings) -> Self {
+        Self {
+            api: Api::namespaced(client, &settings.namespace),
+            name: settings.name.clone(),
+            limit: settings.timing.call_limit(),
+        }
+    }
+
+    /// The Lease as it is; `None`: there is none.
+    pub(crate) async fn get(&self) -> Result<Option<Record>, Error> {
+        Ok(self.within(self.api.get_opt(&self.name)).await?.map(Record::from))
+    }
+
+    pub(crate) async fn patch(&self, body: &Value) -> Result<Record, Error> {
+        let parameters = PatchParams::default();
+        Ok(self.within(self.api.patch(&self.name, &parameters, &Patch::Merge(body))).await?.into())
+    }
+
+    pub(crate) async fn create(&self, body: Value) -> Result<Record, Error> {
+        let lease = serde_json::from_value(body).map_err(Error::Body)?;
+        Ok(self.within(self.api.create(&PostParams::default(), &lease)).await?.into())
+    }
+
+    /// What happens to the Lease after `version`.
+    pub(crate) fn watch(&self, version: &str) -> BoxFuture<'static, Result<Changes, Error>> {
+        let (this, version) = (self.clone(), version.to_owned());
+        let parameters = WatchParams::default().fields(&format!("metadata.name={}", self.name));
+        Box::pin(async move {
+            let events = this.within(this.api.watch(&parameters, &version)).await?;
+            let changes = events.scan((), |(), event| {
+                std::future::ready(match event {
+                    Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => Some(Some(lease.into())),
+                    Ok(WatchEvent::Deleted(_)) => Some(None),
+                    Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_)) | Err(_) => None,
+                })
+            });
+            Ok(changes.boxed())
+        })
+    }
+
+    async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+        match tokio::time::timeout(self.limit, call).await {
+            Ok(answer) => Ok(answer?),
+            Err(_elapsed) => Err(Error::Timeout(self.limit)),
+        }
+    }
+}
+
+/// An error with its causes, each once: kube's own texts stop at the first.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,241 @@
+//! Whole elections against a model of the API server: calls that are late, lost, or done after nobody waits for them any more, and
+//! processes that stand still, all at random.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+#[derive(Clone, Debug)]
+enum Call {
+    Look,
+    Write(Option<String>, Record),
+}
+
+/// The answer of the API server. `Err`: it refused.
+type Answer = Result<Option<Record>, ()>;
+
+/// A call under way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    process: usize,
+    number: u64,
+    started: Instant,
+    write: bool,
+}
+
+#[derive(Debug)]
+enum Event {
+    Wake(usize),
+    Arrive(Flight, Call),
+    /// `None`: nobody waits any longer.
+    Return(Flight, Option<Answer>),
+}
+
+struct Process {
+    candidate: Candidate,
+    /// Number of the call under way.
+    waits_for: Option<u64>,
+}
+
+struct Election {
+    now: Instant,
+    events: BTreeMap<(Instant, u64), Event>,
+    processes: Vec<Process>,
+    lease: Option<Record>,
+    versions: u64,
+    number: u64,
+    highest_epoch: u32,
+    terms: u32,
+    chances: std::iter::Cycle<std::vec::IntoIter<u16>>,
+    /// Of a thousand calls so many have trouble, and of a thousand wakings so many are late.
+    trouble: u16,
+}
+
+impl Election {
+    fn new(n: usize, chances: Vec<u16>, trouble: u16) -> Self {
+        let now = Instant::now();
+        let process = |name: &&str| Process {
+            candidate: Candidate::new(name, Timing::default(), now),
+            waits_for: None,
+        };
+        let mut election = Self {
+            now,
+            events: BTreeMap::new(),
+            processes: NAMES.iter().take(n).map(process).collect(),
+            lease: Some(Record::default()),
+            versions: 0,
+            number: 0,
+            highest_epoch: 0,
+            terms: 0,
+            chances: chances.into_iter().cycle(),
+            trouble,
+        };
+        for process in 0..n {
+            election.after(Duration::ZERO, Event::Wake(process));
+        }
+        election
+    }
+
+    fn chance(&mut self, below: u16) -> u16 {
+        self.chances.next().unwrap_or_default() % below
+    }
+
+    fn millis(&mut self, below: u16) -> Duration {
+        Duration::from_millis(self.chance(below).into())
+    }
+
+    fn troubled(&mut self) -> bool {
+        self.chance(1000) < self.trouble
+    }
+
+    fn after(&mut self, delay: Duration, event: Event) {
+        self.number += 1;
+        self.events.insert((self.now + delay, self.number), event);
+    }
+
+    fn run(&mut self, until: Instant) {
+        while let Some(((now, _), event)) = self.events.pop_first() {
+            self.now = now;
+            if now > until {
+                return;
+            }
+            match event {
+                Event::Wake(process) => self.wake(process),
+                Event::Arrive(flight, call) => self.arrive(flight, call),
+                Event::Return(flight, answer) => self.answered(flight, answer),
+            }
+        }
+    }
+
+    fn wake(&mut self, at: usize) {
+        if self.processes[at].waits_for.is_some() {
+            return;
+        }
+        let process = &mut self.processes[at];
+        let name = NAMES[at].to_owned();
+        match process.candidate.decide(self.now) {
+            Step::Wait(until) => {
+                let late = if self.troubled() { self.millis(15_000) } else { Duration::ZERO };
+                self.after(until.duration_since(self.now) + late, Event::Wake(at));
+            }
+            Step::Lost(_) => {
+                process.candidate.resign();
+                self.after(Duration::ZERO, Event::Wake(at));
+            }
+            Step::Look => self.call(at, Call::Look),
+            Step::Renew { version } if self.chance(50) == 0 => {
+                let process = &mut self.processes[at];
+                let (epoch, _) = process.candidate.term().expect("renews");
+                process.candidate.resign();
+                let free = Record { transitions: epoch, ..Record::default() };
+                self.call(at, Call::Write(Some(version), free));
+            }
+            Step::Renew { version } => {
+                let (epoch, _) = self.processes[at].candidate.term().expect("renews");
+                self.take(at, name, epoch, Some(version));
+            }
+            Step::Acquire { epoch, version } => self.take(at, name, epoch, version),
+        }
+    }
+
+    fn take(&mut self, at: usize, name: String, epoch: u32, version: Option<String>) {
+        // Any time that no other write has.
+        let renewed = i64::try_from(self.number).ok().and_then(|number| Timestamp::from_second(number).ok());
+        let record = Record { holder: Some(name), transitions: epoch, renewed, version: String::new() };
+        self.call(at, Call::Write(version, record));
+    }
+
+    fn call(&mut self, at: usize, call: Call) {
+        self.number += 1;
+        let write = matches!(call, Call::Write(..));
+        let flight = Flight { process: at, number: self.number, started: self.now, write };
+        self.processes[at].waits_for = Some(flight.number);
+        self.after(Timing::default().call_limit(), Event::Return(flight, None));
+        // A request that nobody waits for any more may still arrive.
+        let delay = if self.troubled() { self.millis(20_000) } else { self.millis(200) };
+        if !(self.troubled() && self.chance(2) == 0) {
+            self.after(delay, Event::Arrive(flight, call));
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight, call: Call) {
+        let answer = match call {
+            Call::Look => Ok(self.lease.clone()),
+            Call::Write(version, record) => {
+                if self.lease.as_ref().map(|lease| &lease.version) == version.as_ref() {
+                    self.versions += 1;
+                    let record = Record { version: self.versions.to_string(), ..record };
+                    self.lease = Some(record.clone());
+                    Ok(Some(record))
+                } else {
+                    Err(())
+                }
+            }
+        };
+        let delay = if self.troubled() { self.millis(5000) } else { self.millis(200) };
+        if !(self.troubled() && self.chance(2) == 0) {
+            self.after(delay, Event::Return(flight, Some(answer)));
+        }
+    }
+
+    fn answered(&mut self, flight: Flight, answer: Option<Answer>) {
+        let Flight { process: at, number, started, write } = flight;
+        let now = self.now;
+        let process = &mut self.processes[at];
+        if process.waits_for != Some(number) {
+            return;
+        }
+        process.waits_for = None;
+        let led = process.candidate.term().is_some();
+        match (write, answer) {
+            (true, Some(Ok(Some(record)))) => process.candidate.wrote((started, now), record),
+            (true, _) => process.candidate.failed(started, now),
+            (false, Some(Ok(record))) => process.candidate.saw(now, record),
+            (false, _) => process.candidate.saw_nothing(started),
+        }
+        if let Some((epoch, until)) = process.candidate.term().filter(|_| write) {
+            if !led {
+                assert!(epoch > self.highest_epoch, "{}: term {epoch} again", NAMES[at]);
+                self.highest_epoch = epoch;
+                self.terms += 1;
+            }
+            if until > now {
+                self.no_other_leads(at);
+            }
+        }
+        self.after(Duration::ZERO, Event::Wake(at));
+    }
+
+    fn no_other_leads(&self, at: usize) {
+        for (other, process) in self.processes.iter().enumerate().filter(|(other, _)| *other != at) {
+            let until = process.candidate.term().map(|(_, until)| until);
+            assert!(until.is_none_or(|until| until <= self.now), "{} and {} lead", NAMES[at], NAMES[other]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_do_two_lead(
+        n in 2..=3_usize,
+        trouble in 0..400_u16,
+        chances in prop::collection::vec(any::<u16>(), 1000..1100),
+    ) {
+        let mut election = Election::new(n, chances, trouble);
+        election.run(election.now + Duration::from_mins(10));
+    }
+}
+
+#[test]
+fn elections_of_the_model_change_hands_often() {
+    let chances: Vec<u16> = (0..997_u32).map(|n| u16::try_from(n * 7919 % 65_521).expect("fits")).collect();
+    let mut election = Election::new(3, chances, 150);
+    election.run(election.now + Duration::from_mins(60));
+    assert!(election.terms > 20, "{} terms", election.terms);
+}

@@ -1,0 +1,158 @@
+//! Which lease, who we are, and how long things last; checked before anything is asked.
+
+use std::time::Duration;
+
+/// Holder identities are read by people and by standbys that look for the leader's address in it.
+const IDENTITY_MAX: usize = 256;
+/// Source: RFC 1123, as Kubernetes takes it for names and for namespaces.
+const NAME_MAX: usize = 253;
+const NAMESPACE_MAX: usize = 63;
+
+/// Which lease, and who we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Names this process and no other: `holderIdentity` while it leads.
+    pub identity: String,
+    /// How long things last. The same for all candidates.
+    pub timing: Timing,
+}
+
+/// How long things last. Source: budgets, section 9.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Who sees a held lease unchanged for so long may take it. Whole seconds.
+    pub duration: Duration,
+    /// A leader relies on the lease for so long after the start of its last renewal.
+    pub renew_deadline: Duration,
+    /// Between two renewals, and between two looks of a standby. A call takes at most three quarters of it.
+    pub retry: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(6),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Timing {
+    /// What one call to the API server may take: less than the time until the next is due.
+    #[must_use]
+    pub fn call_limit(&self) -> Duration {
+        self.retry * 3 / 4
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {fix}")]
+pub struct SettingsError {
+    /// Which one.
+    pub field: &'static str,
+    /// What is wrong, and what would be right.
+    pub fix: String,
+}
+
+impl Settings {
+    /// Checks everything that would only show as a refusal of the API server, or not at all.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let wrong = |field, fix: String| Err(SettingsError { field, fix });
+        if !is_name(&self.namespace, NAMESPACE_MAX) || self.namespace.contains('.') {
+            return wrong("namespace", format!("{:?} is no namespace: use a-z, 0-9 and -", self.namespace));
+        }
+        if !is_name(&self.name, NAME_MAX) {
+            return wrong("name", format!("{:?} is no name of a Lease: use a-z, 0-9, - and .", self.name));
+        }
+        let printable = self.identity.chars().all(|char| char.is_ascii_graphic());
+        if self.identity.is_empty() || self.identity.len() > IDENTITY_MAX || !printable {
+            let fix = format!("{:?}: use 1 to {IDENTITY_MAX} visible ASCII characters", self.identity);
+            return wrong("identity", fix);
+        }
+        self.timing.check()
+    }
+}
+
+impl Timing {
+    fn check(&self) -> Result<(), SettingsError> {
+        let wrong = |field, fix: String| Err(SettingsError { field, fix });
+        if self.retry.is_zero() || self.retry * 2 > self.renew_deadline {
+            let fix = format!("{:?} must be above 0, and fit twice into the renew deadline", self.retry);
+            return wrong("timing.retry", fix);
+        }
+        if self.renew_deadline >= self.duration {
+            let fix = format!("{:?} must be less than the lease's duration", self.renew_deadline);
+            return wrong("timing.renew_deadline", fix);
+        }
+        if self.duration.subsec_nanos() != 0 || i32::try_from(self.duration.as_secs()).is_err() {
+            return wrong("timing.duration", format!("{:?} must be whole seconds", self.duration));
+        }
+        Ok(())
+    }
+}
+
+fn is_name(text: &str, max: usize) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= max
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            namespace: "kube-system".into(),
+            name: "cloud-adapter".into(),
+            identity: "17f@10.0.0.1:8443".into(),
+            timing: Timing::default(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_named_with_its_field() {
+        assert_eq!(settings().check(), Ok(()));
+        let secs = Duration::from_secs;
+        let timing = Timing::default();
+        for (field, wrong) in [
+            ("namespace", Settings { namespace: String::new(), ..settings() }),
+            ("namespace", Settings { namespace: "kube.system".into(), ..settings() }),
+            ("namespace", Settings { namespace: "n".repeat(64), ..settings() }),
+            ("name", Settings { name: "../pods".into(), ..settings() }),
+            ("name", Settings { name: "Lease".into(), ..settings() }),
+            ("name", Settings { name: "-a".into(), ..settings() }),
+            ("identity", Settings { identity: String::new(), ..settings() }),
+            ("identity", Settings { identity: "a b".into(), ..settings() }),
+            ("identity", Settings { identity: "a\nb".into(), ..settings() }),
+            ("identity", Settings { identity: "x".repeat(257), ..settings() }),
+            ("timing.retry", Settings { timing: Timing { retry: secs(0), ..timing }, ..settings() }),
+            ("timing.retry", Settings { timing: Timing { retry: secs(4), ..timing }, ..settings() }),
+            (
+                "timing.renew_deadline",
+                Settings { timing: Timing { renew_deadline: secs(10), ..timing }, ..settings() },
+            ),
+            (
+                "timing.duration",
+                Settings {
+                    timing: Timing { duration: Duration::from_millis(10_500), ..timing },
+                    ..settings()
+                },
+            ),
+        ] {
+            assert_eq!(wrong.check().map_err(|error| error.field), Err(field), "{wrong:?}");
+        }
+    }
+}

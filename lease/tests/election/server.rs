@@ -1,0 +1,251 @@
+//! A fake API server under [`kube::Client`] that knows one Lease: get, watch, create, merge patch with its version.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, future::BoxFuture, stream};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+
+/// Cloning gives another handle to the same.
+#[derive(Clone)]
+pub(crate) struct FakeServer(Arc<(Mutex<State>, watch::Sender<()>)>);
+
+#[derive(Default)]
+struct State {
+    lease: Option<Value>,
+    version: u64,
+    mood: Mood,
+    may_create: bool,
+    may_watch: bool,
+    requests: u64,
+}
+
+/// How it answers.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Mood {
+    #[default]
+    Well,
+    /// Connections are refused.
+    Away,
+    /// Nothing is ever answered.
+    Silent,
+    /// Writes are done and not answered.
+    Forgetful,
+}
+
+impl FakeServer {
+    /// One with a Lease that nobody holds, as the chart makes it.
+    pub(crate) fn with_lease() -> Self {
+        let server = Self::empty();
+        server.put(Some(json!({ "metadata": { "name": "cloud-adapter" } })));
+        server
+    }
+
+    /// One without a Lease, where nobody may create one.
+    pub(crate) fn empty() -> Self {
+        let state = State { may_watch: true, ..State::default() };
+        Self(Arc::new((Mutex::new(state), watch::Sender::new(()))))
+    }
+
+    /// A client of it. Must be called inside a tokio runtime.
+    pub(crate) fn client(&self) -> Client {
+        let this = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
+            let this = this.clone();
+            Box::pin(async move { this.serve(request).await })
+        });
+        Client::new(service, "default")
+    }
+
+    pub(crate) fn mood(&self, mood: Mood) {
+        self.state().mood = mood;
+        self.0.1.send_replace(());
+    }
+
+    pub(crate) fn allow_create(&self) {
+        self.state().may_create = true;
+    }
+
+    pub(crate) fn forbid_watch(&self) {
+        self.state().may_watch = false;
+    }
+
+    /// Requests so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.state().requests
+    }
+
+    /// The Lease as it is.
+    pub(crate) fn lease(&self) -> Value {
+        self.state().lease.clone().unwrap_or_default()
+    }
+
+    /// Puts the Lease as somebody else would.
+    pub(crate) fn put(&self, lease: Option<Value>) {
+        self.state().store(lease);
+        self.0.1.send_replace(());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().expect("no test panics with it")
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Result<Answer, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let mood = {
+            let mut state = self.state();
+            state.requests += 1;
+            state.mood
+        };
+        match mood {
+            Mood::Away => return Err("connection refused".into()),
+            Mood::Silent => return std::future::pending().await,
+            Mood::Well | Mood::Forgetful => (),
+        }
+        if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
+            return self.watch(parts.uri.query().unwrap_or_default());
+        }
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let (status, value) = self.state().answer(&parts.method, parts.uri.path(), &body);
+        if parts.method != Method::GET {
+            self.0.1.send_replace(());
+            if mood == Mood::Forgetful {
+                return std::future::pending().await;
+            }
+        }
+        answer(status, &value)
+    }
+
+    fn watch(&self, query: &str) -> Result<Answer, BoxError> {
+        assert!(query.contains("fieldSelector=metadata.name%3Dcloud-adapter"), "one Lease alone: {query}");
+        if !self.state().may_watch {
+            return answer(StatusCode::FORBIDDEN, &refusal(StatusCode::FORBIDDEN));
+        }
+        let after = query.split("resourceVersion=").nth(1).and_then(|rest| rest.split('&').next());
+        let after: u64 = after.and_then(|version| version.parse().ok()).expect("a version");
+        let begin = (self.clone(), self.0.1.subscribe(), after);
+        let lines = stream::unfold(begin, |(server, mut changed, after)| async move {
+            loop {
+                changed.mark_unchanged();
+                if server.state().mood == Mood::Away {
+                    return None;
+                }
+                let event = server.state().event_after(after);
+                if let Some((event, version)) = event {
+                    let frame = http_body::Frame::data(Bytes::from(format!("{event}\n")));
+                    return Some((Ok::<_, Infallible>(frame), (server, changed, version)));
+                }
+                changed.changed().await.ok()?;
+            }
+        });
+        Ok(Response::new(StreamBody::new(lines.boxed()).boxed_unsync()))
+    }
+}
+
+impl State {
+    fn store(&mut self, lease: Option<Value>) {
+        self.version += 1;
+        self.lease = lease.map(|mut lease| {
+            lease["metadata"]["resourceVersion"] = self.version.to_string().into();
+            lease
+        });
+    }
+
+    fn answer(&mut self, method: &Method, path: &str, body: &Value) -> (StatusCode, Value) {
+        let named = path == format!("{COLLECTION}/cloud-adapter");
+        let status = match (method.as_str(), named, self.lease.take()) {
+            ("GET", true, Some(lease)) => {
+                self.lease = Some(lease);
+                StatusCode::OK
+            }
+            ("PATCH", true, Some(mut lease)) => {
+                let found = body["metadata"]["resourceVersion"] == lease["metadata"]["resourceVersion"];
+                if found {
+                    merge(&mut lease, body);
+                    self.store(Some(lease));
+                    StatusCode::OK
+                } else {
+                    self.lease = Some(lease);
+                    StatusCode::CONFLICT
+                }
+            }
+            ("GET" | "PATCH", true, None) => StatusCode::NOT_FOUND,
+            ("POST", false, None) if path == COLLECTION && self.may_create => {
+                self.store(Some(body.clone()));
+                StatusCode::CREATED
+            }
+            (_, _, lease) => {
+                self.lease = lease;
+                StatusCode::FORBIDDEN
+            }
+        };
+        match &self.lease {
+            Some(lease) if status.is_success() => (status, lease.clone()),
+            Some(_) | None => (status, refusal(status)),
+        }
+    }
+
+    /// The change after a version, if there is one to tell.
+    fn event_after(&self, after: u64) -> Option<(Value, u64)> {
+        if self.mood == Mood::Silent || self.version <= after {
+            return None;
+        }
+        let event = match &self.lease {
+            Some(lease) => json!({ "type": "MODIFIED", "object": typed(lease) }),
+            None => json!({ "type": "DELETED", "object": typed(&json!({ "metadata": {} })) }),
+        };
+        Some((event, self.version))
+    }
+}
+
+fn typed(lease: &Value) -> Value {
+    let mut lease = lease.clone();
+    lease["kind"] = "Lease".into();
+    lease["apiVersion"] = "coordination.k8s.io/v1".into();
+    lease
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let target = target.as_object_mut().expect("just made one");
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn refusal(status: StatusCode) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status.as_u16(),
+        "reason": status.canonical_reason().unwrap_or_default().replace(' ', ""), "message": "as the test wants it",
+    })
+}
+
+fn answer(status: StatusCode, value: &Value) -> Result<Answer, BoxError> {
+    let body = if status.is_success() { typed(value) } else { value.clone() };
+    let body = Full::new(Bytes::from(serde_json::to_vec(&body)?)).boxed_unsync();
+    Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)
+}
