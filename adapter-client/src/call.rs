@@ -1,0 +1,147 @@
+//! One call: to the replica that serves, and to another one when that is safe and helps.
+
+mod answer;
+mod method;
+mod timeout;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, request::Parts};
+use http_body_util::{BodyExt as _, Full};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tonic::{Status, TimeoutExpired, body::Body};
+use tracing::debug;
+
+use self::{
+    answer::{Answer, Verdict, judge},
+    method::Method,
+};
+use crate::{
+    connector::Line,
+    replicas::{Pick, Table, Tried},
+};
+
+/// How long a call waits for a replica that serves. A fail-over takes at most 12 s. Source: budgets, P23.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// The pause before a replica is asked once more that says that it does not serve, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Sends a request and returns the answer, from whichever replica.
+pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
+    let (parts, body) = request.into_parts();
+    let mut search = Search::new(table, patience, timeout::read(&parts.headers));
+    let Some(method) = method::of(parts.uri.path()) else {
+        return match search.next().await {
+            Some(pick) => pick.line.send(Request::from_parts(parts, body)).await.map_err(Into::into),
+            None => search.end(),
+        };
+    };
+    let body = body.collect().await?.to_bytes();
+    while let Some(pick) = search.next().await {
+        let Some(request) = search.request(&parts, &body) else { break };
+        let answer = attempt(pick.line.clone(), request, method, search.deadline).await;
+        match judge(&answer) {
+            Verdict::Final => return answer,
+            verdict @ (Verdict::Elsewhere | Verdict::Broken) => search.failed(&pick, verdict, answer),
+        }
+    }
+    search.end()
+}
+
+/// One replica's answer. That of a unary call is here as a whole: a connection that breaks in the midst of it is no answer.
+async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: Option<Instant>) -> Answer {
+    let exchange = async {
+        let answer = line.send(request).await?;
+        match method {
+            Method::Stream => Ok(answer),
+            Method::Unary => answer::whole(answer).await,
+        }
+    };
+    match deadline {
+        // A stream has no deadline of its own; that of its begin ends with its begin.
+        Some(deadline) => match timeout_at(deadline, exchange).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(Box::new(TimeoutExpired(()))),
+        },
+        None => exchange.await,
+    }
+}
+
+/// Looks for a replica, for as long as one call may.
+struct Search<'a> {
+    table: &'a Table,
+    patience: Duration,
+    deadline: Option<Instant>,
+    /// From the first moment at which nobody could be asked.
+    give_up: Option<Instant>,
+    pause: Duration,
+    tried: Tried,
+    /// A connection broke under the call already.
+    broken: bool,
+    /// What is told if nobody gives a better answer: the first that may have been carried out, else the last.
+    told: Option<Answer>,
+}
+
+impl<'a> Search<'a> {
+    fn new(table: &'a Table, patience: Duration, limit: Option<Duration>) -> Self {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let (give_up, tried, told) = (None, Tried::new(), None);
+        Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, told }
+    }
+
+    /// Waits for somebody to ask. `None`: patience is at its end.
+    async fn next(&mut self) -> Option<Pick> {
+        let mut state = self.table.watch();
+        loop {
+            if let Some(pick) = state.borrow_and_update().pick(&self.tried) {
+                return Some(pick);
+            }
+            let now = Instant::now();
+            let patience = now + self.patience;
+            let end = self.deadline.map_or(patience, |deadline| deadline.min(patience));
+            let give_up = *self.give_up.get_or_insert(end);
+            if now >= give_up {
+                return None;
+            }
+            let until = if self.tried.is_empty() { give_up } else { give_up.min(now + self.pause) };
+            tokio::select! {
+                // The table lives as long as we borrow it.
+                _changed = state.changed() => (),
+                () = sleep_until(until) => {
+                    self.tried.clear();
+                    self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// The request once more, with what is left of its time. `None`: nothing is left.
+    fn request(&self, parts: &Parts, body: &Bytes) -> Option<Request<Body>> {
+        let mut request = Request::from_parts(parts.clone(), Body::new(Full::new(body.clone())));
+        if let Some(deadline) = self.deadline {
+            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            timeout::write(request.headers_mut(), left);
+        }
+        Some(request)
+    }
+
+    /// Notes an answer that is none. After the first broken connection even the same replica is asked again, over a new one.
+    fn failed(&mut self, pick: &Pick, verdict: Verdict, answer: Answer) {
+        debug!(replica = %pick.address, ?verdict, "The call is repeated");
+        let once_more = verdict == Verdict::Broken && !self.broken;
+        if !once_more {
+            self.tried.insert(pick.address.clone(), pick.rank);
+        }
+        if !self.broken {
+            self.told = Some(answer);
+        }
+        self.broken |= verdict == Verdict::Broken;
+    }
+
+    fn end(self) -> Answer {
+        self.told
+            .unwrap_or_else(|| Err(Box::new(Status::unavailable(self.table.watch().borrow().to_string()))))
+    }
+}

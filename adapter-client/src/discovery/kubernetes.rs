@@ -1,0 +1,169 @@
+//! The endpoints of a Service, as its EndpointSlices tell: `get`, `list` and `watch` on `endpointslices` in its namespace.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use kube::{
+    Api, Client, ResourceExt as _,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{sync::watch, time::sleep};
+use tracing::warn;
+
+use super::Found;
+use crate::{
+    connector::Address,
+    target::{HostPort, ServicePort},
+};
+
+/// The label by which a slice belongs to its Service. Source: Kubernetes, "EndpointSlices".
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+/// The port that is taken of several when none is named.
+const DEFAULT_PORT: &str = "grpc";
+/// The pause after a watch that failed, doubled each time …
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// … up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Addresses by the name of their slice.
+type Slices = BTreeMap<String, BTreeSet<Address>>;
+
+/// Keeps `found` in step with the Service. Never ends; drop it to stop.
+pub(crate) async fn follow(kube: Client, service: ServicePort, found: watch::Sender<Found>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = follow_watch(&kube, &service, &found, &mut pause).await;
+        let ServicePort { namespace, service, .. } = &service;
+        let trouble = format!("cannot watch the EndpointSlices of {namespace}/{service}: {error}");
+        if found.borrow().trouble.is_none() {
+            warn!(namespace, service, %error, "Cannot watch EndpointSlices, goes on with the replicas that are known");
+        }
+        found.send_modify(|found| found.trouble = Some(trouble));
+        sleep(pause).await;
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+    }
+}
+
+/// One listing and the watch after it, until something breaks; returns what.
+async fn follow_watch(
+    kube: &Client,
+    service: &ServicePort,
+    found: &watch::Sender<Found>,
+    pause: &mut Duration,
+) -> String {
+    let slices = Api::<EndpointSlice>::namespaced(kube.clone(), &service.namespace);
+    let ours = watcher::Config::default().labels(&format!("{SERVICE_LABEL}={}", service.service));
+    let mut events = pin!(watcher(slices, ours));
+    let (mut known, mut listing) = (Slices::new(), Slices::new());
+    let mut listed = false;
+    loop {
+        let event = match events.next().await {
+            Some(Ok(event)) => event,
+            Some(Err(error)) => return error.to_string(),
+            None => return "the watch ended".to_owned(),
+        };
+        match event {
+            Event::Init => (listing, listed) = (Slices::new(), false),
+            Event::InitApply(slice) => drop(listing.insert(slice.name_any(), addresses(&slice, service))),
+            Event::InitDone => (known, listed) = (std::mem::take(&mut listing), true),
+            Event::Apply(slice) => drop(known.insert(slice.name_any(), addresses(&slice, service))),
+            Event::Delete(slice) => drop(known.remove(&slice.name_any())),
+        }
+        if listed {
+            *pause = FIRST_PAUSE;
+            let new = Found { addresses: known.values().flatten().cloned().collect(), trouble: None };
+            found.send_if_modified(|found| {
+                let changed = *found != new;
+                *found = new;
+                changed
+            });
+        }
+    }
+}
+
+/// Where the endpoints of one slice are.
+fn addresses(slice: &EndpointSlice, service: &ServicePort) -> BTreeSet<Address> {
+    let Some(port) = port(slice, service) else { return BTreeSet::new() };
+    let there = slice.endpoints.iter().filter(|endpoint| is_there(endpoint));
+    let hosts = there.flat_map(|endpoint| &endpoint.addresses);
+    hosts.map(|host| Address::Tcp(HostPort { host: host.clone(), port })).collect()
+}
+
+/// A pod that stops may still serve; one of which nothing is said is there.
+fn is_there(endpoint: &Endpoint) -> bool {
+    endpoint
+        .conditions
+        .as_ref()
+        .is_none_or(|conditions| conditions.ready != Some(false) || conditions.serving == Some(true))
+}
+
+/// The port that is named; else the only one, or the one that is called `grpc`.
+fn port(slice: &EndpointSlice, service: &ServicePort) -> Option<u16> {
+    let ports = slice.ports.as_deref().unwrap_or_default();
+    let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));
+    let port = match (&service.port, ports) {
+        (Some(name), _) => named(name),
+        (None, [only]) => Some(only),
+        (None, _) => named(DEFAULT_PORT),
+    };
+    port?.port?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::discovery::v1::{EndpointConditions, EndpointPort};
+
+    use super::*;
+
+    fn conditions(ready: Option<bool>, serving: Option<bool>) -> EndpointConditions {
+        EndpointConditions { ready, serving, terminating: None }
+    }
+
+    #[test]
+    fn who_ends_may_serve_and_who_is_not_ready_does_not() {
+        for (conditions, there) in [
+            (None, true),
+            (Some(conditions(None, None)), true),
+            (Some(conditions(Some(true), Some(true))), true),
+            (Some(conditions(Some(false), Some(true))), true),
+            (Some(conditions(Some(false), Some(false))), false),
+            (Some(conditions(Some(false), None)), false),
+        ] {
+            assert_eq!(
+                is_there(&Endpoint { conditions: conditions.clone(), ..Endpoint::default() }),
+                there,
+                "{conditions:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_is_found_by_name_or_if_there_is_only_one() {
+        let ports = |ports: &[(&str, i32)]| {
+            let port = |&(name, port): &(&str, i32)| EndpointPort {
+                name: Some(name.to_owned()),
+                port: Some(port),
+                ..EndpointPort::default()
+            };
+            EndpointSlice { ports: Some(ports.iter().map(port).collect()), ..EndpointSlice::default() }
+        };
+        for (slice, name, found) in [
+            (ports(&[("any", 1)]), None, Some(1)),
+            (ports(&[("http", 1), ("grpc", 2)]), None, Some(2)),
+            (ports(&[("http", 1), ("api", 2)]), None, None),
+            (ports(&[("http", 1), ("api", 2)]), Some("api"), Some(2)),
+            (ports(&[("http", 1)]), Some("api"), None),
+            (ports(&[("any", 70_000)]), None, None),
+            (EndpointSlice::default(), None, None),
+        ] {
+            let (namespace, service) = ("cloud".to_owned(), "adapter".to_owned());
+            let wanted = ServicePort { namespace, service, port: name.map(str::to_owned) };
+            assert_eq!(port(&slice, &wanted), found, "{wanted:?} in {:?}", slice.ports);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+use tonic::transport::Channel;
+
+use super::*;
+use crate::target::HostPort;
+
+fn address(host: &str) -> Address {
+    Address::Tcp(HostPort { host: host.to_owned(), port: 1 })
+}
+
+/// Replicas that are how they are said to be, in this order.
+fn state(replicas: &[(&str, Health)]) -> State {
+    let mut state = State::default();
+    let line = Line::over(Channel::from_static("http://nowhere").connect_lazy());
+    for (host, health) in replicas {
+        let replica = Replica { line: line.clone(), health: Health::Unknown };
+        state.replicas.insert(address(host), replica);
+        state.report(&address(host), health.clone());
+    }
+    state
+}
+
+fn picked(state: &State, tried: &Tried) -> Option<String> {
+    state.pick(tried).map(|pick| pick.address.to_string())
+}
+
+#[tokio::test]
+async fn who_began_to_serve_last_is_the_leader() {
+    let serves = Health::Serving(0);
+    let down = Health::Down("connection refused".to_owned());
+    for (replicas, best) in [
+        (vec![], None),
+        (vec![("a", Health::Unknown), ("b", Health::Standby), ("c", down)], None),
+        (vec![("a", Health::Standby), ("b", Health::Silent), ("c", Health::Silent)], Some("b:1")),
+        (vec![("a", Health::Silent), ("b", serves.clone())], Some("b:1")),
+        // The old leader's connection hangs: it cannot tell that it leads no more.
+        (vec![("b", serves.clone()), ("a", serves)], Some("a:1")),
+    ] {
+        assert_eq!(picked(&state(&replicas), &Tried::new()).as_deref(), best, "{replicas:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_was_asked_in_vain_is_asked_again_when_it_begins_anew() {
+    let mut state = state(&[("a", Health::Serving(0)), ("b", Health::Silent)]);
+    let first = state.pick(&Tried::new()).expect("a serves");
+    let tried = Tried::from([(first.address, first.rank)]);
+    assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
+    // That it still serves is no news.
+    state.report(&address("a"), Health::Serving(0));
+    assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
+    state.report(&address("a"), Health::Standby);
+    state.report(&address("a"), Health::Serving(0));
+    assert_eq!(picked(&state, &tried).as_deref(), Some("a:1"));
+}

@@ -1,0 +1,215 @@
+//! What makes a connection safe: which files, which server name; judged before anything is connected.
+//!
+//! Files are read again while the process runs: the CA and the client's certificate for each new connection, the token when its last
+//! reading is a second old. A file that turns bad leaves what it said before in force, and the log names its flag.
+
+mod tls;
+mod token;
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::pki_types::ServerName;
+
+pub(crate) use self::{tls::Tls, token::Token};
+use crate::target::{HostPort, Target};
+
+/// The name that an adapter's certificate carries unless somebody chose another.
+pub const SERVER_NAME: &str = "cloud-adapter";
+
+/// What makes a connection safe, as flags name it.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    /// PEM file with the certificates that the adapter's is signed by; several while a CA is replaced.
+    pub ca: Option<PathBuf>,
+    /// The name that the adapter's certificate must carry. `None`: the host of an `https` URL, else [`SERVER_NAME`].
+    pub server_name: Option<String>,
+    /// File with the bearer token that says who calls.
+    pub token: Option<PathBuf>,
+    /// PEM file with the certificate that says who calls, and those between it and its CA.
+    pub client_certificate: Option<PathBuf>,
+    /// PEM file with the key of that certificate.
+    pub client_key: Option<PathBuf>,
+    /// What errors call all that.
+    pub flags: Flags,
+}
+
+/// The flags by which a person sets a target and its security.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags {
+    /// Of the [`Target`].
+    pub endpoint: &'static str,
+    /// Of [`Security::ca`].
+    pub ca: &'static str,
+    /// Of [`Security::server_name`].
+    pub server_name: &'static str,
+    /// Of [`Security::token`].
+    pub token: &'static str,
+    /// Of [`Security::client_certificate`].
+    pub client_certificate: &'static str,
+    /// Of [`Security::client_key`].
+    pub client_key: &'static str,
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self {
+            endpoint: "--adapter-endpoint",
+            ca: "--adapter-ca-file",
+            server_name: "--adapter-server-name",
+            token: "--adapter-token-file",
+            client_certificate: "--adapter-client-cert",
+            client_key: "--adapter-client-key",
+        }
+    }
+}
+
+/// A flag whose value cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{flag} {value}: {reason}")]
+pub struct Fault {
+    /// Which flag.
+    pub flag: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is wrong with it, and the fix.
+    pub reason: String,
+}
+
+impl Fault {
+    fn new(flag: &'static str, value: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { flag, value: value.into(), reason: reason.into() }
+    }
+
+    fn of_file(flag: &'static str, path: &Path, reason: impl Into<String>) -> Self {
+        Self::new(flag, path.display().to_string(), reason)
+    }
+}
+
+/// Security that fits its target, with all files read once.
+#[derive(Clone, Debug)]
+pub(crate) struct Secured {
+    /// `None`: in plain text.
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) token: Option<Arc<Token>>,
+}
+
+impl Security {
+    /// Judges it for `target`, and reads all files.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with flag and fix.
+    pub(crate) fn check(&self, target: &Target) -> Result<Secured, Vec<Fault>> {
+        let mut faults = self.contradictions(target);
+        let mut note = |fault| faults.push(fault);
+        let tls = self.ca.as_ref().and_then(|ca| {
+            let server_name = self.server_name(target).map_err(&mut note).ok()?;
+            let files = tls::Files { ca: ca.clone(), client: self.client() };
+            Tls::load(files, server_name, self.flags).map_err(&mut note).ok()
+        });
+        let token = self.token.as_ref().map(|path| Token::load(path, self.flags.token));
+        let token = token.transpose().map_err(&mut note).ok().flatten();
+        if faults.is_empty() {
+            Ok(Secured { tls: tls.map(Arc::new), token: token.map(Arc::new) })
+        } else {
+            Err(faults)
+        }
+    }
+
+    fn client(&self) -> Option<(PathBuf, PathBuf)> {
+        self.client_certificate.clone().zip(self.client_key.clone())
+    }
+
+    /// What does not fit together, before any file is opened.
+    fn contradictions(&self, target: &Target) -> Vec<Fault> {
+        let Flags { endpoint, ca, .. } = self.flags;
+        let mut faults = Vec::new();
+        match (target, &self.ca) {
+            (Target::Single { tls: true, .. }, None) => {
+                let fix = format!("TLS needs the CA of the adapter's certificate: name its file with {ca}");
+                faults.push(Fault::new(endpoint, target.to_string(), fix));
+            }
+            (Target::Single { tls: false, host }, Some(path)) => {
+                let fix = format!("TLS is not used with {endpoint} http://: write https://{host}");
+                faults.push(Fault::of_file(ca, path, fix));
+            }
+            (Target::Unix(_), Some(path)) => {
+                let fix = format!("TLS is not used with {endpoint} unix: leave this flag out");
+                faults.push(Fault::of_file(ca, path, fix));
+            }
+            _ => (),
+        }
+        faults.extend(self.needs_tls(target));
+        faults.extend(self.half_a_pair());
+        faults
+    }
+
+    /// What is of no use, or of no good, in plain text.
+    fn needs_tls(&self, target: &Target) -> Vec<Fault> {
+        if self.ca.is_some() || matches!(target, Target::Single { tls: true, .. }) {
+            return Vec::new();
+        }
+        let Flags { ca, server_name, token, client_certificate, .. } = self.flags;
+        let mut faults = Vec::new();
+        if let Some(name) = &self.server_name {
+            let reason = format!("without TLS nobody shows a name: add {ca}, or leave this flag out");
+            faults.push(Fault::new(server_name, name, reason));
+        }
+        if let Some(path) = &self.client_certificate {
+            let reason = format!("without TLS no certificate is shown: add {ca}, or leave this flag out");
+            faults.push(Fault::of_file(client_certificate, path, reason));
+        }
+        if let Some(path) = self.token.as_ref().filter(|_| leaves_machine(target)) {
+            let reason = format!("without TLS anybody on the way could read the token: add {ca}");
+            faults.push(Fault::of_file(token, path, reason));
+        }
+        faults
+    }
+
+    fn half_a_pair(&self) -> Option<Fault> {
+        let Flags { client_certificate, client_key, .. } = self.flags;
+        match (&self.client_certificate, &self.client_key) {
+            (Some(path), None) => {
+                let fix = format!("a certificate is shown with its key: add {client_key}");
+                Some(Fault::of_file(client_certificate, path, fix))
+            }
+            (None, Some(path)) => {
+                let fix = format!("a key is used with its certificate: add {client_certificate}");
+                Some(Fault::of_file(client_key, path, fix))
+            }
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
+
+    fn server_name(&self, target: &Target) -> Result<ServerName<'static>, Fault> {
+        let (flag, name) = match (&self.server_name, target) {
+            (Some(name), _) => (self.flags.server_name, name.as_str()),
+            (None, Target::Single { host, .. }) => (self.flags.endpoint, host.host.as_str()),
+            (None, _) => (self.flags.server_name, SERVER_NAME),
+        };
+        ServerName::try_from(name.to_owned()).map_err(|_invalid| {
+            Fault::new(flag, name, "use a DNS name or an IP address, such as cloud-adapter")
+        })
+    }
+}
+
+/// Whether others may see what is sent there.
+fn leaves_machine(target: &Target) -> bool {
+    let leaves = |host: &HostPort| {
+        let loopback = host.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        !loopback && host.host != "localhost"
+    };
+    match target {
+        Target::Unix(_) => false,
+        Target::Single { host, .. } | Target::Dns(host) => leaves(host),
+        Target::Static(hosts) => hosts.iter().any(leaves),
+        #[cfg(feature = "kubernetes")]
+        Target::Kubernetes(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::*;
+
+fn faults(target: &str, security: &Security) -> Vec<String> {
+    let checked = security.check(&target.parse().expect(target));
+    checked.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_with_flag_and_fix() {
+    let file = || Some(PathBuf::from("/nowhere/file"));
+    let none = Security::default;
+    let name = || Some("cloud-adapter".to_owned());
+    for (target, security, words) in [
+        (
+            "https://a:1",
+            none(),
+            "--adapter-endpoint https://a:1: TLS needs the CA of the adapter's certificate: name its file with --adapter-ca-file",
+        ),
+        (
+            "http://a:1",
+            Security { ca: file(), ..none() },
+            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://: write https://a:1",
+        ),
+        ("unix:/a", Security { ca: file(), ..none() }, "TLS is not used with --adapter-endpoint unix:"),
+        (
+            "static:///a:1",
+            Security { server_name: name(), ..none() },
+            "--adapter-server-name cloud-adapter: without TLS nobody shows a name: add --adapter-ca-file",
+        ),
+        (
+            "dns:///a:1",
+            Security { token: file(), ..none() },
+            "--adapter-token-file /nowhere/file: without TLS anybody on the way could read the token",
+        ),
+        (
+            "http://a:1",
+            Security { client_certificate: file(), client_key: file(), ..none() },
+            "--adapter-client-cert /nowhere/file: without TLS no certificate is shown",
+        ),
+        (
+            "https://a:1",
+            Security { ca: file(), client_certificate: file(), ..none() },
+            "--adapter-client-cert /nowhere/file: a certificate is shown with its key: add --adapter-client-key",
+        ),
+        (
+            "https://a:1",
+            Security { ca: file(), client_key: file(), ..none() },
+            "--adapter-client-key /nowhere/file: a key is used with its certificate",
+        ),
+        (
+            "https://a:1",
+            Security { ca: file(), ..none() },
+            "--adapter-ca-file /nowhere/file: cannot be read: No such file",
+        ),
+        (
+            "http://127.0.0.1:1",
+            Security { token: file(), ..none() },
+            "--adapter-token-file /nowhere/file: cannot be read: No such file",
+        ),
+        (
+            "https://a:1",
+            Security { ca: file(), server_name: Some("a b".to_owned()), ..none() },
+            "--adapter-server-name a b: use a DNS name or an IP address",
+        ),
+    ] {
+        let told = faults(target, &security);
+        assert!(told.iter().any(|fault| fault.contains(words)), "{target}: {told:?}, not: {words}");
+    }
+}
+
+#[test]
+fn a_file_that_holds_something_else_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str, content: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).expect("a file");
+        Some(path)
+    };
+    let none = Security::default;
+    for (security, words) in [
+        (Security { ca: path("a", ""), ..none() }, "holds no certificate in PEM form"),
+        (
+            Security {
+                ca: path("b", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+                ..none()
+            },
+            "holds a bad certificate",
+        ),
+        (Security { token: path("c", " \n"), ..none() }, "is empty"),
+        (Security { token: path("d", "two words"), ..none() }, "holds no token"),
+    ] {
+        let told = faults("https://a:1", &security);
+        assert!(told.iter().any(|fault| fault.contains(words)), "{told:?}, not: {words}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_read_again_and_does_not_print() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("token");
+    std::fs::write(&path, "canary-1\n").expect("a file");
+    let token = Token::load(&path, "--adapter-token-file").expect("a good token");
+    assert_eq!(token.header().await, "Bearer canary-1");
+    for (content, told) in
+        [("canary-2", "Bearer canary-2"), ("", "Bearer canary-2"), ("canary-3", "Bearer canary-3")]
+    {
+        std::fs::write(&path, content).expect("a file");
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        assert_eq!(token.header().await, told);
+    }
+    let printed = format!("{token:?} {:?}", token.header().await);
+    assert!(!printed.contains("canary"), "{printed}");
+}

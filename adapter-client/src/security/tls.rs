@@ -1,0 +1,169 @@
+//! TLS of the client's side: trust in a CA file, and the certificate that it may show itself.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem, pem::PemObject as _},
+    version::TLS13,
+};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tracing::{info, warn};
+
+use super::{Fault, Flags};
+
+/// TLS to one adapter.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    files: Files,
+    flags: Flags,
+    server_name: ServerName<'static>,
+    current: Mutex<Current>,
+}
+
+/// Where the certificates are.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub(super) ca: PathBuf,
+    /// Certificate and key.
+    pub(super) client: Option<(PathBuf, PathBuf)>,
+}
+
+/// What the files hold. The key is among it: it has no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+struct Content {
+    ca: Vec<u8>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+struct Current {
+    content: Hidden,
+    config: Arc<ClientConfig>,
+    /// What is wrong with what the files hold now.
+    trouble: Option<Fault>,
+}
+
+struct Hidden(Content);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl Tls {
+    /// Reads the files for the first time.
+    pub(super) fn load(files: Files, server_name: ServerName<'static>, flags: Flags) -> Result<Self, Fault> {
+        let content = files.read(&flags)?;
+        let config = Arc::new(files.config(&content, &flags)?);
+        let current = Current { content: Hidden(content), config, trouble: None };
+        Ok(Self { files, flags, server_name, current: Mutex::new(current) })
+    }
+
+    /// The name that the server's certificate must carry.
+    pub(crate) fn server_name(&self) -> &ServerName<'static> {
+        &self.server_name
+    }
+
+    /// Shakes hands with whoever is at the other end, trusting whom the files name now.
+    pub(crate) async fn connect(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        TlsConnector::from(self.config()).connect(self.server_name.clone(), stream).await
+    }
+
+    /// As the files say now. A bad file leaves in force what was good before.
+    ///
+    /// The files are small and local: they are read where they are needed, once a connection.
+    fn config(&self) -> Arc<ClientConfig> {
+        let read = self.files.read(&self.flags);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = read.and_then(|content| {
+            if content == current.content.0 {
+                return Ok(None);
+            }
+            let config = self.files.config(&content, &self.flags)?;
+            Ok(Some((content, config)))
+        });
+        match fresh {
+            Ok(fresh) => {
+                current.trouble = None;
+                if let Some((content, config)) = fresh {
+                    info!(file = %self.files.ca.display(), "New connections use the changed certificates");
+                    (current.content, current.config) = (Hidden(content), Arc::new(config));
+                }
+            }
+            Err(fault) => {
+                if current.trouble.as_ref() != Some(&fault) {
+                    warn!(error = %fault, "The changed certificates cannot be used, the last good ones stay in force");
+                }
+                current.trouble = Some(fault);
+            }
+        }
+        Arc::clone(&current.config)
+    }
+}
+
+impl Files {
+    fn read(&self, flags: &Flags) -> Result<Content, Fault> {
+        let read = |flag, path: &Path| {
+            std::fs::read(path)
+                .map_err(|error| Fault::of_file(flag, path, format!("cannot be read: {error}")))
+        };
+        let ca = read(flags.ca, &self.ca)?;
+        let client = match &self.client {
+            Some((certificate, key)) => {
+                Some((read(flags.client_certificate, certificate)?, read(flags.client_key, key)?))
+            }
+            None => None,
+        };
+        Ok(Content { ca, client })
+    }
+
+    fn config(&self, content: &Content, flags: &Flags) -> Result<ClientConfig, Fault> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| Fault::of_file(flags.ca, &self.ca, error.to_string()))?
+            .with_root_certificates(self.roots(&content.ca, flags)?);
+        let mut config = match (&self.client, &content.client) {
+            (Some((path, key_path)), Some((certificate, key))) => {
+                let chain = certificates(certificate)
+                    .map_err(|reason| Fault::of_file(flags.client_certificate, path, reason))?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_error| {
+                    Fault::of_file(flags.client_key, key_path, "holds no private key in PEM form")
+                })?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| {
+                    let reason = format!("does not go with {}: {error}", key_path.display());
+                    Fault::of_file(flags.client_certificate, path, reason)
+                })?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(config)
+    }
+
+    fn roots(&self, ca: &[u8], flags: &Flags) -> Result<RootCertStore, Fault> {
+        let fault = |reason: String| Fault::of_file(flags.ca, &self.ca, reason);
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(ca).map_err(fault)? {
+            roots.add(certificate).map_err(|error| fault(format!("holds a bad certificate: {error}")))?;
+        }
+        Ok(roots)
+    }
+}
+
+/// All certificates of a PEM file; at least one.
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err("holds no certificate in PEM form".to_owned()),
+        Err(error) => Err(format!("holds no certificate in PEM form: {error}")),
+    }
+}

@@ -1,0 +1,88 @@
+//! The bearer token that says who calls, from a file that others replace while we run.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::HeaderValue;
+use tokio::{sync::Mutex, time::Instant};
+use tracing::{info, warn};
+
+use super::Fault;
+
+/// A token is read again when its last reading is so old: that is cheap, and a token that was revoked is replaced at once.
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// Larger than any token; smaller than what a server takes as a header.
+const MAX_BYTES: usize = 16 * 1024;
+
+/// The token of one file.
+#[derive(Debug)]
+pub(crate) struct Token {
+    flag: &'static str,
+    path: PathBuf,
+    last: Mutex<Reading>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    /// Marked as sensitive: it does not print.
+    header: HeaderValue,
+    at: Instant,
+    trouble: Option<Fault>,
+}
+
+impl Token {
+    /// Reads the file for the first time.
+    pub(super) fn load(path: &Path, flag: &'static str) -> Result<Self, Fault> {
+        let read = std::fs::read(path).map_err(|error| unreadable(&error));
+        let header = read.and_then(|content| header(&content));
+        let header = header.map_err(|reason| Fault::of_file(flag, path, reason))?;
+        let last = Mutex::new(Reading { header, at: Instant::now(), trouble: None });
+        Ok(Self { flag, path: path.to_owned(), last })
+    }
+
+    /// The value of the header `authorization`, at most a second old. A bad file leaves in force what was good before.
+    pub(crate) async fn header(&self) -> HeaderValue {
+        let mut last = self.last.lock().await;
+        if last.at.elapsed() >= MAX_AGE {
+            last.at = Instant::now();
+            let read = tokio::fs::read(&self.path).await.map_err(|error| unreadable(&error));
+            match read.and_then(|content| header(&content)) {
+                Ok(header) => {
+                    if last.trouble.take().is_some() {
+                        info!(flag = self.flag, file = %self.path.display(), "The token can be read again");
+                    }
+                    last.header = header;
+                }
+                Err(reason) => {
+                    let fault = Fault::of_file(self.flag, &self.path, reason);
+                    if last.trouble.as_ref() != Some(&fault) {
+                        warn!(error = %fault, "The token cannot be renewed, the last good one stays in force");
+                    }
+                    last.trouble = Some(fault);
+                }
+            }
+        }
+        last.header.clone()
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+/// Never says what it read.
+fn header(content: &[u8]) -> Result<HeaderValue, String> {
+    let token = content.trim_ascii();
+    if token.is_empty() {
+        return Err("is empty: put a token in".to_owned());
+    }
+    if token.len() > MAX_BYTES || !token.iter().all(u8::is_ascii_graphic) {
+        return Err("holds no token: put one line of printable characters in".to_owned());
+    }
+    let mut header = HeaderValue::try_from([b"Bearer ", token].concat())
+        .map_err(|_invalid| "holds no token: put one line of printable characters in".to_owned())?;
+    header.set_sensitive(true);
+    Ok(header)
+}

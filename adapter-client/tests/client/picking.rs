@@ -1,0 +1,164 @@
+//! Several replicas, of which one serves.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use adapter_client::{AdapterChannel, Connection, Resolve, Security};
+use cloud_api_proto::v1alpha1::{WatchStatusRequest, adapter_service_client::AdapterServiceClient};
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
+use tonic::Code;
+
+use crate::{
+    Load, ask, ask_within, open,
+    replica::{Replica, Setup},
+    until,
+};
+
+async fn two() -> (Replica, Replica, AdapterChannel) {
+    let (a, b) = (Replica::start(Setup::new("a")).await, Replica::start(Setup::new("b")).await);
+    b.lead(false).await;
+    let target = format!("static:///{},{}", a.host_port(), b.host_port());
+    let channel = open(&target, &Security::default());
+    (a, b, channel)
+}
+
+#[tokio::test]
+async fn only_the_replica_that_serves_is_called() {
+    let (a, b, channel) = two().await;
+    for _ in 0..10 {
+        assert_eq!(ask(&channel).await.unwrap(), "a");
+    }
+    assert_eq!((a.calls(), b.calls()), (10, 0));
+}
+
+#[tokio::test]
+async fn a_planned_hand_over_fails_no_call() {
+    let (a, b, channel) = two().await;
+    let load = Load::start(&channel);
+    for _ in 0..3 {
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            load.answers(20).await;
+            from.lead(false).await;
+            // For a while nobody leads.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            to.lead(true).await;
+            let calls = to.calls();
+            until("the new leader is called", || to.calls() > calls).await;
+        }
+    }
+    load.end().await;
+}
+
+#[tokio::test]
+async fn a_killed_leader_fails_no_call() {
+    let (a, b, channel) = two().await;
+    let load = Load::start(&channel);
+    load.answers(20).await;
+    drop(a);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(b.calls(), 0, "a standby is not called");
+    b.lead(true).await;
+    load.answers(20).await;
+    load.end().await;
+    assert!(b.calls() >= 20);
+}
+
+#[tokio::test]
+async fn a_call_that_was_under_way_at_a_killed_leader_is_repeated() {
+    let (a, b, channel) = two().await;
+    a.shared.holds.store(true, Ordering::SeqCst);
+    let asked = ask(&channel);
+    let kill = async {
+        until("the call arrives", || a.calls() == 1).await;
+        b.lead(true).await;
+        drop(a);
+    };
+    let (answer, ()) = tokio::join!(asked, kill);
+    assert_eq!(answer.unwrap(), "b");
+}
+
+#[tokio::test]
+async fn who_says_not_leader_is_left_for_another() {
+    let (a, b, channel) = two().await;
+    b.lead(true).await;
+    a.lead_in_name_only();
+    for _ in 0..10 {
+        assert_eq!(ask(&channel).await.unwrap(), "b");
+    }
+    let answer = AdapterServiceClient::new(channel.clone()).watch_status(WatchStatusRequest::default()).await;
+    let first = answer.unwrap().into_inner().message().await.unwrap().unwrap();
+    assert_eq!(first.instance_id, "b");
+}
+
+#[tokio::test]
+async fn replicas_that_do_not_tell_their_health_are_asked() {
+    let silent = |name| Setup { health: false, ..Setup::new(name) };
+    let (a, b) = (Replica::start(silent("a")).await, Replica::start(silent("b")).await);
+    a.lead_in_name_only();
+    let target = format!("static:///{},{}", a.host_port(), b.host_port());
+    assert_eq!(ask(&open(&target, &Security::default())).await.unwrap(), "b");
+}
+
+#[tokio::test]
+async fn if_nobody_serves_the_error_tells_of_each() {
+    let (a, b, channel) = two().await;
+    a.lead(false).await;
+    let gone = b.host_port();
+    drop(b);
+    let start = Instant::now();
+    let error = ask_within(&channel, Duration::from_millis(700)).await.unwrap_err();
+    assert!(start.elapsed() >= Duration::from_millis(600), "waits as long as it may");
+    assert_eq!(error.code(), Code::Unavailable);
+    let said = error.message();
+    assert!(said.contains(&format!("{} does not serve", a.host_port())), "{said}");
+    assert!(said.contains(&gone) && said.contains("refused"), "{said}");
+}
+
+/// Names that change.
+#[derive(Debug)]
+struct Names(Mutex<io::Result<Vec<IpAddr>>>);
+
+impl Names {
+    fn are(&self, addresses: io::Result<Vec<IpAddr>>) {
+        *self.0.lock().unwrap() = addresses;
+    }
+}
+
+impl Resolve for Names {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        assert_eq!(host, "cloud-adapter.test");
+        let answer = match &*self.0.lock().unwrap() {
+            Ok(addresses) => Ok(addresses.clone()),
+            Err(error) => Err(error.kind().into()),
+        };
+        std::future::ready(answer).boxed()
+    }
+}
+
+/// Long before the name would be looked up again anyway.
+#[tokio::test]
+async fn a_broken_connection_makes_the_name_be_looked_up_again() {
+    let ip = |n| IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
+    let a = Replica::start(Setup { listen: SocketAddr::new(ip(2), 0), ..Setup::new("a") }).await;
+    let port = a.address.port();
+    let b = Replica::start(Setup { listen: SocketAddr::new(ip(3), port), ..Setup::new("b") }).await;
+    let names = Arc::new(Names(Mutex::new(Ok(vec![ip(2)]))));
+    let target = format!("dns:///cloud-adapter.test:{port}").parse().unwrap();
+    let connection = Connection::new(target, &Security::default()).unwrap();
+    let channel = connection.resolving(Arc::clone(&names) as _).open().unwrap();
+    assert_eq!(ask(&channel).await.unwrap(), "a");
+    names.are(Ok(vec![ip(3)]));
+    drop(a);
+    assert_eq!(ask(&channel).await.unwrap(), "b");
+    // A resolver that fails takes no replica away.
+    names.are(Err(io::ErrorKind::NotFound.into()));
+    for _ in 0..5 {
+        assert_eq!(ask(&channel).await.unwrap(), "b");
+    }
+    drop(b);
+}
