@@ -1,13 +1,20 @@
 //! Flags and the configuration file, to a checked [`Config`].
 
+mod cache;
+mod limits;
+mod live;
 mod log_level;
+mod section;
+#[cfg(test)]
+mod tests;
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
 
-use crate::vendor::{BucketLimits, Family};
+pub use self::cache::CacheSettings;
+pub(crate) use self::live::LiveConfig;
+use crate::driver::VendorLimit;
 
 /// The flags that every adapter has.
 #[derive(Args, Clone, Debug)]
@@ -21,7 +28,7 @@ pub struct Options {
     pub http_address: SocketAddr,
 
     /// A YAML file with the vendor call limits: `limits: {buckets: {compute: {rate: 20, burst: 40}}}`. Rates are calls a second.
-    /// Families: compute, network, loadbalancer, identity. A family that is not named gets rate 5, burst 10.
+    /// Families: compute, network, loadbalancer, identity. A changed file is taken over within seconds, unless it has faults.
     #[arg(long, value_name = "FILE", help_heading = "Adapter")]
     pub config: Option<PathBuf>,
 
@@ -53,10 +60,14 @@ pub enum LogFormat {
 }
 
 /// The checked configuration file.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What each family may spend.
-    pub buckets: BTreeMap<Family, BucketLimits>,
+    /// What may be asked of the vendor, and in which order.
+    pub limits: cloud_budget::Config,
+    /// How vendor calls are saved.
+    pub cache: CacheSettings,
+    /// Families that neither the file nor the driver has limits for: they get 5 calls a second.
+    pub assumed: Vec<&'static str>,
     /// A digest of the file: tells replicas and reloads apart.
     pub revision: String,
 }
@@ -82,95 +93,23 @@ pub enum ConfigError {
     },
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct File {
-    limits: Limits,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Limits {
-    buckets: BTreeMap<String, RawBucket>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawBucket {
-    rate: f64,
-    burst: u32,
-}
-
 impl Config {
-    /// Reads the file that `--config` names; without one, all families get the default limits.
+    /// Reads the text of a file. `usual`: the driver's limits, for what the file does not name.
     ///
     /// # Errors
-    /// If it cannot be read, or names unknown keys or impossible limits.
-    pub fn load(options: &Options) -> Result<Self, ConfigError> {
-        let Some(path) = &options.config else { return Ok(Self::default()) };
-        let shown = path.display().to_string();
-        let text =
-            fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
-        parse(&text).map_err(|faults| ConfigError::Invalid { path: shown, faults: faults.join("; ") })
+    /// All faults, each with the path of its key and the fix, separated by semicolons.
+    pub fn parse(text: &str, usual: &[(&'static str, VendorLimit)]) -> Result<Self, String> {
+        let (limits, cache) = section::read(text, |file| {
+            let limits = file.section("limits", |limits| limits::read(limits, usual));
+            (limits, file.section("cache", cache::read))
+        })
+        .map_err(|faults| faults.join("; "))?;
+        let limits::Limits { scheduler, assumed } = limits;
+        Ok(Self { limits: scheduler, cache, assumed, revision: revision(text) })
     }
-}
-
-fn parse(text: &str) -> Result<Config, Vec<String>> {
-    let file: File = if text.trim().is_empty() {
-        File::default()
-    } else {
-        serde_saphyr::from_str(text).map_err(|error| vec![error.to_string()])?
-    };
-    let (mut buckets, mut faults) = (BTreeMap::new(), Vec::new());
-    for (name, RawBucket { rate, burst }) in file.limits.buckets {
-        let Some(family) = Family::ALL.into_iter().find(|family| family.word() == name) else {
-            faults.push(format!(
-                "limits.buckets.{name}: no such family: use {}",
-                Family::ALL.map(Family::word).join(", ")
-            ));
-            continue;
-        };
-        if !(rate.is_finite() && rate > 0.0) {
-            faults
-                .push(format!("limits.buckets.{name}.rate: {rate} is no rate: use calls a second, above 0"));
-        }
-        if burst == 0 {
-            faults.push(format!("limits.buckets.{name}.burst: 0 lets no call through: use 1 or more"));
-        }
-        buckets.insert(family, BucketLimits { rate, burst });
-    }
-    if faults.is_empty() { Ok(Config { buckets, revision: revision(text) }) } else { Err(faults) }
 }
 
 fn revision(text: &str) -> String {
     use sha2::Digest as _;
     sha2::Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_read_by_family() {
-        let config = parse("limits: {buckets: {compute: {rate: 20, burst: 40}}}").expect("valid");
-        assert_eq!(config.buckets[&Family::Compute], BucketLimits { rate: 20.0, burst: 40 });
-        assert_eq!(config.buckets.len(), 1);
-        assert_eq!(parse("").expect("empty is valid").buckets.len(), 0);
-    }
-
-    #[test]
-    fn each_fault_names_its_key() {
-        for (name, text, wanted) in [
-            ("unknown family", "limits: {buckets: {gpu: {rate: 1, burst: 1}}}", "limits.buckets.gpu"),
-            ("zero rate", "limits: {buckets: {compute: {rate: 0, burst: 1}}}", "compute.rate"),
-            ("zero burst", "limits: {buckets: {compute: {rate: 1, burst: 0}}}", "compute.burst"),
-            ("unknown key", "limit: {}", "limit"),
-            ("missing burst", "limits: {buckets: {compute: {rate: 1}}}", "burst"),
-            ("no number", "limits: {buckets: {compute: {rate: fast, burst: 1}}}", "fast"),
-        ] {
-            let faults = parse(text).expect_err(name).join("; ");
-            assert!(faults.contains(wanted), "{name}: {faults}");
-        }
-    }
 }

@@ -6,6 +6,7 @@
 mod desired;
 mod error;
 mod item;
+mod limit;
 
 use std::{fmt, future::Future, time::Duration};
 
@@ -15,6 +16,7 @@ pub use self::{
     desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
     error::{Fault, VendorError},
     item::{Item, LoadBalancerRecord, Lookup, Page},
+    limit::VendorLimit,
 };
 use crate::vendor::{Operation, Session, VendorResponse};
 
@@ -148,6 +150,9 @@ pub struct Description {
     pub capabilities: Vec<Capability>,
     /// The sizes that it takes.
     pub limits: Limits,
+    /// The vendor's usual call limits, by bucket: `account`, a family, or `<family>:<operation>`. What an operator configures
+    /// comes first.
+    pub call_limits: Vec<(&'static str, VendorLimit)>,
     /// The vendor extras that it takes.
     pub parameters: Vec<Parameter>,
     /// For how long reads may lag behind writes.

@@ -30,7 +30,7 @@ use tonic_health::{
 
 use crate::{
     clock::Clock,
-    config::{Config, Options},
+    config::{LiveConfig, Options},
     driver::{Collection, Driver, Fault, Item, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
@@ -39,7 +39,7 @@ use crate::{
     rpc::Rpc,
     snapshot::{CacheSettings, Snapshot},
     status::{self, Snapshots},
-    vendor::{Buckets, Purpose, Vendor},
+    vendor::{Purpose, Vendor},
 };
 
 /// Requests and vendor calls under way may take this long after the signal to stop.
@@ -56,7 +56,7 @@ pub struct Adapter<D: Driver> {
     driver: Arc<D>,
     snapshots: Snapshots<D>,
     rpc: Rpc,
-    config: Config,
+    config: LiveConfig,
     tracker: TaskTracker,
     health: watch::Sender<Option<VendorError>>,
 }
@@ -67,7 +67,7 @@ impl<D: Driver> Adapter<D> {
     /// # Errors
     /// If a port is taken, or the configuration file cannot be read.
     pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
-        let config = Config::load(options)?;
+        let config = LiveConfig::start(options.config.clone(), driver.describe().call_limits)?;
         let grpc = bind("--grpc-address", options.grpc_address).await?;
         let http = bind("--http-address", options.http_address).await?;
         #[expect(clippy::disallowed_methods, reason = "the one place where wall-clock time comes in")]
@@ -75,7 +75,7 @@ impl<D: Driver> Adapter<D> {
         let metrics = Metrics::new();
         let driver = Arc::new(driver);
         let classify: Arc<D> = Arc::clone(&driver);
-        let vendor = Vendor::new(Buckets::new(&config.buckets), classify, metrics.clone())
+        let vendor = Vendor::new(&config.current().borrow().limits, classify, metrics.clone())
             .context("the HTTP client cannot be set up")?;
         let unknown = VendorError::new(Fault::Unavailable, "it was not asked yet");
         let health = watch::Sender::new(Some(unknown));
@@ -152,7 +152,7 @@ impl<D: Driver> Adapter<D> {
             driver: Arc::clone(&self.driver),
             snapshots: self.snapshots.clone(),
             rpc: rpc.clone(),
-            config_revision: self.config.revision.as_str().into(),
+            config: self.config.current(),
             health: rpc.health.clone(),
         };
         let finder = instances::Finder {

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::{
+    config::Config,
     driver::{Driver, Item, LoadBalancerRecord, VendorError},
     metrics::Metrics,
     replica::Duty,
@@ -75,7 +76,7 @@ pub(crate) struct Service<D: Driver> {
     pub(crate) driver: Arc<D>,
     pub(crate) snapshots: Snapshots<D>,
     pub(crate) rpc: Rpc,
-    pub(crate) config_revision: Arc<str>,
+    pub(crate) config: watch::Receiver<Arc<Config>>,
     /// Why the last self-check failed; `None`: it passed.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
 }
@@ -116,7 +117,7 @@ impl<D: Driver> AdapterService for Service<D> {
         let reporter = Reporter {
             snapshots: self.snapshots.clone(),
             rpc: self.rpc.clone(),
-            config_revision: Arc::clone(&self.config_revision),
+            config: self.config.clone(),
             health: self.health.clone(),
             duty: self.rpc.replica.subscribe(),
         };
@@ -134,7 +135,7 @@ impl<D: Driver> AdapterService for Service<D> {
 struct Reporter<D: Driver> {
     snapshots: Snapshots<D>,
     rpc: Rpc,
-    config_revision: Arc<str>,
+    config: watch::Receiver<Arc<Config>>,
     health: watch::Receiver<Option<VendorError>>,
     duty: watch::Receiver<Duty>,
 }
@@ -166,7 +167,7 @@ impl<D: Driver> Reporter<D> {
                 self.snapshot(&self.snapshots.routes),
             ],
             self_check_error: health.map(|error| AdapterError::from(error).to_item()),
-            config_revision: self.config_revision.to_string(),
+            config_revision: self.config.borrow().revision.clone(),
         }
     }
 

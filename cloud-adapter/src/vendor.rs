@@ -15,7 +15,7 @@ use cloud_budget::Class;
 use tokio::time::Instant;
 
 pub use self::{
-    bucket::{BucketLimits, Buckets},
+    bucket::Buckets,
     meter::Meter,
     operation::{Family, Operation},
 };
@@ -52,7 +52,7 @@ impl Vendor {
     /// # Errors
     /// If the TLS library cannot be set up.
     pub fn new(
-        buckets: Buckets,
+        limits: &cloud_budget::Config,
         classify: Arc<dyn Classify>,
         metrics: Metrics,
     ) -> Result<Self, reqwest::Error> {
@@ -63,7 +63,7 @@ impl Vendor {
             .no_proxy()
             .retry(reqwest::retry::never())
             .build()?;
-        Ok(Self { http, buckets, classify, metrics })
+        Ok(Self { http, buckets: Buckets::new(limits), classify, metrics })
     }
 
     /// Begins the vendor calls of one request.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use cloud_adapter::{
     driver::{
         Classify, Collection, Description, DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord, Location,
-        Lookup, Outcome, Page, RouteChanges, VendorError,
+        Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -46,6 +46,14 @@ const CAPABILITIES: [&str; 16] = [
 /// Listeners of one load balancer and members of one pool: the vendor's quotas, unless it was told otherwise.
 const LISTENERS_MAX: u32 = 50;
 const MEMBERS_MAX: u32 = 5000;
+
+/// How often this cloud likes to be asked, if nobody says otherwise. It has no limits of its own until it is given some.
+const CALL_LIMITS: [(&str, VendorLimit); 4] = [
+    ("compute", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
+    ("network", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
+    ("loadbalancer", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
+    ("identity", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
+];
 
 /// How soon to look again after a write.
 const POLL: Duration = Duration::from_millis(250);
@@ -143,6 +151,7 @@ impl Driver for SimDriver {
         };
         let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
         Description {
+            call_limits: CALL_LIMITS.to_vec(),
             adapter_name: "adapter-sim",
             adapter_version: env!("CARGO_PKG_VERSION"),
             provider: provider_id::SCHEME,

@@ -4,12 +4,9 @@ mod feed;
 mod listing;
 mod refresh;
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use cloud_api_proto::v1alpha1::{Instance, Priority};
@@ -20,7 +17,7 @@ use crate::{
     driver::{Classify, Collection, Fault, Lookup, Page, VendorError},
     metrics::Metrics,
     replica::Replica,
-    vendor::{Buckets, Operation, Purpose, Session, Vendor, VendorResponse},
+    vendor::{Operation, Purpose, Session, Vendor, VendorResponse},
 };
 
 const HORIZON: Duration = Duration::from_secs(2);
@@ -81,7 +78,7 @@ impl Bed {
     fn new(ids: &[&str]) -> Self {
         // A second provider in one process is refused, and then the first one serves.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let vendor = Vendor::new(Buckets::new(&BTreeMap::new()), Arc::new(Never), Metrics::new()).unwrap();
+        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), Metrics::new()).unwrap();
         let bed = Self {
             source: Arc::default(),
             snapshot: Arc::new(Snapshot::new(

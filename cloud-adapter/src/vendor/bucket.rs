@@ -9,6 +9,7 @@ use std::{
 };
 
 use cloud_api_proto::v1alpha1::Budget;
+use cloud_budget::RateLimit;
 use tokio::time::Instant;
 
 use super::operation::Family;
@@ -49,9 +50,11 @@ struct Bucket {
 impl Buckets {
     /// A full bucket for each family; those that are not named get the default limits.
     #[must_use]
-    pub fn new(limits: &BTreeMap<Family, BucketLimits>) -> Self {
+    pub fn new(limits: &cloud_budget::Config) -> Self {
         let now = Instant::now();
-        let bucket = |family| Bucket::new(limits.get(&family).copied().unwrap_or_default(), now);
+        let limit = |family: Family| limits.buckets.get(family.word()).map(|bucket| bucket.limit);
+        let limit = |family| limit(family).map(|RateLimit { rate, burst }| BucketLimits { rate, burst });
+        let bucket = |family| Bucket::new(limit(family).unwrap_or_default(), now);
         Self(Mutex::new(Family::ALL.map(|family| (family, bucket(family))).into()))
     }
 
@@ -148,7 +151,10 @@ mod tests {
     use super::*;
 
     fn buckets(rate: f64, burst: u32) -> Buckets {
-        Buckets::new(&BTreeMap::from([(Family::Compute, BucketLimits { rate, burst })]))
+        let limit = RateLimit { rate, burst };
+        let bucket = cloud_budget::BucketConfig { limit, ..cloud_budget::BucketConfig::unconfigured() };
+        let buckets = BTreeMap::from([("compute".to_owned(), bucket)]);
+        Buckets::new(&cloud_budget::Config { buckets, ..cloud_budget::Config::default() })
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! A driver with a cloud, and what the runtime does with it, in its simplest form.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use adapter_sim::{Settings, SimDriver};
 use cloud_adapter::{
@@ -9,12 +9,13 @@ use cloud_adapter::{
         WantedRoute,
     },
     metrics::Metrics,
-    vendor::{BucketLimits, Buckets, Family, Purpose, Session, Vendor},
+    vendor::{Family, Purpose, Session, Vendor},
 };
 use cloud_api_proto::v1alpha1::{
     Backend, Instance, LoadBalancerSpec, LoadBalancerState, NextHop, Owner, Priority, Route, RouteKey,
     RouteUpsert,
 };
+use cloud_budget::{BucketConfig, Config, RateLimit};
 use serde_json::{Value, json};
 
 use crate::{
@@ -57,9 +58,11 @@ pub(crate) fn driver(url: &str, token: Option<&str>, region: &str) -> SimDriver 
 }
 
 pub(crate) fn session(driver: &SimDriver) -> Session {
-    let unlimited = BucketLimits { rate: 1e6, burst: 10_000 };
-    let buckets: BTreeMap<_, _> = Family::ALL.map(|family| (family, unlimited)).into();
-    let vendor = Vendor::new(Buckets::new(&buckets), Arc::new(driver.clone()), Metrics::new());
+    let limit = RateLimit { rate: 1e6, burst: 10_000 };
+    let unlimited = BucketConfig { limit, ..BucketConfig::unconfigured() };
+    let buckets = Family::ALL.map(|family| (family.word().to_owned(), unlimited.clone())).into();
+    let vendor =
+        Vendor::new(&Config { buckets, ..Config::default() }, Arc::new(driver.clone()), Metrics::new());
     Arc::new(vendor.expect("a client")).session(Purpose::own(Priority::Interactive, "test"))
 }
 

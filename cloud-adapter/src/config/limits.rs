@@ -1,0 +1,232 @@
+//! The section `limits`: what may be asked of the vendor, to the scheduler's [`cloud_budget::Config`].
+
+use std::collections::BTreeMap;
+
+use cloud_budget::{
+    Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
+};
+
+use super::section::{Section, nearest};
+use crate::{driver::VendorLimit, vendor::Family};
+
+/// The bucket that all others draw from, if it is configured.
+const ACCOUNT: &str = "account";
+/// What a vendor allows is not used up to the last call.
+const SAFETY: f64 = 0.9;
+
+/// What the section says.
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) scheduler: Config,
+    /// Families whose limit nobody named.
+    pub(super) assumed: Vec<&'static str>,
+}
+
+/// A bucket as it stands in the file.
+#[derive(Debug)]
+struct Wanted {
+    parent: Option<String>,
+    limit: RateLimit,
+    adaptive: Option<Adaptive>,
+}
+
+/// Reads the section. Buckets that it does not have are taken from the driver's `defaults`, and families that neither has get
+/// [`BucketConfig::unconfigured`].
+pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -> Limits {
+    let whole = Config::default();
+    let part = |one: f64| one > 0.0 && one <= 1.0;
+    let mode = limits.word("mode", &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)]);
+    let safety = limits.number("safety", part, "use a part of the limit, above 0 and at most 1");
+    let share = limits.number("share", part, "use this cluster's part of the account, above 0 and at most 1");
+    let scale = (safety.unwrap_or(SAFETY), share.unwrap_or(1.0));
+    let rest = |one: f64| (0.0..1.0).contains(&one);
+    let free_floor =
+        limits.number("freeFloor", rest, "use a part of the vendor's count, 0 or more and below 1");
+    let reserve = limits.number("reserve", rest, "use a part of each burst, 0 or more and below 1");
+    let (buckets, assumed) = buckets(limits, defaults, scale);
+    let scheduler = Config {
+        mode: mode.unwrap_or(whole.mode),
+        buckets,
+        reserve: reserve.unwrap_or(whole.reserve),
+        free_floor: free_floor.unwrap_or(whole.free_floor),
+        weights: limits.section("weights", weights),
+        queue: limits.section("queue", queue),
+        concurrency: limits.section("concurrency", concurrency),
+        deadline: limits.section("deadline", deadline),
+        breaker: limits.section("breaker", breaker),
+        network_slack: whole.network_slack,
+    };
+    Limits { scheduler, assumed }
+}
+
+fn buckets(
+    limits: &mut Section<'_>,
+    defaults: &[(&str, VendorLimit)],
+    scale: (f64, f64),
+) -> (BTreeMap<String, BucketConfig>, Vec<&'static str>) {
+    let mut wanted = limits.sections("buckets", |name, section| bucket(name, section, scale));
+    for (name, limit) in defaults {
+        // What a driver ships is tested with the driver; an impossible limit is as good as none.
+        if let (false, Ok(limit)) = (wanted.contains_key(*name), limit.scaled(scale)) {
+            wanted.insert((*name).to_owned(), Wanted { parent: None, limit, adaptive: None });
+        }
+    }
+    let parents: BTreeMap<_, _> =
+        wanted.iter().map(|(name, one)| (name.clone(), parent(name, one, &wanted))).collect();
+    for (name, fault) in parents.keys().filter_map(|name| Some((name, misplaced(name, &parents)?))) {
+        limits.fault(&format!("buckets.{name}.parent"), fault);
+    }
+    let mut buckets: BTreeMap<_, _> = wanted
+        .into_iter()
+        .map(|(name, Wanted { limit, adaptive, .. })| {
+            let parent = parents.get(&name).cloned().flatten();
+            let adaptive = Some(adaptive.unwrap_or_else(|| cautious(limit)));
+            (name, BucketConfig { parent, limit, adaptive })
+        })
+        .collect();
+    let families = Family::ALL.map(Family::word).into_iter();
+    let assumed: Vec<_> = families.filter(|family| !buckets.contains_key(*family)).collect();
+    for family in &assumed {
+        buckets.insert((*family).to_owned(), BucketConfig::unconfigured());
+    }
+    (buckets, assumed)
+}
+
+/// A slow bucket's rate must be able to fall, too.
+fn cautious(limit: RateLimit) -> Adaptive {
+    let usual = Adaptive::default();
+    Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }
+}
+
+fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wanted> {
+    let family = name.split(':').next().unwrap_or_default();
+    let families = Family::ALL.map(Family::word);
+    if name != ACCOUNT && !families.contains(&family) {
+        let meant = nearest(family, &families)
+            .map_or_else(|| ": use".to_owned(), |one| format!(", did you mean {one}? Use"));
+        let known = families.join(", ");
+        section.fault_here(format!(
+            "no such family{meant} account, {known}, or an operation such as compute:ListInstances"
+        ));
+    }
+    let parent = section.text("parent");
+    let faults = section.faults();
+    let rate = section.number("rate", |rate| rate > 0.0, "use calls a second, above 0");
+    let limit = section.number("limit", |limit| limit >= 1.0, "use the calls that a window holds, 1 or more");
+    let window = section.duration("window");
+    let burst = section.count("burst");
+    let limit = match (rate, limit.zip(window), burst) {
+        (Some(rate), None, Some(burst)) => Some(VendorLimit::Bucket { rate, burst }),
+        (None, Some((limit, window)), Some(burst)) => Some(VendorLimit::Window { limit, window, burst }),
+        (Some(_) | None, Some(_) | None, Some(_) | None) => {
+            if section.faults() == faults {
+                section.fault_here("use either rate and burst, or limit, window and burst");
+            }
+            None
+        }
+    };
+    let limit = limit.map(|limit| limit.scaled(scale)).transpose();
+    let limit = limit.map_err(|fault| section.fault("burst", fault)).ok().flatten();
+    let adaptive = section.section("adaptive", |section| adaptive(section, limit));
+    Some(Wanted { parent, limit: limit?, adaptive })
+}
+
+fn adaptive(section: &mut Section<'_>, limit: Option<RateLimit>) -> Option<Adaptive> {
+    let floor = section.number("floor", |floor| floor > 0.0, "use calls a second, above 0");
+    let inside = |part: f64| part > 0.0 && part < 1.0;
+    let decrease =
+        section.number("decrease", inside, "use what a throttle leaves of the rate, above 0 and below 1");
+    let usual = cautious(limit?);
+    let found =
+        Adaptive { floor: floor.unwrap_or(usual.floor), decrease: decrease.unwrap_or(usual.decrease) };
+    if limit.is_some_and(|limit| found.floor > limit.rate) {
+        section.fault("floor", format!("{} is above the bucket's rate: use less", found.floor));
+    }
+    Some(found)
+}
+
+/// An operation draws from its family, a family from the account, unless the file says otherwise.
+fn parent(name: &str, one: &Wanted, all: &BTreeMap<String, Wanted>) -> Option<String> {
+    let family = name.split_once(':').map(|(family, _)| family.to_owned());
+    let account = || (name != ACCOUNT && all.contains_key(ACCOUNT)).then(|| ACCOUNT.to_owned());
+    one.parent.clone().or(family).or_else(account)
+}
+
+/// What is wrong with a bucket's place in the tree.
+fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<String> {
+    let families = Family::ALL.map(Family::word);
+    let parent = parents.get(name)?.as_deref()?;
+    let known: Vec<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
+    if !known.contains(&parent) {
+        let meant = nearest(parent, &[&known[..], &[ACCOUNT]].concat())
+            .map(|one| format!(", did you mean {one}?"))
+            .unwrap_or_default();
+        return Some(format!("there is no bucket {parent}{meant}"));
+    }
+    let mut at = name;
+    for _ in 0..=parents.len() {
+        at = parents.get(at)?.as_deref()?;
+        if at == name {
+            return Some(format!("{parent} draws from {name} itself: a tree has no circles"));
+        }
+    }
+    None
+}
+
+fn weights(section: &mut Section<'_>) -> Weights {
+    let usual = Weights::default();
+    Weights {
+        traffic: section.count("traffic").unwrap_or(usual.traffic),
+        interactive: section.count("interactive").unwrap_or(usual.interactive),
+        lifecycle: section.count("lifecycle").unwrap_or(usual.lifecycle),
+        background: section.count("background").unwrap_or(usual.background),
+    }
+}
+
+fn queue(section: &mut Section<'_>) -> QueueLimits {
+    let usual = QueueLimits::default();
+    let mut calls = |key| section.count(key).and_then(|count| usize::try_from(count).ok());
+    QueueLimits {
+        total: calls("total").unwrap_or(usual.total),
+        per_leaf: calls("perLeaf").unwrap_or(usual.per_leaf),
+        per_object: calls("perObject").unwrap_or(usual.per_object),
+    }
+}
+
+fn concurrency(section: &mut Section<'_>) -> BTreeMap<String, u32> {
+    // Writes of one key follow one another: the next is planned from what the last one left.
+    if section.count("perKeyWrites").is_some_and(|writes| writes != 1) {
+        section.fault("perKeyWrites", "only 1 keeps the writes of an object in order: leave it out");
+    }
+    let families = Family::ALL.map(Family::word).into_iter();
+    families.filter_map(|family| Some((family.to_owned(), section.count(family)?))).collect()
+}
+
+fn deadline(section: &mut Section<'_>) -> Deadlines {
+    let usual = Deadlines::default();
+    let max = section.duration("max").unwrap_or(usual.max);
+    let default = section.duration("default").unwrap_or(usual.default.min(max));
+    if default > max {
+        section.fault("default", "is above max: use at most that");
+    }
+    Deadlines { default, max }
+}
+
+fn breaker(section: &mut Section<'_>) -> BreakerLimits {
+    let usual = BreakerLimits::default();
+    let part = |one: f64| one > 0.0 && one <= 1.0;
+    let ratio =
+        section.number("failureRatio", part, "use the part of calls that fail, above 0 and at most 1");
+    let open = section.duration("open").unwrap_or(usual.open);
+    let open_max = section.duration("openMax").unwrap_or(usual.open_max.max(open));
+    if open > open_max {
+        section.fault("openMax", "is below open: use at least that");
+    }
+    BreakerLimits {
+        window: section.duration("window").unwrap_or(usual.window),
+        min_calls: section.count("minCalls").unwrap_or(usual.min_calls),
+        failure_ratio: ratio.unwrap_or(usual.failure_ratio),
+        open,
+        open_max,
+    }
+}

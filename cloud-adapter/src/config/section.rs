@@ -1,0 +1,176 @@
+//! Reads a file section by section and key by key: what is asked for is known, what is left over is a fault. All faults are
+//! kept, each with the path of its key and the fix.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::fmt::friendly::SpanParser;
+use serde_json::{Map, Value};
+
+/// What clap takes for a slip of the finger.
+const SIMILAR: f64 = 0.7;
+
+/// Reads a whole file.
+///
+/// # Errors
+/// Everything that is wrong with it; if it is no YAML, that alone.
+pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> Result<T, Vec<String>> {
+    let value = if text.trim().is_empty() {
+        Value::Null
+    } else {
+        serde_saphyr::from_str(text).map_err(|error| vec![error.to_string()])?
+    };
+    let mut faults = Vec::new();
+    let value = Section::enter((String::new(), value), &mut faults, read);
+    if faults.is_empty() { Ok(value) } else { Err(faults) }
+}
+
+/// A part of the file that consists of keys and values.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    path: String,
+    content: Map<String, Value>,
+    known: Vec<&'static str>,
+    faults: &'a mut Vec<String>,
+}
+
+impl Section<'_> {
+    /// Reads what stands below a key; a missing section is an empty one.
+    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let value = self.take(key).unwrap_or(Value::Null);
+        Section::enter((self.path_of(key), value), self.faults, read)
+    }
+
+    /// Reads the sections below a key whose names are free.
+    pub(super) fn sections<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&str, &mut Section<'_>) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        self.section(key, |all| {
+            let named = std::mem::take(&mut all.content).into_iter();
+            let read = named.filter_map(|(name, value)| {
+                let at = (all.path_of(&name), value);
+                let one = Section::enter(at, all.faults, |one| read(&name, one))?;
+                Some((name, one))
+            });
+            read.collect()
+        })
+    }
+
+    /// A length of time, such as `30s`. Above zero.
+    pub(super) fn duration(&mut self, key: &'static str) -> Option<Duration> {
+        let value = self.take(key)?;
+        let parsed = value.as_str().and_then(|text| SpanParser::new().parse_unsigned_duration(text).ok());
+        let parsed = parsed.filter(|duration| !duration.is_zero());
+        self.or_fault(key, parsed, || {
+            format!("{value} is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h")
+        })
+    }
+
+    /// A number that `accept` accepts; `fix` says which those are.
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        accept: impl FnOnce(f64) -> bool,
+        fix: &str,
+    ) -> Option<f64> {
+        let value = self.take(key)?;
+        let number = value.as_f64().filter(|number| number.is_finite() && accept(*number));
+        self.or_fault(key, number, || format!("{value}: {fix}"))
+    }
+
+    /// A whole number, at least 1.
+    pub(super) fn count(&mut self, key: &'static str) -> Option<u32> {
+        let value = self.take(key)?;
+        let count = value.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
+        self.or_fault(key, count, || format!("{value}: use a whole number, 1 or more"))
+    }
+
+    /// Any text.
+    pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
+        let value = self.take(key)?;
+        self.or_fault(key, value.as_str().map(str::to_owned), || format!("{value}: use a word"))
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        let value = self.take(key)?;
+        let meaning =
+            words.iter().find(|(word, _)| value.as_str() == Some(word)).map(|(_, meaning)| *meaning);
+        self.or_fault(key, meaning, || {
+            format!("{value}: use {}", words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or "))
+        })
+    }
+
+    /// How many faults were found so far.
+    pub(super) fn faults(&self) -> usize {
+        self.faults.len()
+    }
+
+    /// Notes that something is wrong with a key of this section.
+    pub(super) fn fault(&mut self, key: &str, text: impl std::fmt::Display) {
+        let path = self.path_of(key);
+        self.faults.push(format!("{path}: {text}"));
+    }
+
+    /// Notes that something is wrong with the section as a whole.
+    pub(super) fn fault_here(&mut self, text: impl std::fmt::Display) {
+        self.faults.push(format!("{}: {text}", self.path));
+    }
+
+    fn enter<T>(
+        (path, value): (String, Value),
+        faults: &mut Vec<String>,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        let content = match value {
+            Value::Object(content) => content,
+            Value::Null => Map::new(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                let place = if path.is_empty() { "the file" } else { &path };
+                faults.push(format!("{place}: {value} stands where keys with values are expected"));
+                Map::new()
+            }
+        };
+        let mut section = Section { path, content, known: Vec::new(), faults };
+        let result = read(&mut section);
+        section.refuse_the_rest();
+        result
+    }
+
+    fn refuse_the_rest(mut self) {
+        for key in std::mem::take(&mut self.content).keys() {
+            let known = self.known.join(", ");
+            match nearest(key, &self.known) {
+                Some(meant) => {
+                    self.fault(key, format!("no such key, did you mean {meant}? There are {known}"))
+                }
+                None => self.fault(key, format!("no such key: there are {known}")),
+            }
+        }
+    }
+
+    /// A key without a value is as good as none.
+    fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.known.push(key);
+        self.content.remove(key).filter(|value| !value.is_null())
+    }
+
+    fn or_fault<T>(&mut self, key: &str, value: Option<T>, text: impl FnOnce() -> String) -> Option<T> {
+        if value.is_none() {
+            self.fault(key, text());
+        }
+        value
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+/// The most similar of some words, if one is similar at all.
+pub(super) fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
+    let similarity = |known: &str| strsim::jaro(&known.to_ascii_lowercase(), &word.to_ascii_lowercase());
+    let similar = words.iter().copied().filter(|known| similarity(known) > SIMILAR);
+    similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
+}

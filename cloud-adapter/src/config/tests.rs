@@ -1,0 +1,180 @@
+use std::time::Duration;
+
+use cloud_budget::{Adaptive, BucketConfig, Mode, RateLimit};
+use insta::assert_snapshot;
+
+use super::*;
+
+/// The example of the design, complete.
+const WHOLE: &str = r#"
+limits:
+  mode: shadow
+  safety: 0.9
+  share: 0.5
+  freeFloor: 0.1
+  buckets:
+    account: {limit: 3600, window: 1h, burst: 60}
+    compute: {parent: account, rate: 20, burst: 40}
+    loadbalancer: {rate: 5, burst: 20, adaptive: {floor: 0.4, decrease: 0.6}}
+    "compute:DescribeInstances": {rate: 9, burst: 45}
+  reserve: 0.2
+  weights: {traffic: 9, interactive: 7, lifecycle: 2, background: 1}
+  queue: {total: 100, perLeaf: 50, perObject: 5}
+  concurrency: {compute: 16, loadbalancer: 8, network: 8, perKeyWrites: 1}
+  deadline: {default: 20s, max: 40s}
+  breaker: {window: 1m, minCalls: 10, failureRatio: 0.4, open: 10s, openMax: 1m}
+cache:
+  instances: {maxAge: 15s, pageSize: 250, refreshShare: 0.5}
+  loadBalancers: {maxAge: 45s}
+  batch: {idle: 10ms, max: 100ms}
+"#;
+
+fn bucket(parent: Option<&str>, rate: f64, burst: u32) -> BucketConfig {
+    let adaptive = Some(Adaptive::default());
+    BucketConfig { parent: parent.map(str::to_owned), limit: RateLimit { rate, burst }, adaptive }
+}
+
+/// All that is wrong with a file, a line each.
+#[track_caller]
+fn faults(text: &str) -> String {
+    Config::parse(text, &[]).expect_err("has faults").replace("; ", "\n")
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = Config::parse(WHOLE, &[]).expect("valid");
+    let limits = &config.limits;
+    assert_eq!((limits.mode, limits.free_floor, limits.reserve), (Mode::Shadow, 0.1, 0.2));
+    assert_eq!((limits.weights.traffic, limits.weights.lifecycle), (9, 2));
+    assert_eq!((limits.queue.total, limits.queue.per_leaf, limits.queue.per_object), (100, 50, 5));
+    assert_eq!(limits.concurrency["loadbalancer"], 8);
+    assert_eq!(limits.deadline.default, Duration::from_secs(20));
+    assert_eq!((limits.breaker.min_calls, limits.breaker.open_max), (10, Duration::from_mins(1)));
+    assert_eq!(config.cache.instances.max_age, Duration::from_secs(15));
+    assert_eq!((config.cache.instances.page_size, config.cache.routes.page_size), (Some(250), None));
+    assert_eq!(config.cache.load_balancers.max_age, Duration::from_secs(45));
+    assert_eq!(config.cache.routes, CacheSettings::default().routes);
+    assert_eq!(config.cache.batch.idle, Duration::from_millis(10));
+    assert_eq!(config.assumed, ["network", "identity"]);
+}
+
+#[test]
+fn a_cluster_gets_its_share_of_the_vendors_limit() {
+    let config = Config::parse(WHOLE, &[]).expect("valid");
+    let buckets = &config.limits.buckets;
+    // Half of 3,600 an hour, nine tenths of that used: 1,620, of which 30 at once.
+    assert_eq!(buckets["account"], bucket(None, 1590.0 / 3600.0, 30));
+    assert_eq!(buckets["compute"], bucket(Some("account"), 10.0, 20));
+    let adaptive = Some(Adaptive { floor: 0.4, decrease: 0.6 });
+    assert_eq!(buckets["loadbalancer"], BucketConfig { adaptive, ..bucket(Some("account"), 2.5, 10) });
+    assert_eq!(buckets["compute:DescribeInstances"], bucket(Some("compute"), 4.5, 22));
+    assert_eq!(buckets["network"], BucketConfig::unconfigured(), "never unlimited");
+}
+
+#[test]
+fn what_the_file_does_not_name_is_the_drivers_and_then_slow() {
+    let usual = [
+        ("account", VendorLimit::Window { limit: 3600.0, window: Duration::from_hours(1), burst: 60 }),
+        ("compute", VendorLimit::Bucket { rate: 8.0, burst: 16 }),
+    ];
+    let none = Config::parse("", &usual).expect("empty is valid");
+    assert_eq!(none.limits.buckets["account"].limit, RateLimit { rate: 3180.0 / 3600.0, burst: 60 });
+    assert_eq!(none.limits.buckets["compute"], bucket(Some("account"), 8.0, 16));
+    assert_eq!(none.assumed, ["network", "loadbalancer", "identity"]);
+    let some = Config::parse("limits: {buckets: {compute: {rate: 2, burst: 4}}}", &usual).expect("valid");
+    assert_eq!(some.limits.buckets["compute"], bucket(Some("account"), 2.0, 4));
+    assert_ne!(none.revision, some.revision);
+}
+
+#[test]
+fn a_slow_bucket_can_become_slower() {
+    let config = Config::parse("limits: {buckets: {compute: {rate: 0.1, burst: 1}}}", &[]).expect("valid");
+    let adaptive = config.limits.buckets["compute"].adaptive.expect("adapts");
+    assert!(adaptive.floor < 0.1, "{adaptive:?}");
+}
+
+#[test]
+fn all_faults_are_told_at_once_with_their_keys_and_the_fix() {
+    let text = r#"
+limits:
+  mode: on
+  safety: 1.5
+  share: 0
+  saftey: 0.9
+  buckets:
+    gpu: {rate: 1, burst: 1}
+    comptue: {rate: 1, burst: 1}
+    compute: {rate: 0, burst: 1}
+    network: {limit: 100, window: 1m, burst: 95}
+    identity: {rate: 1, limit: 5, window: 1s, burst: 1}
+    loadbalancer: {rate: 1, burst: 1, adaptive: {floor: 5, decrease: 1}}
+    "compute:ListInstances": {parent: acount, rate: 1, burst: 1}
+    account: {rate: fast, burst: 10}
+  reserve: 2
+  weights: {traffic: 0}
+  queue: 5
+  concurrency: {computer: 3, perKeyWrites: 2}
+  deadline: {default: 2m}
+  breaker: {open: 30, openMax: 1s}
+cache:
+  instances: {maxAge: 0s, pageSize: -1}
+  batch: {idle: 1s}
+limit: {}
+"#;
+    assert_snapshot!(faults(text), @r#"
+    limits.mode: true: use enforce or shadow
+    limits.safety: 1.5: use a part of the limit, above 0 and at most 1
+    limits.share: 0: use this cluster's part of the account, above 0 and at most 1
+    limits.reserve: 2: use a part of each burst, 0 or more and below 1
+    limits.buckets.account.rate: "fast": use calls a second, above 0
+    limits.buckets.comptue: no such family, did you mean compute? Use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
+    limits.buckets.compute.rate: 0: use calls a second, above 0
+    limits.buckets.gpu: no such family: use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
+    limits.buckets.identity: use either rate and burst, or limit, window and burst
+    limits.buckets.loadbalancer.adaptive.decrease: 1: use what a throttle leaves of the rate, above 0 and below 1
+    limits.buckets.loadbalancer.adaptive.floor: 5 is above the bucket's rate: use less
+    limits.buckets.network.burst: 95 calls at once are all that the window may hold (90, with safety and share), so that nothing is left for a rate: use less
+    limits.buckets.compute:ListInstances.parent: there is no bucket acount, did you mean account?
+    limits.weights.traffic: 0: use a whole number, 1 or more
+    limits.queue: 5 stands where keys with values are expected
+    limits.concurrency.perKeyWrites: only 1 keeps the writes of an object in order: leave it out
+    limits.concurrency.computer: no such key, did you mean compute? There are perKeyWrites, compute, network, loadbalancer, identity
+    limits.deadline.default: is above max: use at most that
+    limits.breaker.open: 30 is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h
+    limits.breaker.openMax: is below open: use at least that
+    limits.saftey: no such key, did you mean safety? There are mode, safety, share, freeFloor, reserve, buckets, weights, queue, concurrency, deadline, breaker
+    cache.instances.maxAge: "0s" is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h
+    cache.instances.pageSize: -1: use a whole number, 1 or more
+    cache.batch.idle: is above max: use at most that
+    limit: no such key, did you mean limits? There are limits, cache
+    "#);
+}
+
+#[test]
+fn circles_are_refused() {
+    let text = r#"
+limits:
+  buckets:
+    account: {parent: compute, rate: 1, burst: 1}
+    compute: {parent: network, rate: 1, burst: 1}
+    network: {rate: 1, burst: 1}
+    identity: {parent: identity, rate: 1, burst: 1}
+"#;
+    assert_snapshot!(faults(text), @r#"
+    limits.buckets.account.parent: compute draws from account itself: a tree has no circles
+    limits.buckets.compute.parent: network draws from compute itself: a tree has no circles
+    limits.buckets.identity.parent: identity draws from identity itself: a tree has no circles
+    limits.buckets.network.parent: account draws from network itself: a tree has no circles
+    "#);
+}
+
+#[test]
+fn what_is_no_yaml_is_refused_with_the_place() {
+    for (name, text, wanted) in [
+        ("a list", "- 1", "the file"),
+        ("open bracket", "limits: {buckets: {", "line"),
+        ("a key twice", "limits: {reserve: 0.1, reserve: 0.2}", "reserve"),
+    ] {
+        assert!(faults(text).contains(wanted), "{name}: {}", faults(text));
+    }
+}
