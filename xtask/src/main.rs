@@ -1,6 +1,7 @@
 //! The commands of developers and visitors: `cargo xtask <command>`. This file parses and dispatches; each command has
 //! a file of its own.
 
+mod bench;
 mod cargo;
 mod chart;
 mod check;
@@ -32,6 +33,8 @@ enum Command {
     Demo(demo::Args),
     /// Runs everything that must pass: unit, integration and end-to-end tests
     Test(test::Args),
+    // Its help is its own.
+    Bench(bench::Args),
     /// Checks form: formatting, lints, dependencies, contract, chart, docs
     Check(check::Args),
     /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::Codegen(args) => codegen::run(&args),

@@ -19,6 +19,10 @@ const RECOVERY: f64 = 0.02;
 const EXPLORATION: f64 = 0.002;
 /// Where the plateau lies, as part of the knee.
 const PLATEAU: f64 = 0.9;
+/// A rate of so many times the knee without a throttle disproves it: the vendor allows more than it did, and recovery goes on.
+/// Exploration alone would take 8 minutes from the floor to the ceiling. Below it a vendor's burst may hide that its rate is
+/// exceeded already.
+const DISPROVED: f64 = 1.5;
 /// The first plateau, and the longest: each exploration that met a throttle doubles the next one.
 const PLATEAU_FIRST: Duration = Duration::from_mins(1);
 const PLATEAU_MAX: Duration = Duration::from_mins(10);
@@ -161,7 +165,7 @@ impl Follower {
         if self.knee.is_some() { BURST } else { 1.0 }
     }
 
-    /// The rate at which throttling was met last, until the ceiling was reached without.
+    /// The rate at which throttling was met last, until a rate well above it, or the ceiling, was reached without.
     pub(crate) fn knee(&self) -> Option<f64> {
         self.knee
     }
@@ -228,7 +232,14 @@ impl Follower {
                     from = until;
                     self.climb = Climb::Exploring;
                 }
-                Climb::Exploring => from = self.raise(EXPLORATION, self.ceiling, from, now),
+                Climb::Exploring => {
+                    let target = self.knee.map_or(self.ceiling, |knee| (knee * DISPROVED).min(self.ceiling));
+                    from = self.raise(EXPLORATION, target, from, now);
+                    if self.rate >= target {
+                        self.knee = None;
+                        self.climb = Climb::Recovering;
+                    }
+                }
             }
             if self.rate >= self.ceiling {
                 self.forget();
@@ -248,7 +259,7 @@ impl Follower {
         (from + Duration::try_from_secs_f64(needed).unwrap_or_default()).min(now)
     }
 
-    /// The ceiling is reached: nothing is known of a knee any more.
+    /// The ceiling holds: nothing is known of a knee any more.
     fn forget(&mut self) {
         self.rate = self.ceiling;
         self.knee = None;

@@ -133,6 +133,23 @@ fn it_recovers_to_just_below_the_knee_waits_there_and_explores_slowly() {
 }
 
 #[test]
+fn a_knee_that_is_disproved_is_forgotten_and_recovery_goes_on() {
+    let mut follower = Follower::new(100.0, Some(Adaptive::default()));
+    let mut now = 0.0;
+    while follower.rate() > 10.0 {
+        now = episode(&mut follower, now);
+    }
+    let knee = follower.knee().unwrap();
+    // From 0.9 to 1.5 times the knee at 0.2/s, and 2/s from then on.
+    let explored = now + (knee * 0.9 - follower.rate()) / 2.0 + 60.0 + knee * 0.6 / 0.2;
+    assert_near(rate_at(&mut follower, explored - 0.01), knee * 1.5 - 0.002);
+    assert_eq!(follower.knee(), Some(knee));
+    assert_near(rate_at(&mut follower, explored + 1.0), knee * 1.5 + 2.0);
+    assert_eq!((follower.knee(), follower.burst_share()), (None, 1.0));
+    assert_near(rate_at(&mut follower, explored + 100.0), 100.0);
+}
+
+#[test]
 fn one_long_tick_arrives_where_many_short_ones_do() {
     for seconds in [3.0, 10.5, 69.0, 75.0, 90.0, 200.0] {
         let (mut long, mut short) = (follower(), follower());

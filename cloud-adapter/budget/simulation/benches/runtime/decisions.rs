@@ -1,0 +1,120 @@
+//! How long a decision of the scheduler takes when its queues are full.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use bench_table::{Row, time};
+use cloud_budget::{
+    Answer, BucketConfig, Call, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
+};
+
+/// As many as the scheduler takes, evenly over its leaves.
+const QUEUED: u32 = 8192;
+const CONTROLLERS: [&str; 4] = ["node-controller", "service-controller", "route-controller", "adapter"];
+const FAMILIES: [&str; 4] = ["compute", "network", "loadbalancer", "identity"];
+const OBJECTS: u32 = 1024;
+const DECISIONS: u32 = 200_000;
+const BOUND: Duration = Duration::from_micros(5);
+
+pub(crate) fn rows() -> Vec<Row> {
+    let mut full = Full::new();
+    full.run(DECISIONS / 10);
+    let mut times = full.run(DECISIONS);
+    times.sort_unstable();
+    let quantile = |of_1000: usize| times.get(times.len() * of_1000 / 1000).copied().unwrap_or_default();
+    let what = "scheduler decision to send or to wait, 8,192 queued";
+    vec![
+        Row::told("P18", format!("{what}: p50"), time(quantile(500))),
+        Row::told("P18", format!("{what}: p99"), time(quantile(990)))
+            .promised("<= 5 us", quantile(990) <= BOUND),
+        Row::told("P18", format!("{what}: p99.9"), time(quantile(999))),
+    ]
+}
+
+/// A scheduler whose queues are full and stay so.
+struct Full {
+    scheduler: Scheduler,
+    now: Time,
+    submitted: u32,
+    calls: BTreeMap<Ticket, Call>,
+}
+
+impl Full {
+    fn new() -> Self {
+        let bucket = |parent: Option<&str>, rate: f64| BucketConfig {
+            parent: parent.map(str::to_owned),
+            limit: RateLimit { rate, burst: 100 },
+            adaptive: None,
+        };
+        let mut buckets = BTreeMap::from([("account".to_owned(), bucket(None, 900.0))]);
+        buckets.extend(FAMILIES.map(|family| (family.to_owned(), bucket(Some("account"), 300.0))));
+        let scheduler = Scheduler::new(Config { buckets, ..Config::default() }, Time::ZERO);
+        let mut full = Self { scheduler, now: Time::ZERO, submitted: 0, calls: BTreeMap::new() };
+        (0..QUEUED).for_each(|_| full.submit());
+        full
+    }
+
+    fn submit(&mut self) {
+        let number = self.submitted;
+        self.submitted += 1;
+        let pick =
+            |list: [&'static str; 4], by: u32| list.into_iter().cycle().nth((number / by % 4) as usize);
+        let class = Class::ALL.into_iter().cycle().nth((number % 4) as usize);
+        let (Some(controller), Some(family), Some(class)) = (pick(CONTROLLERS, 4), pick(FAMILIES, 16), class)
+        else {
+            return;
+        };
+        let call = Call {
+            family,
+            operation: "call",
+            class,
+            controller,
+            reserve: class >= Class::Interactive,
+            object: format!("object-{}", number % OBJECTS).into(),
+            cost: 1,
+            deadline: Some(self.now + Duration::from_hours(24)),
+            write: false,
+            self_check: false,
+        };
+        self.resubmit(call);
+    }
+
+    fn resubmit(&mut self, call: Call) {
+        if let Ok(ticket) = self.scheduler.submit(self.now, call.clone()) {
+            self.calls.insert(ticket, call);
+        }
+    }
+
+    /// Decides so often, and returns how long each decision took. Each call is answered at once and takes its place at the end
+    /// of its queue again; a decision to wait is one too, and time passes until then.
+    fn run(&mut self, decisions: u32) -> Vec<Duration> {
+        (0..decisions).map(|_| self.decide()).collect()
+    }
+
+    fn decide(&mut self) -> Duration {
+        let began = Instant::now();
+        let decision = self.scheduler.next(self.now);
+        let took = began.elapsed();
+        match decision {
+            Decision::Send { ticket, .. } => {
+                let latency = Duration::from_millis(50);
+                let answer = Answer { outcome: Outcome::Answered, latency, hint: None };
+                self.scheduler.answered(self.now, ticket, answer);
+                if let Some(call) = self.calls.remove(&ticket) {
+                    self.resubmit(call);
+                }
+            }
+            Decision::Refuse(ticket, _) => {
+                if let Some(call) = self.calls.remove(&ticket) {
+                    self.resubmit(call);
+                }
+            }
+            Decision::Wait(until) => {
+                self.now = until.unwrap_or(self.now).max(self.now + Duration::from_millis(1));
+            }
+        }
+        took
+    }
+}

@@ -1,0 +1,14 @@
+//! Prints the figures of the budget: throttling and fairness in virtual time, the cost of a decision in real time.
+
+#![expect(clippy::disallowed_methods, reason = "real time is what is measured here")]
+
+mod decisions;
+mod fairness;
+mod throttling;
+
+fn main() -> anyhow::Result<()> {
+    for rows in [throttling::rows, fairness::rows, decisions::rows] {
+        bench_table::print(&rows())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! A batch that is throttled, and a caller who then asks for everything in it by itself.
+
+use std::time::Duration;
+
+use cloud_budget::{Class, Time};
+
+use crate::{
+    Client, Next, Vendor, Verdict, World,
+    queue::{Budget, Queue, Work},
+};
+
+/// Objects in the batch.
+pub const OBJECTS: u32 = 500;
+/// How long the vendor wants no call after it throttled one.
+pub const PAUSE: Duration = Duration::from_secs(30);
+
+/// Calls that a vendor sees until its pause is over, if it throttles a call for [`OBJECTS`] objects, and that many calls
+/// for one object each are handed in at once.
+#[must_use]
+pub fn throttled() -> usize {
+    let mut vendor = Vendor::new(1.0).with_lockout(PAUSE).with_retry_after();
+    // Somebody else has spent what there was.
+    while !vendor.call(Time::ZERO).throttled {}
+    let mut world = World::new(Batch::new(), vendor, Duration::from_millis(50));
+    world.run_until(Time::ZERO + PAUSE);
+    world.log().calls(Time::ZERO, Time::ZERO + PAUSE)
+}
+
+struct Batch {
+    budget: Budget,
+}
+
+impl Batch {
+    fn new() -> Self {
+        let mut batch = Self { budget: Budget::new(10.0, 20) };
+        batch.submit(Time::ZERO, 0);
+        batch
+    }
+
+    fn submit(&mut self, now: Time, object: u32) {
+        let object = object.to_string().into();
+        let work = Work { class: Class::Interactive, controller: "node-controller", reserve: true, object };
+        // A refused one is not sent either.
+        self.budget.submit(now, &work).ok();
+    }
+}
+
+impl Client for Batch {
+    fn next(&mut self, now: Time) -> Next {
+        self.budget.next(now)
+    }
+
+    fn answered(&mut self, now: Time, call: u64, verdict: &Verdict) {
+        self.budget.answered(now, call, verdict);
+        (1..=OBJECTS).for_each(|object| self.submit(now, object));
+    }
+}

@@ -1,0 +1,50 @@
+//! Additive increase, multiplicative decrease, and no memory: it runs into the limit again and again.
+
+use cloud_budget::Time;
+
+use crate::{Client, Next, Verdict, pace::Pace};
+
+/// What a throttle leaves of the rate.
+const DECREASE: f64 = 0.7;
+/// Part of the ceiling that comes back each second.
+const INCREASE: f64 = 0.02;
+/// Calls a second.
+const FLOOR: f64 = 0.2;
+
+/// Plain AIMD.
+#[derive(Debug)]
+pub struct Aimd {
+    pace: Pace,
+    ceiling: f64,
+    at: Time,
+}
+
+impl Aimd {
+    /// At most so many calls a second, and so many at once.
+    #[must_use]
+    pub fn new(ceiling: f64, burst: f64) -> Self {
+        Self { pace: Pace::new(ceiling, burst), ceiling, at: Time::ZERO }
+    }
+
+    fn climb(&mut self, now: Time) {
+        self.pace.tick(now);
+        let more = INCREASE * self.ceiling * now.since(self.at).as_secs_f64();
+        self.pace.rate = (self.pace.rate + more).min(self.ceiling);
+        self.at = now;
+    }
+}
+
+impl Client for Aimd {
+    fn next(&mut self, now: Time) -> Next {
+        self.climb(now);
+        if self.pace.take(now) { Next::Send(0) } else { Next::Wait(Some(now + self.pace.wait())) }
+    }
+
+    fn answered(&mut self, now: Time, _: u64, verdict: &Verdict) {
+        self.climb(now);
+        if verdict.throttled {
+            self.pace.rate = (self.pace.rate * DECREASE).max(FLOOR);
+            self.pace.tokens = self.pace.tokens.min(0.0);
+        }
+    }
+}

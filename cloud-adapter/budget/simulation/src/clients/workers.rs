@@ -1,0 +1,60 @@
+//! Workers that send one call after the other and back off when they are throttled: what most controllers do today.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    time::Duration,
+};
+
+use cloud_budget::Time;
+
+use crate::{Client, Next, Verdict, chance::Chance};
+
+/// The first back-off, doubled with each throttle up to the longest; chance takes a part of each, as the AWS SDKs do.
+const FIRST: f64 = 1.0;
+const LONGEST: f64 = 20.0;
+
+/// Workers without a limiter.
+#[derive(Debug)]
+pub struct Workers {
+    /// Idle ones, and when they send.
+    ready: BinaryHeap<Reverse<(Time, u64)>>,
+    /// Throttles one after the other, by worker.
+    throttles: BTreeMap<u64, i32>,
+    chance: Chance,
+}
+
+impl Workers {
+    /// So many workers.
+    #[must_use]
+    pub fn new(workers: u64) -> Self {
+        let ready = (0..workers).map(|worker| Reverse((Time::ZERO, worker))).collect();
+        Self { ready, throttles: BTreeMap::new(), chance: Chance::new(1) }
+    }
+}
+
+impl Client for Workers {
+    fn next(&mut self, now: Time) -> Next {
+        match self.ready.peek() {
+            Some(&Reverse((at, worker))) if at <= now => {
+                self.ready.pop();
+                Next::Send(worker)
+            }
+            next => Next::Wait(next.map(|Reverse((at, _))| *at)),
+        }
+    }
+
+    fn answered(&mut self, now: Time, worker: u64, verdict: &Verdict) {
+        let throttles = self.throttles.entry(worker).or_default();
+        let wait = if verdict.throttled {
+            let longest = (FIRST * 2_f64.powi(*throttles)).min(LONGEST);
+            *throttles = throttles.saturating_add(1).min(16);
+            let asked = verdict.retry_after.unwrap_or_default();
+            asked.max(Duration::from_secs_f64(longest * self.chance.uniform()))
+        } else {
+            *throttles = 0;
+            Duration::ZERO
+        };
+        self.ready.push(Reverse((now + wait, worker)));
+    }
+}

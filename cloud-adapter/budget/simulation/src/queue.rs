@@ -1,0 +1,160 @@
+//! Where calls wait until they may be sent: in the budget, or in one plain queue.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use cloud_budget::{
+    Adaptive, Answer, BucketConfig, BucketReport, Call, Class, Config, Decision, Outcome, RateLimit,
+    Scheduler, Ticket, Time,
+};
+
+use crate::{Next, Verdict, pace::Pace};
+
+/// The family of all calls here, which has the only bucket.
+const FAMILY: &str = "compute";
+
+/// A call that somebody wants to make.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// How urgent it is.
+    pub class: Class,
+    /// Who wants it.
+    pub controller: &'static str,
+    /// Whether it may spend the burst reserve.
+    pub reserve: bool,
+    /// What it is about.
+    pub object: Arc<str>,
+}
+
+/// Where calls wait.
+pub trait Queue {
+    /// Queues a call and names it, or tells when to come back.
+    ///
+    /// # Errors
+    /// The time until the call may be handed in again.
+    fn submit(&mut self, now: Time, work: &Work) -> Result<u64, Duration>;
+    /// What to do now.
+    fn next(&mut self, now: Time) -> Next;
+    /// A call has come back. Tells whether it waits once more.
+    fn answered(&mut self, now: Time, call: u64, verdict: &Verdict) -> bool;
+}
+
+/// Ours.
+#[derive(Debug)]
+pub struct Budget {
+    scheduler: Scheduler,
+    sent: BTreeMap<u64, Time>,
+    refused: u64,
+}
+
+impl Budget {
+    /// With one bucket, and everything else as it comes.
+    #[must_use]
+    pub fn new(rate: f64, burst: u32) -> Self {
+        let limit = RateLimit { rate, burst };
+        let bucket = BucketConfig { parent: None, limit, adaptive: Some(Adaptive::default()) };
+        let buckets = BTreeMap::from([(FAMILY.to_owned(), bucket)]);
+        let concurrency = BTreeMap::from([(FAMILY.to_owned(), 16)]);
+        let config = Config { buckets, concurrency, ..Config::default() };
+        Self { scheduler: Scheduler::new(config, Time::ZERO), sent: BTreeMap::new(), refused: 0 }
+    }
+
+    /// What it tells of its bucket.
+    #[must_use]
+    pub fn bucket(&self, now: Time) -> Option<BucketReport> {
+        self.scheduler.report(now).buckets.into_iter().find(|bucket| bucket.name == FAMILY)
+    }
+
+    /// Calls that were queued and then refused: none, as long as nothing has a deadline.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl Queue for Budget {
+    fn submit(&mut self, now: Time, work: &Work) -> Result<u64, Duration> {
+        let call = Call {
+            family: FAMILY,
+            operation: "call",
+            class: work.class,
+            controller: work.controller,
+            reserve: work.reserve,
+            object: Arc::clone(&work.object),
+            cost: 1,
+            deadline: None,
+            write: false,
+            self_check: false,
+        };
+        match self.scheduler.submit(now, call) {
+            Ok(Ticket(call)) => Ok(call),
+            Err(refusal) => Err(refusal.retry_after),
+        }
+    }
+
+    fn next(&mut self, now: Time) -> Next {
+        loop {
+            match self.scheduler.next(now) {
+                Decision::Send { ticket, .. } => {
+                    self.sent.insert(ticket.0, now);
+                    return Next::Send(ticket.0);
+                }
+                Decision::Refuse(..) => self.refused += 1,
+                Decision::Wait(until) => return Next::Wait(until),
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Time, call: u64, verdict: &Verdict) -> bool {
+        let outcome = match verdict {
+            Verdict { throttled: true, retry_after, .. } => {
+                Outcome::Throttled { retry_after: *retry_after, bucket: None }
+            }
+            Verdict { .. } => Outcome::Answered,
+        };
+        let latency = self.sent.remove(&call).map_or(Duration::ZERO, |sent| now.since(sent));
+        let answer = Answer { outcome, latency, hint: verdict.hint };
+        self.scheduler.answered(now, Ticket(call), answer) == cloud_budget::Next::Again
+    }
+}
+
+/// One queue for everything, in front of one bucket.
+#[derive(Debug)]
+pub struct Fifo {
+    pace: Pace,
+    calls: VecDeque<u64>,
+    last: u64,
+}
+
+impl Fifo {
+    /// So many calls a second, and so many at once.
+    #[must_use]
+    pub fn new(rate: f64, burst: u32) -> Self {
+        Self { pace: Pace::new(rate, f64::from(burst)), calls: VecDeque::new(), last: 0 }
+    }
+}
+
+impl Queue for Fifo {
+    fn submit(&mut self, _: Time, _: &Work) -> Result<u64, Duration> {
+        self.last += 1;
+        self.calls.push_back(self.last);
+        Ok(self.last)
+    }
+
+    fn next(&mut self, now: Time) -> Next {
+        if self.calls.is_empty() {
+            return Next::Wait(None);
+        }
+        if !self.pace.take(now) {
+            return Next::Wait(Some(now + self.pace.wait()));
+        }
+        self.calls.pop_front().map_or(Next::Wait(None), Next::Send)
+    }
+
+    fn answered(&mut self, _: Time, _: u64, _: &Verdict) -> bool {
+        false
+    }
+}

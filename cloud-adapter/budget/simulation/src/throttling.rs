@@ -1,0 +1,118 @@
+//! Clients that always have something to send, configured for 10 calls a second, against a vendor that allows less.
+
+use std::time::Duration;
+
+use cloud_budget::Time;
+
+use crate::{
+    Client, Vendor, World,
+    clients::{Aimd, Cubic, Fixed, Ours, Workers},
+};
+
+/// Calls a second that all clients are configured for, and calls at once.
+pub const CEILING: f64 = 10.0;
+/// See [`CEILING`].
+pub const BURST: u32 = 20;
+/// From sending to the answer.
+pub const LATENCY: Duration = Duration::from_millis(50);
+/// How long each run lasts.
+pub const RUN: Duration = Duration::from_mins(30);
+/// What passes until a client is expected to have learnt.
+pub const LEARNT: Duration = Duration::from_mins(5);
+
+/// What a client does about a vendor that throttles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// 50 workers, exponential back-off, no limiter.
+    Workers,
+    /// 10 calls a second, whatever comes.
+    Fixed,
+    /// The AWS SDK's.
+    Cubic,
+    /// AIMD without memory.
+    Aimd,
+    /// The budget.
+    Ours,
+}
+
+impl Strategy {
+    /// All, in the order in which they are printed.
+    pub const ALL: [Self; 5] = [Self::Workers, Self::Fixed, Self::Cubic, Self::Aimd, Self::Ours];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Workers => "50 workers, exponential back-off",
+            Self::Fixed => "static 10/s",
+            Self::Cubic => "CUBIC as in the AWS SDK",
+            Self::Aimd => "plain AIMD",
+            Self::Ours => "ours: AIMD with knee memory",
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Throttled calls a minute.
+    pub throttled: f64,
+    /// Part of what the vendor allows that was served; somewhat above 1 where the vendor's burst was spent too.
+    pub used: f64,
+}
+
+/// A whole run of one client: the figures of all of it, and of what comes after the time to learn.
+#[must_use]
+pub fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
+    let (ceiling, burst) = (CEILING, f64::from(BURST));
+    match strategy {
+        Strategy::Workers => run(Workers::new(50), vendor),
+        Strategy::Fixed => run(Fixed::new(ceiling, burst), vendor),
+        Strategy::Cubic => run(Cubic::new(ceiling, burst), vendor),
+        Strategy::Aimd => run(Aimd::new(ceiling, burst), vendor),
+        Strategy::Ours => run(Ours::new(ceiling, BURST), vendor),
+    }
+}
+
+/// The vendor allows `before` calls a second for a while, and then [`CEILING`]: how long until all of it is used.
+#[must_use]
+pub fn raised(before: f64, lasted: Duration) -> Duration {
+    let mut world = ours(Vendor::new(before));
+    world.run_until(Time::ZERO + lasted);
+    let changed = world.now();
+    world.vendor.set_rate(changed, CEILING);
+    let full = |world: &World<Ours>| {
+        world.client.bucket(world.now()).is_some_and(|bucket| bucket.rate >= CEILING && bucket.knee.is_none())
+    };
+    while !full(&world) && world.now().since(changed) < RUN {
+        world.run_until(world.now() + Duration::from_secs(1));
+    }
+    world.now().since(changed)
+}
+
+/// The vendor allows [`CEILING`] for a while, and then `after` calls a second: what comes of it in the time from then on.
+#[must_use]
+pub fn lowered(after: f64, lasted: Duration) -> Figures {
+    let mut world = ours(Vendor::new(CEILING));
+    world.run_until(Time::ZERO + lasted);
+    let changed = world.now();
+    world.vendor.set_rate(changed, after);
+    world.run_until(changed + RUN);
+    figures(&world, changed)
+}
+
+fn ours(vendor: Vendor) -> World<Ours> {
+    World::new(Ours::new(CEILING, BURST), vendor, LATENCY)
+}
+
+fn run(client: impl Client, vendor: Vendor) -> [Figures; 2] {
+    let mut world = World::new(client, vendor, LATENCY);
+    world.run_until(Time::ZERO + RUN);
+    [Time::ZERO, Time::ZERO + LEARNT].map(|from| figures(&world, from))
+}
+
+fn figures<C: Client>(world: &World<C>, from: Time) -> Figures {
+    let (log, until) = (world.log(), world.now());
+    let used = log.served_per_second(from, until) / world.vendor.rate();
+    Figures { throttled: log.throttled_per_minute(from, until), used }
+}

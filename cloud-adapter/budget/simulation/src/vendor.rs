@@ -1,0 +1,144 @@
+//! A vendor: a token bucket, what it says when it is empty, and others that spend of it too.
+
+use std::time::Duration;
+
+use cloud_budget::{Hint, Time};
+
+use crate::pace::Pace;
+
+/// A vendor that limits calls.
+#[derive(Clone, Debug)]
+pub struct Vendor {
+    bucket: Pace,
+    /// It refuses everything for so long after a throttle; what comes meanwhile does not lengthen it.
+    lockout: Option<Duration>,
+    locked_until: Time,
+    retry_after: bool,
+    headers: bool,
+    foreign: Option<Foreign>,
+}
+
+/// Somebody else with the same account, who calls at equal distances, whatever comes of it.
+#[derive(Clone, Debug)]
+struct Foreign {
+    every: Duration,
+    next: Time,
+}
+
+/// What the vendor says to a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Whether it refuses it.
+    pub throttled: bool,
+    /// When to come back, if it says so: whole seconds.
+    pub retry_after: Option<Duration>,
+    /// Its rate headers, if it has any.
+    pub hint: Option<Hint>,
+}
+
+impl Vendor {
+    /// `rate` calls a second, 10 at once, and not a word about either.
+    #[must_use]
+    pub fn new(rate: f64) -> Self {
+        Self::with_bucket(Pace::new(rate, 10.0))
+    }
+
+    /// Takes everything.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self::with_bucket(Pace::new(1e9, 1e9))
+    }
+
+    /// It refuses everything for so long after a throttle.
+    #[must_use]
+    pub fn with_lockout(self, lockout: Duration) -> Self {
+        Self { lockout: Some(lockout), ..self }
+    }
+
+    /// It says when to come back.
+    #[must_use]
+    pub fn with_retry_after(self) -> Self {
+        Self { retry_after: true, ..self }
+    }
+
+    /// It tells its count with each answer.
+    #[must_use]
+    pub fn with_headers(self) -> Self {
+        Self { headers: true, ..self }
+    }
+
+    /// Somebody else makes `rate` calls a second too.
+    #[must_use]
+    pub fn with_foreign(self, rate: f64) -> Self {
+        let every = Duration::from_secs_f64(1.0 / rate);
+        Self { foreign: Some(Foreign { every, next: Time::ZERO }), ..self }
+    }
+
+    /// Calls a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.bucket.rate
+    }
+
+    /// Changes its mind about the rate.
+    pub fn set_rate(&mut self, now: Time, rate: f64) {
+        self.bucket.tick(now);
+        self.bucket.rate = rate;
+    }
+
+    /// Answers a call.
+    pub fn call(&mut self, now: Time) -> Verdict {
+        self.others(now);
+        let locked = now < self.locked_until;
+        let throttled = locked || !self.bucket.take(now);
+        if throttled
+            && !locked
+            && let Some(lockout) = self.lockout
+        {
+            self.locked_until = now + lockout;
+        }
+        let retry_after = (throttled && self.retry_after)
+            .then(|| whole_seconds(self.locked_until.since(now).max(self.bucket.wait())));
+        Verdict { throttled, retry_after, hint: self.headers.then(|| self.hint()) }
+    }
+
+    fn with_bucket(bucket: Pace) -> Self {
+        let (lockout, locked_until) = (None, Time::ZERO);
+        Self { bucket, lockout, locked_until, retry_after: false, headers: false, foreign: None }
+    }
+
+    /// Lets the others call until now.
+    fn others(&mut self, now: Time) {
+        while let Some(foreign) = &mut self.foreign
+            && foreign.next <= now
+        {
+            self.bucket.take(foreign.next);
+            foreign.next = foreign.next + foreign.every;
+        }
+        self.bucket.tick(now);
+    }
+
+    fn hint(&self) -> Hint {
+        let missing = self.bucket.burst - self.bucket.tokens;
+        Hint {
+            bucket: None,
+            remaining: whole(self.bucket.tokens),
+            limit: Some(whole(self.bucket.burst)),
+            reset: Some(whole_seconds(Duration::from_secs_f64(missing / self.bucket.rate))),
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "tokens are few and not negative"
+)]
+fn whole(tokens: f64) -> u64 {
+    tokens.max(0.0) as u64
+}
+
+/// As headers have it: rounded up.
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
+}

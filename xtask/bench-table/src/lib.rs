@@ -1,0 +1,191 @@
+//! What benches print, one row a figure, and the table that people read. A bench prints rows to standard output with
+//! [`print`]; `cargo xtask bench` reads them and shows one table of all. Text between tabs, so that it can be read without.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    str::FromStr,
+    time::Duration,
+};
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The property that it belongs to, such as `P3`.
+    pub id: String,
+    /// What was measured, in words.
+    pub what: String,
+    /// What it is, with its unit.
+    pub figure: String,
+    /// What it has to be, with its unit; empty if nothing was promised.
+    pub bound: String,
+    /// Whether it is.
+    pub verdict: Verdict,
+}
+
+/// Whether a figure is what was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Met,
+    /// It is not.
+    Missed,
+    /// Nothing was promised: it is there to compare with.
+    Told,
+}
+
+impl Row {
+    /// A figure of which nothing was promised.
+    pub fn told(id: &str, what: impl Into<String>, figure: impl Into<String>) -> Self {
+        let (what, figure) = (what.into(), figure.into());
+        Self { id: id.to_owned(), what, figure, bound: String::new(), verdict: Verdict::Told }
+    }
+
+    /// What was promised, and whether it is so.
+    #[must_use]
+    pub fn promised(self, bound: impl Into<String>, met: bool) -> Self {
+        let verdict = if met { Verdict::Met } else { Verdict::Missed };
+        Self { bound: bound.into(), verdict, ..self }
+    }
+
+    fn cells(&self) -> [&str; 5] {
+        [&self.id, &self.what, &self.figure, &self.bound, self.verdict.word()]
+    }
+}
+
+impl Verdict {
+    const ALL: [Self; 3] = [Self::Met, Self::Missed, Self::Told];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Met => "ok",
+            Self::Missed => "MISSED",
+            Self::Told => "-",
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cells().map(|cell| cell.replace(['\t', '\n'], " ")).join("\t"))
+    }
+}
+
+/// Not a row: other output of a bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotARow;
+
+impl FromStr for Row {
+    type Err = NotARow;
+
+    fn from_str(line: &str) -> Result<Self, NotARow> {
+        let cells: Vec<_> = line.split('\t').collect();
+        let &[id, what, figure, bound, verdict] = cells.as_slice() else { return Err(NotARow) };
+        let verdict = Verdict::ALL.into_iter().find(|known| known.word() == verdict).ok_or(NotARow)?;
+        let [id, what, figure, bound] = [id, what, figure, bound].map(str::to_owned);
+        Ok(Self { id, what, figure, bound, verdict })
+    }
+}
+
+/// Prints rows to standard output.
+///
+/// # Errors
+/// Nobody reads it any more.
+pub fn print(rows: &[Row]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    rows.iter().try_for_each(|row| writeln!(out, "{row}"))
+}
+
+/// All rows, their columns one below the other.
+#[must_use]
+pub fn table(rows: &[Row]) -> String {
+    let head = ["", "measured", "figure", "bound", ""];
+    let widths = rows.iter().map(Row::cells).fold(head.map(width), |widths, cells| {
+        std::array::from_fn(|column| {
+            let width = |column: usize| cells.get(column).map_or(0, |cell| width(cell));
+            widths.get(column).copied().unwrap_or_default().max(width(column))
+        })
+    });
+    let mut table = line(head, widths);
+    for row in rows {
+        table.push_str(&line(row.cells(), widths));
+    }
+    table
+}
+
+fn line(cells: [&str; 5], widths: [usize; 5]) -> String {
+    let padded: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+    format!("{}\n", padded.join("  ").trim_end())
+}
+
+fn width(cell: &str) -> usize {
+    cell.chars().count()
+}
+
+/// A time in the unit that suits it: `4.2 us`, `13 ms`, `1.20 s`.
+#[must_use]
+pub fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        0.0 => "0 s".to_owned(),
+        ..1e-3 => format!("{:.2} us", seconds * 1e6),
+        ..0.1 => format!("{:.2} ms", seconds * 1e3),
+        ..10.0 => format!("{seconds:.2} s"),
+        _ => format!("{seconds:.0} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{NotARow, Row, table, time};
+
+    #[test]
+    fn rows_are_read_as_they_were_printed_and_other_output_is_not_a_row() {
+        let rows = [
+            Row::told("P3", "wait p99", "486 s"),
+            Row::told("P3", "wait p99, ours", "0.1 s").promised("<= 0.5 s", true),
+            Row::told("P18", "decision p99", "7 us").promised("<= 5 us", false),
+        ];
+        for row in rows {
+            assert_eq!(row.to_string().parse(), Ok(row));
+        }
+        for line in ["", "running 1 test", "a\tb\tc\td\te"] {
+            assert_eq!(line.parse::<Row>(), Err(NotARow), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn tabs_in_a_text_do_not_make_columns() {
+        let row: Row = Row::told("P1", "a\tb", "1").to_string().parse().unwrap();
+        assert_eq!(row.what, "a b");
+    }
+
+    #[test]
+    fn columns_stand_one_below_the_other() {
+        let rows = [
+            Row::told("P3", "wait", "486 s"),
+            Row::told("P18", "decision", "7 us").promised("<= 5 us", false),
+        ];
+        let expected = [
+            "     measured  figure  bound",
+            "P3   wait      486 s            -",
+            "P18  decision  7 us    <= 5 us  MISSED",
+        ];
+        assert_eq!(table(&rows).lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_time_is_told_in_the_unit_that_suits_it() {
+        for (nanos, text) in [
+            (0, "0 s"),
+            (4_200, "4.20 us"),
+            (13_000_000, "13.00 ms"),
+            (1_200_000_000, "1.20 s"),
+            (486_000_000_000, "486 s"),
+        ] {
+            assert_eq!(time(Duration::from_nanos(nanos)), text);
+        }
+    }
+}

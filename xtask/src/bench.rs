@@ -1,0 +1,119 @@
+//! `cargo xtask bench`: figures that were promised, and figures to compare them with. Each crate that has some prints them
+//! from a bench of its own; here they become one table.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use bench_table::{Row, Verdict};
+use clap::ValueEnum;
+
+use crate::cargo;
+use crate::step::say;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Measures what was promised, beside what others do instead",
+    long_about = "Measures what was promised, beside what others do instead.\n\nBuilds with the `bench` profile, which is \
+                  `release`. Progress goes to standard error, the table to standard output. Figures in virtual time are \
+                  the same in each run; those in real time are this machine's, so let it do nothing else meanwhile.",
+    after_help = "Exit codes:\n  0  all bounds hold\n  1  one does not, or a bench failed; the table says which"
+)]
+pub(crate) struct Args {
+    /// What is measured
+    subject: Subject,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// The runtime of adapters: limits, fairness, throttling, memory, speed
+    Runtime,
+}
+
+impl Subject {
+    /// The packages that have a bench of the subject's name, in the order in which their rows are shown.
+    const fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::Runtime => &["cloud-budget-simulation"],
+        }
+    }
+
+    const fn bench(self) -> &'static str {
+        match self {
+            Self::Runtime => "runtime",
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    let mut failed = Vec::new();
+    for &package in args.subject.packages() {
+        say(&format!("\n==> {package}"));
+        match measure(package, args.subject.bench()) {
+            Ok(more) => rows.extend(more),
+            Err(error) => failed.push(format!("{package}: {error:#}")),
+        }
+    }
+    io::stdout()
+        .write_all(bench_table::table(&rows).as_bytes())
+        .context("cannot write to standard output")?;
+    judge(&rows, &failed)
+}
+
+/// Runs one bench and reads its rows; whatever else it prints is shown at once.
+fn measure(package: &str, bench: &str) -> anyhow::Result<Vec<Row>> {
+    let output = Command::new(cargo::program())
+        .args(["bench", "--quiet", "--package", package, "--bench", bench])
+        .current_dir(cargo::root())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (mut rows, mut others) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        match line.parse() {
+            Ok(row) => rows.push(row),
+            Err(bench_table::NotARow) => others.push(line),
+        }
+    }
+    others.into_iter().for_each(say);
+    if !output.status.success() {
+        bail!("the bench ended with {}; what it said stands above", output.status);
+    }
+    if rows.is_empty() {
+        bail!("the bench printed no figures");
+    }
+    Ok(rows)
+}
+
+fn judge(rows: &[Row], failed: &[String]) -> anyhow::Result<()> {
+    let missed = rows.iter().filter(|row| row.verdict == Verdict::Missed).count();
+    match (missed, failed) {
+        (0, []) => Ok(()),
+        (0, failed) => bail!("{}", failed.join("; ")),
+        (missed, []) => bail!("{missed} of {} figures miss their bound", rows.len()),
+        (missed, failed) => {
+            bail!("{missed} of {} figures miss their bound; {}", rows.len(), failed.join("; "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bench_table::Row;
+
+    use super::judge;
+
+    #[test]
+    fn only_a_missed_bound_or_a_failed_bench_is_an_error() {
+        let told = Row::told("P3", "wait", "486 s");
+        let met = told.clone().promised("<= 500 s", true);
+        let missed = told.clone().promised("<= 0.5 s", false);
+        assert!(judge(&[told, met.clone()], &[]).is_ok());
+        let error = judge(&[met.clone(), missed], &[]).unwrap_err();
+        assert_eq!(error.to_string(), "1 of 2 figures miss their bound");
+        let error = judge(&[met], &["a: cannot start cargo".to_owned()]).unwrap_err();
+        assert_eq!(error.to_string(), "a: cannot start cargo");
+    }
+}
