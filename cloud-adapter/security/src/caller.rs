@@ -39,6 +39,12 @@ impl Role {
         }
     }
 
+    /// Reads the word of a role that an identity can be given.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|role| role.word() == word)
+    }
+
     /// The most urgent that its calls may be.
     #[must_use]
     pub const fn cap(self) -> Priority {

@@ -1,0 +1,147 @@
+//! The two questions that are put to the API server: which keys sign tokens, and whether a token is good.
+
+use std::{future::Future, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+/// Callers wait for the answer.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Source: Kubernetes, "Service account issuer discovery". Every ServiceAccount may read both.
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+const KEYS: &str = "/openid/v1/jwks";
+
+/// Why the API server gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiServerError {
+    /// Neither a pod's ServiceAccount nor a kubeconfig.
+    #[error("there is no way to the API server: {0}")]
+    Config(String),
+    /// No answer in time.
+    #[error("the API server did not answer within {} s", LIMIT.as_secs())]
+    Timeout,
+    /// Refused, or not reachable.
+    #[error("the API server: {0}")]
+    Refused(String),
+}
+
+/// What the cluster says of its own tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// Who issues them.
+    pub issuer: String,
+    /// The JSON Web Key Set.
+    pub jwks: String,
+}
+
+/// The way to the API server, with the pod's own token and the cluster's CA, or by a kubeconfig.
+#[derive(Default)]
+pub struct ApiServer {
+    kubeconfig: Option<PathBuf>,
+    /// Made anew after an error: the CA may have been replaced meanwhile.
+    client: Mutex<Option<Client>>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").field("kubeconfig", &self.kubeconfig).finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+}
+
+impl ApiServer {
+    /// Connects nowhere yet. Without a kubeconfig, as a pod does.
+    #[must_use]
+    pub fn new(kubeconfig: Option<PathBuf>) -> Self {
+        Self { kubeconfig, client: Mutex::default() }
+    }
+
+    /// Asks for the issuer and the keys.
+    ///
+    /// The keys are read where the API server always serves them: the address that discovery names is for others.
+    ///
+    /// # Errors
+    /// If it does not answer, or not as expected.
+    pub async fn discover(&self) -> Result<Discovered, ApiServerError> {
+        self.ask(async |client| {
+            let discovery: Discovery = client.request(get(DISCOVERY)?).await?;
+            let jwks = client.request_text(get(KEYS)?).await?;
+            Ok(Discovered { issuer: discovery.issuer, jwks })
+        })
+        .await
+    }
+
+    /// Asks whether a token is good for an audience.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn review(&self, token: &str, audience: &str) -> Result<TokenReviewStatus, ApiServerError> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: Some(token.to_owned()),
+                audiences: Some(vec![audience.to_owned()]),
+            },
+            ..TokenReview::default()
+        };
+        let answer = self
+            .ask(async |client| Api::<TokenReview>::all(client).create(&PostParams::default(), &review).await)
+            .await?;
+        Ok(answer.status.unwrap_or_default())
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(Client) -> kube::Result<T>,
+    ) -> Result<T, ApiServerError> {
+        let answer = within(question(self.client().await?)).await;
+        if answer.is_err() {
+            *self.client.lock().await = None;
+        }
+        answer
+    }
+
+    async fn client(&self) -> Result<Client, ApiServerError> {
+        let mut client = self.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let made = connect(self.kubeconfig.as_ref()).await?;
+        Ok(client.insert(made).clone())
+    }
+}
+
+async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client, ApiServerError> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let read =
+                Kubeconfig::read_from(path).map_err(|error| ApiServerError::Config(error.to_string()))?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .map_err(|error| ApiServerError::Config(error.to_string()))?
+        }
+        None => Config::incluster().map_err(|error| ApiServerError::Config(error.to_string()))?,
+    };
+    Client::try_from(config).map_err(|error| ApiServerError::Config(error.to_string()))
+}
+
+async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, ApiServerError> {
+    match tokio::time::timeout(LIMIT, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(ApiServerError::Refused(error.to_string())),
+        Err(_elapsed) => Err(ApiServerError::Timeout),
+    }
+}
+
+fn get(path: &str) -> kube::Result<http::Request<Vec<u8>>> {
+    http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}

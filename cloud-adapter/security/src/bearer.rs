@@ -1,0 +1,192 @@
+//! Bearer tokens: how they are read from a request, checked, and remembered for a while.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloud_api_proto::{AdapterError, Reason};
+use http::{HeaderMap, header::AUTHORIZATION};
+use jsonwebtoken::dangerous::insecure_decode_claims;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::Semaphore, time::Instant};
+
+use crate::{ApiServer, KeySet, Keys, ServiceAccount, TokenError, token};
+
+/// A good review is believed for this long: the API server may take the token back meanwhile.
+const REVIEW_GOOD: Duration = Duration::from_secs(30);
+/// A bad one for this long, so that a caller which repeats itself does not ask the API server each time.
+const REVIEW_BAD: Duration = Duration::from_secs(10);
+/// Questions to the API server at once.
+const REVIEWS: usize = 4;
+/// Tokens remembered. Each caller has one, and a new one every few minutes.
+const REMEMBERED: usize = 1024;
+
+/// Checks the tokens of callers.
+#[derive(Debug)]
+pub enum Bearers {
+    /// By the cluster's public keys.
+    Offline {
+        /// Who a token must be for.
+        audience: String,
+        /// What signs tokens.
+        keys: Arc<Keys>,
+        /// What was checked already.
+        seen: Seen<Arc<KeySet>>,
+    },
+    /// By asking the API server.
+    Review {
+        /// Who a token must be for.
+        audience: String,
+        /// Who is asked.
+        api: Arc<ApiServer>,
+        /// What was asked already.
+        seen: Seen<()>,
+        /// Held while asking.
+        asking: Semaphore,
+    },
+}
+
+impl Bearers {
+    /// Tokens are checked by public keys.
+    #[must_use]
+    pub fn offline(audience: String, keys: Arc<Keys>) -> Self {
+        Self::Offline { audience, keys, seen: Seen::default() }
+    }
+
+    /// Tokens are checked by the API server.
+    #[must_use]
+    pub fn review(audience: String, api: Arc<ApiServer>) -> Self {
+        Self::Review { audience, api, seen: Seen::default(), asking: Semaphore::new(REVIEWS) }
+    }
+
+    /// Who sent these headers.
+    ///
+    /// # Errors
+    /// `CALLER_UNAUTHENTICATED` with what is wrong; `STARTING` if that cannot be known now.
+    pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<ServiceAccount, AdapterError> {
+        let token = bearer(headers)?;
+        match self {
+            Self::Offline { audience, keys, seen } => {
+                let id = token::key_id(token).map_err(|error| wrong(&error))?;
+                let keys = keys.with(&id).await.map_err(not_now)?;
+                if let Some(known) = seen.find(token, |used| Arc::ptr_eq(used, &keys)) {
+                    return known.map_err(|error| wrong(&error));
+                }
+                let verified = token::verify(token, &keys, audience).map_err(|error| wrong(&error))?;
+                seen.remember(token, keys, Ok(verified.account.clone()), verified.lasts);
+                Ok(verified.account)
+            }
+            Self::Review { audience, api, seen, asking } => {
+                if let Some(known) = seen.find(token, |()| true) {
+                    return known.map_err(|error| wrong(&error));
+                }
+                let _turn = asking.acquire().await.map_err(|closed| not_now(closed.to_string()))?;
+                let answer = review(token, audience, api).await?;
+                let good = if answer.is_ok() { REVIEW_GOOD } else { REVIEW_BAD };
+                seen.remember(token, (), answer.clone(), good);
+                answer.map_err(|error| wrong(&error))
+            }
+        }
+    }
+}
+
+/// Asks the API server. What a token says of itself is looked at first: one that is not for us is no question.
+async fn review(
+    token: &str,
+    audience: &str,
+    api: &ApiServer,
+) -> Result<Result<ServiceAccount, TokenError>, AdapterError> {
+    let read = insecure_decode_claims::<token::Claims>(token).map_err(|_unreadable| TokenError::Malformed);
+    if let Err(error) = read.and_then(|claims| claims.for_us_alone(audience)) {
+        return Ok(Err(error));
+    }
+    let status = api.review(token, audience).await.map_err(|error| not_now(error.to_string()))?;
+    if status.authenticated != Some(true) {
+        return Ok(Err(TokenError::Refused));
+    }
+    // An API server that knows no audiences would answer without them: then the token may be good for anybody.
+    if !status.audiences.unwrap_or_default().iter().any(|one| one == audience) {
+        return Ok(Err(TokenError::Audience(audience.to_owned())));
+    }
+    let subject = status.user.and_then(|user| user.username).unwrap_or_default();
+    Ok(ServiceAccount::from_subject(&subject).ok_or(TokenError::Subject))
+}
+
+/// The token of a request. Source: RFC 6750, section 2.1.
+fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
+    const MISSING: &str = "the call carries no token: send `authorization: Bearer TOKEN`";
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(unauthenticated(MISSING)) };
+    let (scheme, token) = value
+        .to_str()
+        .ok()
+        .and_then(|value| value.split_once(' '))
+        .ok_or_else(|| unauthenticated(MISSING))?;
+    let token = token.trim();
+    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
+        Ok(token)
+    } else {
+        Err(unauthenticated(MISSING))
+    }
+}
+
+/// The refusal of a caller that proved nothing.
+pub(crate) fn unauthenticated(why: impl Into<String>) -> AdapterError {
+    AdapterError::new(Reason::CallerUnauthenticated, why)
+}
+
+fn wrong(error: &TokenError) -> AdapterError {
+    unauthenticated(format!("the token {error}"))
+}
+
+/// The token may be good: the caller comes again.
+fn not_now(why: String) -> AdapterError {
+    AdapterError::new(Reason::Starting, format!("callers cannot be checked now: {why}"))
+}
+
+/// Tokens that were checked, by their digests. `C`: what the answer depends on.
+#[derive(Debug)]
+pub struct Seen<C>(Mutex<BTreeMap<[u8; 32], Known<C>>>);
+
+#[derive(Debug)]
+struct Known<C> {
+    under: C,
+    answer: Result<ServiceAccount, TokenError>,
+    until: Instant,
+}
+
+impl<C> Default for Seen<C> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<C> Seen<C> {
+    fn find(&self, token: &str, still: impl Fn(&C) -> bool) -> Option<Result<ServiceAccount, TokenError>> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen.get(&digest(token))?;
+        (known.until > Instant::now() && still(&known.under)).then(|| known.answer.clone())
+    }
+
+    fn remember(&self, token: &str, under: C, answer: Result<ServiceAccount, TokenError>, lasts: Duration) {
+        let now = Instant::now();
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= REMEMBERED {
+            seen.retain(|_, known| known.until > now);
+        }
+        if seen.len() >= REMEMBERED {
+            // Digests have no order that means anything: any one goes.
+            seen.pop_first();
+        }
+        seen.insert(digest(token), Known { under, answer, until: now + lasts });
+    }
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The gate as a tower service: what is refused gets its answer here, and what passes carries its [`crate::Caller`].
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use tonic::{Status, body::Body};
+use tower::Service;
+
+use crate::{
+    Gate,
+    body::{Bounded, Room},
+    connection::Peer,
+};
+
+/// Stands before the services.
+#[derive(Clone, Debug)]
+pub struct Guard<S> {
+    services: S,
+    gate: Arc<Gate>,
+    room: Arc<Room>,
+}
+
+impl<S> Guard<S> {
+    /// Lets through to `services` what the gate admits.
+    #[must_use]
+    pub fn new(services: S, gate: Gate) -> Self {
+        Self { services, gate: Arc::new(gate), room: Arc::default() }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Guard<S>
+where
+    S: Service<Request<Bounded<B>>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.services.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let ready = self.services.clone();
+        let mut services = std::mem::replace(&mut self.services, ready);
+        let (gate, room) = (Arc::clone(&self.gate), Arc::clone(&self.room));
+        Box::pin(async move {
+            if let Some(refusal) = no_grpc(&request) {
+                return Ok(refusal);
+            }
+            let (mut head, body) = request.into_parts();
+            match gate.admit(head.uri.path(), &head.headers, &head.extensions).await {
+                Err(error) => Ok(Status::from(error).into_http()),
+                Ok(caller) => {
+                    if let Some(peer) = head.extensions.get::<Peer>() {
+                        peer.known();
+                    }
+                    head.extensions.insert(caller);
+                    services.call(Request::from_parts(head, Bounded::new(body, room))).await
+                }
+            }
+        })
+    }
+}
+
+/// The answer to what is no gRPC. Source: gRPC over HTTP/2, "Requests".
+fn no_grpc<B>(request: &Request<B>) -> Option<Response<Body>> {
+    let content = request.headers().get(CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
+    let status = if request.method() != Method::POST {
+        StatusCode::METHOD_NOT_ALLOWED
+    } else if !content.starts_with(b"application/grpc") {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    } else {
+        return None;
+    };
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    Some(response)
+}

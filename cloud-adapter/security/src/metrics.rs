@@ -1,0 +1,88 @@
+//! What is counted of callers and connections.
+
+use std::fmt;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use crate::Role;
+
+/// Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Metrics {
+    refused: Family<RefusedLabels, Counter>,
+    ended: Family<EndedLabels, Counter>,
+    pub(crate) connections: Gauge,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RefusedLabels {
+    role: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EndedLabels {
+    why: &'static str,
+}
+
+/// Why we ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The TLS handshake failed.
+    Handshake,
+    /// It took too long.
+    SlowHandshake,
+    /// Nobody with a role came over it.
+    Silent,
+    /// It was old.
+    Aged,
+    /// It broke the protocol, or its limits.
+    Broken,
+}
+
+impl Ended {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::SlowHandshake => "slow_handshake",
+            Self::Silent => "silent",
+            Self::Aged => "aged",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+impl Metrics {
+    /// Registers all of them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "calls_refused",
+            "Calls refused for who the caller is, by role and reason",
+            metrics.refused.clone(),
+        );
+        registry.register("connections_ended", "gRPC connections that we ended", metrics.ended.clone());
+        registry.register("connections", "gRPC connections now", metrics.connections.clone());
+        metrics
+    }
+
+    pub(crate) fn refused(&self, role: Option<Role>, reason: &'static str) {
+        let role = role.map_or("none", Role::word);
+        self.refused.get_or_create(&RefusedLabels { role, reason }).inc();
+    }
+
+    pub(crate) fn ended(&self, why: Ended) {
+        self.ended.get_or_create(&EndedLabels { why: why.word() }).inc();
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}

@@ -1,0 +1,281 @@
+//! The gRPC port: takes connections, as many as it may, and shakes hands without letting one hold up the others.
+
+use std::{
+    convert::Infallible,
+    fmt, fs, io,
+    net::SocketAddr,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use rustls::ServerConfig;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::body::Body;
+use tower::Service;
+
+use crate::{
+    connection::{self, Peer, Times},
+    metrics::{Ended, Metrics},
+    spiffe,
+};
+
+/// Connections at once; more wait in the kernel's queue.
+const CONNECTIONS: usize = 512;
+/// Handshakes at once, and the time for one: slow ones make room for the others.
+const HANDSHAKES: usize = 128;
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Out of file descriptors or memory: somebody else has to end first.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Where the port listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// The path of a socket: `unix:/run/cloud-adapter.sock`.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Whether only this machine can connect.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if Path::new(path).is_absolute() => Ok(Self::Unix(path.into())),
+            Some(path) => Err(format!("{path:?} is no absolute path: use unix:/run/cloud-adapter.sock")),
+            None => text.parse().map(Self::Tcp).map_err(|error| {
+                format!("{error}: use an IP address and a port, such as 0.0.0.0:8443, or unix:/path")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// An open port.
+#[derive(Debug)]
+pub struct Port(Listener);
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, Socket),
+}
+
+/// Removes the socket's file in the end.
+#[derive(Debug)]
+struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::debug!(path = %self.0.display(), %error, "The socket cannot be removed");
+        }
+    }
+}
+
+/// What all connections of a port have in common.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The certificates; `None`: plaintext.
+    pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+    /// The trust domain that client certificates must be of; `None`: none are looked at.
+    pub trust_domain: Option<Arc<str>>,
+    /// How long things may take.
+    pub times: Times,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+impl Port {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub async fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => Ok(Self(Listener::Tcp(TcpListener::bind(address).await?))),
+            Address::Unix(path) => {
+                remove_stale(path).await?;
+                let listener = UnixListener::bind(path)?;
+                let socket = Socket(path.clone());
+                // Whoever may write to it may call.
+                fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+                Ok(Self(Listener::Unix(listener, socket)))
+            }
+        }
+    }
+
+    /// Where it is open, with the port that the system chose.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn address(&self) -> io::Result<Address> {
+        match &self.0 {
+            Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Listener::Unix(_, socket) => Ok(Address::Unix(socket.0.clone())),
+        }
+    }
+
+    /// Serves until told to stop, and then until all connections have ended.
+    pub async fn serve<S>(self, terms: Terms, service: S, stop: CancellationToken)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+    {
+        let tracker = TaskTracker::new();
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let hands = Arc::new(Semaphore::new(HANDSHAKES));
+        let accept = async {
+            loop {
+                let (Ok(place), Ok(hand)) =
+                    tokio::join!(Arc::clone(&places).acquire_owned(), Arc::clone(&hands).acquire_owned())
+                else {
+                    return;
+                };
+                let arrival = Arrival { terms: terms.clone(), stop: stop.clone(), place, hand };
+                match self.accept().await {
+                    Ok(Stream::Tcp(stream)) => tracker.spawn(arrival.welcome(stream, service.clone())),
+                    Ok(Stream::Unix(stream)) => tracker.spawn(arrival.welcome(stream, service.clone())),
+                    Err(error) => {
+                        tracing::warn!(%error, "A connection cannot be taken");
+                        tokio::time::sleep(BREATH).await;
+                        continue;
+                    }
+                };
+            }
+        };
+        tokio::select! {
+            () = accept => (),
+            () = stop.cancelled() => (),
+        }
+        // New callers are refused at once and do not wait in vain.
+        drop(self);
+        tracker.close();
+        tracker.wait().await;
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match &self.0 {
+            Listener::Tcp(listener) => {
+                let (stream, _from) = listener.accept().await?;
+                // Answers are small and waited for.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection that has just come.
+struct Arrival {
+    terms: Terms,
+    stop: CancellationToken,
+    place: OwnedSemaphorePermit,
+    hand: OwnedSemaphorePermit,
+}
+
+impl Arrival {
+    /// Shakes hands, serves, and counts the end.
+    async fn welcome<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+    {
+        let Self { terms, stop, place, hand } = self;
+        let Terms { tls, trust_domain, times, metrics } = terms;
+        let _counted = Counted::one_more(&metrics);
+        let ended = match tls.map(|tls| Arc::clone(&tls.borrow())) {
+            None => {
+                drop(hand);
+                connection::serve(stream, Peer::default(), service, (times, stop)).await
+            }
+            Some(config) => match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream))
+                .await
+            {
+                Ok(Ok(stream)) => {
+                    drop(hand);
+                    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                    let domain = trust_domain.as_deref();
+                    let account = certificate.zip(domain).map(|(der, domain)| spiffe::account(der, domain));
+                    connection::serve(stream, Peer::of(account), service, (times, stop)).await
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "A TLS handshake failed");
+                    Some(Ended::Handshake)
+                }
+                Err(_elapsed) => Some(Ended::SlowHandshake),
+            },
+        };
+        if let Some(why) = ended {
+            metrics.ended(why);
+        }
+        drop(place);
+    }
+}
+
+/// A connection in the gauge.
+struct Counted(Metrics);
+
+impl Counted {
+    fn one_more(metrics: &Metrics) -> Self {
+        metrics.connections.inc();
+        Self(metrics.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.dec();
+    }
+}
+
+/// Removes the socket of a process that ended without doing it. One that somebody listens on stays: then binding fails.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    let stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+        && UnixStream::connect(path)
+            .await
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if stale { fs::remove_file(path) } else { Ok(()) }
+}

@@ -1,0 +1,85 @@
+//! Refusals are counted all, and told in the log a few at a time: whoever is refused may repeat it as fast as it likes.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloud_api_proto::AdapterError;
+use tokio::time::Instant;
+
+use crate::{Caller, metrics::Metrics};
+
+/// Lines at once, and the time until one more may be written.
+const LINES: u32 = 10;
+const ONE_MORE: Duration = Duration::from_secs(6);
+
+/// Counts and tells. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Refusals {
+    metrics: Metrics,
+    lines: Arc<Mutex<Lines>>,
+}
+
+impl Refusals {
+    /// Nobody was refused yet.
+    #[must_use]
+    pub fn new(metrics: Metrics) -> Self {
+        Self { metrics, lines: Arc::new(Mutex::new(Lines { paid: Instant::now(), unsaid: 0 })) }
+    }
+
+    /// A call was refused for who the caller is; `None`: it proved nothing.
+    pub fn note(&self, caller: Option<&Caller>, method: &str, error: &AdapterError) {
+        let reason = error.reason.word();
+        self.metrics.refused(caller.map(|caller| caller.role), reason);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(unsaid) = lines.take() else { return };
+        drop(lines);
+        let subject = caller.map_or("unknown", |caller| &caller.subject);
+        // What a stranger wrote is quoted and cut.
+        let method: String = method.chars().take(100).collect();
+        let why = error.message.as_str();
+        tracing::warn!(subject, ?method, reason, why, unsaid, "A call is refused");
+    }
+}
+
+#[derive(Debug)]
+struct Lines {
+    /// When all lines written so far are paid for.
+    paid: Instant,
+    unsaid: u64,
+}
+
+impl Lines {
+    /// How many lines were left out before this one; `None`: this one is, too.
+    fn take(&mut self) -> Option<u64> {
+        let now = Instant::now();
+        let paid = self.paid.max(now) + ONE_MORE;
+        if paid > now + ONE_MORE * LINES {
+            self.unsaid += 1;
+            return None;
+        }
+        self.paid = paid;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_told_in_few_lines_and_nothing_is_left_out_of_the_sum() {
+        let mut lines = Lines { paid: Instant::now(), unsaid: 0 };
+        let mut said = 0;
+        for _ in 0..1000 {
+            said += u64::from(lines.take().is_some());
+        }
+        assert_eq!(said, u64::from(LINES));
+        tokio::time::advance(ONE_MORE).await;
+        assert_eq!(lines.take(), Some(1000 - said));
+        assert_eq!(lines.take(), None);
+        tokio::time::advance(ONE_MORE * LINES * 2).await;
+        assert_eq!(lines.take(), Some(1));
+    }
+}

@@ -1,0 +1,32 @@
+//! Client certificates: who they name.
+
+use x509_parser::{extensions::GeneralName, parse_x509_certificate};
+
+use crate::ServiceAccount;
+
+/// Reads the one URI that a certificate names, as a SPIFFE ID. The chain was verified during the handshake.
+/// Source: SPIFFE, "X.509-SVID", section 2: exactly one URI.
+///
+/// # Errors
+/// What is wrong with the certificate.
+pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, String> {
+    let (_rest, certificate) = parse_x509_certificate(der)
+        .map_err(|error| format!("the client certificate cannot be read: {error}"))?;
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|error| format!("the client certificate's names cannot be read: {error}"))?;
+    let names = names.map(|names| names.value.general_names.as_slice()).unwrap_or_default();
+    let uris: Vec<&str> = names
+        .iter()
+        .filter_map(|name| if let GeneralName::URI(uri) = name { Some(*uri) } else { None })
+        .collect();
+    let form = format!("spiffe://{trust_domain}/ns/NAMESPACE/sa/NAME");
+    let [uri] = uris.as_slice() else {
+        return Err(format!("the client certificate names {} URIs: it must name one, {form}", uris.len()));
+    };
+    ServiceAccount::from_spiffe(uri, trust_domain)
+        .ok_or_else(|| format!("the client certificate names {uri}, which is not of the form {form}"))
+}
+
+#[cfg(test)]
+mod tests;
