@@ -11,17 +11,18 @@ mod tests;
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
+use cloud_adapter_security::Address;
 
 pub use self::cache::CacheSettings;
 pub(crate) use self::live::LiveConfig;
-use crate::driver::VendorLimit;
+use crate::{driver::VendorLimit, security::SecurityOptions};
 
 /// The flags that every adapter has.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Where the contract is served (plaintext gRPC, with health and reflection).
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = address, help_heading = "Adapter")]
-    pub grpc_address: SocketAddr,
+    /// Where the contract is served (gRPC, with health and reflection): an IP address and a port, or unix:/path.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8443", help_heading = "Adapter")]
+    pub grpc_address: Address,
 
     /// Where /metrics, /healthz and /readyz are served (plain HTTP, no API).
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10273", value_parser = address, help_heading = "Adapter")]
@@ -31,6 +32,10 @@ pub struct Options {
     /// Families: compute, network, loadbalancer, identity. A changed file is taken over within seconds, unless it has faults.
     #[arg(long, value_name = "FILE", help_heading = "Adapter")]
     pub config: Option<PathBuf>,
+
+    /// Who may call, and how.
+    #[command(flatten)]
+    pub security: SecurityOptions,
 
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]
@@ -42,7 +47,7 @@ pub struct Options {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:8443"))
+    text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:10273"))
 }
 
 /// Checks a log filter, so that a wrong one is refused as a flag and not after the start.

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
-    AdapterError,
+    AdapterError, Reason,
     v1alpha1::{Priority, RequestContext},
 };
+use http::Uri;
 use tokio::time::Instant;
 use tonic::{Extensions, metadata::MetadataMap};
 
@@ -22,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) cluster_id: String,
     pub(crate) cluster_name: String,
     pub(crate) caller: Caller,
+    /// The method's path, for the log of refusals.
+    pub(crate) path: String,
     pub(crate) session: Session,
     pub(crate) deadline: Instant,
     /// The oldest observation that will do.
@@ -31,7 +34,7 @@ pub(crate) struct Context {
 /// Checks a request's context.
 ///
 /// # Errors
-/// `FIELD_INVALID` without a cluster ID or with a staleness that is no duration.
+/// `FIELD_INVALID` without a cluster ID or with a staleness that is no duration; `CALLER_UNAUTHENTICATED` without a caller.
 pub(crate) fn read(
     context: Option<RequestContext>,
     (metadata, extensions): (&MetadataMap, &Extensions),
@@ -61,7 +64,11 @@ pub(crate) fn read(
             asked
         }
     };
-    let caller = extensions.get::<Caller>().cloned().unwrap_or_else(Caller::anyone);
+    // The gate stands before every service: without it nobody is anybody.
+    let caller = extensions
+        .get::<Caller>()
+        .cloned()
+        .ok_or_else(|| AdapterError::new(Reason::CallerUnauthenticated, "the call came past the gate"))?;
     let purpose = Purpose {
         priority: priority.min(caller.role.cap()),
         deadline: Some(deadline),
@@ -73,6 +80,7 @@ pub(crate) fn read(
         cluster_id: context.cluster_id,
         cluster_name: context.cluster_name,
         caller,
+        path: extensions.get::<Uri>().map_or_else(String::new, |uri| uri.path().to_owned()),
         session: vendor.session(purpose),
         deadline,
         bound,

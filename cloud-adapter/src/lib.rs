@@ -17,6 +17,7 @@ mod process;
 mod replica;
 mod routes;
 mod rpc;
+mod security;
 mod server;
 mod snapshot;
 mod status;
@@ -25,6 +26,7 @@ pub mod vendor;
 pub use self::{
     config::{Config, ConfigError, LogFormat, Options},
     process::{WrongUsage, run},
+    security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
     snapshot::{BatchWindow, CacheSettings, Cadence},
 };

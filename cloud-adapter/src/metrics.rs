@@ -39,6 +39,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     sources: Sources,
+    security: cloud_adapter_security::Metrics,
     vendor_calls: Family<CallLabels, Counter>,
     vendor_call_duration: Family<Labels<2>, Histogram>,
     queue_wait: Family<Labels<2>, Histogram>,
@@ -184,6 +185,7 @@ impl Metrics {
             leader,
             config_reloads: counted(page, "config_reload", "Changed files that were taken over, or not"),
             rpc_duration: timed(page, "rpc_duration", "Answered requests; a watch counts when it ends"),
+            security: cloud_adapter_security::Metrics::register(page),
             sources,
             registry: Arc::default(),
         };
@@ -200,6 +202,11 @@ impl Metrics {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
+    }
+
+    /// What the gate and the port count.
+    pub(crate) fn security(&self) -> cloud_adapter_security::Metrics {
+        self.security.clone()
     }
 
     /// Says where the page gets buckets, queues and breakers from, with the time that their moments refer to.

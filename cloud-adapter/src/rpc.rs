@@ -2,9 +2,10 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
+use cloud_adapter_security::rules;
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Priority, RequestContext, Reset, Scope},
+    v1alpha1::{Fence, Priority, RequestContext, Reset, Scope},
 };
 use futures::StreamExt as _;
 use tokio::{sync::watch, time::Instant};
@@ -17,6 +18,7 @@ use crate::{
     driver::{Fault, Item, VendorError},
     metrics::Metrics,
     replica::Replica,
+    security::Access,
     snapshot::{Frame, WatchOptions, Watcher},
     vendor::Vendor,
 };
@@ -30,6 +32,8 @@ pub(crate) struct Rpc {
     pub(crate) vendor: Arc<Vendor>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
+    /// Which clusters may be asked about, and how refusals are told.
+    pub(crate) access: Access,
     /// Names this process: part of resume tokens.
     pub(crate) instance_id: Arc<str>,
     pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
@@ -48,7 +52,28 @@ impl Rpc {
         caller: (&MetadataMap, &Extensions),
         default: Priority,
     ) -> Result<Context, AdapterError> {
-        context::read(context, caller, &self.vendor, default)
+        let context = context::read(context, caller, &self.vendor, default)?;
+        let served = self.access.cluster_id.as_deref();
+        self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
+        Ok(context)
+    }
+
+    /// Whether the caller may make this change.
+    ///
+    /// # Errors
+    /// `CALLER_FORBIDDEN`.
+    pub(crate) fn may_change(
+        &self,
+        context: &Context,
+        dry_run: bool,
+        fence: Option<&Fence>,
+    ) -> Result<(), AdapterError> {
+        let scope = fence.map_or("", |fence| &fence.scope);
+        self.refusing(context, rules::may_change(&context.caller, dry_run, scope))
+    }
+
+    fn refusing(&self, context: &Context, said: Result<(), AdapterError>) -> Result<(), AdapterError> {
+        said.inspect_err(|error| self.access.refusals.note(Some(&context.caller), &context.path, error))
     }
 
     /// The context of a request that needs the cloud.

@@ -1,12 +1,14 @@
 //! Puts the parts together, and runs them until told to stop.
 
 use std::{
+    fmt,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use anyhow::Context as _;
+use cloud_adapter_security::{Address, Guard, Port};
 use cloud_api_proto::{
     DESCRIPTOR_SET,
     v1alpha1::{
@@ -16,7 +18,6 @@ use cloud_api_proto::{
     },
 };
 use tokio::{net::TcpListener, sync::watch};
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{
     server::NamedService as _,
@@ -27,9 +28,10 @@ use tonic_health::{
     pb::health_server::{Health, HealthServer},
     server::HealthReporter,
 };
+use tower::Layer as _;
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, wall},
     config::{LiveConfig, Options},
     driver::{Collection, Driver, Fault, Item, VendorError},
     http, instances, load_balancers,
@@ -37,6 +39,7 @@ use crate::{
     replica::Replica,
     routes,
     rpc::Rpc,
+    security::Security,
     snapshot::{CacheSettings, Snapshot},
     status::{self, Snapshots},
     vendor::{Purpose, Vendor},
@@ -51,7 +54,8 @@ const CHECK_LAST: Duration = Duration::from_secs(30);
 /// An adapter whose ports are open and which does not serve yet.
 #[derive(Debug)]
 pub struct Adapter<D: Driver> {
-    grpc: TcpListener,
+    grpc: Port,
+    security: Security,
     http: TcpListener,
     driver: Arc<D>,
     snapshots: Snapshots<D>,
@@ -68,11 +72,12 @@ impl<D: Driver> Adapter<D> {
     /// If a port is taken, or the configuration file cannot be read.
     pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
         let config = LiveConfig::start(options.config.clone(), driver.describe().call_limits)?;
-        let grpc = bind("--grpc-address", options.grpc_address).await?;
-        let http = bind("--http-address", options.http_address).await?;
-        #[expect(clippy::disallowed_methods, reason = "the one place where wall-clock time comes in")]
-        let wall = SystemTime::now();
         let metrics = Metrics::new();
+        let security = Security::start(&options.security, &options.grpc_address, &metrics).await?;
+        let grpc = taken("--grpc-address", &options.grpc_address, Port::bind(&options.grpc_address).await)?;
+        let http = TcpListener::bind(options.http_address).await;
+        let http = taken("--http-address", &options.http_address, http)?;
+        let wall = wall();
         let driver = Arc::new(driver);
         let classify: Arc<D> = Arc::clone(&driver);
         let vendor = Vendor::new(&config.current().borrow().limits, classify, metrics.clone())
@@ -83,6 +88,7 @@ impl<D: Driver> Adapter<D> {
             vendor: Arc::new(vendor),
             clock: Clock::starting_at(wall),
             metrics: metrics.clone(),
+            access: security.access.clone(),
             instance_id: instance_id(wall).into(),
             scope: Arc::new(watch::Sender::new(None)),
             replica: Replica::standing_by(),
@@ -91,15 +97,15 @@ impl<D: Driver> Adapter<D> {
         };
         let horizon = driver.describe().consistency_horizon;
         let snapshots = Snapshots::new(&CacheSettings::default(), horizon, &metrics);
-        Ok(Self { grpc, http, driver, snapshots, rpc, config, tracker: TaskTracker::new(), health })
+        Ok(Self { grpc, security, http, driver, snapshots, rpc, config, tracker: TaskTracker::new(), health })
     }
 
     /// The address of the contract.
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn grpc_address(&self) -> std::io::Result<SocketAddr> {
-        self.grpc.local_addr()
+    pub fn grpc_address(&self) -> std::io::Result<Address> {
+        self.grpc.address()
     }
 
     /// The address of metrics and probes.
@@ -113,26 +119,23 @@ impl<D: Driver> Adapter<D> {
     /// Serves until told to stop; then finishes what is under way, for at most ten seconds.
     ///
     /// # Errors
-    /// If a port breaks.
+    /// If the background work ends.
     pub async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
-        tracing::info!(grpc = %self.grpc.local_addr()?, http = %self.http.local_addr()?, "Adapter listens");
+        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter listens");
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let services = self.services(health_service)?;
-        let Self { grpc, http, driver, snapshots, rpc, tracker, health, .. } = self;
+        let Self { grpc, security, http, driver, snapshots, rpc, tracker, health, .. } = self;
         let draining = rpc.draining.clone();
         // The only replica: the one term lasts as long as the process.
         rpc.replica.lead(0);
         let mut background = tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
         tracker.spawn(http::serve(http, rpc.metrics.clone(), rpc.health.clone(), draining.clone()));
-        let server = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(Duration::from_secs(30)))
-            .layer(RpcLayer::new(rpc.metrics.clone()))
-            .add_routes(services)
-            .serve_with_incoming_shutdown(TcpListenerStream::new(grpc), draining.clone().cancelled_owned());
-        let mut server = tracker.spawn(server);
+        let Security { gate, terms, fresh, .. } = security;
+        let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services.prepare()), gate);
+        tracker.spawn(grpc.serve(terms, guard, draining.clone()));
+        tracker.spawn(draining.clone().run_until_cancelled_owned(fresh.keep(rpc.metrics.clone())));
         tokio::select! {
             () = stop.cancelled() => (),
-            broken = &mut server => return broken?.context("the gRPC port broke"),
             ended = &mut background => return ended.context("the refreshers ended: this is a defect"),
         }
         tracing::info!("Adapter stops: finishing what is under way");
@@ -141,9 +144,8 @@ impl<D: Driver> Adapter<D> {
         tracker.close();
         if tokio::time::timeout(GRACE, tracker.wait()).await.is_err() {
             tracing::warn!("Adapter stopped with work under way: whoever asked for it repeats it");
-            return Ok(());
         }
-        server.await?.context("the gRPC port broke")
+        Ok(())
     }
 
     fn services(&self, health: HealthServer<impl Health>) -> anyhow::Result<Routes> {
@@ -204,8 +206,9 @@ impl<D: Driver> Adapter<D> {
     }
 }
 
-async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("{flag} {address}: the port cannot be opened"))
+/// Names the flag whose port is taken.
+fn taken<T>(flag: &str, address: &impl fmt::Display, port: std::io::Result<T>) -> anyhow::Result<T> {
+    port.with_context(|| format!("{flag} {address}: the port cannot be opened"))
 }
 
 /// Differs between processes: the time of the start, in nanoseconds.

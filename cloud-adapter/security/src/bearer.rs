@@ -40,7 +40,7 @@ pub enum Bearers {
         /// Who a token must be for.
         audience: String,
         /// Who is asked.
-        api: Arc<ApiServer>,
+        api: ApiServer,
         /// What was asked already.
         seen: Seen<()>,
         /// Held while asking.
@@ -57,7 +57,7 @@ impl Bearers {
 
     /// Tokens are checked by the API server.
     #[must_use]
-    pub fn review(audience: String, api: Arc<ApiServer>) -> Self {
+    pub fn review(audience: String, api: ApiServer) -> Self {
         Self::Review { audience, api, seen: Seen::default(), asking: Semaphore::new(REVIEWS) }
     }
 

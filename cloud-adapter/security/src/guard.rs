@@ -8,8 +8,9 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use tonic::{Status, body::Body};
+use tonic::{Status, body::Body, codegen::StdError};
 use tower::Service;
 
 use crate::{
@@ -34,11 +35,13 @@ impl<S> Guard<S> {
     }
 }
 
-impl<S, B> Service<Request<B>> for Guard<S>
+impl<S, B, A> Service<Request<B>> for Guard<S>
 where
-    S: Service<Request<Bounded<B>>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request<Bounded<B>>, Response = Response<A>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     B: Send + 'static,
+    A: http_body::Body<Data = Bytes> + Send + 'static,
+    A::Error: Into<StdError>,
 {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -64,7 +67,10 @@ where
                         peer.known();
                     }
                     head.extensions.insert(caller);
-                    services.call(Request::from_parts(head, Bounded::new(body, room))).await
+                    // Services see no path, and tell it when they refuse.
+                    head.extensions.insert(head.uri.clone());
+                    let answer = services.call(Request::from_parts(head, Bounded::new(body, room))).await?;
+                    Ok(answer.map(Body::new))
                 }
             }
         })

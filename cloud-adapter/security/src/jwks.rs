@@ -7,9 +7,9 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{ApiServer, KeySet};
+use crate::{ApiServer, KeySet, reload};
 
-/// Keys are fetched at least this often: a key that was taken back must not count for ever.
+/// The API server is asked at least this often: a key that was taken back must not count for ever.
 const EVERY: Duration = Duration::from_hours(1);
 /// A token with an unknown key makes us look again, but not more often than this: tokens are cheap to make up.
 const AT_MOST: Duration = Duration::from_secs(10);
@@ -27,13 +27,21 @@ pub enum KeySource {
     /// The API server's discovery endpoint.
     ApiServer {
         /// Who is asked.
-        api: Arc<ApiServer>,
+        api: ApiServer,
         /// `None`: the issuer is as discovered.
         issuer: Option<String>,
     },
 }
 
 impl KeySource {
+    /// How often it is looked at.
+    fn every(&self) -> Duration {
+        match self {
+            Self::File { .. } => reload::EVERY,
+            Self::ApiServer { .. } => EVERY,
+        }
+    }
+
     /// The issuer and the text of the JWKS.
     async fn fetch(&self) -> Result<(String, String), String> {
         match self {
@@ -104,7 +112,7 @@ impl Keys {
         loop {
             self.look(&mut *self.last.lock().await).await;
             let known = self.current.borrow().is_some();
-            tokio::time::sleep(if known { EVERY } else { AT_MOST }).await;
+            tokio::time::sleep(if known { self.source.every() } else { AT_MOST }).await;
         }
     }
 

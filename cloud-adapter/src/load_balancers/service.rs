@@ -115,6 +115,7 @@ impl<D: Driver> Service<D> {
         request: EnsureLoadBalancerRequest,
         context: &Context,
     ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
+        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         if !matches!(request.adoption(), Adoption::Unspecified | Adoption::Never) {
             let text = "adoption: this adapter takes over no load balancer that it did not make";
             return Err(AdapterError::new(Reason::UnsupportedFeature, text).with("field", "adoption"));
@@ -172,6 +173,7 @@ impl<D: Driver> Service<D> {
         request: DeleteLoadBalancerRequest,
         context: &Context,
     ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
+        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let (key, _) = validate::identity(&context.cluster_id, request.key, request.owner)?;
         if request.dry_run {
             let plan = self.dry_run(&key, &Goal::Absent, context).await?;

@@ -70,6 +70,7 @@ impl<D: Driver> RouteService for Service<D> {
 impl<D: Driver> Service<D> {
     /// Runs an order in a task of its own, on a session without a deadline: a client that hangs up cuts nothing.
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
+        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let order = order(request, context)?;
         if let Some(fence) = &order.fence {
             self.applier.fences.admit(Some(fence), "routes")?;

@@ -3,7 +3,7 @@
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use adapter_sim::{Settings, SimDriver};
-use cloud_adapter::{Adapter, LogFormat, Options};
+use cloud_adapter::{Adapter, LogFormat, Options, SecurityOptions};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -102,9 +102,10 @@ impl TestAdapter {
         .expect("room");
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = Options {
-            grpc_address: any,
+            grpc_address: any.into(),
             http_address: any,
             config: Some(config.path().to_owned()),
+            security: SecurityOptions::default(),
             log_format: LogFormat::Text,
             log_level: "info".into(),
         };

@@ -1,0 +1,129 @@
+//! Makes TLS and the gate out of the flags, and keeps both fresh.
+
+mod options;
+
+use std::sync::Arc;
+
+pub use self::options::{AuthenticationKind, SecurityOptions};
+use self::options::{Callers, Settings, TokenKeys};
+use crate::{clock::wall, metrics::Metrics, process::WrongUsage};
+use cloud_adapter_security::{
+    Address, ApiServer, Authentication, Bearers, Gate, KeySource, Keys, Refusals, Terms, Times, Tls, reload,
+};
+
+/// What stands between the port and the services.
+#[derive(Debug)]
+pub(crate) struct Security {
+    pub(crate) gate: Gate,
+    pub(crate) terms: Terms,
+    pub(crate) access: Access,
+    pub(crate) fresh: Fresh,
+}
+
+/// What is left to decide when a request's body is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// `None`: any cluster.
+    pub(crate) cluster_id: Option<Arc<str>>,
+    pub(crate) refusals: Refusals,
+}
+
+/// What follows files and the API server.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    tls: Option<Tls>,
+    keys: Option<Arc<Keys>>,
+}
+
+impl Security {
+    /// Reads what the flags name.
+    ///
+    /// # Errors
+    /// [`WrongUsage`], if flags or files cannot be used.
+    pub(crate) async fn start(
+        options: &SecurityOptions,
+        address: &Address,
+        metrics: &Metrics,
+    ) -> anyhow::Result<Self> {
+        let settings = options.check(address).map_err(|faults| WrongUsage(faults.join("; ")))?;
+        let Settings { tls, callers, identities, cluster_id, kubeconfig } = settings;
+        if matches!(callers, Callers::Anyone) && !address.is_local() {
+            tracing::warn!(%address, "Callers are not asked who they are: whoever reaches the port may do everything");
+        }
+        let tls = tls
+            .map(|files| Tls::start(files, wall))
+            .transpose()
+            .map_err(|error| WrongUsage(format!("--tls-*, --client-ca: {error}")))?;
+        let trust_domain = match &callers {
+            Callers::Certificate { trust_domain } => Some(Arc::clone(trust_domain)),
+            Callers::Anyone | Callers::Offline { .. } | Callers::Review { .. } => None,
+        };
+        let (authentication, keys) = authentication(callers, ApiServer::new(kubeconfig)).await?;
+        let counted = metrics.security();
+        let refusals = Refusals::new(counted.clone());
+        let terms = Terms {
+            tls: tls.as_ref().map(Tls::current),
+            trust_domain,
+            times: Times::default(),
+            metrics: counted,
+        };
+        Ok(Self {
+            gate: Gate::new(authentication, identities, refusals.clone()),
+            terms,
+            access: Access { cluster_id, refusals },
+            fresh: Fresh { tls, keys },
+        })
+    }
+}
+
+async fn authentication(
+    callers: Callers,
+    api: ApiServer,
+) -> anyhow::Result<(Authentication, Option<Arc<Keys>>)> {
+    Ok(match callers {
+        Callers::Anyone => (Authentication::None, None),
+        Callers::Certificate { .. } => (Authentication::Certificate, None),
+        Callers::Review { audience } => (Authentication::Bearer(Bearers::review(audience, api)), None),
+        Callers::Offline { audience, keys } => {
+            let keys = Arc::new(match keys {
+                // The API server may come later; callers are told to come again until then.
+                TokenKeys::Discovered { issuer } => Keys::new(KeySource::ApiServer { api, issuer }),
+                TokenKeys::Mounted { path, issuer } => {
+                    let keys = Keys::new(KeySource::File { path, issuer });
+                    keys.fetch().await.map_err(|why| WrongUsage(format!("--token-jwks {why}")))?;
+                    keys
+                }
+            });
+            (Authentication::Bearer(Bearers::offline(audience, Arc::clone(&keys))), Some(keys))
+        }
+    })
+}
+
+impl Fresh {
+    /// Follows files and the API server; never ends.
+    pub(crate) async fn keep(self, metrics: Metrics) {
+        let Self { tls, keys } = self;
+        let told = |result: Result<(), String>| {
+            metrics.config_reload("certificate", result.is_ok());
+            match result {
+                Ok(()) => tracing::info!("New connections get a new certificate"),
+                Err(why) => {
+                    tracing::error!(why, "A certificate is not taken over: the old one stays in force")
+                }
+            }
+        };
+        let certificates = async {
+            match tls {
+                Some(tls) => tls.run(reload::EVERY, told).await,
+                None => std::future::pending().await,
+            }
+        };
+        let keys = async {
+            match keys {
+                Some(keys) => keys.keep_fresh().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::join!(certificates, keys);
+    }
+}

@@ -1,0 +1,384 @@
+//! The flags of TLS and callers, to checked [`Settings`].
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::{Args, ValueEnum};
+use cloud_adapter_security::{Address, Identities, Identity, ServerIdentity, TlsFiles};
+
+/// The name that clients expect unless told otherwise.
+const SERVER_NAME: &str = "cloud-adapter";
+
+/// Who may call, how it proves who it is, and what the port proves of itself.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SecurityOptions {
+    /// The one cluster that is served: the UID of its namespace kube-system. Calls for others are refused. Without it, any
+    /// cluster is served.
+    #[arg(long, value_name = "UID", help_heading = "Callers")]
+    pub cluster_id: Option<String>,
+
+    /// A CA certificate (PEM). With its key, the adapter issues itself certificates that last a day, and renews them.
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub tls_ca_cert: Option<PathBuf>,
+
+    /// The key of that CA (PEM).
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub tls_ca_key: Option<PathBuf>,
+
+    /// The names in certificates that the adapter issues itself: what clients expect, DNS names or addresses [default:
+    /// cloud-adapter]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "TLS")]
+    pub tls_server_names: Vec<String>,
+
+    /// A certificate that somebody else keeps fresh (PEM, the leaf first); read again when it changes.
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Serves plaintext on other addresses than loopback, too: whoever can read the traffic reads it, and whoever can reach the
+    /// port calls.
+    #[arg(long, help_heading = "TLS")]
+    pub insecure: bool,
+
+    /// How callers prove who they are [default: none in plaintext, service-account with TLS]
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Callers")]
+    pub authentication: Option<AuthenticationKind>,
+
+    /// Gives a ServiceAccount a role; may be repeated. Roles: node-controller, service-controller, route-controller, adapter
+    /// (another replica), operator (dry runs and watches). All others are refused.
+    #[arg(long, value_name = "ROLE=NAMESPACE/SERVICEACCOUNT", help_heading = "Callers")]
+    pub identity: Vec<Identity>,
+
+    /// Who issues tokens [default: what the API server says of itself]
+    #[arg(long, value_name = "URL", help_heading = "Callers")]
+    pub token_issuer: Option<String>,
+
+    /// The one audience that tokens must have [default: cloudadapter.CLUSTER-ID]
+    #[arg(long, value_name = "AUDIENCE", help_heading = "Callers")]
+    pub token_audience: Option<String>,
+
+    /// The public keys of tokens, as a JSON Web Key Set [default: asked of the API server]
+    #[arg(long, value_name = "FILE", help_heading = "Callers")]
+    pub token_jwks: Option<PathBuf>,
+
+    /// Whose certificates callers must have (PEM), with --authentication client-certificate.
+    #[arg(long, value_name = "FILE", help_heading = "Callers")]
+    pub client_ca: Option<PathBuf>,
+
+    /// The trust domain of callers' certificates: they name spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT.
+    #[arg(long, value_name = "DOMAIN", help_heading = "Callers")]
+    pub trust_domain: Option<String>,
+
+    /// How the API server is reached, where it is asked for keys or reviews [default: the pod's ServiceAccount]
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE", help_heading = "Kubernetes")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuthenticationKind {
+    /// They do not: whoever reaches the port may do everything.
+    None,
+    /// By a ServiceAccount token, checked offline with the cluster's public keys.
+    ServiceAccount,
+    /// By a ServiceAccount token, checked by the API server.
+    TokenReview,
+    /// By a client certificate with a SPIFFE ID.
+    ClientCertificate,
+}
+
+/// Checked flags.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// `None`: plaintext.
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) callers: Callers,
+    pub(crate) identities: Identities,
+    /// `None`: any cluster.
+    pub(crate) cluster_id: Option<Arc<str>>,
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// How callers prove who they are, with what is needed for that.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Callers {
+    Anyone,
+    Offline { audience: String, keys: TokenKeys },
+    Review { audience: String },
+    Certificate { trust_domain: Arc<str> },
+}
+
+/// Where the keys of tokens come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TokenKeys {
+    Mounted { path: PathBuf, issuer: String },
+    Discovered { issuer: Option<String> },
+}
+
+impl SecurityOptions {
+    /// Judges all flags together.
+    ///
+    /// # Errors
+    /// All faults, each with the flag and the fix.
+    pub(crate) fn check(&self, address: &Address) -> Result<Settings, Vec<String>> {
+        let mut faults = Vec::new();
+        let tls = self.tls(&mut faults);
+        let plain = tls.is_none() && faults.is_empty();
+        if plain && !address.is_local() && !self.insecure {
+            faults.push(format!(
+                "--grpc-address {address}: plaintext is served on loopback addresses and unix sockets alone: give --tls-ca-cert and \
+                 --tls-ca-key, or --tls-cert and --tls-key; or --insecure, if only callers that may do everything reach the port"
+            ));
+        }
+        if self.insecure && !plain {
+            faults.push(
+                "--insecure: is for plaintext, and there are flags for TLS: leave one of them out".to_owned(),
+            );
+        }
+        let kind = self.authentication.unwrap_or(if plain {
+            AuthenticationKind::None
+        } else {
+            AuthenticationKind::ServiceAccount
+        });
+        let callers = self.callers(kind, plain, &mut faults);
+        self.unused(kind, &mut faults);
+        let identities = Identities::new(&self.identity).unwrap_or_else(|fault| {
+            faults.push(format!("--identity: {fault}"));
+            Identities::default()
+        });
+        let cluster_id = self.cluster_id.as_deref().map(Arc::from);
+        match (callers, faults.is_empty()) {
+            (Some(callers), true) => {
+                Ok(Settings { tls, callers, identities, cluster_id, kubeconfig: self.kubeconfig.clone() })
+            }
+            _ => Err(faults),
+        }
+    }
+
+    fn tls(&self, faults: &mut Vec<String>) -> Option<TlsFiles> {
+        let authority =
+            pair(("--tls-ca-cert", &self.tls_ca_cert), ("--tls-ca-key", &self.tls_ca_key), faults);
+        let mounted = pair(("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key), faults);
+        if authority.is_some() && mounted.is_some() {
+            faults.push("--tls-cert: there is --tls-ca-cert, too: give one pair of them".to_owned());
+        }
+        if authority.is_none() && !self.tls_server_names.is_empty() {
+            faults.push("--tls-server-names: is for certificates issued here: give --tls-ca-cert".to_owned());
+        }
+        let names = match self.tls_server_names.as_slice() {
+            [] => vec![SERVER_NAME.to_owned()],
+            names => names.to_vec(),
+        };
+        let identity = match (authority, mounted) {
+            (Some((certificate, key)), _) => ServerIdentity::Authority { certificate, key, names },
+            (None, Some((certificate, key))) => ServerIdentity::Pair { certificate, key },
+            (None, None) => return None,
+        };
+        Some(TlsFiles { identity, client_ca: self.client_ca.clone() })
+    }
+
+    fn callers(&self, kind: AuthenticationKind, plain: bool, faults: &mut Vec<String>) -> Option<Callers> {
+        if kind != AuthenticationKind::None && self.identity.is_empty() {
+            faults.push(
+                "--identity: nobody has a role: give at least one, such as \
+                 node-controller=kube-system/cloud-node-controller, or --authentication none"
+                    .to_owned(),
+            );
+        }
+        match kind {
+            AuthenticationKind::None => Some(Callers::Anyone),
+            AuthenticationKind::ServiceAccount => {
+                let (audience, keys) = (self.audience(faults), self.keys(faults));
+                Some(Callers::Offline { audience: audience?, keys: keys? })
+            }
+            AuthenticationKind::TokenReview => Some(Callers::Review { audience: self.audience(faults)? }),
+            AuthenticationKind::ClientCertificate => {
+                if plain {
+                    faults.push(
+                        "--authentication client-certificate: needs TLS: give --tls-ca-cert or --tls-cert"
+                            .to_owned(),
+                    );
+                }
+                if self.client_ca.is_none() {
+                    faults.push("--client-ca: is missing: whose certificates must callers have?".to_owned());
+                }
+                if self.trust_domain.is_none() {
+                    faults.push(
+                        "--trust-domain: is missing: give the domain of callers' SPIFFE IDs".to_owned(),
+                    );
+                }
+                Some(Callers::Certificate { trust_domain: self.trust_domain.as_deref()?.into() })
+            }
+        }
+    }
+
+    fn audience(&self, faults: &mut Vec<String>) -> Option<String> {
+        let of = |cluster: &String| format!("cloudadapter.{cluster}");
+        let audience = self.token_audience.clone().or_else(|| self.cluster_id.as_ref().map(of));
+        if audience.is_none() {
+            faults.push("--cluster-id: is missing: tokens are for one cluster's adapter; give it, or --token-audience".to_owned());
+        }
+        audience
+    }
+
+    fn keys(&self, faults: &mut Vec<String>) -> Option<TokenKeys> {
+        match (&self.token_jwks, &self.token_issuer) {
+            (None, issuer) => Some(TokenKeys::Discovered { issuer: issuer.clone() }),
+            (Some(path), Some(issuer)) => {
+                Some(TokenKeys::Mounted { path: path.clone(), issuer: issuer.clone() })
+            }
+            (Some(_), None) => {
+                faults.push(
+                    "--token-issuer: is missing: a key set (--token-jwks) does not say whose it is"
+                        .to_owned(),
+                );
+                None
+            }
+        }
+    }
+
+    /// A flag that does nothing is a mistake that somebody relies on.
+    fn unused(&self, kind: AuthenticationKind, faults: &mut Vec<String>) {
+        let offline = kind == AuthenticationKind::ServiceAccount;
+        let tokens = offline || kind == AuthenticationKind::TokenReview;
+        let certificates = kind == AuthenticationKind::ClientCertificate;
+        for (flag, given, used, by) in [
+            ("--identity", !self.identity.is_empty(), tokens || certificates, "service-account"),
+            ("--token-issuer", self.token_issuer.is_some(), offline, "service-account"),
+            ("--token-jwks", self.token_jwks.is_some(), offline, "service-account"),
+            ("--token-audience", self.token_audience.is_some(), tokens, "service-account or token-review"),
+            ("--client-ca", self.client_ca.is_some(), certificates, "client-certificate"),
+            ("--trust-domain", self.trust_domain.is_some(), certificates, "client-certificate"),
+        ] {
+            if given && !used {
+                faults.push(format!("{flag}: is not looked at: give --authentication {by}, or leave it out"));
+            }
+        }
+    }
+}
+
+/// Both files or none.
+fn pair(
+    (certificate_flag, certificate): (&str, &Option<PathBuf>),
+    (key_flag, key): (&str, &Option<PathBuf>),
+    faults: &mut Vec<String>,
+) -> Option<(PathBuf, PathBuf)> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+        (None, None) => None,
+        (Some(_), None) => {
+            faults.push(format!("{key_flag}: is missing: {certificate_flag} needs its key"));
+            None
+        }
+        (None, Some(_)) => {
+            faults.push(format!("{certificate_flag}: is missing: {key_flag} is the key of a certificate"));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        security: SecurityOptions,
+    }
+
+    fn checked(address: &str, flags: &str) -> Result<Settings, String> {
+        let flags = ["adapter"].into_iter().chain(flags.split_whitespace());
+        let flags = Flags::try_parse_from(flags).map_err(|error| error.to_string())?;
+        flags.security.check(&address.parse()?).map_err(|faults| faults.join("\n"))
+    }
+
+    const TLS: &str = "--tls-ca-cert ca.crt --tls-ca-key ca.key";
+    const NODE: &str = "--identity node-controller=kube-system/cnc";
+
+    #[test]
+    fn plaintext_is_for_this_machine_unless_it_is_asked_for() {
+        for (address, flags, good) in [
+            ("127.0.0.1:8443", "", true),
+            ("[::1]:8443", "", true),
+            ("unix:/run/adapter.sock", "", true),
+            ("0.0.0.0:8443", "", false),
+            ("192.0.2.1:8443", "", false),
+            ("0.0.0.0:8443", "--insecure", true),
+        ] {
+            let said = checked(address, flags);
+            assert_eq!(said.is_ok(), good, "{address} {flags}: {said:?}");
+            match said {
+                Ok(settings) => assert_eq!(settings.callers, Callers::Anyone),
+                Err(fault) => {
+                    assert!(fault.contains("--tls-ca-cert") && fault.contains("--insecure"), "{fault}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn with_tls_callers_prove_who_they_are() {
+        let settings = checked("0.0.0.0:8443", &format!("{TLS} {NODE} --cluster-id abc")).expect("complete");
+        let keys = TokenKeys::Discovered { issuer: None };
+        assert_eq!(settings.callers, Callers::Offline { audience: "cloudadapter.abc".into(), keys });
+        let names = ["cloud-adapter".to_owned()].to_vec();
+        let identity =
+            ServerIdentity::Authority { certificate: "ca.crt".into(), key: "ca.key".into(), names };
+        assert_eq!(settings.tls, Some(TlsFiles { identity, client_ca: None }));
+        assert_eq!(settings.cluster_id.as_deref(), Some("abc"));
+        let anyone = checked("0.0.0.0:8443", &format!("{TLS} --authentication none")).expect("said");
+        assert_eq!(anyone.callers, Callers::Anyone);
+    }
+
+    #[test]
+    fn each_way_to_prove_it_says_what_it_needs() {
+        for (flags, wanted) in [
+            (format!("{TLS} {NODE}"), "--cluster-id: is missing"),
+            (format!("{TLS} --cluster-id abc"), "--identity: nobody has a role"),
+            (format!("{TLS} {NODE} --cluster-id a --token-jwks keys.json"), "--token-issuer: is missing"),
+            (format!("{TLS} {NODE} --authentication client-certificate"), "--client-ca: is missing"),
+            (format!("{TLS} {NODE} --authentication client-certificate"), "--trust-domain: is missing"),
+            (
+                format!("{NODE} --authentication client-certificate --client-ca a --trust-domain b"),
+                "--authentication client-certificate: needs TLS",
+            ),
+            (format!("{NODE} --authentication token-review"), "--cluster-id: is missing"),
+        ] {
+            let fault = checked("127.0.0.1:0", &flags).expect_err(&flags);
+            assert!(fault.contains(wanted), "{flags}: {fault}");
+        }
+        for flags in [
+            format!("{NODE} --authentication token-review --token-audience x"),
+            format!(
+                "{NODE} --authentication service-account --token-audience x --token-jwks k --token-issuer i"
+            ),
+            format!("{TLS} {NODE} --authentication client-certificate --client-ca a --trust-domain b"),
+        ] {
+            assert!(checked("127.0.0.1:0", &flags).is_ok(), "{flags}");
+        }
+    }
+
+    #[test]
+    fn flags_that_do_not_go_together_are_named_with_the_fix() {
+        for (flags, wanted) in [
+            ("--tls-ca-cert a", "--tls-ca-key: is missing"),
+            ("--tls-key a", "--tls-cert: is missing"),
+            ("--tls-cert a --tls-key b --tls-ca-cert a --tls-ca-key b", "give one pair"),
+            ("--tls-server-names a", "--tls-server-names: is for certificates issued here"),
+            ("--tls-cert a --tls-key b --insecure --authentication none", "--insecure: is for plaintext"),
+            (NODE, "--identity: is not looked at"),
+            ("--token-jwks a", "--token-jwks: is not looked at"),
+            ("--client-ca a", "--client-ca: is not looked at"),
+            ("--identity admin=a/b", "admin"),
+            ("--authentication password", "service-account"),
+        ] {
+            let fault = checked("127.0.0.1:0", flags).expect_err(flags);
+            assert!(fault.contains(wanted), "{flags}: {fault}");
+        }
+    }
+}
