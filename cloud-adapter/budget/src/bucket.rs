@@ -6,6 +6,8 @@ use crate::{
     BucketConfig, BucketReport, Hint, Ticket, Time,
     adaptive::Follower,
     gcra::{Gcra, whole},
+    queue::LeafId,
+    turns::Turns,
 };
 
 /// One bucket of the tree.
@@ -19,8 +21,8 @@ pub(crate) struct Bucket {
     reserve_filled: bool,
     /// The call that finds out whether a pause was long enough.
     probe: Option<Ticket>,
-    /// The decision in which a call that may use the reserve last stood ready for this bucket.
-    wanted_in: u64,
+    turns: Turns,
+    demand: Demand,
     calls: u64,
     throttled: u64,
     corrected: u64,
@@ -37,6 +39,17 @@ pub(crate) struct Need {
     pub(crate) kept: f64,
 }
 
+/// Who stands ready for a bucket in one decision.
+#[derive(Clone, Copy, Debug, Default)]
+struct Demand {
+    /// The decision.
+    decision: u64,
+    /// Tokens for those that may use the reserve.
+    entitled: u64,
+    calls: u32,
+    tokens: u64,
+}
+
 impl Bucket {
     pub(crate) fn new(name: &str, config: &BucketConfig) -> Self {
         Self {
@@ -46,7 +59,8 @@ impl Bucket {
             follower: Follower::new(config.limit.rate, config.adaptive),
             reserve_filled: true,
             probe: None,
-            wanted_in: 0,
+            turns: Turns::default(),
+            demand: Demand::default(),
             calls: 0,
             throttled: 0,
             corrected: 0,
@@ -102,17 +116,53 @@ impl Bucket {
     }
 
     /// A call that may use the reserve stands ready in this decision.
-    pub(crate) fn want(&mut self, decision: u64) {
-        self.wanted_in = decision;
+    pub(crate) fn entitle(&mut self, decision: u64, cost: u64) {
+        let demand = self.demand_in(decision);
+        demand.entitled = demand.entitled.saturating_add(cost);
     }
 
-    pub(crate) fn wanted(&self, decision: u64) -> bool {
-        self.wanted_in == decision
+    /// Whether the reserve is spent: not even those who may use it and a call of that cost can all be served now.
+    pub(crate) fn is_spent(&self, now: Time, decision: u64, cost: u64) -> bool {
+        let Demand { entitled, .. } = self.demand;
+        self.demand.decision == decision
+            && entitled > 0
+            && self.gcra.ready_at(now, entitled.saturating_add(cost)) > now
+    }
+
+    /// A call competes in this decision.
+    pub(crate) fn compete(&mut self, decision: u64, cost: u64) {
+        let demand = self.demand_in(decision);
+        demand.calls += 1;
+        demand.tokens = demand.tokens.saturating_add(cost);
+    }
+
+    /// Whether those who compete in this decision cannot all be served now, if `room` more calls may be in flight, and
+    /// `kept` of the burst stays unless one of them may use it.
+    pub(crate) fn is_tight(&self, now: Time, decision: u64, room: u32, kept: f64) -> bool {
+        let Demand { calls, tokens, entitled, .. } = self.demand;
+        let kept = if entitled > 0 { 0 } else { self.kept(kept) };
+        self.demand.decision == decision
+            && calls > 1
+            && (calls > room
+                || self.follower.probing()
+                || self.gcra.ready_at(now, tokens.saturating_add(kept)) > now)
+    }
+
+    fn demand_in(&mut self, decision: u64) -> &mut Demand {
+        if self.demand.decision != decision {
+            self.demand = Demand { decision, ..Demand::default() };
+        }
+        &mut self.demand
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// A call has its turn.
-    pub(crate) fn take(&mut self, now: Time, cost: u64) {
+    pub(crate) fn take(&mut self, now: Time, leaf: LeafId, cost: u64, weight: u32) {
         self.gcra.take(now, cost);
+        self.turns.served(leaf, cost, weight);
     }
 
     /// Keeps the reserve from now on, if the tokens for it came together by themselves.

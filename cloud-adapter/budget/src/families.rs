@@ -52,6 +52,15 @@ impl Families {
         }
     }
 
+    /// How many more calls may be in flight.
+    pub(crate) fn room(&self, now: Time, name: &str) -> u32 {
+        match self.0.get(name) {
+            Some(family) if family.breaker.state(now) == BreakerState::HalfOpen => 1,
+            Some(family) => family.most.saturating_sub(family.in_flight),
+            None => u32::MAX,
+        }
+    }
+
     /// How many calls may be in flight, if all of them are.
     pub(crate) fn full(&self, name: &str) -> Option<u32> {
         self.0.get(name).filter(|family| family.in_flight >= family.most).map(|family| family.most)

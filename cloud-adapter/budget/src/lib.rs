@@ -20,6 +20,7 @@ mod report;
 mod scheduler;
 mod time;
 mod tree;
+mod turns;
 
 pub use self::{
     answer::{Answer, Hint, Outcome},

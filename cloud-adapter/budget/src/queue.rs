@@ -1,14 +1,14 @@
-//! What waits, and whose turn it is: start-time fair queueing over leaves (a class of a controller), round robin over the
-//! objects of a leaf, first come first served for one object. Knows nothing of buckets but that calls have a path.
+//! What waits: one leaf for a class of a controller, in it round robin over objects, first come first served for one object.
 //!
-//! Source: Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996. All in integers; nothing here looks at the
-//! whole queue, except for [`Queue::rearrange`].
+//! Knows nothing of buckets but that calls have a path, and nothing of the order among leaves. Nothing here looks at the
+//! whole queue, except when the configuration changes.
 
 mod leaf;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
 };
 
 use self::leaf::Leaf;
@@ -18,20 +18,20 @@ use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
 /// A class of a controller.
 pub(crate) type LeafKey = (Class, &'static str);
 
-/// Tag units that one token is worth at weight 1.
-const TOKEN: u64 = 1 << 20;
+/// A leaf, for good: there are as many as controllers have classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeafId(pub(crate) usize);
 
 /// Everything that waits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<Ticket, Waiting>,
-    leaves: BTreeMap<LeafKey, Leaf>,
+    leaves: Vec<Leaf>,
+    names: BTreeMap<LeafKey, LeafId>,
     /// The first is shed first: least urgent, newest.
     by_class: BTreeSet<(Class, Reverse<Ticket>)>,
     /// When a call is too late to be sent.
     by_expiry: BTreeSet<(Time, Ticket)>,
-    /// The start tag of the call that was served last.
-    virtual_time: u64,
 }
 
 /// A call that waits.
@@ -51,12 +51,13 @@ pub(crate) struct Waiting {
 /// One candidate: the call whose turn it is in one lane of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) leaf: LeafKey,
+    pub(crate) leaf: LeafId,
+    pub(crate) class: Class,
     pub(crate) lane: LaneKey,
     pub(crate) ticket: Ticket,
     pub(crate) cost: u64,
-    /// The smallest goes first: start tag of the leaf, then the more urgent, then whose turn it is in the leaf.
-    pub(crate) order: (u64, Reverse<Class>, i64),
+    /// Whose turn it is in the leaf: the smallest.
+    pub(crate) turn: i64,
 }
 
 impl Waiting {
@@ -84,8 +85,7 @@ impl Queue {
 
     /// Whether the leaf and the object have place for one more; the whole is another matter.
     pub(crate) fn has_place(&self, call: &Call, limits: &QueueLimits) -> bool {
-        self.leaves
-            .get(&(call.class, call.controller))
+        self.leaf((call.class, call.controller))
             .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(&call.object) < limits.per_object)
     }
 
@@ -97,19 +97,22 @@ impl Queue {
 
     /// At the end of its object's queue.
     pub(crate) fn push_back(&mut self, waiting: Waiting) {
-        let leaf = self.leaves.entry(waiting.leaf()).or_default();
-        leaf.push_back(&waiting.call.object, waiting.head());
-        self.insert(waiting);
+        self.insert(waiting, Leaf::push_back);
     }
 
     /// At the head of its flow: the next of its leaf.
     pub(crate) fn push_front(&mut self, waiting: Waiting) {
-        let leaf = self.leaves.entry(waiting.leaf()).or_default();
-        leaf.push_front(&waiting.call.object, waiting.head());
-        self.insert(waiting);
+        self.insert(waiting, Leaf::push_front);
     }
 
-    fn insert(&mut self, waiting: Waiting) {
+    fn insert(&mut self, waiting: Waiting, push: impl FnOnce(&mut Leaf, &Arc<str>, Head)) {
+        let LeafId(index) = *self.names.entry(waiting.leaf()).or_insert_with(|| {
+            self.leaves.push(Leaf::new(waiting.leaf()));
+            LeafId(self.leaves.len() - 1)
+        });
+        if let Some(leaf) = self.leaves.get_mut(index) {
+            push(leaf, &waiting.call.object, waiting.head());
+        }
         self.by_class.insert((waiting.call.class, Reverse(waiting.ticket)));
         self.by_expiry.extend(waiting.expiry.map(|expiry| (expiry, waiting.ticket)));
         self.waiting.insert(waiting.ticket, waiting);
@@ -122,33 +125,28 @@ impl Queue {
         if let Some(expiry) = waiting.expiry {
             self.by_expiry.remove(&(expiry, ticket));
         }
-        if let Some(leaf) = self.leaves.get_mut(&waiting.leaf()) {
+        if let Some(leaf) = self.leaf_mut(waiting.leaf()) {
             leaf.remove(&waiting.call.object, ticket, waiting.head());
         }
         Some(waiting)
     }
 
-    /// Takes the call out that is served now: its leaf pays, and its object goes to the end of the round.
-    pub(crate) fn serve(&mut self, candidate: &Candidate, weight: u32) -> Option<Waiting> {
-        let (start, ..) = candidate.order;
-        let waiting = self.remove(candidate.ticket)?;
-        let leaf = self.leaves.get_mut(&candidate.leaf)?;
-        leaf.rotate(&waiting.call.object);
-        leaf.finish = start.saturating_add((candidate.cost.saturating_mul(TOKEN) / u64::from(weight)).max(1));
-        self.virtual_time = self.virtual_time.max(start);
+    /// Takes the call out that is served now: its object goes to the end of the round.
+    pub(crate) fn serve(&mut self, ticket: Ticket) -> Option<Waiting> {
+        let waiting = self.remove(ticket)?;
+        if let Some(leaf) = self.leaf_mut(waiting.leaf()) {
+            leaf.rotate(&waiting.call.object);
+        }
         Some(waiting)
     }
 
     /// One candidate a lane: O(leaves x paths).
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate> {
-        self.leaves.iter().flat_map(|(key, leaf)| {
-            let start = leaf.finish.max(self.virtual_time);
-            leaf.heads().map(move |(turn, head)| Candidate {
-                leaf: *key,
-                lane: head.lane,
-                ticket: head.ticket,
-                cost: head.cost,
-                order: (start, Reverse(key.0), turn),
+        self.leaves.iter().enumerate().flat_map(|(index, leaf)| {
+            let (class, _) = leaf.key;
+            leaf.heads().map(move |(turn, head)| {
+                let Head { ticket, cost, lane } = *head;
+                Candidate { leaf: LeafId(index), class, lane, ticket, cost, turn }
             })
         })
     }
@@ -161,7 +159,7 @@ impl Queue {
     /// Tokens that wait in a leaf for a bucket, as `pays` tells, and which part of them goes before one more call about
     /// the object: objects take turns.
     pub(crate) fn ahead(&self, call: &Call, pays: impl Fn(PathId) -> bool) -> u64 {
-        let Some(leaf) = self.leaves.get(&(call.class, call.controller)) else { return 0 };
+        let Some(leaf) = self.leaf((call.class, call.controller)) else { return 0 };
         let rounds = leaf.len_of(&call.object).saturating_add(1);
         let calls = leaf.len().max(1);
         let turns = rounds.saturating_mul(leaf.objects()).min(calls);
@@ -176,18 +174,18 @@ impl Queue {
         pays: impl Fn(PathId) -> bool,
     ) -> impl Iterator<Item = (Class, u64)> {
         let own = (call.class, call.controller);
-        let others = self.leaves.iter().filter(move |(key, _)| **key != own);
-        others.map(move |(key, leaf)| (key.0, leaf.waiting(&pays))).filter(|(_, tokens)| *tokens > 0)
+        let others = self.leaves.iter().filter(move |leaf| leaf.key != own);
+        others.map(move |leaf| (leaf.key.0, leaf.waiting(&pays))).filter(|(_, tokens)| *tokens > 0)
     }
 
     /// Calls that wait for a bucket, as `pays` tells.
     pub(crate) fn queued(&self, pays: impl Fn(PathId) -> bool) -> u64 {
-        self.leaves.values().map(|leaf| leaf.queued(&pays)).sum()
+        self.leaves.iter().map(|leaf| leaf.queued(&pays)).sum()
     }
 
     /// Paths have changed: each call gets its new one, and everything keeps its place.
     pub(crate) fn rearrange(&mut self, mut path: impl FnMut(&Call) -> PathId) {
-        for leaf in self.leaves.values_mut() {
+        for leaf in &mut self.leaves {
             leaf.rearrange(|ticket| {
                 let waiting = self.waiting.get_mut(&ticket)?;
                 waiting.path = path(&waiting.call);
@@ -211,7 +209,7 @@ impl Queue {
     }
 
     pub(crate) fn report(&self) -> Vec<LeafReport> {
-        let leaves = self.leaves.iter();
+        let leaves = self.names.iter().filter_map(|(key, id)| Some((key, self.leaves.get(id.0)?)));
         leaves
             .map(|((class, controller), leaf)| LeafReport {
                 class: *class,
@@ -219,6 +217,14 @@ impl Queue {
                 queued: u64::try_from(leaf.len()).unwrap_or(u64::MAX),
             })
             .collect()
+    }
+
+    fn leaf(&self, key: LeafKey) -> Option<&Leaf> {
+        self.leaves.get(self.names.get(&key)?.0)
+    }
+
+    fn leaf_mut(&mut self, key: LeafKey) -> Option<&mut Leaf> {
+        self.leaves.get_mut(self.names.get(&key)?.0)
     }
 
     /// A waiting call.

@@ -250,10 +250,9 @@ impl Scheduler {
         if late {
             return self.expire(now, candidate.ticket);
         }
-        let (class, _) = candidate.leaf;
-        let waiting = self.queue.serve(candidate, self.config.weights.of(class))?;
-        let cost = waiting.cost();
-        self.tree.each(waiting.path, |bucket| bucket.take(now, cost));
+        let waiting = self.queue.serve(candidate.ticket)?;
+        let weight = self.config.weights.of(candidate.class);
+        self.tree.each(waiting.path, |bucket| bucket.take(now, candidate.leaf, candidate.cost, weight));
         match self.config.mode {
             Mode::Enforce => Some(self.send(now, waiting)),
             Mode::Shadow => {

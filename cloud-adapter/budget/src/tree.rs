@@ -13,6 +13,8 @@ pub(crate) struct Tree {
     buckets: Vec<Bucket>,
     names: BTreeMap<String, BucketId>,
     paths: Vec<Path>,
+    /// The buckets of all paths, each before its parents.
+    narrowest_first: Vec<BucketId>,
     /// The path of each family and operation that was used so far.
     known: BTreeMap<(&'static str, &'static str), PathId>,
     /// A bucket that appears later was empty then.
@@ -90,6 +92,7 @@ impl Tree {
         let id = PathId(same.unwrap_or(self.paths.len()));
         if same.is_none() {
             self.paths.push(Path { family, buckets });
+            self.sort();
         }
         self.known.insert((family, operation), id);
         id
@@ -113,6 +116,25 @@ impl Tree {
         }
     }
 
+    /// Orders the buckets by how far above them their paths go on.
+    fn sort(&mut self) {
+        let mut above = BTreeMap::new();
+        for path in &self.paths {
+            for (height, id) in path.buckets.iter().rev().enumerate() {
+                let highest = above.entry(*id).or_insert(height);
+                *highest = height.max(*highest);
+            }
+        }
+        let mut sorted: Vec<_> = above.into_iter().collect();
+        sorted.sort_by_key(|(_, height)| std::cmp::Reverse(*height));
+        self.narrowest_first = sorted.into_iter().map(|(id, _)| id).collect();
+    }
+
+    /// The buckets of all paths, each before its parents.
+    pub(crate) fn narrowest_first(&self) -> impl Iterator<Item = (BucketId, &Bucket)> {
+        self.narrowest_first.iter().filter_map(|id| Some((*id, self.get(*id)?)))
+    }
+
     fn add(&mut self, bucket: Bucket) {
         self.names.insert(bucket.name.clone(), BucketId(self.buckets.len()));
         self.buckets.push(bucket);
@@ -132,6 +154,11 @@ impl Tree {
 
     pub(crate) fn at(&self, path: PathId) -> Option<&Path> {
         self.paths.get(path.0)
+    }
+
+    /// The topmost bucket of a path.
+    pub(crate) fn root(&self, path: PathId) -> Option<&Bucket> {
+        self.get(*self.at(path)?.buckets.last()?)
     }
 
     /// The buckets of a path, the narrowest first.

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use super::LeafKey;
 use crate::{Ticket, tree::PathId};
 
 /// Calls that need the same: if the head of a lane may not go, none behind it may.
@@ -27,10 +28,9 @@ pub(crate) struct Head {
 }
 
 /// One queue of the fair scheduler.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    /// The finish tag of its last call.
-    pub(super) finish: u64,
+    pub(super) key: LeafKey,
     objects: HashMap<Arc<str>, Object>,
     /// First calls of the objects, by turn. Lanes are kept: there are few.
     lanes: BTreeMap<LaneKey, BTreeMap<i64, Head>>,
@@ -57,6 +57,18 @@ struct Sum {
 }
 
 impl Leaf {
+    pub(super) fn new(key: LeafKey) -> Self {
+        Self {
+            key,
+            objects: HashMap::new(),
+            lanes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            len: 0,
+            last_turn: 0,
+            first_turn: 0,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

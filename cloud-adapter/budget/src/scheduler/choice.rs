@@ -1,17 +1,29 @@
 //! Whose turn it is: of the calls that may go now, the one with the smallest tag.
 
+use std::cmp::Reverse;
+
 use super::{Scheduler, earliest};
-use crate::{Mode, Time, bucket::Need, queue::Candidate};
+use crate::{
+    Class, Mode, Time,
+    bucket::{Bucket, Need},
+    queue::Candidate,
+};
 
 impl Scheduler {
     /// The call to serve now; else when to look again, if that is known.
-    ///
-    /// A call without the right to it leaves the reserve alone. It does not as long as calls with that right stand ready for
-    /// the same bucket, though: then weights decide, or it would starve.
     pub(super) fn choose(&mut self, now: Time) -> Result<Candidate, Option<Time>> {
         self.decision += 1;
-        let mut open = std::mem::take(&mut self.candidates);
-        open.clear();
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        let wake = self.find_open(now, &mut candidates);
+        let wake = earliest(wake, self.keep_reserve(now, &mut candidates));
+        let chosen = self.compete(now, &mut candidates);
+        self.candidates = candidates;
+        chosen.ok_or(wake)
+    }
+
+    /// Those that may go if nothing is kept in reserve; returns when there is another one.
+    fn find_open(&self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
         let mut wake = None;
         for candidate in self.queue.candidates() {
             match self.open_at(now, &candidate, 0.0) {
@@ -19,19 +31,57 @@ impl Scheduler {
                 at => wake = earliest(wake, at),
             }
         }
-        for candidate in open.iter().filter(|candidate| candidate.lane.reserve) {
-            self.tree.each(candidate.lane.path, |bucket| bucket.want(self.decision));
+        wake
+    }
+
+    /// Drops those that would spend the reserve without the right to it; returns when one of them would not.
+    ///
+    /// A reserve that is spent protects nobody: those who may use it wait all the same, and what is kept elsewhere does not
+    /// help them. Then weights decide; else a full load of urgent calls would starve all others.
+    fn keep_reserve(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Time> {
+        for candidate in candidates.iter().filter(|candidate| candidate.lane.reserve) {
+            self.tree.each(candidate.lane.path, |bucket| bucket.entitle(self.decision, candidate.cost));
         }
-        let mut first: Option<Candidate> = None;
-        for candidate in &open {
-            if !self.may_go(now, candidate) {
-                wake = earliest(wake, self.open_at(now, candidate, self.config.reserve));
-            } else if first.is_none_or(|first| candidate.order < first.order) {
-                first = Some(*candidate);
+        let mut wake = None;
+        candidates.retain(|candidate| {
+            let spent = |bucket: &Bucket| bucket.is_spent(now, self.decision, candidate.cost);
+            if candidate.lane.reserve || self.tree.along(candidate.lane.path).any(|(_, bucket)| spent(bucket))
+            {
+                return true;
+            }
+            let at = self.open_at(now, candidate, self.config.reserve);
+            wake = earliest(wake, at.filter(|at| *at > now));
+            at.is_some_and(|at| at <= now)
+        });
+        wake
+    }
+
+    /// The one whose turn it is. Where a bucket has not enough for all, it lets only one compete further up: so a leaf that
+    /// makes much use of one family is not made to wait for it in another.
+    fn compete(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Candidate> {
+        for candidate in candidates.iter() {
+            self.tree.each(candidate.lane.path, |bucket| bucket.compete(self.decision, candidate.cost));
+        }
+        for (id, bucket) in self.tree.narrowest_first() {
+            let room = self.families.room(now, &bucket.name);
+            if bucket.is_tight(now, self.decision, room, self.config.reserve) {
+                let here = candidates.iter().filter(|candidate| self.tree.pays(candidate.lane.path, id));
+                let first =
+                    here.min_by_key(|candidate| self.order(candidate, bucket)).map(|first| first.ticket);
+                candidates.retain(|candidate| {
+                    Some(candidate.ticket) == first || !self.tree.pays(candidate.lane.path, id)
+                });
             }
         }
-        self.candidates = open;
-        first.ok_or(wake)
+        let at_the_top = |candidate: &&Candidate| {
+            self.tree.root(candidate.lane.path).map(|root| self.order(candidate, root))
+        };
+        candidates.iter().min_by_key(at_the_top).copied()
+    }
+
+    /// Smallest first: tag, the more urgent class, whose turn it is in the leaf.
+    fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, i64) {
+        (bucket.turns().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 
     /// When everything lets it pass, if `kept` of each burst has to stay. `None`: not before another call comes back.
@@ -55,14 +105,5 @@ impl Scheduler {
         // Other calls than self-checks are let in by a self-check that passes.
         let retry_at = self.credentials_open_until(now).filter(|_| candidate.lane.self_check)?;
         Some(family.max(retry_at))
-    }
-
-    /// Whether the reserve lets a call pass that otherwise could go.
-    fn may_go(&self, now: Time, candidate: &Candidate) -> bool {
-        let need = Need { cost: candidate.cost, kept: self.config.reserve };
-        candidate.lane.reserve
-            || self.tree.along(candidate.lane.path).all(|(_, bucket)| {
-                bucket.wanted(self.decision) || bucket.ready_at(now, need).is_some_and(|at| at <= now)
-            })
     }
 }

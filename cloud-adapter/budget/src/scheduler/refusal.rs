@@ -10,7 +10,9 @@ use crate::{
 /// Nobody is told to come back sooner.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Nobody is told to come back later, but for chance.
-const RETRY_MAX: Duration = Duration::from_mins(15);
+const RETRY_MAX: Duration = Duration::from_hours(1);
+/// Places are promised at a slower pace than the rate allows: others come unannounced.
+const HEADROOM: f64 = 1.25;
 /// Part of the wait that chance may add, so that those who are refused together do not come back together.
 const JITTER: f64 = 0.2;
 
@@ -106,7 +108,7 @@ impl Scheduler {
         let forecast = self.view().forecast(now, call, waiting.path, p50);
         let promised = self.promised.entry(((call.class, call.controller), waiting.path)).or_default();
         let at = forecast.at.max(*promised);
-        *promised = (at + forecast.step).min(now + RETRY_MAX);
+        *promised = (at + forecast.step.mul_f64(HEADROOM)).min(now + RETRY_MAX);
         at
     }
 

@@ -1,0 +1,40 @@
+//! Whose turn it is at one bucket: start-time fair queueing. A call gets the start tag S = max(V, F of its leaf), the
+//! smallest S goes first, V is the S of the call that went last, and F = S + cost / weight is where its leaf stands then.
+//!
+//! A leaf that has not asked for a while begins at V: it has saved nothing up, and owes nothing.
+//!
+//! Source: Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996.
+
+use crate::queue::LeafId;
+
+/// Units of a tag that one token is worth at weight 1.
+const TOKEN: u64 = 1 << 20;
+
+/// The tags of one bucket.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    /// V.
+    virtual_time: u64,
+    /// F, by leaf.
+    finish: Vec<u64>,
+}
+
+impl Turns {
+    /// S of the leaf's next call.
+    pub(crate) fn start(&self, LeafId(leaf): LeafId) -> u64 {
+        self.finish.get(leaf).map_or(self.virtual_time, |finish| self.virtual_time.max(*finish))
+    }
+
+    /// A call of the leaf has its turn.
+    pub(crate) fn served(&mut self, leaf: LeafId, cost: u64, weight: u32) {
+        let start = self.start(leaf);
+        let LeafId(index) = leaf;
+        if self.finish.len() <= index {
+            self.finish.resize(index + 1, 0);
+        }
+        if let Some(finish) = self.finish.get_mut(index) {
+            *finish = start.saturating_add((cost.saturating_mul(TOKEN) / u64::from(weight)).max(1));
+        }
+        self.virtual_time = start;
+    }
+}

@@ -1,0 +1,173 @@
+//! Who waits how long while others storm.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit};
+
+use crate::world::{Job, Random, World, call, config, quantile, services, storm};
+
+/// How services fared.
+#[derive(Debug)]
+struct Fared {
+    /// 99 % of their calls waited at most that long.
+    wait: Duration,
+    /// 99 % of them took at most that long.
+    ensure: Duration,
+}
+
+/// Runs a storm, the first jobs, and services beside it.
+fn fared(config: Config, jobs: &[Job], storm: usize, until: Duration) -> Fared {
+    let mut world = World::new(config, jobs.to_vec());
+    world.run(until);
+    let services = &world.courses[storm..];
+    let waits = services.iter().flat_map(|course| course.waits.iter().copied()).collect();
+    let took = services.iter().map(|course| course.took.expect("ended")).collect();
+    Fared { wait: quantile(waits, 0.99), ensure: quantile(took, 0.99) }
+}
+
+/// The same jobs in one queue, first come first served.
+fn fifo(jobs: &[Job]) -> Vec<Job> {
+    let plain = |call: &Call| Call {
+        class: Class::Background,
+        controller: "all",
+        object: Arc::from("all"),
+        reserve: true,
+        ..call.clone()
+    };
+    jobs.iter().map(|job| Job { call: plain(&job.call), ..job.clone() }).collect()
+}
+
+const STORM: usize = 5_000;
+const STORM_ENDS: Duration = Duration::from_secs(500);
+const LONG: Duration = Duration::from_hours(2);
+
+/// P3: a storm of background calls hardly delays services; plain first come first served does, by minutes.
+#[test]
+fn services_do_not_wait_for_a_storm_of_nodes() {
+    let mut jobs = storm(STORM, Class::Background, "node");
+    jobs.extend(services(&mut Random(3), 0.2, 3, STORM_ENDS));
+    let ours = fared(config(10.0, 20), &jobs, STORM, LONG);
+    let plain = fared(config(10.0, 20), &fifo(&jobs), STORM, LONG);
+    println!("P3: ours {ours:?}, plain first come first served {plain:?}");
+    assert!(ours.wait <= Duration::from_millis(500), "{ours:?}");
+    assert!(ours.ensure <= Duration::from_secs(2), "{ours:?}");
+    assert!(plain.wait >= Duration::from_mins(5), "{plain:?}");
+}
+
+/// P4: the same if the storm has the same class and comes from another controller.
+#[test]
+fn services_do_not_wait_for_a_storm_of_their_own_class() {
+    let mut jobs = storm(STORM, Class::Interactive, "node");
+    jobs.extend(services(&mut Random(4), 0.2, 3, STORM_ENDS));
+    let ours = fared(config(10.0, 20), &jobs, STORM, LONG);
+    let plain = fared(config(10.0, 20), &fifo(&jobs), STORM, LONG);
+    println!("P4: ours {ours:?}, plain first come first served {plain:?}");
+    assert!(ours.wait <= Duration::from_millis(500), "{ours:?}");
+    assert!(ours.ensure <= Duration::from_secs(2), "{ours:?}");
+    assert!(plain.wait >= Duration::from_mins(5), "{plain:?}");
+}
+
+/// P5: with a slow vendor it is the reserve that carries services through a storm.
+#[test]
+fn the_reserve_carries_services_through_a_storm_at_a_slow_vendor() {
+    let mut jobs = storm(200, Class::Interactive, "node");
+    jobs.extend(services(&mut Random(5), 0.02, 6, Duration::from_hours(3)));
+    let ours = fared(config(1.0, 60), &jobs, 200, Duration::from_hours(4));
+    println!("P5: {ours:?}");
+    assert!(ours.ensure <= Duration::from_secs(3), "{ours:?}");
+
+    let mut during = Vec::new();
+    let mut without = Vec::new();
+    for seed in 0..200 {
+        let mut jobs = storm(200, Class::Interactive, "node");
+        jobs.extend(services(&mut Random(seed), 0.02, 6, Duration::from_secs(150)));
+        for (reserve, took) in [(0.3, &mut during), (0.0, &mut without)] {
+            let mut world = World::new(Config { reserve, ..config(1.0, 60) }, jobs.clone());
+            world.run(LONG);
+            took.extend(world.courses[200..].iter().map(|course| course.took.expect("ended")));
+        }
+    }
+    let (with, without) = (quantile(during, 0.99), quantile(without, 0.99));
+    println!("P5, only during storms: with the reserve {with:?}, without {without:?}");
+    assert!(with <= Duration::from_secs(3), "{with:?}");
+    assert!(without > with * 2, "the reserve makes the difference: {without:?}");
+}
+
+/// P6: whatever waits, the rate is used.
+#[test]
+fn a_backlog_of_any_kind_uses_the_rate() {
+    let kinds: [&[(Class, &'static str)]; 4] = [
+        &[(Class::Background, "node")],
+        &[(Class::Interactive, "service")],
+        &[(Class::Background, "node"), (Class::Lifecycle, "node"), (Class::Interactive, "node")],
+        &[(Class::Background, "node"), (Class::Traffic, "route"), (Class::Interactive, "service")],
+    ];
+    for kinds in kinds {
+        let jobs = kinds.iter().flat_map(|(class, controller)| storm(2_000, *class, controller)).collect();
+        let mut world = World::new(config(10.0, 20), jobs);
+        world.run(Duration::from_mins(3));
+        for start in 0..120 {
+            let window = Duration::from_secs(start)..Duration::from_secs(start + 60);
+            let sent = world.sent.iter().filter(|(at, _)| window.contains(&at.since(Default::default())));
+            let sent = sent.count();
+            assert!(sent >= 588, "{kinds:?}: {sent} of 600 from second {start}");
+        }
+    }
+}
+
+/// P7: under full load of all others background work gets its part: 1 of 20, or of 28 if a class has two controllers.
+#[test]
+fn background_work_is_never_starved() {
+    let mut leaves = vec![
+        (Class::Background, "node"),
+        (Class::Lifecycle, "node"),
+        (Class::Interactive, "service"),
+        (Class::Traffic, "service"),
+    ];
+    for weights in [20, 28] {
+        let storms = leaves.iter().map(|(class, controller)| storm(6_000, *class, controller));
+        let mut world = World::new(config(10.0, 20), storms.flatten().collect());
+        world.run(Duration::from_mins(10));
+        let background = world.sent.iter().filter(|(_, job)| *job < 6_000).count();
+        let least = 0.9 / f64::from(weights) * 10.0 * 600.0;
+        assert!(background as f64 >= least, "{background} of {least}");
+        leaves.push((Class::Traffic, "route"));
+    }
+}
+
+/// What a leaf spends in one family does not count against it in another.
+#[test]
+fn a_leaf_that_is_busy_in_one_family_is_not_starved_in_another() {
+    let bucket = |rate| BucketConfig { parent: None, limit: RateLimit { rate, burst: 10 }, adaptive: None };
+    let buckets = [("account", 20.0), ("compute", 1.0), ("network", 10.0)];
+    let buckets = BTreeMap::from(buckets.map(|(name, rate)| (name.to_owned(), bucket(rate))));
+    let mut jobs = storm(1_000, Class::Interactive, "node");
+    jobs.extend(storm(1_000, Class::Interactive, "route"));
+    let network = |job: Job| Job { call: Call { family: "network", ..job.call }, ..job };
+    jobs.extend(storm(8_000, Class::Interactive, "node").into_iter().map(network));
+    let mut world = World::new(Config { buckets, ..config(1.0, 10) }, jobs);
+    world.run(Duration::from_mins(10));
+    let sent = |jobs: std::ops::Range<usize>| world.sent.iter().filter(|(_, job)| jobs.contains(job)).count();
+    let (one, other, network) = (sent(0..1_000), sent(1_000..2_000), sent(2_000..10_000));
+    assert!(one.abs_diff(other) <= 10, "{one} and {other} calls to compute");
+    assert!(one + other >= 600, "{one} and {other} calls to compute");
+    assert!(network >= 5_990, "{network} calls to network");
+}
+
+/// One service with many calls at once does not hold up the others of its leaf.
+#[test]
+fn objects_of_a_leaf_take_turns() {
+    let busy = Job {
+        begins: Duration::ZERO,
+        call: call(Class::Interactive, "service", "busy"),
+        calls: 1,
+        patience: None,
+    };
+    let mut jobs = vec![busy; 200];
+    jobs.extend(services(&mut Random(6), 0.5, 1, Duration::from_secs(30)));
+    let mut world = World::new(config(2.0, 1), jobs);
+    world.run(LONG);
+    let waits: Vec<_> = world.courses[200..].iter().map(|course| course.waits[0]).collect();
+    assert!(waits.len() > 5);
+    assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(5)), "{waits:?}");
+}

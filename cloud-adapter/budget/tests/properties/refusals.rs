@@ -1,0 +1,122 @@
+//! Deadlines, and calls that are not sent.
+
+use std::time::Duration;
+
+use cloud_budget::{
+    Answer, Call, Class, Config, Decision, Outcome, QueueLimits, RefusalReason, Scheduler, Ticket, Time,
+};
+
+use crate::world::{Job, Random, World, call, config, services, storm};
+
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Duration::from_secs_f64(seconds)
+}
+
+fn answer(latency: Duration) -> Answer {
+    Answer { outcome: Outcome::Answered, latency, hint: None }
+}
+
+/// Everything that is sent and refused until that moment.
+fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, RefusalReason)>) {
+    let (mut now, mut sent, mut refused) = (Time::ZERO, Vec::new(), Vec::new());
+    loop {
+        match scheduler.next(now) {
+            Decision::Send { ticket, .. } => {
+                sent.push(ticket);
+                scheduler.answered(now, ticket, answer(Duration::from_millis(100)));
+            }
+            Decision::Refuse(ticket, refusal) => refused.push((ticket, refusal.reason)),
+            Decision::Wait(Some(next)) if next <= until => now = next,
+            Decision::Wait(_) => return (sent, refused),
+        }
+    }
+}
+
+/// P14: what expired or was abandoned while it waited is never sent.
+#[test]
+fn expired_and_abandoned_calls_are_not_sent() {
+    let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
+    let submit = |scheduler: &mut Scheduler, class, object: &str, deadline| {
+        scheduler.submit(Time::ZERO, Call { deadline, ..call(class, "service", object) }).expect("in time")
+    };
+    let first = submit(&mut scheduler, Class::Background, "a", None);
+    // It would be in time, were it not for what comes after it and is more urgent.
+    let expired = submit(&mut scheduler, Class::Background, "b", Some(at(3.0)));
+    let abandoned = submit(&mut scheduler, Class::Background, "c", None);
+    let urgent: Vec<_> =
+        (0..8).map(|index| submit(&mut scheduler, Class::Traffic, &index.to_string(), None)).collect();
+    assert!(scheduler.cancel(Time::ZERO, abandoned), "it waited");
+    assert!(!scheduler.cancel(Time::ZERO, abandoned), "it is forgotten");
+
+    let (sent, refused) = all(&mut scheduler, at(100.0));
+    assert_eq!(refused, [(expired, RefusalReason::Budget)]);
+    assert_eq!(sent.len(), 9);
+    assert!(sent.contains(&first) && urgent.iter().all(|ticket| sent.contains(ticket)));
+}
+
+/// A call in flight stays when nobody waits any more, and is not sent again when it is throttled.
+#[test]
+fn an_abandoned_call_is_not_sent_again() {
+    let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
+    let ticket = scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "a")).expect("place");
+    assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
+    assert!(!scheduler.cancel(Time::ZERO, ticket));
+    let throttled = Outcome::Throttled { retry_after: None, bucket: None };
+    let answer = Answer { outcome: throttled, latency: Duration::ZERO, hint: None };
+    assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), cloud_budget::Next::Done);
+}
+
+/// Too little time for the usual latency is too little.
+#[test]
+fn a_call_with_less_time_than_it_usually_takes_is_refused() {
+    let mut scheduler = Scheduler::new(config(1.0, 10), Time::ZERO);
+    let with = |deadline| Call { deadline, ..call(Class::Traffic, "service", "a") };
+    let ticket = scheduler.submit(Time::ZERO, with(None)).expect("place");
+    assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
+    scheduler.answered(Time::ZERO, ticket, answer(Duration::from_secs(2)));
+    let refusal = scheduler.submit(Time::ZERO, with(Some(at(1.0)))).expect_err("too late");
+    assert_eq!(refusal.reason, RefusalReason::Budget);
+    assert!(scheduler.submit(Time::ZERO, with(Some(at(3.0)))).is_ok());
+}
+
+/// P16: a client that comes back when the refusal says so is served at its second try, in 99 of 100 cases.
+#[test]
+fn who_obeys_a_refusal_is_served_at_the_second_try() {
+    let patient = |job: Job| Job { patience: Some(Duration::from_secs(30)), ..job };
+    let storms = [storm(5_000, Class::Interactive, "node"), storm(1_000, Class::Background, "node")];
+    let mut jobs: Vec<_> = storms.into_iter().flatten().collect();
+    jobs.extend(services(&mut Random(16), 1.0, 1, Duration::from_mins(10)));
+    let n_jobs = jobs.len();
+    let limits = Config { queue: QueueLimits::default(), ..config(10.0, 20) };
+    let mut world = World::new(limits, jobs.into_iter().map(patient).collect());
+    world.run(Duration::from_hours(6));
+
+    assert!(world.courses.iter().all(|course| course.took.is_some()), "everybody is served in the end");
+    let refusals = || world.courses.iter().map(|course| course.refusals.len());
+    let (at_once, twice) = (refusals().filter(|n| *n == 0).count(), refusals().filter(|n| *n <= 1).count());
+    println!("P16: of {n_jobs}, {at_once} served at the first try, {twice} at the second");
+    assert!(at_once < n_jobs / 2, "most are refused");
+    assert!(twice as f64 >= 0.99 * n_jobs as f64, "{twice} of {n_jobs}");
+    let shortest =
+        world.courses.iter().flat_map(|course| &course.refusals).map(|refusal| refusal.retry_after).min();
+    assert!(shortest >= Some(Duration::from_millis(500)), "{shortest:?}");
+}
+
+/// Shedding: background goes first, the newest of it, and never for its own kind.
+#[test]
+fn what_is_urgent_takes_the_place_of_what_is_not() {
+    let queue = QueueLimits { total: 3, per_leaf: 3, per_object: 2 };
+    let mut scheduler = Scheduler::new(Config { queue, ..config(1.0, 1) }, Time::ZERO);
+    scheduler.empty(Time::ZERO);
+    let mut submit =
+        |class, object| scheduler.submit(Time::ZERO, call(class, "service", object)).map_err(|r| r.reason);
+    let old = submit(Class::Background, "a").expect("place");
+    let new = submit(Class::Background, "a").expect("place");
+    assert_eq!(submit(Class::Background, "a"), Err(RefusalReason::QueueFull), "2 of an object");
+    let traffic = submit(Class::Traffic, "b").expect("place");
+    assert_eq!(submit(Class::Background, "c"), Err(RefusalReason::QueueFull), "3 in all");
+    let urgent = submit(Class::Lifecycle, "d").expect("in the place of another");
+    let (sent, refused) = all(&mut scheduler, at(100.0));
+    assert_eq!(refused, [(new, RefusalReason::QueueFull)]);
+    assert_eq!(sent, [traffic, urgent, old]);
+}
