@@ -1,6 +1,7 @@
 //! The client of the cloud adapter: the only place where a request context is made and where calls get their deadline.
 //!
-//! Connects when it is first used, and again by itself. Does not retry: the queue does, once, in one place.
+//! Connects when it is first used, and again by itself. How a replica is found, and which call is repeated there, is the subject of
+//! [`adapter_client`]; whatever fails after that is tried again by the queue, in one place.
 
 use std::{
     future::Future,
@@ -12,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use adapter_client::AdapterChannel;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -23,20 +25,11 @@ use cloud_api_proto::{
         load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
     },
 };
-use http::Uri;
-use tonic::{
-    Code, Request, Response, Status, Streaming, TimeoutExpired,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Request, Response, Status, Streaming, TimeoutExpired};
 use tracing::{debug, error};
 
 use crate::{Clock, config::Cluster, metrics::AdapterMetrics};
 
-/// A dead address is noticed within this time.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// A silently dropped connection is noticed within the sum of the two.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
-const KEEPALIVE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a verb may take. The adapter answers PENDING long before that.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The adapter ends a call at its deadline; ours comes only if it does not.
@@ -69,7 +62,7 @@ impl Call {
 /// A client of the adapter. Cloning is cheap and shares the connection.
 #[derive(Clone, Debug)]
 pub struct Adapter {
-    channel: Channel,
+    channel: AdapterChannel,
     identity: Arc<Identity>,
     metrics: AdapterMetrics,
 }
@@ -83,18 +76,12 @@ struct Identity {
 }
 
 impl Adapter {
-    /// A client that connects to `endpoint` when it is first used.
+    /// A client over a channel, which connects when it is first used; tests connect in memory.
     #[must_use]
-    pub fn connect_lazy(endpoint: Uri, cluster: Cluster, clock: &Clock) -> Self {
-        Self::over(Self::settings(endpoint).connect_lazy(), cluster, clock)
-    }
-
-    /// A client over a channel that was made elsewhere; tests connect in memory.
-    #[must_use]
-    pub fn over(channel: Channel, cluster: Cluster, clock: &Clock) -> Self {
+    pub fn over(channel: impl Into<AdapterChannel>, cluster: Cluster, clock: &Clock) -> Self {
         let prefix = format!("{:x}", clock.now().as_millisecond());
         let identity = Arc::new(Identity { cluster, prefix, counter: AtomicU64::new(0) });
-        Self { channel, identity, metrics: AdapterMetrics::default() }
+        Self { channel: channel.into(), identity, metrics: AdapterMetrics::default() }
     }
 
     /// The same client, counting its calls in `metrics`.
@@ -102,15 +89,6 @@ impl Adapter {
     pub fn counting(mut self, metrics: AdapterMetrics) -> Self {
         self.metrics = metrics;
         self
-    }
-
-    /// Time limits of a connection, wherever it leads to.
-    pub(crate) fn settings(endpoint: Uri) -> Endpoint {
-        Channel::builder(endpoint)
-            .connect_timeout(CONNECT_LIMIT)
-            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-            .keep_alive_timeout(KEEPALIVE_LIMIT)
-            .keep_alive_while_idle(true)
     }
 
     /// The cluster's UID, as keys of load balancers and routes carry it.
@@ -229,7 +207,7 @@ impl Adapter {
         self.unary("ApplyRoutes", |answer| answer.cost.as_ref(), client.apply_routes(timed(request))).await
     }
 
-    pub(crate) fn channel(&self) -> Channel {
+    pub(crate) fn channel(&self) -> AdapterChannel {
         self.channel.clone()
     }
 

@@ -3,12 +3,15 @@
 //! Reading and judging are two steps: clap reads all flags as they are, and [`Faults`] collects what is wrong with them, so
 //! that a person hears of all mistakes at once. A bad value ends the process with exit code 2, as clap's own errors do.
 
+mod adapter;
 mod log_level;
 
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, path::PathBuf};
 
+use adapter_client::Connection;
 use clap::{Parser, ValueEnum, error::ErrorKind};
-use http::Uri;
+
+pub use self::adapter::AdapterArgs;
 
 /// Flags that every controller has. Flatten them into the controller's own.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,9 +28,9 @@ pub struct CommonArgs {
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub kubeconfig: Option<OsString>,
 
-    /// Where the cloud adapter is.
-    #[arg(long, value_name = "URL", default_value = "http://cloud-adapter:8443")]
-    pub adapter_endpoint: String,
+    /// Where the cloud adapter is, and how it is called safely.
+    #[command(flatten)]
+    pub adapter: AdapterArgs,
 
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -54,8 +57,8 @@ pub struct CommonConfig {
     pub cluster: Cluster,
     /// Kubeconfig files, merged in this order. Empty: in-cluster configuration.
     pub kubeconfig: Vec<PathBuf>,
-    /// Where the adapter is.
-    pub adapter_endpoint: Uri,
+    /// The way to the adapter.
+    pub adapter: Connection,
     /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub http_address: SocketAddr,
     /// How log lines look.
@@ -80,11 +83,7 @@ impl CommonArgs {
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
         let id = faults.check("--cluster-id <UID>", &self.cluster_id, cluster_id(&self.cluster_id));
         let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
-        let endpoint = faults.check(
-            "--adapter-endpoint <URL>",
-            &self.adapter_endpoint,
-            endpoint(&self.adapter_endpoint),
-        );
+        let adapter = self.adapter.check(faults);
         let http_address = faults.check("--http-address <ADDRESS>", http_address, listen(http_address));
         let level = faults.check("--log-level <FILTER>", &self.log_level, log_level::check(&self.log_level));
         let kubeconfig = self.kubeconfig(faults);
@@ -92,7 +91,7 @@ impl CommonArgs {
         Some(CommonConfig {
             cluster: Cluster { id: id?, name: name? },
             kubeconfig: kubeconfig?,
-            adapter_endpoint: endpoint?,
+            adapter: adapter?,
             http_address: http_address?,
             log_format: self.log_format,
             log_level: self.log_level.clone(),
@@ -169,16 +168,6 @@ fn word(value: &str) -> Result<String, &'static str> {
     if good { Ok(value.to_owned()) } else { Err("use 1 to 256 printable characters without blanks") }
 }
 
-fn endpoint(value: &str) -> Result<Uri, String> {
-    let fix = "use a URL such as http://cloud-adapter:8443";
-    let uri: Uri = value.parse().map_err(|error| format!("{error}: {fix}"))?;
-    match (uri.scheme_str(), uri.authority(), uri.path()) {
-        (Some("http"), Some(_), "" | "/") => Ok(uri),
-        (Some("https"), Some(_), _) => Err(format!("TLS to the adapter is not supported yet: {fix}")),
-        _ => Err(fix.to_owned()),
-    }
-}
-
 fn listen(value: &str) -> Result<SocketAddr, String> {
     value.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:8080"))
 }
@@ -214,7 +203,7 @@ mod tests {
     fn only_the_cluster_id_must_be_given() {
         let config = parse(&["--cluster-id", "u-1"]).expect("defaults are good");
         assert_eq!(config.cluster, Cluster { id: "u-1".to_owned(), name: "kubernetes".to_owned() });
-        assert_eq!(config.adapter_endpoint, "http://cloud-adapter:8443");
+        assert_eq!(config.adapter.target().to_string(), "http://cloud-adapter:8443");
         let error = parse(&[]).expect_err("no cluster ID");
         assert!(error.contains("--cluster-id <UID>"), "{error}");
     }
@@ -241,11 +230,5 @@ mod tests {
     fn an_unknown_flag_is_answered_with_the_nearest() {
         let error = parse(&["--cluster-id=u", "--adapter-endpont=x"]).expect_err("misspelt");
         assert!(error.contains("--adapter-endpoint"), "{error}");
-    }
-
-    #[test]
-    fn tls_is_refused_by_name_and_not_by_accident() {
-        let error = parse(&["--cluster-id=u", "--adapter-endpoint=https://a:1"]).expect_err("no TLS yet");
-        assert!(error.contains("TLS to the adapter is not supported yet"), "{error}");
     }
 }

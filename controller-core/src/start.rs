@@ -173,7 +173,7 @@ where
         let stop = process.stop.clone();
         let signals = stop_on_signal(stop)?;
         let cluster_id = &config.cluster.id;
-        let endpoint = &config.adapter_endpoint;
+        let endpoint = config.adapter.target();
         let version = env!("CARGO_PKG_VERSION");
         info!(controller = names.controller, version, cluster_id, %endpoint, "Starts");
         tokio::select! {
@@ -189,7 +189,9 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let clock = Clock::system();
     let kube =
         kube_api::client(&config.kubeconfig).await.context("configuration of the API server's client")?;
-    let adapter = Adapter::connect_lazy(config.adapter_endpoint.clone(), config.cluster.clone(), &clock);
+    let channel = config.adapter.clone().through(kube.clone()).open();
+    let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
+    let adapter = Adapter::over(channel, config.cluster.clone(), &clock);
     let address = config.http_address;
     let listener = TcpListener::bind(address).await.with_context(|| format!("--http-address {address}"))?;
     Ok(Process { listener: Some(listener), ..Process::new(names, kube, adapter, clock) })

@@ -3,15 +3,21 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use e2e::binaries;
 
-const COMMON: [&str; 6] = [
+const COMMON: [&str; 11] = [
     "--cluster-id",
     "--cluster-name",
     "--kubeconfig",
     "--adapter-endpoint",
+    "--adapter-ca-file",
+    "--adapter-server-name",
+    "--adapter-token-file",
+    "--adapter-client-cert",
+    "--adapter-client-key",
     "--http-address",
     "--log-format",
 ];
@@ -65,6 +71,64 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
         ),
     ];
     refused(cases);
+}
+
+/// The way to the adapter is judged before anything connects.
+#[test]
+fn controllers_name_what_is_wrong_with_the_way_to_the_adapter() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    let (ca, token) = (flag("--adapter-ca-file", &empty), flag("--adapter-token-file", &empty));
+    let id = "--cluster-id=u";
+    let cases: &[Case<'_>] = &[
+        (
+            "node-controller",
+            &[id, "--adapter-endpoint=ftp://a:1"],
+            &["'ftp'", "kubernetes:///NAMESPACE/SERVICE"],
+        ),
+        (
+            "node-controller",
+            &[id, "--adapter-endpoint=kubernetes:///a"],
+            &["kubernetes:///NAMESPACE/SERVICE"],
+        ),
+        ("service-controller", &[id, "--adapter-endpoint=dns://a:1"], &["dns:///HOST:PORT"]),
+        ("service-controller", &[id, "--adapter-endpoint=static:///a"], &["'a' has no port", "HOST:PORT"]),
+        ("service-controller", &[id, "--adapter-endpoint=unix:a.sock"], &["unix:/run/"]),
+        (
+            "node-controller",
+            &[id, "--adapter-endpoint=https://a:1"],
+            &["--adapter-endpoint", "--adapter-ca-file"],
+        ),
+        (
+            "node-controller",
+            &[id, "--adapter-endpoint=https://a:1", &ca],
+            &["--adapter-ca-file", "no certificate"],
+        ),
+        ("node-controller", &[id, &ca], &["--adapter-ca-file", "https://cloud-adapter:8443"]),
+        ("node-controller", &[id, &token], &["--adapter-token-file", "--adapter-ca-file"]),
+        ("node-controller", &[id, "--adapter-endpoint=unix:/a", &token], &["--adapter-token-file", "empty"]),
+        (
+            "node-controller",
+            &[id, "--adapter-server-name=a"],
+            &["--adapter-server-name", "--adapter-ca-file"],
+        ),
+        (
+            "node-controller",
+            &[id, "--adapter-client-key=/nowhere"],
+            &["--adapter-client-key", "--adapter-client-cert"],
+        ),
+        (
+            "node-controller",
+            &[id, "--adapter-client-cert=/nowhere"],
+            &["--adapter-client-cert", "--adapter-client-key"],
+        ),
+    ];
+    refused(cases);
+}
+
+fn flag(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl FakeCloud {
     /// A client of it. Must be called inside a tokio runtime.
     #[must_use]
     pub fn adapter(&self) -> Adapter {
-        let endpoint = Adapter::settings(http::Uri::from_static("http://adapter.test"));
+        let endpoint = adapter_client::settings(http::Uri::from_static("http://adapter.test"));
         let channel = endpoint.connect_with_connector_lazy(self.connector.clone());
         Adapter::over(channel, cluster(), &self.clock())
     }

@@ -1,0 +1,115 @@
+//! The flags that lead to the adapter: where it is, how it proves who it is, and how this controller does.
+
+use std::path::PathBuf;
+
+use adapter_client::{Connection, Security, Target};
+
+use super::Faults;
+
+/// Where the adapter is and how it is called safely. Flatten it into a program's own flags.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AdapterArgs {
+    /// Where the cloud adapter is: one endpoint, or all its replicas.
+    ///
+    ///   http://HOST:PORT, https://HOST:PORT
+    ///       one endpoint
+    ///   kubernetes:///NAMESPACE/SERVICE[:PORTNAME]
+    ///       all endpoints of a Service, through its EndpointSlices
+    ///   dns:///HOST:PORT
+    ///       all addresses of a name, such as that of a headless Service
+    ///   static:///HOST:PORT,HOST:PORT
+    ///       these replicas
+    ///   unix:/PATH
+    ///       a socket of this machine
+    ///
+    /// Of several replicas the one is called that says that it serves (grpc.health.v1);
+    /// calls wait for it up to 15 s.
+    #[arg(long, value_name = "URL", default_value = "http://cloud-adapter:8443", verbatim_doc_comment)]
+    pub adapter_endpoint: String,
+
+    /// PEM file with the CA of the adapter's certificate; several certificates while a CA is replaced. Read again for each new
+    /// connection. With kubernetes:///, dns:/// and static:/// it is what turns TLS on.
+    #[arg(long, value_name = "FILE")]
+    pub adapter_ca_file: Option<PathBuf>,
+
+    /// The name that the adapter's certificate must carry. Without it: the host of an https URL, else cloud-adapter.
+    #[arg(long, value_name = "NAME")]
+    pub adapter_server_name: Option<String>,
+
+    /// File with the token that tells the adapter who calls, such as a projected ServiceAccount token. Read again every second.
+    #[arg(long, value_name = "FILE")]
+    pub adapter_token_file: Option<PathBuf>,
+
+    /// PEM file with the certificate that tells the adapter who calls. Needs --adapter-client-key.
+    #[arg(long, value_name = "FILE")]
+    pub adapter_client_cert: Option<PathBuf>,
+
+    /// PEM file with the key of --adapter-client-cert.
+    #[arg(long, value_name = "FILE")]
+    pub adapter_client_key: Option<PathBuf>,
+}
+
+impl AdapterArgs {
+    /// Judges them, and reads all files once.
+    ///
+    /// `None` if anything is wrong; what, stands in `faults`.
+    pub fn check(&self, faults: &mut Faults) -> Option<Connection> {
+        let endpoint = &self.adapter_endpoint;
+        let target = faults.check("--adapter-endpoint <URL>", endpoint, endpoint.parse::<Target>())?;
+        let security = Security {
+            ca: self.adapter_ca_file.clone(),
+            server_name: self.adapter_server_name.clone(),
+            token: self.adapter_token_file.clone(),
+            client_certificate: self.adapter_client_cert.clone(),
+            client_key: self.adapter_client_key.clone(),
+            ..Security::default()
+        };
+        let connection = Connection::new(target, &security);
+        connection.map_err(|found| found.iter().for_each(|f| faults.add(f.flag, &f.value, &f.reason))).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config;
+
+    #[derive(Debug, Parser)]
+    struct Args {
+        #[command(flatten)]
+        adapter: AdapterArgs,
+    }
+
+    fn parse(flags: &[&str]) -> Result<String, String> {
+        let arguments = ["program"].iter().chain(flags);
+        let read = config::read(arguments, |args: &Args, faults| args.adapter.check(faults));
+        read.map(|connection| connection.target().to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_form_of_a_target_is_taken() {
+        assert_eq!(parse(&[]).expect("the default"), "http://cloud-adapter:8443");
+        for target in ["kubernetes:///cloud/adapter", "dns:///a:1", "static:///a:1,b:1", "unix:/a.sock"] {
+            assert_eq!(parse(&["--adapter-endpoint", target]).expect(target), target);
+        }
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once() {
+        let error = parse(&[
+            "--adapter-endpoint=https://a:1",
+            "--adapter-token-file=/nowhere/token",
+            "--adapter-client-key=/nowhere/key",
+        ]);
+        let error = error.expect_err("three things are wrong");
+        for words in [
+            "'https://a:1' for '--adapter-endpoint': TLS needs the CA",
+            "'/nowhere/token' for '--adapter-token-file': cannot be read",
+            "'/nowhere/key' for '--adapter-client-key': a key is used with its certificate",
+        ] {
+            assert!(error.contains(words), "{words} is missing in:\n{error}");
+        }
+    }
+}
