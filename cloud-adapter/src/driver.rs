@@ -5,16 +5,20 @@
 
 mod desired;
 mod error;
+mod fence_tag;
 mod item;
 mod limit;
 
 use std::{fmt, future::Future, time::Duration};
 
-use cloud_api_proto::v1alpha1::{Capability, Instance, Limits, Parameter, PlannedStep, Route, Scope};
+use cloud_api_proto::v1alpha1::{
+    Capability, Fence, Instance, Limits, LoadBalancerKey, Parameter, PlannedStep, Priority, Route, Scope,
+};
 
 pub use self::{
     desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
     error::{Fault, VendorError},
+    fence_tag::{read_fence, write_fence},
     item::{Item, LoadBalancerRecord, Lookup, Page},
     limit::VendorLimit,
 };
@@ -52,14 +56,22 @@ pub trait Driver:
     ///
     /// Pure. Steps may name parts that earlier steps make: the runtime observes and plans again after each step, and carries out
     /// only the first. The last step records `desired.hash` at the vendor, so that a half-built load balancer never looks complete.
+    /// The first step of one that is observed without our tags, because it is adopted, is to tag it.
+    ///
+    /// `fence` goes into the tags of the steps that set tags anyway, as [`write_fence`] says it; another fence alone is no reason for
+    /// a step. So is another version of the hash: then the fields decide.
     ///
     /// # Errors
     /// [`Fault::Immutable`] if it cannot be reached in place; [`Fault::Invalid`] if this cloud cannot do it.
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,
+        fence: &Fence,
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Self::Step>, VendorError>;
+
+    /// Recognises the names that load balancers of the key are made with, however its owner and cluster were called then. Pure.
+    fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool;
 
     /// What removes a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is at it already.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
@@ -104,6 +116,10 @@ pub trait Classify: Send + Sync {
 pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static {
     /// The vendor operation, with the family whose budget pays.
     fn operation(&self) -> Operation;
+
+    /// How urgent it is: [`Priority::Traffic`] if packets wait for it (backends, routes) or it frees an address, else
+    /// [`Priority::Interactive`]. Source: budgets, section 2.
+    fn class(&self) -> Priority;
 }
 
 /// A step as a dry run tells it.
@@ -124,6 +140,18 @@ pub enum Outcome {
     /// One result a route of a batch, in the order of the step: first removals, then additions. An addition tells the route as laid, if
     /// the vendor does: then it is in the mirror without another listing.
     Items(Vec<Result<Option<Route>, VendorError>>),
+}
+
+/// What keeps a repeated create from making a second load balancer. Source: contract, section 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deduplication {
+    /// The vendor takes a token, which the driver makes from the key, so that another process sends the same one.
+    ClientToken,
+    /// The vendor refuses a second one of the deterministic name.
+    UniqueName,
+    /// Nothing at the vendor. The runtime creates only after a listing that is sure to show what this process, or the one before it,
+    /// may have made; until then it only looks.
+    ListThenCreate,
 }
 
 /// Where a provider ID points.
@@ -155,8 +183,10 @@ pub struct Description {
     pub call_limits: Vec<(&'static str, VendorLimit)>,
     /// The vendor extras that it takes.
     pub parameters: Vec<Parameter>,
-    /// For how long reads may lag behind writes.
+    /// For how long reads may lag behind writes, those included whose answer was lost.
     pub consistency_horizon: Duration,
+    /// What keeps a repeated create from making a second load balancer.
+    pub deduplication: Deduplication,
     /// IDs in one [`Collection::get_batch`].
     pub batch: usize,
     /// How soon to look again after a step that the vendor works on; doubled up to 15 s.

@@ -1,7 +1,11 @@
-//! Which writer is the newest, per scope; in memory.
+//! Which writer is the newest, per cluster and scope.
 //!
 //! The epoch is compared for the whole scope: a scope has one holder at a time. The sequence is compared per object, because one
 //! holder sends requests for different objects at once, and they may overtake each other on the way.
+//!
+//! What is kept here is bounded and ends with the process. What drivers write into tags outlives it: [`Fences::check_tags`] takes
+//! it over from listings. That costs no write of its own, and so has its limit: a writer that was replaced by one which has since
+//! only changed backends, or only deleted, is known as replaced to this process alone.
 
 use std::{
     collections::BTreeMap,
@@ -9,16 +13,46 @@ use std::{
 };
 
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Fence};
+use tokio::time::Instant;
+
+/// Scopes that are kept, over all clusters. A controller has one a shard.
+const SCOPES_MAX: usize = 256;
+/// Objects of one scope whose sequence is kept.
+const OBJECTS_MAX: usize = 4096;
 
 /// The highest fences seen.
 #[derive(Debug, Default)]
-pub(crate) struct Fences(Mutex<BTreeMap<String, Holder>>);
+pub(crate) struct Fences(Mutex<BTreeMap<(String, String), Holder>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Holder {
     epoch: u64,
     /// By object, within this epoch.
     sequences: BTreeMap<String, u64>,
+    /// Of the objects that made room. Whatever is not in `sequences` has at least been this far.
+    floor: u64,
+    used: Instant,
+}
+
+impl Holder {
+    fn new(epoch: u64) -> Self {
+        Self { epoch, sequences: BTreeMap::new(), floor: 0, used: Instant::now() }
+    }
+
+    fn newest(&self, object: &str) -> u64 {
+        self.sequences.get(object).copied().unwrap_or(self.floor)
+    }
+
+    /// Half of the objects make room at once, those that were written the longest ago.
+    fn note(&mut self, object: &str, sequence: u64) {
+        self.sequences.insert(object.to_owned(), sequence);
+        if self.sequences.len() > OBJECTS_MAX {
+            let mut all: Vec<u64> = self.sequences.values().copied().collect();
+            let (_, middle, _) = all.select_nth_unstable(OBJECTS_MAX / 2);
+            self.floor = self.floor.max(*middle);
+            self.sequences.retain(|_, sequence| *sequence > self.floor);
+        }
+    }
 }
 
 impl Fences {
@@ -26,38 +60,99 @@ impl Fences {
     ///
     /// # Errors
     /// `FIELD_INVALID` without a scope, `STALE_FENCE` if a newer writer was here.
-    pub(crate) fn admit(&self, fence: Option<&Fence>, object: &str) -> Result<Fence, AdapterError> {
+    pub(crate) fn admit(
+        &self,
+        cluster_id: &str,
+        fence: Option<&Fence>,
+        object: &str,
+    ) -> Result<Fence, AdapterError> {
         let fence = fence.filter(|fence| !fence.scope.is_empty());
         let fence = fence
             .ok_or_else(|| AdapterError::field("fence.scope", "is missing: name the shard that writes"))?;
-        let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let holder = scopes.entry(fence.scope.clone()).or_default();
-        let newest = holder.sequences.get(object).copied().unwrap_or_default();
-        if fence.epoch < holder.epoch || (fence.epoch == holder.epoch && fence.sequence < newest) {
-            return Err(stale(fence, holder.epoch));
+        self.with(cluster_id, fence, |holder| {
+            let newest = holder.newest(object);
+            if fence.epoch < holder.epoch || (fence.epoch == holder.epoch && fence.sequence < newest) {
+                return Err(stale(fence, (holder.epoch, newest)));
+            }
+            if fence.epoch > holder.epoch {
+                *holder = Holder::new(fence.epoch);
+            }
+            holder.note(object, fence.sequence);
+            Ok(fence.clone())
+        })
+    }
+
+    /// Takes over what the tags of a cluster's objects say of a writer's scope, and refuses the writer if that is a newer one.
+    ///
+    /// # Errors
+    /// `STALE_FENCE`.
+    pub(crate) fn check_tags<'a>(
+        &self,
+        cluster_id: &str,
+        fence: &Fence,
+        tags: impl Iterator<Item = &'a Fence>,
+    ) -> Result<(), AdapterError> {
+        if let Some(newest) = tags.filter(|tag| tag.scope == fence.scope).max_by_key(|tag| tag.epoch) {
+            self.learn(cluster_id, newest);
         }
-        if fence.epoch > holder.epoch {
-            *holder = Holder { epoch: fence.epoch, sequences: BTreeMap::new() };
-        }
-        holder.sequences.insert(object.to_owned(), fence.sequence);
-        Ok(fence.clone())
+        self.check(cluster_id, fence)
+    }
+
+    fn learn(&self, cluster_id: &str, tag: &Fence) {
+        self.with(cluster_id, tag, |holder| {
+            if tag.epoch > holder.epoch {
+                *holder = Holder::new(tag.epoch);
+            }
+        });
     }
 
     /// Whether a writer that was admitted before is still the newest of its scope.
     ///
     /// # Errors
     /// `STALE_FENCE`.
-    pub(crate) fn check(&self, fence: &Fence) -> Result<(), AdapterError> {
-        let scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match scopes.get(&fence.scope) {
-            Some(holder) if holder.epoch > fence.epoch => Err(stale(fence, holder.epoch)),
-            Some(_) | None => Ok(()),
+    pub(crate) fn check(&self, cluster_id: &str, fence: &Fence) -> Result<(), AdapterError> {
+        self.with(cluster_id, fence, |holder| {
+            let stale = || stale(fence, (holder.epoch, 0));
+            if holder.epoch > fence.epoch { Err(stale()) } else { Ok(()) }
+        })
+    }
+
+    fn with<R>(&self, cluster_id: &str, fence: &Fence, act: impl FnOnce(&mut Holder) -> R) -> R {
+        let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (cluster_id.to_owned(), fence.scope.clone());
+        if scopes.len() >= SCOPES_MAX
+            && !scopes.contains_key(&name)
+            && let Some(oldest) =
+                scopes.iter().min_by_key(|(_, holder)| holder.used).map(|(name, _)| name.clone())
+        {
+            scopes.remove(&oldest);
         }
+        let holder = scopes.entry(name).or_insert_with(|| Holder::new(0));
+        holder.used = Instant::now();
+        act(holder)
     }
 }
 
-fn stale(fence: &Fence, epoch: u64) -> AdapterError {
-    let text = format!("epoch {} of {} is over: epoch {epoch} was here", fence.epoch, fence.scope);
+/// Refuses a writer whose object carries the tag of a newer one of the same scope.
+///
+/// # Errors
+/// `STALE_FENCE`.
+pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), AdapterError> {
+    match tag.filter(|tag| tag.scope == fence.scope) {
+        Some(tag) if (tag.epoch, tag.sequence) > (fence.epoch, fence.sequence) => {
+            Err(stale(fence, (tag.epoch, tag.sequence)))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn stale(fence: &Fence, (epoch, sequence): (u64, u64)) -> AdapterError {
+    let Fence { scope, .. } = fence;
+    let text = if fence.epoch < epoch {
+        format!("epoch {} of {scope} is over: epoch {epoch} was here", fence.epoch)
+    } else {
+        format!("request {} of {scope} was overtaken by {sequence}", fence.sequence)
+    };
     AdapterError::new(Reason::StaleFence, text)
 }
 
@@ -72,25 +167,70 @@ mod tests {
     #[test]
     fn only_the_newest_writer_of_a_scope_is_heard() {
         let fences = Fences::default();
-        for (fence, object, heard) in [
-            (fence("a/0", 2, 5), "x", true),
-            (fence("a/0", 2, 5), "x", true),
-            (fence("a/0", 2, 4), "x", false),
-            (fence("a/0", 2, 4), "y", true),
-            (fence("a/0", 1, 9), "z", false),
-            (fence("b/0", 1, 1), "x", true),
-            (fence("a/0", 3, 1), "x", true),
-            (fence("a/0", 2, 9), "x", false),
+        for (cluster, fence, object, heard) in [
+            ("c", fence("a/0", 2, 5), "x", true),
+            ("c", fence("a/0", 2, 5), "x", true),
+            ("c", fence("a/0", 2, 4), "x", false),
+            ("c", fence("a/0", 2, 4), "y", true),
+            ("c", fence("a/0", 1, 9), "z", false),
+            ("d", fence("a/0", 1, 9), "z", true),
+            ("c", fence("b/0", 1, 1), "x", true),
+            ("c", fence("a/0", 3, 1), "x", true),
+            ("c", fence("a/0", 2, 9), "x", false),
         ] {
-            assert_eq!(fences.admit(Some(&fence), object).is_ok(), heard, "{fence:?} for {object}");
+            assert_eq!(fences.admit(cluster, Some(&fence), object).is_ok(), heard, "{fence:?} for {object}");
         }
-        assert!(fences.check(&fence("a/0", 2, 5)).is_err(), "overtaken meanwhile");
-        assert!(fences.check(&fence("a/0", 3, 1)).is_ok());
+        assert!(fences.check("c", &fence("a/0", 2, 5)).is_err(), "overtaken meanwhile");
+        assert!(fences.check("c", &fence("a/0", 3, 1)).is_ok());
+    }
+
+    #[test]
+    fn what_tags_say_is_taken_over() {
+        let fences = Fences::default();
+        fences.learn("c", &fence("a/0", 7, 3));
+        assert!(fences.admit("c", Some(&fence("a/0", 6, 9)), "x").is_err());
+        assert!(fences.admit("c", Some(&fence("a/0", 7, 1)), "x").is_ok());
+        fences.learn("c", &fence("a/0", 5, 3));
+        assert!(fences.check("c", &fence("a/0", 7, 1)).is_ok(), "older tags change nothing");
+    }
+
+    #[test]
+    fn a_tag_speaks_for_its_object_and_scope() {
+        for (tag, heard) in [
+            (None, true),
+            (Some(fence("a/0", 2, 5)), true),
+            (Some(fence("a/0", 2, 6)), false),
+            (Some(fence("a/0", 3, 0)), false),
+            (Some(fence("b/0", 9, 9)), true),
+        ] {
+            assert_eq!(check_tag(&fence("a/0", 2, 5), tag.as_ref()).is_ok(), heard, "{tag:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_forgets_nothing_that_could_do_harm() {
+        let fences = Fences::default();
+        let last = 10 * OBJECTS_MAX as u64;
+        for sequence in 1..=last {
+            fences.admit("c", Some(&fence("a/0", 1, sequence)), &sequence.to_string()).expect("newer");
+        }
+        let kept = fences.with("c", &fence("a/0", 1, 1), |holder| holder.sequences.len());
+        assert!(kept <= OBJECTS_MAX, "{kept}");
+        for object in [1, last / 2, last] {
+            let late = fence("a/0", 1, object - 1);
+            assert!(fences.admit("c", Some(&late), &object.to_string()).is_err(), "object {object}");
+        }
+        assert!(fences.admit("c", Some(&fence("a/0", 1, last + 1)), "1").is_ok());
+
+        for scope in 0..2 * SCOPES_MAX {
+            fences.learn("c", &fence(&scope.to_string(), 1, 1));
+        }
+        assert_eq!(fences.0.lock().expect("whole").len(), SCOPES_MAX);
     }
 
     #[test]
     fn a_writer_without_a_scope_is_refused() {
-        assert!(Fences::default().admit(None, "x").is_err());
-        assert!(Fences::default().admit(Some(&fence("", 1, 1)), "x").is_err());
+        assert!(Fences::default().admit("c", None, "x").is_err());
+        assert!(Fences::default().admit("c", Some(&fence("", 1, 1)), "x").is_err());
     }
 }

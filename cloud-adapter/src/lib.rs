@@ -21,6 +21,7 @@ mod security;
 mod server;
 mod snapshot;
 mod status;
+mod urgency;
 pub mod vendor;
 
 pub use self::{

@@ -1,9 +1,13 @@
 //! Load balancers: checked requests, backend sets, one convergence task per key.
 
+mod answer;
 mod backend_sets;
+mod candidates;
 mod converge;
 mod decide;
+mod memory;
 mod service;
 mod validate;
+mod verbs;
 
 pub(crate) use self::{converge::Converger, service::Service};

@@ -1,23 +1,26 @@
 //! Routes: what a request changes is decided purely in [`plan`]; here it is carried out, one batch at a time.
 
+mod doubts;
 mod plan;
 mod service;
+mod write;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
-    AdapterError, Reason,
-    v1alpha1::{Fence, PlannedStep, Route, RouteResult, route_result},
+    AdapterError,
+    v1alpha1::{Fence, PlannedStep, Route, RouteResult},
 };
 use ipnet::IpNet;
 use tokio::{sync::Mutex, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use self::plan::{Change, Item, Verdict};
-pub(crate) use self::service::Service;
+use self::plan::{Item, Verdict};
+pub(crate) use self::{doubts::Doubts, service::Service};
 use crate::{
-    driver::{Driver, Outcome, RouteChanges, planned},
-    fence::Fences,
+    driver::{Driver, RouteChanges, planned},
+    fence::{Fences, check_tag},
+    metrics::Metrics,
     replica::Replica,
     snapshot::Snapshot,
     vendor::Session,
@@ -25,6 +28,8 @@ use crate::{
 
 /// Items in one request. Source: contract, section 1.
 const ITEMS_MAX: usize = 200;
+/// Nobody is sent away for less.
+const MIN_WAIT: Duration = Duration::from_millis(500);
 
 /// Lays and removes routes.
 #[derive(Debug)]
@@ -34,8 +39,10 @@ pub(crate) struct Applier<D> {
     pub(crate) fences: Fences,
     pub(crate) tracker: TaskTracker,
     pub(crate) replica: Replica,
+    pub(crate) metrics: Metrics,
     /// A route table is one object at most vendors: one writer at a time.
     pub(crate) writing: Mutex<()>,
+    pub(crate) doubts: Doubts,
 }
 
 /// A checked request.
@@ -49,14 +56,23 @@ pub(crate) struct Order {
     pub(crate) fence: Option<Fence>,
 }
 
-/// What became of one route at the vendor: the route as laid, if the vendor says.
-type Written = Result<Option<Route>, AdapterError>;
-
 /// What became of an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) results: Vec<RouteResult>,
     pub(crate) plan: Vec<PlannedStep>,
+}
+
+impl Order {
+    /// Whether a destination is inside the cluster's CIDRs.
+    fn covers(&self, destination: IpNet) -> bool {
+        self.cluster_cidrs.iter().any(|cidr| cidr.contains(&destination))
+    }
+
+    /// Refuses to touch a route that a newer request of the same writer has laid.
+    fn overtaken_at(&self, route: &Route) -> Result<(), AdapterError> {
+        self.fence.as_ref().map_or(Ok(()), |fence| check_tag(fence, route.fence.as_ref()))
+    }
 }
 
 impl<D: Driver> Applier<D> {
@@ -70,25 +86,24 @@ impl<D: Driver> Applier<D> {
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
         let _writing = self.writing.lock().await;
         let term = self.replica.term()?;
-        // What another replica saw before this term may be changed by it since.
-        let bound = Snapshot::<Route>::no_older_than(self.snapshot.target_age()).max(term.since());
-        let view = self.snapshot.at_least(Some(bound), &*self.driver, session).await?;
-        let routes: Vec<&Route> = view.items.iter().map(|route| &**route).collect();
-        let mut verdicts = plan::plan(order, &routes);
-        let Some(fence) = &order.fence else {
-            let changes = plan::changes(&verdicts, &order.cluster_name);
+        let mut verdicts = self.judge(order, term.since(), session).await?;
+        if order.fence.is_none() {
+            let changes = plan::changes(&verdicts, order);
             let plan = self.driver.plan_routes(&changes).iter().map(planned).collect();
             return Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan });
-        };
-        let mut unseen = false;
+        }
+        let (mut unseen, mut halt) = (false, None);
         for batch in plan::batches(&mut verdicts, self.batch()) {
-            let changes = plan::changes(batch, &order.cluster_name);
+            let changes = plan::changes(batch, order);
             if changes != RouteChanges::default() {
-                self.fences.check(fence)?;
+                if let Some(fence) = &order.fence {
+                    self.fences.check(&order.cluster_id, fence)?;
+                }
                 term.check()?;
-                let outcomes = self.write(&changes, session).await;
+                let outcomes = self.write(&changes, session, &mut halt).await;
                 unseen |= self.learn(&changes, &outcomes);
-                settle(batch, &changes, outcomes);
+                write::settle(batch, &changes, outcomes);
+                self.doubts.note(batch);
             }
         }
         if unseen {
@@ -99,70 +114,35 @@ impl<D: Driver> Applier<D> {
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
 
+    /// What becomes of each item. What may or may not have been written is looked at as soon as reads are sure to show it.
+    async fn judge(
+        &self,
+        order: &Order,
+        since: Instant,
+        session: &Session,
+    ) -> Result<Vec<Verdict>, AdapterError> {
+        let horizon = self.driver.describe().consistency_horizon;
+        // What another replica saw before this term may be changed by it since.
+        let trusted = Snapshot::<Route>::no_older_than(self.snapshot.target_age()).max(since);
+        let now = Instant::now();
+        let certain = order.items.iter().filter_map(|item| self.doubts.at(item.destination()?));
+        let certain = certain.map(|at| at + horizon).filter(|certain| *certain <= now).max();
+        let bound = certain.map_or(trusted, |certain| certain.max(trusted));
+        let view = self.snapshot.at_least(Some(bound), &*self.driver, session).await?;
+        self.doubts.forget(view.observed.checked_sub(horizon));
+        if let Some(fence) = &order.fence {
+            let ours = |route: &&Arc<Route>| {
+                route.key.as_ref().is_some_and(|key| key.cluster_id == order.cluster_id)
+            };
+            let tags = view.items.iter().filter(ours).filter_map(|route| route.fence.as_ref());
+            self.fences.check_tags(&order.cluster_id, fence, tags)?;
+        }
+        let routes: Vec<&Route> = view.items.iter().map(|route| &**route).collect();
+        let wait = |at: Instant| (at + horizon).duration_since(now).max(MIN_WAIT);
+        Ok(plan::plan(order, &routes, |destination| self.doubts.at(destination).map(wait)))
+    }
+
     fn batch(&self) -> usize {
         usize::try_from(self.driver.describe().limits.batch_routes).unwrap_or(1).max(1)
-    }
-
-    /// Puts what was written into the snapshot. True: the vendor did not tell all of it, so that a listing must.
-    fn learn(&self, changes: &RouteChanges, outcomes: &[Written]) -> bool {
-        let removals = changes.remove.len();
-        for (id, outcome) in changes.remove.iter().zip(outcomes) {
-            if outcome.is_ok() {
-                self.snapshot.remove(id);
-            }
-        }
-        let mut unseen = false;
-        for outcome in outcomes.iter().skip(removals) {
-            match outcome {
-                Ok(Some(route)) => self.snapshot.upsert(route.clone()),
-                Ok(None) => unseen = true,
-                // Something is in the way that the listing does not show.
-                Err(error) => unseen |= error.reason == Reason::OperationConflict,
-            }
-        }
-        unseen
-    }
-
-    /// Writes the changes of one batch: one vendor call where the vendor takes many, else one a change. Returns one outcome a change,
-    /// removals first. A failure of a whole call is the failure of each of its changes.
-    async fn write(&self, changes: &RouteChanges, session: &Session) -> Vec<Written> {
-        let steps = self.driver.plan_routes(changes);
-        let per_step = if steps.len() == 1 { changes.remove.len() + changes.add.len() } else { 1 };
-        let mut outcomes = Vec::new();
-        for step in &steps {
-            match self.driver.execute(session, step).await {
-                Ok(Outcome::Items(items)) => {
-                    outcomes.extend(items.into_iter().map(|item| item.map_err(AdapterError::from)));
-                }
-                Ok(Outcome::Accepted) => outcomes.extend(vec![Ok(None); per_step]),
-                Err(error) => outcomes.extend(vec![Err(AdapterError::from(error)); per_step]),
-            }
-        }
-        outcomes
-    }
-}
-
-/// Puts the outcomes, which come in the order of the changes, to the items that asked for them.
-fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Written>) {
-    let missing = || Err(AdapterError::new(Reason::OutcomeUnknown, "the cloud said nothing of this route"));
-    let mut outcomes = outcomes.into_iter();
-    let removed: Vec<_> = changes.remove.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
-    let added: Vec<_> = changes.add.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
-    let (mut removed, mut added) = (removed.into_iter(), added.into_iter());
-    for verdict in verdicts {
-        let Change { remove, add } = verdict.change.clone();
-        let first = remove.map(|_| removed.next().unwrap_or_else(missing));
-        let second = add.map(|_| added.next().unwrap_or_else(missing));
-        // A route that is gone is what its removal wanted.
-        let first = first.map(|outcome| match outcome {
-            Err(error) if error.reason == Reason::ResourceGone => Ok(None),
-            outcome @ (Ok(_) | Err(_)) => outcome,
-        });
-        for outcome in [first, second].into_iter().flatten() {
-            if let (Err(error), route_result::Outcome::Applied) = (outcome, verdict.outcome) {
-                verdict.outcome = route_result::Outcome::Failed;
-                verdict.error = Some(error);
-            }
-        }
     }
 }

@@ -176,7 +176,9 @@ impl<D: Driver> Adapter<D> {
             fences: crate::fence::Fences::default(),
             tracker: self.tracker.clone(),
             replica: rpc.replica.clone(),
+            metrics: rpc.metrics.clone(),
             writing: tokio::sync::Mutex::default(),
+            doubts: routes::Doubts::default(),
         };
         let balancers = load_balancers::Service {
             converger: Arc::new(converger),

@@ -79,6 +79,7 @@ fn foreign(destination: &str) -> Route {
         table: String::new(),
         state: RouteState::Active.into(),
         owner: RouteOwner::Unmanaged.into(),
+        fence: None,
     }
 }
 

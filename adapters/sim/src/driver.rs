@@ -4,21 +4,24 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, Collection, Description, DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord, Location,
-        Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
+        Classify, Collection, Deduplication, Description, DesiredLoadBalancer, Driver, Fault,
+        LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
-use cloud_api_proto::v1alpha1::{Capability, Instance, Limits, Route, Scope, capability::Level};
+use cloud_api_proto::v1alpha1::{
+    Capability, Fence, Instance, Limits, LoadBalancerKey, Route, Scope, capability::Level,
+};
 use http::Uri;
 
 use crate::{
     answers,
     classify::{classify, classify_item},
     client::{BATCH_INSTANCES, BATCH_ROUTES, BATCH_ROUTES_CALL, Client},
+    ownership,
     parameters::Parameters,
     plan, provider_id,
-    simcloud::requests::{BatchRoutes, SetMembers, UpdateListener},
+    simcloud::requests::{BatchRoutes, CreateLoadBalancer, SetMembers, UpdateListener},
     step::{RouteBatch, Step},
     translate,
 };
@@ -69,6 +72,18 @@ pub struct Settings {
     pub region: String,
     /// For how long reads may lag behind writes.
     pub consistency_horizon: Duration,
+    /// Whether the cloud knows them.
+    pub client_tokens: ClientTokens,
+}
+
+/// Whether the cloud takes a token with a create, so that a repetition makes no second load balancer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClientTokens {
+    /// One is sent with each create
+    #[default]
+    Sent,
+    /// None is sent, as to a cloud that knows none: the adapter looks before it creates
+    Unknown,
 }
 
 /// The driver. Keeps no state but where the cloud is.
@@ -77,6 +92,7 @@ pub struct SimDriver {
     client: Client,
     region: String,
     consistency_horizon: Duration,
+    client_tokens: ClientTokens,
 }
 
 impl SimDriver {
@@ -85,8 +101,23 @@ impl SimDriver {
     /// # Errors
     /// If the token cannot stand in a header.
     pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
-        let Settings { endpoint, token, region, consistency_horizon } = settings;
-        Ok(Self { client: Client::new(&endpoint, token.as_deref())?, region, consistency_horizon })
+        let Settings { endpoint, token, region, consistency_horizon, client_tokens } = settings;
+        let client = Client::new(&endpoint, token.as_deref())?;
+        Ok(Self { client, region, consistency_horizon, client_tokens })
+    }
+
+    async fn create_load_balancer(
+        &self,
+        session: &Session,
+        request: &CreateLoadBalancer,
+    ) -> Result<(), VendorError> {
+        match self.client_tokens {
+            ClientTokens::Sent => self.client.create_load_balancer(session, request).await,
+            ClientTokens::Unknown => {
+                let request = CreateLoadBalancer { client_token: None, ..request.clone() };
+                self.client.create_load_balancer(session, &request).await
+            }
+        }
     }
 
     async fn batch_routes(&self, session: &Session, batch: &RouteBatch) -> Result<Outcome, VendorError> {
@@ -164,6 +195,10 @@ impl Driver for SimDriver {
             },
             parameters: Parameters::declared(),
             consistency_horizon: self.consistency_horizon,
+            deduplication: match self.client_tokens {
+                ClientTokens::Sent => Deduplication::ClientToken,
+                ClientTokens::Unknown => Deduplication::ListThenCreate,
+            },
             batch: BATCH_INSTANCES,
             poll: POLL,
             expected_latency: vec![
@@ -196,9 +231,14 @@ impl Driver for SimDriver {
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,
+        fence: &Fence,
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Step>, VendorError> {
-        plan::plan(desired, observed, &self.region)
+        plan::plan(desired, fence, observed, &self.region)
+    }
+
+    fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
+        ownership::names_of(key)
     }
 
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Step> {
@@ -213,7 +253,8 @@ impl Driver for SimDriver {
         let client = &self.client;
         match step {
             Step::BatchRoutes(batch) => return self.batch_routes(session, batch).await,
-            Step::CreateLoadBalancer(request) => client.create_load_balancer(session, request).await,
+            Step::CreateLoadBalancer(request) => self.create_load_balancer(session, request).await,
+            Step::AdoptLoadBalancer { id, change } => client.update_load_balancer(session, id, change).await,
             Step::UpdateLoadBalancer { balancer, change } => {
                 client.update_load_balancer(session, balancer.id()?, change).await
             }

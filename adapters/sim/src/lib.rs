@@ -23,6 +23,6 @@ mod step;
 mod translate;
 
 pub use self::{
-    driver::{Settings, SimDriver},
+    driver::{ClientTokens, Settings, SimDriver},
     options::SimOptions,
 };

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 
 use crate::{
-    driver::{Settings, SimDriver},
+    driver::{ClientTokens, Settings, SimDriver},
     simcloud::{Cloud, SharedCloud, model::Project, serve},
 };
 
@@ -35,6 +35,9 @@ pub struct SimOptions {
     /// For how long the simcloud's reads may lag behind its writes, in milliseconds
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     consistency_horizon_ms: u64,
+    /// Whether the simcloud counts as one that knows client tokens
+    #[arg(long, value_enum, default_value_t)]
+    client_tokens: ClientTokens,
 }
 
 impl SimOptions {
@@ -53,6 +56,7 @@ impl SimOptions {
             token,
             region: self.region,
             consistency_horizon: Duration::from_millis(self.consistency_horizon_ms),
+            client_tokens: self.client_tokens,
         };
         SimDriver::new(settings)
             .with_context(|| WrongUsage("--token-file: the token holds what no HTTP header may".to_owned()))

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, WantedRoute};
+use cloud_adapter::driver::{DesiredLoadBalancer, WantedRoute, read_fence, write_fence};
 use cloud_api_proto::{
     DOMAIN,
-    v1alpha1::{LoadBalancerKey, Owner, RouteKey},
+    v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
 };
 use sha2::{Digest as _, Sha256};
 
@@ -25,6 +25,8 @@ enum Tag {
     OwnerUid,
     /// The hash of what was applied completely last.
     Hash,
+    /// The writer that set tags last.
+    Fence,
     /// The keys of the user's tags, with commas between them: so that those which the user takes back are found.
     UserKeys,
     NodeUid,
@@ -41,6 +43,7 @@ impl Tag {
             Self::OwnerName => "owner-name",
             Self::OwnerUid => "owner-uid",
             Self::Hash => "hash",
+            Self::Fence => "fence",
             Self::UserKeys => "user-tags",
             Self::NodeUid => "node-uid",
             Self::NodeName => "node-name",
@@ -86,8 +89,8 @@ pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
 
 /// The tags that complete a load balancer, if those that are there do not do.
 ///
-/// Tags that others have put there stay. The user's former ones go.
-pub(crate) fn missing_tags(wanted: &Tags, hash: &str, there: &Tags) -> Option<Tags> {
+/// Tags that others have put there stay. The user's former ones go. Another writer alone is no reason for other tags.
+pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: &Tags) -> Option<Tags> {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
     let taken_back = |key: &str| former.contains(key) && !wanted.contains_key(key);
@@ -97,11 +100,24 @@ pub(crate) fn missing_tags(wanted: &Tags, hash: &str, there: &Tags) -> Option<Ta
     if complete {
         return None;
     }
-    let foreign = there.iter().filter(|(key, _)| !is_reserved(key) && !taken_back(key));
-    let mut tags: Tags = foreign.map(|(key, value)| (key.clone(), value.clone())).collect();
-    tags.extend(wanted.clone());
+    let mut tags = signed(wanted, fence, there);
+    tags.retain(|key, _| !taken_back(key));
     tags.insert(Tag::Hash.key(), hash.to_owned());
     Some(tags)
+}
+
+/// Our tags with the writer's, beside those that others have put there.
+pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &Tags) -> Tags {
+    let foreign = there.iter().filter(|(key, _)| !is_reserved(key));
+    let mut tags: Tags = foreign.map(|(key, value)| (key.clone(), value.clone())).collect();
+    tags.extend(wanted.clone());
+    tags.extend(write_fence(fence).map(|text| (Tag::Fence.key(), text)));
+    tags
+}
+
+/// The writer that set tags last.
+pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
+    read_fence(Tag::Fence.read(tags)?)
 }
 
 /// A hash of another version cannot be compared: then only the fields tell, and nothing is rewritten for its sake.
@@ -115,31 +131,32 @@ pub(crate) fn applied_hash(tags: &Tags) -> &str {
     Tag::Hash.read(tags).unwrap_or_default()
 }
 
-/// Whose load balancer it is. `None` without our tags.
+/// Whose load balancer it is, with empty words for what was taken off. `None` without our tags.
 pub(crate) fn balancer_owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
-    let cluster_id = Tag::ClusterId.read(tags)?.to_owned();
-    let owner_uid = Tag::OwnerUid.read(tags)?.to_owned();
+    if Tag::ClusterId.read(tags).or(Tag::OwnerUid.read(tags)).is_none() {
+        return None;
+    }
+    let owner_uid = Tag::OwnerUid.text(tags);
     let owner = Owner {
         kind: Tag::OwnerKind.text(tags),
         namespace: Tag::OwnerNamespace.text(tags),
         name: Tag::OwnerName.text(tags),
         uid: owner_uid.clone(),
     };
-    Some((LoadBalancerKey { cluster_id, owner_uid }, owner))
+    Some((LoadBalancerKey { cluster_id: Tag::ClusterId.text(tags), owner_uid }, owner))
 }
 
 /// The tags of a route.
 pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
     let key = route.upsert.key.clone().unwrap_or_default();
     let owner = route.upsert.owner.clone().unwrap_or_default();
-    [
+    let tags = [
         (Tag::ClusterId, key.cluster_id),
         (Tag::ClusterName, route.cluster_name.clone()),
         (Tag::NodeUid, key.node_uid),
         (Tag::NodeName, owner.name),
-    ]
-    .map(|(tag, value)| (tag.key(), value))
-    .into()
+    ];
+    signed(&tags.map(|(tag, value)| (tag.key(), value)).into(), &route.fence, &Tags::new())
 }
 
 /// Whose route it is. `None` without our tags.
@@ -154,7 +171,7 @@ pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
 /// The name of a new load balancer: readable, limited, and another one for each key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
-    let digest: String = key_digest(key).chars().take(10).collect();
+    let digest = name_digest(key);
     let room = NAME_MAX.saturating_sub(digest.len().saturating_add(1));
     let readable: String = [cluster_name, &owner.namespace, &owner.name]
         .map(|word| plain(word))
@@ -163,6 +180,16 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
         .take(room)
         .collect();
     format!("{}-{digest}", readable.trim_matches('-'))
+}
+
+/// Recognises the names of a key: the readable part may have been another one.
+pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
+    let digest = name_digest(key);
+    move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
+}
+
+fn name_digest(key: &LoadBalancerKey) -> String {
+    key_digest(key).chars().take(10).collect()
 }
 
 /// Makes a repeated create harmless, also from another process.
@@ -210,6 +237,40 @@ mod tests {
         }
     }
 
+    fn writer(epoch: u64) -> Fence {
+        Fence { scope: "service-controller/0".into(), epoch, sequence: 1 }
+    }
+
+    #[test]
+    fn the_writer_rides_along_and_is_no_reason_to_write() {
+        let wanted = balancer_tags(&desired("web", &[]));
+        let there = missing_tags(&wanted, ("1-aa", &writer(1)), &wanted).expect("lacks the hash");
+        assert_eq!(fence(&there), Some(writer(1)));
+        assert_eq!(missing_tags(&wanted, ("1-aa", &writer(2)), &there), None);
+        let next = missing_tags(&wanted, ("1-bb", &writer(2)), &there).expect("another hash");
+        assert_eq!(fence(&next), Some(writer(2)));
+    }
+
+    #[test]
+    fn what_is_left_of_the_tags_still_speaks() {
+        let mut tags = balancer_tags(&desired("web", &[]));
+        tags.remove(&Tag::OwnerUid.key());
+        let (key, _) = balancer_owner(&tags).expect("somebody's");
+        assert_eq!((key.cluster_id.as_str(), key.owner_uid.as_str()), ("c-1", ""));
+    }
+
+    #[test]
+    fn a_name_is_recognised_whatever_people_called_things_then() {
+        let web = desired("web", &[]);
+        let is_name = names_of(&web.key);
+        assert!(is_name(&balancer_name(&web)));
+        assert!(is_name(&balancer_name(&desired("once-called-otherwise", &[]))));
+        let mut other = web;
+        other.key.owner_uid = "u-2".into();
+        assert!(!is_name(&balancer_name(&other)));
+        assert!(!is_name("web"));
+    }
+
     #[test]
     fn whose_it_is_can_be_read_again() {
         let wanted = desired("web", &[]);
@@ -232,12 +293,12 @@ mod tests {
     #[test]
     fn complete_tags_are_left_alone() {
         let wanted = balancer_tags(&desired("web", &[("team", "a")]));
-        let there = missing_tags(&wanted, "1-aa", &wanted).expect("lacks the hash");
+        let there = missing_tags(&wanted, ("1-aa", &Fence::default()), &wanted).expect("lacks the hash");
         assert_eq!(applied_hash(&there), "1-aa");
-        assert_eq!(missing_tags(&wanted, "1-aa", &there), None);
-        assert!(missing_tags(&wanted, "1-bb", &there).is_some(), "another hash");
+        assert_eq!(missing_tags(&wanted, ("1-aa", &writer(2)), &there), None);
+        assert!(missing_tags(&wanted, ("1-bb", &writer(2)), &there).is_some(), "another hash");
         assert_eq!(
-            missing_tags(&wanted, "2-bb", &there),
+            missing_tags(&wanted, ("2-bb", &writer(2)), &there),
             None,
             "another version of the hash rewrites nothing"
         );
@@ -246,14 +307,14 @@ mod tests {
     #[test]
     fn tags_that_the_user_takes_back_go_and_those_of_others_stay() {
         let before = balancer_tags(&desired("web", &[("team", "a"), ("tier", "gold")]));
-        let mut there = missing_tags(&before, "1-aa", &before).expect("lacks the hash");
+        let mut there = missing_tags(&before, ("1-aa", &writer(1)), &before).expect("lacks the hash");
         there.insert("cost-centre".into(), "42".into());
         let wanted = balancer_tags(&desired("web", &[("team", "b")]));
-        let after = missing_tags(&wanted, "1-bb", &there).expect("differs");
+        let after = missing_tags(&wanted, ("1-bb", &writer(2)), &there).expect("differs");
         assert_eq!(after.get("team").map(String::as_str), Some("b"));
         assert_eq!(after.get("tier"), None);
         assert_eq!(after.get("cost-centre").map(String::as_str), Some("42"));
-        assert_eq!(missing_tags(&wanted, "1-bb", &after), None, "settles");
+        assert_eq!(missing_tags(&wanted, ("1-bb", &writer(3)), &after), None, "settles");
     }
 
     #[test]

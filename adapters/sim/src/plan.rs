@@ -10,6 +10,7 @@ mod wanted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+use cloud_api_proto::v1alpha1::Fence;
 
 pub(crate) use self::routes::plan_routes;
 use self::wanted::{Wanted, WantedPool, WantedPort};
@@ -34,15 +35,16 @@ use crate::{
 /// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
+    fence: &Fence,
     observed: Option<&LoadBalancerRecord<LoadBalancer>>,
     region: &str,
 ) -> Result<Vec<Step>, VendorError> {
     let wanted = Wanted::read(desired, region)?;
     match observed {
-        None => Ok(from_scratch(desired, &wanted)),
+        None => Ok(from_scratch(desired, fence, &wanted)),
         Some(record) => {
             check_immutable(&wanted, &record.detail)?;
-            Ok(changes(desired, &wanted, &record.detail))
+            Ok(changes(desired, fence, &wanted, &record.detail))
         }
     }
 }
@@ -55,18 +57,18 @@ pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     vec![Step::DeleteLoadBalancer { id: observed.id.clone() }]
 }
 
-fn from_scratch(desired: &DesiredLoadBalancer, wanted: &Wanted) -> Vec<Step> {
+fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -> Vec<Step> {
     let create = CreateLoadBalancer {
         name: ownership::balancer_name(desired),
         scheme: wanted.scheme,
         families: wanted.families.clone(),
         vips: wanted.vips.clone(),
-        tags: wanted.tags.clone(),
+        tags: ownership::signed(&wanted.tags, fence, &Tags::new()),
         client_token: Some(ownership::client_token(&desired.key)),
     };
     let mut steps = vec![Step::CreateLoadBalancer(create.into())];
     steps.extend(wanted.ports.iter().map(|(port, wanted)| create_listener(Part::Coming, *port, wanted)));
-    let tags = ownership::missing_tags(&wanted.tags, &desired.hash, &wanted.tags);
+    let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &wanted.tags);
     steps.extend(tags.map(|tags| tag(Part::Coming, tags)));
     steps
 }
@@ -96,10 +98,16 @@ fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorErr
     })
 }
 
-fn changes(desired: &DesiredLoadBalancer, wanted: &Wanted, tree: &LoadBalancer) -> Vec<Step> {
+fn changes(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted, tree: &LoadBalancer) -> Vec<Step> {
     let there: BTreeMap<Port, &Listener> =
         tree.listeners.iter().filter_map(|listener| Some((port(listener)?, listener))).collect();
     let mut steps = Vec::new();
+    // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
+    if ownership::balancer_owner(&tree.tags).is_none_or(|(key, _)| key != desired.key) {
+        let change =
+            UpdateLoadBalancer { name: None, tags: Some(ownership::signed(&wanted.tags, fence, &tree.tags)) };
+        steps.push(Step::AdoptLoadBalancer { id: tree.id.clone(), change });
+    }
     let mut used = BTreeSet::new();
     for (port, wanted) in &wanted.ports {
         match there.get(port) {
@@ -111,7 +119,7 @@ fn changes(desired: &DesiredLoadBalancer, wanted: &Wanted, tree: &LoadBalancer) 
         }
     }
     steps.extend(removals(wanted, tree, &used));
-    let tags = ownership::missing_tags(&wanted.tags, &desired.hash, &tree.tags);
+    let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &tree.tags);
     steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
     steps
 }

@@ -6,6 +6,7 @@ use cloud_adapter::{
     driver::{Fault, Step as DriverStep, VendorError},
     vendor::Operation,
 };
+use cloud_api_proto::v1alpha1::Priority;
 
 use crate::{
     client,
@@ -23,6 +24,8 @@ use crate::{
 pub enum Step {
     /// The load balancer itself, without ports.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
+    /// Tags that make one ours which was nobody's.
+    AdoptLoadBalancer { id: String, change: UpdateLoadBalancer },
     /// Tags; at the end of a plan they say that it is complete.
     UpdateLoadBalancer { balancer: Part, change: UpdateLoadBalancer },
     /// With all its parts.
@@ -111,7 +114,7 @@ impl DriverStep for Step {
     fn operation(&self) -> Operation {
         match self {
             Self::CreateLoadBalancer(_) => client::CREATE_LOAD_BALANCER,
-            Self::UpdateLoadBalancer { .. } => client::UPDATE_LOAD_BALANCER,
+            Self::AdoptLoadBalancer { .. } | Self::UpdateLoadBalancer { .. } => client::UPDATE_LOAD_BALANCER,
             Self::DeleteLoadBalancer { .. } => client::DELETE_LOAD_BALANCER,
             Self::CreateListener { .. } => client::CREATE_LISTENER,
             Self::UpdateListener { .. } => client::UPDATE_LISTENER,
@@ -124,12 +127,31 @@ impl DriverStep for Step {
             Self::BatchRoutes(_) => client::BATCH_ROUTES_CALL,
         }
     }
+
+    fn class(&self) -> Priority {
+        match self {
+            Self::DeleteLoadBalancer { .. }
+            | Self::SetMembers { .. }
+            | Self::UpdateMembers { .. }
+            | Self::BatchRoutes(_) => Priority::Traffic,
+            Self::CreateLoadBalancer(_)
+            | Self::AdoptLoadBalancer { .. }
+            | Self::UpdateLoadBalancer { .. }
+            | Self::CreateListener { .. }
+            | Self::UpdateListener { .. }
+            | Self::DeleteListener { .. }
+            | Self::CreatePool { .. }
+            | Self::UpdatePool { .. }
+            | Self::DeletePool { .. } => Priority::Interactive,
+        }
+    }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CreateLoadBalancer(request) => write!(f, "create load balancer {}", request.name),
+            Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as ours"),
             Self::UpdateLoadBalancer { .. } => write!(f, "tag load balancer as complete"),
             Self::DeleteLoadBalancer { id } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { request, .. } => {

@@ -139,6 +139,7 @@ pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<a
         backends: u32::try_from(backends).unwrap_or(u32::MAX),
         name: tree.name.clone(),
         created_at: Some(time(tree.created_at)),
+        fence: ownership::fence(&tree.tags),
     };
     LoadBalancerRecord { summary, detail: tree }
 }
@@ -231,6 +232,7 @@ pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
         table: entry.table.clone(),
         state: state.into(),
         owner: RouteOwner::Unspecified.into(),
+        fence: ownership::fence(&entry.tags),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What shall be: the input of a driver's pure plans.
 
-use cloud_api_proto::v1alpha1::{Backend, LoadBalancerKey, LoadBalancerSpec, Owner, RouteUpsert};
+use cloud_api_proto::v1alpha1::{Backend, Fence, LoadBalancerKey, LoadBalancerSpec, Owner, RouteUpsert};
 
 /// What a load balancer shall be: checked, complete, its backends resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,11 +28,13 @@ pub struct RouteChanges {
     pub add: Vec<WantedRoute>,
 }
 
-/// A route to lay, with the cluster's name for people.
+/// A route to lay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedRoute {
     /// The checked request.
     pub upsert: RouteUpsert,
-    /// The cluster's name.
+    /// Who writes. Goes into the tags.
+    pub fence: Fence,
+    /// The cluster's name, for people.
     pub cluster_name: String,
 }

@@ -47,7 +47,8 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
 /// A load balancer as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
-    /// What the contract says of it. `key` and `owner` come from its tags and are unset where there are none.
+    /// What the contract says of it. `key`, `owner` and `fence` come from its tags and are unset where there are none. Where only one
+    /// part of the key is left, the other is empty: such a load balancer is nobody's, and not everybody's either.
     pub summary: LoadBalancer,
     /// What only the driver knows of it.
     pub detail: D,

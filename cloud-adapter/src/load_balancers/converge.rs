@@ -1,6 +1,9 @@
 //! One task per key: observes, decides, makes one vendor write, and again. It belongs to the adapter and outlives the RPC.
 //!
-//! Keeps nothing that a killed process would miss: whoever repeats the request goes on from what the cloud shows.
+//! Keeps nothing that a killed process would miss: whoever repeats the request goes on from what the cloud shows. Here tasks are
+//! started, joined, handed newer goals and ended; what one does between two looks is in [`turn`].
+
+mod turn;
 
 use std::{
     collections::BTreeMap,
@@ -10,35 +13,32 @@ use std::{
 
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Fence, LoadBalancerKey, Priority},
+    v1alpha1::{Fence, LoadBalancerKey},
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use super::decide::{End, Goal, Next, decide};
+use self::turn::Turn;
+use super::{
+    decide::{End, Goal},
+    memory::{KeyName, Memories, name},
+};
 use crate::{
-    driver::{Driver, Fault, LoadBalancerRecord, Outcome, VendorError},
-    fence::Fences,
-    metrics::{Metrics, TaskCount},
+    driver::{Driver, LoadBalancerRecord},
+    fence::{Fences, check_tag},
+    metrics::{Metrics, TaskCount, TaskState},
     replica::{Replica, Term},
     rpc::Rpc,
     snapshot::{Snapshot, View},
-    vendor::{Meter, Purpose, Session, Vendor},
+    vendor::{Meter, Purpose, Vendor},
 };
 
 /// Polls of one task are at most this far apart. Source: contract, section 6.
 const POLL_MAX: Duration = Duration::from_secs(15);
-/// A vendor that works on one write for longer is stuck; the caller hears of it and may ask again.
-const STUCK: Duration = Duration::from_mins(15);
-/// Unknown outcomes in a row after which the caller hears of it.
-const UNKNOWN_MAX: u32 = 3;
 /// A listing older than so many target ages is not acted upon.
-pub(super) const TRUSTED_AGES: u32 = 3;
-/// Keys that are remembered, before those that nobody touched are forgotten.
-const MEMORIES_MAX: usize = 4096;
+const TRUSTED_AGES: u32 = 3;
 
 type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
-type KeyName = (String, String);
 
 /// Starts, joins and carries out convergence tasks.
 #[derive(Debug)]
@@ -48,44 +48,62 @@ pub(crate) struct Converger<D: Driver> {
     pub(crate) vendor: Arc<Vendor>,
     pub(crate) fences: Fences,
     pub(crate) metrics: Metrics,
-    pub(crate) tracker: TaskTracker,
-    pub(crate) replica: Replica,
+    tracker: TaskTracker,
+    replica: Replica,
     tasks: Mutex<BTreeMap<KeyName, Handle<D::Detail>>>,
-    memories: Mutex<BTreeMap<KeyName, Memory<D::Step>>>,
+    memories: Memories<D::Step>,
 }
 
 /// A running task, as RPCs see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle<T> {
     orders: watch::Sender<Order>,
-    pub(crate) progress: watch::Receiver<Progress<T>>,
-    /// Pays for the task's calls; each answer takes over what was counted so far.
-    pub(crate) session: Session,
-}
-
-/// What outlives a key's task for a while.
-#[derive(Clone, Debug)]
-struct Memory<S> {
-    /// The last write, or one whose outcome is unknown.
-    last: Option<Written<S>>,
-    /// Pays for all tasks of the key: what nobody was told of yet stands in the next answer.
+    progress: watch::Receiver<Progress<T>>,
+    /// Counts the task's calls; each answer takes over what was counted so far.
     meter: Arc<Meter>,
-    used: Instant,
-}
-
-#[derive(Clone, Debug)]
-struct Written<S> {
-    step: S,
-    at: Instant,
-    removes: bool,
 }
 
 /// The newest desired state of a key, and who wants it.
 #[derive(Clone, Debug)]
-struct Order {
-    goal: Goal,
-    fence: Fence,
+pub(crate) struct Order {
+    pub(crate) goal: Goal,
+    /// Who writes. Who joins lends the task no other sequence: a tag would be written again for its sake.
+    pub(crate) fence: Fence,
+    /// On whose behalf.
+    pub(crate) purpose: Purpose,
+    /// The oldest observation that the caller trusts.
+    pub(crate) bound: Option<Instant>,
     number: u64,
+}
+
+impl Order {
+    pub(crate) fn new(goal: Goal, fence: Fence, purpose: Purpose, bound: Option<Instant>) -> Self {
+        Self { goal, fence, purpose: Purpose { deadline: None, ..purpose }, bound, number: 0 }
+    }
+
+    /// Puts a request to the one that is worked on. True: it changes what is worked on.
+    ///
+    /// # Errors
+    /// `STALE_FENCE` for an older one of the same scope, `OPERATION_CONFLICT` for one that no fence compares.
+    fn take(&mut self, newer: Self) -> Result<bool, AdapterError> {
+        let same_scope = self.fence.scope == newer.fence.scope;
+        let priority = self.purpose.priority.max(newer.purpose.priority);
+        if self.goal == newer.goal {
+            if same_scope && newer.fence.epoch > self.fence.epoch {
+                self.fence = newer.fence;
+            }
+            // Whoever is in more of a hurry pulls the others along.
+            self.purpose.priority = priority;
+            return Ok(false);
+        }
+        if !same_scope {
+            let text = format!("{} works on another desired state of this key", self.fence.scope);
+            return Err(AdapterError::new(Reason::OperationConflict, text));
+        }
+        check_tag(&newer.fence, Some(&self.fence))?;
+        *self = Self { number: self.number + 1, ..newer };
+        Ok(true)
+    }
 }
 
 /// How far a task is.
@@ -95,29 +113,6 @@ pub(crate) enum Progress<T> {
     Working { done: u32, total: u32, waits_for: String },
     /// It ended, for the order of this number.
     Ended { order: u64, done: u32, result: Result<End<T>, AdapterError> },
-}
-
-/// What a task keeps between turns.
-struct Work<D: Driver> {
-    session: Session,
-    /// The work ends with it.
-    term: Term,
-    started: Instant,
-    /// How fresh the next observation must be.
-    bound: Option<Instant>,
-    done: u32,
-    /// Writes that the newest plan took, the done ones included.
-    total: u32,
-    poll: Duration,
-    last: Option<Written<D::Step>>,
-    /// Unknown outcomes in a row.
-    unknown: u32,
-}
-
-enum Turn<D: Driver> {
-    Again,
-    Wait(String),
-    End(Result<End<D::Detail>, AdapterError>),
 }
 
 impl<D: Driver> Converger<D> {
@@ -136,91 +131,108 @@ impl<D: Driver> Converger<D> {
             tracker,
             replica: rpc.replica.clone(),
             tasks: Mutex::default(),
-            memories: Mutex::default(),
+            memories: Memories::default(),
         }
     }
 
-    /// The running task of a key.
-    pub(crate) fn running(&self, key: &LoadBalancerKey) -> Option<Handle<D::Detail>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).cloned()
+    /// Whether a task of this key runs.
+    pub(crate) fn is_running(&self, key: &LoadBalancerKey) -> bool {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&name(key))
     }
 
-    /// Starts the key's task, or hands the newer goal to the one that runs. Returns the number of the order.
+    /// The listing, if it is fresh enough for a first look.
+    pub(crate) fn trusted(&self, bound: Option<Instant>) -> Option<View<Record<D>>> {
+        let since = self.replica.term().ok()?.since();
+        self.snapshot.view(Some(self.trust(since).max(bound.unwrap_or(since))))
+    }
+
+    /// The oldest observation that a first look goes by. What was seen before a term may have been changed by the leader before.
+    fn trust(&self, since: Instant) -> Instant {
+        Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since)
+    }
+
+    /// Refuses a writer if a tag in a listing is of a newer one of its scope.
     ///
     /// # Errors
-    /// If another replica leads, or this one is about to stop.
+    /// `STALE_FENCE`.
+    pub(crate) fn check_fence(
+        &self,
+        cluster_id: &str,
+        fence: &Fence,
+        view: &View<Record<D>>,
+    ) -> Result<(), AdapterError> {
+        let ours = |record: &&Arc<Record<D>>| {
+            record.summary.key.as_ref().is_some_and(|key| key.cluster_id == cluster_id)
+        };
+        let tags = view.items.iter().filter(ours).filter_map(|record| record.summary.fence.as_ref());
+        self.fences.check_tags(cluster_id, fence, tags)
+    }
+
+    /// Starts the key's task, joins the one that runs, or hands it the newer goal. Returns the number of the order.
+    ///
+    /// # Errors
+    /// If another replica leads, or this one is about to stop; `STALE_FENCE` and `OPERATION_CONFLICT` if the task that runs
+    /// takes no such order.
     pub(crate) fn submit(
         self: &Arc<Self>,
         key: &LoadBalancerKey,
-        goal: Goal,
-        fence: Fence,
-        request_id: &str,
+        order: Order,
     ) -> Result<(u64, Handle<D::Detail>), AdapterError> {
         let term = self.replica.term()?;
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = tasks.get(&name(key)) {
-            let mut number = 0;
-            running.orders.send_if_modified(|order| {
-                let newer = order.goal != goal;
-                order.number += u64::from(newer);
-                order.goal = goal;
-                order.fence = fence;
-                number = order.number;
-                newer
+            let mut number = Ok(0);
+            running.orders.send_if_modified(|there| {
+                let taken = there.take(order);
+                number = taken.clone().map(|_| there.number);
+                taken == Ok(true)
             });
-            return Ok((number, running.clone()));
+            return Ok((number?, running.clone()));
         }
-        let (orders, inbox) = watch::channel(Order { goal, fence, number: 0 });
+        let (orders, inbox) = watch::channel(order);
         let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);
-        let purpose = Purpose::own(Priority::Interactive, request_id);
-        let session = self.vendor.metered(purpose, self.unpaid(key));
-        let handle = Handle { orders, progress, session: session.clone() };
+        let handle = Handle { orders, progress, meter: self.unpaid(key) };
         tasks.insert(name(key), handle.clone());
-        let task = Arc::clone(self).run((key.clone(), term), session, inbox, outbox);
-        self.tracker.spawn(task);
+        self.tracker.spawn(Arc::clone(self).run(key.clone(), term, inbox, outbox));
         Ok((0, handle))
     }
 
-    /// The records of a key in a listing.
-    pub(crate) fn records(view: &View<Record<D>>, key: &LoadBalancerKey) -> Vec<Arc<Record<D>>> {
-        view.items.iter().filter(|record| record.belongs_to(key)).cloned().collect()
+    /// What the key's tasks cost so far and nobody was told of.
+    pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
+        self.memories.of(key, |memory| Arc::clone(&memory.meter))
     }
 
     async fn run(
         self: Arc<Self>,
-        (key, term): (LoadBalancerKey, Term),
-        session: Session,
+        key: LoadBalancerKey,
+        term: Term,
         mut inbox: watch::Receiver<Order>,
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {
         let counted = self.metrics.key_task();
-        let mut place =
-            Place { converger: &self, key: &key, term: term.clone(), left: false, _counted: counted };
-        let poll = self.driver.describe().poll;
-        // What another replica saw before this term may be changed by it since.
-        let trusted = Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES);
-        let bound = Some(trusted.max(term.since()));
-        let last = self.remember(&key, |memory| memory.last.clone());
-        let started = Instant::now();
-        let mut work = Work { session, term, started, bound, done: 0, total: 0, poll, last, unknown: 0 };
+        let mut place = Place { converger: &self, key: &key, term: term.clone(), left: false, counted };
+        let mut work = self.begin(&key, term, inbox.borrow().bound);
         loop {
             let order = inbox.borrow_and_update().clone();
-            match self.turn(&key, &order, &mut work).await {
+            match self.turn(&order, &mut work).await {
                 Ok(Turn::Again) => (),
                 Ok(Turn::Wait(waits_for)) => {
                     outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
+                    place.counted.now(TaskState::Waiting);
                     // Who wakes on the same tick shares the listing of the first.
-                    work.bound = Some(tokio::select! {
+                    work.bound = tokio::select! {
                         tick = tick(work.term.since(), work.poll) => tick,
                         () = newer(&mut inbox, order.number) => Instant::now(),
                         _ = work.term.clone().ended() => Instant::now(),
-                    });
+                    };
+                    place.counted.now(TaskState::Working);
                     let overtaken = inbox.borrow().number != order.number;
-                    work.poll = if overtaken { poll } else { (work.poll * 2).min(POLL_MAX) };
+                    work.poll =
+                        if overtaken { self.driver.describe().poll } else { (work.poll * 2).min(POLL_MAX) };
                 }
-                Ok(Turn::End(result)) => {
-                    if place.leave(&inbox, &outbox, (order.number, work.done, result)) {
+                Ok(Turn::End(end)) => {
+                    if place.leave(&inbox, &outbox, (order.number, work.done, Ok(end))) {
                         return;
                     }
                 }
@@ -232,168 +244,37 @@ impl<D: Driver> Converger<D> {
             }
         }
     }
+}
 
-    /// One look and at most one vendor write.
-    async fn turn(
-        &self,
-        key: &LoadBalancerKey,
-        order: &Order,
-        work: &mut Work<D>,
-    ) -> Result<Turn<D>, AdapterError> {
-        self.fences.check(&order.fence)?;
-        work.term.check()?;
-        let view = self.snapshot.at_least(work.bound, &*self.driver, &work.session).await?;
-        let records = Self::records(&view, key);
-        let proof = self.proof(work);
-        let fresh = view.observed >= proof;
-        match decide(&*self.driver, &order.goal, &records, fresh)? {
-            Next::End(end) => Ok(Turn::End(Ok(end))),
-            Next::Look if fresh => {
-                Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"))
-            }
-            Next::Look if proof > Instant::now() => {
-                let waits_for = "reads that are sure to show what was written last".to_owned();
-                self.patience(work, waits_for)
-            }
-            Next::Look => {
-                work.bound = Some(proof);
-                Ok(Turn::Again)
-            }
-            Next::Wait(waits_for) => self.patience(work, waits_for),
-            Next::Write(steps) => self.write(key, &steps, records.is_empty(), work).await,
-            Next::Remove(steps) => self.remove(key, &steps, work).await,
+impl<T: Clone> Handle<T> {
+    /// Waits until the task ended, at most until then; tells how far it is, and puts the cost on the caller's meter.
+    ///
+    /// # Errors
+    /// `OPERATION_CONFLICT` as soon as a newer desired state took over from the order of this number.
+    pub(crate) async fn wait(
+        mut self,
+        number: u64,
+        until: Instant,
+        payer: &Meter,
+    ) -> Result<Progress<T>, AdapterError> {
+        let mut orders = self.orders.subscribe();
+        let ended = |progress: &Progress<T>| matches!(progress, Progress::Ended { .. });
+        tokio::select! {
+            // The time limit is the ordinary end of this wait: then the task goes on without us.
+            () = tokio::time::sleep_until(until) => (),
+            _ = self.progress.wait_for(ended) => (),
+            () = newer(&mut orders, number) => (),
         }
-    }
-
-    /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was
-    /// built last, by this process or, for all that is known, by the one that led before it.
-    fn proof(&self, work: &Work<D>) -> Instant {
-        let built = work.last.as_ref().filter(|last| !last.removes).map(|last| last.at);
-        let built = built.map_or(work.term.since(), |at| at.max(work.term.since()));
-        work.started.max(built + self.driver.describe().consistency_horizon)
-    }
-
-    /// Makes the first of the missing writes, unless it was just made and reads do not show it yet.
-    async fn write(
-        &self,
-        key: &LoadBalancerKey,
-        steps: &[D::Step],
-        creates: bool,
-        work: &mut Work<D>,
-    ) -> Result<Turn<D>, AdapterError> {
-        let Some(step) = steps.first() else { return Ok(Turn::Again) };
-        work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
-        // Nothing is seen: after a create, however its order looked, another would make a second one.
-        let early = if creates { self.proof(work) > Instant::now() } else { self.repeats(step, work) };
-        if early {
-            return Ok(Turn::Wait(format!("the cloud to show what it was told before: {step}")));
-        }
-        self.execute(key, step, false, work).await
-    }
-
-    async fn remove(
-        &self,
-        key: &LoadBalancerKey,
-        steps: &[D::Step],
-        work: &mut Work<D>,
-    ) -> Result<Turn<D>, AdapterError> {
-        let Some(step) = steps.first() else { return Ok(Turn::Again) };
-        work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
-        if self.repeats(step, work) {
-            return Ok(Turn::Wait(format!("the cloud to show: {step}")));
-        }
-        self.execute(key, step, true, work).await
-    }
-
-    /// Whether the very step was made so shortly ago that reads may not show it.
-    fn repeats(&self, step: &D::Step, work: &Work<D>) -> bool {
-        let horizon = self.driver.describe().consistency_horizon;
-        work.last.as_ref().is_some_and(|last| last.step == *step && last.at.elapsed() < horizon)
-    }
-
-    async fn execute(
-        &self,
-        key: &LoadBalancerKey,
-        step: &D::Step,
-        removes: bool,
-        work: &mut Work<D>,
-    ) -> Result<Turn<D>, AdapterError> {
-        let result = self.driver.execute(&work.session, step).await;
-        let unknown = result.as_ref().is_err_and(|error| error.fault == Fault::OutcomeUnknown);
-        if result.is_ok() || unknown {
-            let written = Written { step: step.clone(), at: Instant::now(), removes };
-            work.last = Some(written.clone());
-            self.remember(key, |memory| memory.last = Some(written));
-            work.poll = self.driver.describe().poll;
-        }
-        match result {
-            Ok(Outcome::Accepted | Outcome::Items(_)) => {
-                work.done += 1;
-                work.unknown = 0;
-                Ok(Turn::Wait(step.to_string()))
-            }
-            Err(error) => self.failed(step, error, work),
-        }
-    }
-
-    fn failed(
-        &self,
-        step: &D::Step,
-        error: VendorError,
-        work: &mut Work<D>,
-    ) -> Result<Turn<D>, AdapterError> {
-        match error.fault {
-            // Somebody changes it, or it vanished under us: look again.
-            Fault::Busy | Fault::NotFound => self.patience(work, format!("{step}: {error}")),
-            // Find out first whether it was done. Until reads can be trusted, the step is not repeated.
-            Fault::OutcomeUnknown if work.unknown < UNKNOWN_MAX => {
-                work.unknown += 1;
-                Ok(Turn::Wait(format!("certainty whether this was done: {step}: {error}")))
-            }
-            Fault::OutcomeUnknown
-            | Fault::Budget
-            | Fault::Throttled
-            | Fault::Auth
-            | Fault::Forbidden
-            | Fault::Quota
-            | Fault::Immutable
-            | Fault::Invalid
-            | Fault::Unsupported
-            | Fault::Unavailable
-            | Fault::Nonsense => {
-                let mut error = AdapterError::from(error);
-                error.message = format!("{step}: {}", error.message);
-                Err(error)
+        payer.absorb(&self.meter);
+        let progress = self.progress.borrow().clone();
+        match progress {
+            Progress::Ended { order, .. } if order == number => Ok(progress),
+            Progress::Working { .. } if orders.borrow().number == number => Ok(progress),
+            Progress::Ended { .. } | Progress::Working { .. } => {
+                let text = "a newer desired state of the same load balancer took over";
+                Err(AdapterError::new(Reason::OperationConflict, text))
             }
         }
-    }
-
-    /// Waits on, unless nothing has moved for too long.
-    fn patience(&self, work: &Work<D>, waits_for: String) -> Result<Turn<D>, AdapterError> {
-        let since = work.last.as_ref().map_or(work.started, |last| last.at.max(work.started));
-        if since.elapsed() > STUCK {
-            let text = format!("nothing has moved for {} minutes: {waits_for}", STUCK.as_secs() / 60);
-            return Err(AdapterError::new(Reason::VendorUnavailable, text));
-        }
-        Ok(Turn::Wait(waits_for))
-    }
-
-    /// Reads or changes what is remembered of a key. What nobody touched for long is forgotten.
-    fn remember<R>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<D::Step>) -> R) -> R {
-        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if memories.len() >= MEMORIES_MAX {
-            memories.retain(|_, memory| now.duration_since(memory.used) < STUCK);
-        }
-        let fresh = || Memory { last: None, meter: Arc::default(), used: now };
-        let memory = memories.entry(name(key)).or_insert_with(fresh);
-        memory.used = now;
-        act(memory)
-    }
-
-    /// What the key's tasks cost so far and nobody was told of.
-    pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
-        self.remember(key, |memory| Arc::clone(&memory.meter))
     }
 }
 
@@ -421,7 +302,7 @@ struct Place<'a, D: Driver> {
     key: &'a LoadBalancerKey,
     term: Term,
     left: bool,
-    _counted: TaskCount,
+    counted: TaskCount,
 }
 
 impl<D: Driver> Place<'_, D> {
@@ -455,8 +336,4 @@ impl<D: Driver> Drop for Place<'_, D> {
             tasks.remove(&name(self.key));
         }
     }
-}
-
-fn name(key: &LoadBalancerKey) -> KeyName {
-    (key.cluster_id.clone(), key.owner_uid.clone())
 }

@@ -2,17 +2,45 @@
 
 use std::sync::Arc;
 
-use cloud_api_proto::v1alpha1::{LoadBalancerState, Recreate};
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState, Recreate},
+};
 
-use crate::driver::{DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord, VendorError};
+use super::candidates::{Adopted, Candidates};
+use crate::driver::{DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord};
 
 /// What a key's task works towards.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
     /// It shall be so.
-    Present(Box<DesiredLoadBalancer>, Recreate),
-    /// Nothing shall be left.
-    Absent,
+    Present(Box<DesiredLoadBalancer>, Terms),
+    /// Nothing shall be left. `known`: the vendor's ID, if the caller knows one.
+    Absent { key: LoadBalancerKey, known: Option<String> },
+}
+
+/// What is allowed on the way to the desired state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Terms {
+    pub(crate) recreate: Recreate,
+    pub(crate) adoption: Adoption,
+    /// The vendor's ID of the one to adopt.
+    pub(crate) known: Option<String>,
+}
+
+impl Goal {
+    pub(crate) fn key(&self) -> &LoadBalancerKey {
+        match self {
+            Self::Present(desired, _) => &desired.key,
+            Self::Absent { key, .. } => key,
+        }
+    }
+
+    pub(crate) fn known(&self) -> Option<&str> {
+        match self {
+            Self::Present(_, Terms { known, .. }) | Self::Absent { known, .. } => known.as_deref(),
+        }
+    }
 }
 
 /// How a key's task ends well.
@@ -27,9 +55,11 @@ pub(crate) enum End<D> {
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next<D, S> {
+    /// Steps that build, never empty; the first is for now, and makes a load balancer.
+    Create(Vec<S>),
     /// Steps that build or change, never empty; the first is for now.
     Write(Vec<S>),
-    /// Steps that remove, never empty; the first is for now.
+    /// Steps of which the first is for now, and removes; never empty.
     Remove(Vec<S>),
     /// The vendor is at it.
     Wait(String),
@@ -39,65 +69,42 @@ pub(crate) enum Next<D, S> {
     End(End<D>),
 }
 
-/// The step, wait or end that follows from what is observed. `records` are those of the key; `fresh`: the listing proves absence.
+type Decision<A> = Result<Next<<A as Driver>::Detail, <A as Driver>::Step>, AdapterError>;
+
+/// The step, wait or end that follows from what is listed. `fresh`: the listing proves absence.
 ///
 /// # Errors
-/// Those of the driver's plan.
-pub(crate) fn decide<D: Driver>(
-    driver: &D,
+/// Those of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` for one that shall be adopted and is not there; `STALE_FENCE` if a
+/// newer writer has left its tag.
+pub(crate) fn decide<A: Driver>(
+    driver: &A,
     goal: &Goal,
-    records: &[Arc<LoadBalancerRecord<D::Detail>>],
+    fence: &Fence,
+    items: &[Arc<LoadBalancerRecord<A::Detail>>],
     fresh: bool,
-) -> Result<Next<D::Detail, D::Step>, VendorError> {
-    let records = ranked(records);
-    match (goal, records.split_first()) {
-        (_, None) if !fresh => Ok(Next::Look),
-        (Goal::Absent, None) => Ok(Next::End(End::Absent)),
-        (Goal::Absent, Some((first, _))) => Ok(delete(driver, first)),
-        (Goal::Present(desired, _), None) => write_or(driver.plan(desired, None)?, || Next::Look),
-        (Goal::Present(desired, recreate), Some((first, extra))) => {
-            let next = converge(driver, desired, *recreate, first)?;
-            match (next, extra.first()) {
-                // Two of one key exist after trouble only. The better one stays, once it serves.
-                (Next::End(End::Present(kept)), Some(second))
-                    if kept.summary.state() == LoadBalancerState::Active =>
-                {
-                    Ok(delete(driver, second))
-                }
-                (next, _) => Ok(next),
-            }
-        }
+) -> Decision<A> {
+    let candidates = Candidates::find(driver, items, goal);
+    candidates.check(fence)?;
+    match goal {
+        Goal::Absent { .. } => Ok(absent(driver, &candidates, fresh)),
+        Goal::Present(desired, terms) => Wish { driver, desired, terms, fence }.next(&candidates, fresh),
     }
 }
 
-fn converge<D: Driver>(
-    driver: &D,
-    desired: &DesiredLoadBalancer,
-    recreate: Recreate,
-    record: &Arc<LoadBalancerRecord<D::Detail>>,
-) -> Result<Next<D::Detail, D::Step>, VendorError> {
-    let end = || Next::End(End::Present(Arc::clone(record)));
-    match record.summary.state() {
-        LoadBalancerState::Pending => Ok(Next::Wait("the cloud is changing the load balancer".to_owned())),
-        LoadBalancerState::Deleting | LoadBalancerState::Absent => {
-            Ok(Next::Wait("the cloud is still removing the former load balancer".to_owned()))
-        }
-        LoadBalancerState::Error if recreate == Recreate::IfError => Ok(delete(driver, record)),
-        LoadBalancerState::Error => Ok(end()),
-        LoadBalancerState::Unspecified | LoadBalancerState::Active | LoadBalancerState::Degraded => {
-            match driver.plan(desired, Some(record)) {
-                Ok(steps) => write_or(steps, end),
-                Err(error) if error.fault == Fault::Immutable && recreate == Recreate::IfImmutableChanged => {
-                    Ok(delete(driver, record))
-                }
-                Err(error) => Err(error),
-            }
-        }
+fn absent<A: Driver>(
+    driver: &A,
+    candidates: &Candidates<A::Detail>,
+    fresh: bool,
+) -> Next<A::Detail, A::Step> {
+    let targets = candidates.deletable();
+    match (targets.is_empty(), fresh) {
+        (true, false) => Next::Look,
+        (true, true) => Next::End(End::Absent),
+        (false, _) => remove(targets.iter().flat_map(|target| driver.plan_deletion(target)).collect()),
     }
 }
 
-fn delete<D: Driver>(driver: &D, record: &Arc<LoadBalancerRecord<D::Detail>>) -> Next<D::Detail, D::Step> {
-    let steps = driver.plan_deletion(record);
+fn remove<D, S>(steps: Vec<S>) -> Next<D, S> {
     if steps.is_empty() {
         Next::Wait("the cloud is removing the load balancer".to_owned())
     } else {
@@ -105,18 +112,76 @@ fn delete<D: Driver>(driver: &D, record: &Arc<LoadBalancerRecord<D::Detail>>) ->
     }
 }
 
-fn write_or<D, S>(steps: Vec<S>, otherwise: impl FnOnce() -> Next<D, S>) -> Result<Next<D, S>, VendorError> {
-    Ok(if steps.is_empty() { otherwise() } else { Next::Write(steps) })
+/// A load balancer that shall be.
+struct Wish<'a, A> {
+    driver: &'a A,
+    desired: &'a DesiredLoadBalancer,
+    terms: &'a Terms,
+    fence: &'a Fence,
 }
 
-/// The one to keep first: one that works before one in ERROR, completed before half-built, then the older, then by ID.
-fn ranked<D>(records: &[Arc<LoadBalancerRecord<D>>]) -> Vec<&Arc<LoadBalancerRecord<D>>> {
-    let mut ranked: Vec<_> = records.iter().collect();
-    ranked.sort_by_cached_key(|record| {
-        let summary = &record.summary;
-        let created = summary.created_at.map(|at| (at.seconds, at.nanos));
-        let broken = summary.state() == LoadBalancerState::Error;
-        (broken, summary.applied_hash.is_empty(), created, summary.vendor_id.clone())
-    });
-    ranked
+impl<A: Driver> Wish<'_, A> {
+    fn next(&self, candidates: &Candidates<A::Detail>, fresh: bool) -> Decision<A> {
+        let Terms { recreate, adoption, known } = self.terms;
+        if let Some((first, extra)) = candidates.owned.split_first() {
+            let next = self.converge(first, *recreate)?;
+            return Ok(match (next, extra.first()) {
+                // Two of one key exist after trouble only. The better one stays, once it serves.
+                (Next::End(End::Present(kept)), Some(second))
+                    if kept.summary.state() == LoadBalancerState::Active =>
+                {
+                    remove(self.driver.plan_deletion(second))
+                }
+                (next, _) => next,
+            });
+        }
+        match candidates.adopt(*adoption, known.as_deref())? {
+            // What is not ours yet is never deleted for the sake of a new one.
+            Adopted::Taken(record) => self.converge(&record, Recreate::Never),
+            Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Next::Look),
+            Adopted::Missing(id) => {
+                let text = format!("known.vendor_ids: there is no load balancer {id} to adopt");
+                Err(AdapterError::new(Reason::ResourceGone, text))
+            }
+            Adopted::Nothing => match self.driver.plan(self.desired, self.fence, None)? {
+                steps if steps.is_empty() => Ok(Next::Look),
+                steps => Ok(Next::Create(steps)),
+            },
+        }
+    }
+
+    fn converge(&self, record: &Arc<LoadBalancerRecord<A::Detail>>, recreate: Recreate) -> Decision<A> {
+        let end = || Next::End(End::Present(Arc::clone(record)));
+        match record.summary.state() {
+            LoadBalancerState::Pending => {
+                Ok(Next::Wait("the cloud is changing the load balancer".to_owned()))
+            }
+            LoadBalancerState::Deleting | LoadBalancerState::Absent => {
+                Ok(Next::Wait("the cloud is still removing the former load balancer".to_owned()))
+            }
+            LoadBalancerState::Error if recreate == Recreate::IfError => Ok(self.replace(record)),
+            LoadBalancerState::Error => Ok(end()),
+            LoadBalancerState::Unspecified | LoadBalancerState::Active | LoadBalancerState::Degraded => {
+                match self.driver.plan(self.desired, self.fence, Some(record)) {
+                    Ok(steps) if steps.is_empty() => Ok(end()),
+                    Ok(steps) => Ok(Next::Write(steps)),
+                    Err(error)
+                        if error.fault == Fault::Immutable && recreate == Recreate::IfImmutableChanged =>
+                    {
+                        Ok(self.replace(record))
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+
+    /// Deletes it, to build it anew; what that takes stands in the plan, too.
+    fn replace(&self, record: &LoadBalancerRecord<A::Detail>) -> Next<A::Detail, A::Step> {
+        let mut steps = self.driver.plan_deletion(record);
+        if !steps.is_empty() {
+            steps.extend(self.driver.plan(self.desired, self.fence, None).unwrap_or_default());
+        }
+        remove(steps)
+    }
 }

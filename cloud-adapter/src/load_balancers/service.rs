@@ -1,38 +1,25 @@
 //! `LoadBalancerService`: from gRPC to checked goals and tasks, and back.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        Adoption, Bookmark, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
-        EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerCondition, LoadBalancerGone, LoadBalancerItems,
-        LoadBalancerKey, LoadBalancerState, PlannedStep, Priority, PutBackendSetRequest,
-        PutBackendSetResponse, Synced, WatchLoadBalancersRequest, WatchLoadBalancersResponse, cost::Source,
-        load_balancer_service_server::LoadBalancerService, watch_load_balancers_response::Event,
+        Bookmark, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+        EnsureLoadBalancerResponse, Fence, LoadBalancer, LoadBalancerGone, LoadBalancerItems, Priority,
+        PutBackendSetRequest, PutBackendSetResponse, Synced, WatchLoadBalancersRequest,
+        WatchLoadBalancersResponse, cost::Source, load_balancer_service_server::LoadBalancerService,
+        watch_load_balancers_response::Event,
     },
 };
-use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{
-    backend_sets::BackendSets,
-    converge::{Converger, Handle, Progress, TRUSTED_AGES},
-    decide::{End, Goal, Next, decide},
-    validate,
-};
+use super::{backend_sets::BackendSets, converge::Converger};
 use crate::{
-    context::Context,
-    driver::{DesiredLoadBalancer, Driver, LoadBalancerRecord, planned},
+    driver::{Driver, LoadBalancerRecord},
     rpc::{Rpc, Stream, stream},
-    snapshot::{Frame, Snapshot, Watcher},
+    snapshot::{Frame, Watcher},
 };
-
-/// The longest that an RPC waits for its task, and what it leaves of its deadline. Source: contract, section 6.
-const WAIT: Duration = Duration::from_secs(2);
-const MARGIN: Duration = Duration::from_millis(500);
-/// When a caller looks again at work under way.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// The gRPC service.
 #[derive(Debug)]
@@ -57,7 +44,9 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
             let key = record.summary.key.as_ref()?;
-            (key.cluster_id == context.cluster_id).then(|| record.summary.clone())
+            // Half of a key names nothing that could be asked for.
+            let ours = key.cluster_id == context.cluster_id && !key.owner_uid.is_empty();
+            ours.then(|| record.summary.clone())
         };
         let snapshot = Arc::clone(&self.converger.snapshot);
         let watcher = Watcher::new(snapshot, options, mine, |item: &LoadBalancer| &item.vendor_id);
@@ -90,8 +79,9 @@ impl<D: Driver> LoadBalancerService for Service<D> {
             (&metadata, &extensions),
             Priority::Interactive,
         )?;
+        let fence = request.fence.clone();
         let ensured = self.ensure(request, &context).await;
-        Ok(Response::new(ensured?))
+        Ok(Response::new(self.counted(fence.as_ref(), ensured)?))
     }
 
     async fn delete_load_balancer(
@@ -104,202 +94,20 @@ impl<D: Driver> LoadBalancerService for Service<D> {
             (&metadata, &extensions),
             Priority::Interactive,
         )?;
+        let fence = request.fence.clone();
         let deleted = self.delete(request, &context).await;
-        Ok(Response::new(deleted?))
+        Ok(Response::new(self.counted(fence.as_ref(), deleted)?))
     }
 }
 
 impl<D: Driver> Service<D> {
-    async fn ensure(
-        &self,
-        request: EnsureLoadBalancerRequest,
-        context: &Context,
-    ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
-        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
-        if !matches!(request.adoption(), Adoption::Unspecified | Adoption::Never) {
-            let text = "adoption: this adapter takes over no load balancer that it did not make";
-            return Err(AdapterError::new(Reason::UnsupportedFeature, text).with("field", "adoption"));
+    /// Counts the refusal of a writer that was replaced.
+    fn counted<T>(&self, fence: Option<&Fence>, result: Result<T, AdapterError>) -> Result<T, AdapterError> {
+        let stale = result.as_ref().is_err_and(|error| error.reason == Reason::StaleFence);
+        if let Some(fence) = fence.filter(|_| stale) {
+            self.rpc.metrics.fence_rejected(&fence.scope);
         }
-        let cloud = self.converger.driver.describe();
-        let spec = validate::spec(&request, &cloud)?;
-        let recreate = request.recreate();
-        let (key, owner) = validate::identity(&context.cluster_id, request.key, request.owner)?;
-        let backends = self.sets.get(&context.cluster_id, &spec.backend_set_id)?;
-        let hash = validate::hash(&spec);
-        let desired = DesiredLoadBalancer {
-            key: key.clone(),
-            owner,
-            cluster_name: context.cluster_name.clone(),
-            spec,
-            backends,
-            hash,
-        };
-        let goal = Goal::Present(Box::new(desired), recreate);
-        if request.dry_run {
-            let plan = self.dry_run(&key, &goal, context).await?;
-            let state = if plan.is_empty() { LoadBalancerState::Active } else { LoadBalancerState::Pending };
-            let cost = Some(context.session.meter().cost(Source::Snapshot, None));
-            return Ok(EnsureLoadBalancerResponse { state: state.into(), plan, cost, ..Default::default() });
-        }
-        let fence = self.converger.fences.admit(request.fence.as_ref(), &key.owner_uid)?;
-        if let Some(record) = self.nothing_to_do(&key, &goal) {
-            self.rpc.metrics.noop("EnsureLoadBalancer");
-            context.session.meter().absorb(&self.converger.unpaid(&key));
-            return Ok(present(&record, 0, context, Source::Memory));
-        }
-        let id = context.session.purpose().request_id.clone();
-        let (number, handle) = self.converger.submit(&key, goal, fence, &id)?;
-        let progress = wait(handle, number, context).await?;
-        match progress {
-            Progress::Working { done, total, waits_for } => Ok(EnsureLoadBalancerResponse {
-                state: LoadBalancerState::Pending.into(),
-                step: done,
-                steps: total,
-                conditions: vec![waiting(waits_for)],
-                retry_after: prost_types::Duration::try_from(AGAIN).ok(),
-                cost: Some(context.session.meter().cost(Source::Snapshot, None)),
-                ..Default::default()
-            }),
-            Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
-                Ok(present(&record, done, context, Source::Snapshot))
-            }
-            Progress::Ended { result: Err(error), .. } => Err(error),
-            Progress::Ended { result: Ok(End::Absent), .. } => Err(overtaken()),
-        }
-    }
-
-    async fn delete(
-        &self,
-        request: DeleteLoadBalancerRequest,
-        context: &Context,
-    ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
-        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
-        let (key, _) = validate::identity(&context.cluster_id, request.key, request.owner)?;
-        if request.dry_run {
-            let plan = self.dry_run(&key, &Goal::Absent, context).await?;
-            let state = if plan.is_empty() { LoadBalancerState::Absent } else { LoadBalancerState::Deleting };
-            let cost = Some(context.session.meter().cost(Source::Snapshot, None));
-            return Ok(DeleteLoadBalancerResponse { state: state.into(), plan, cost, ..Default::default() });
-        }
-        let fence = self.converger.fences.admit(request.fence.as_ref(), &key.owner_uid)?;
-        let id = context.session.purpose().request_id.clone();
-        let (number, handle) = self.converger.submit(&key, Goal::Absent, fence, &id)?;
-        let progress = wait(handle, number, context).await?;
-        let cost = Some(context.session.meter().cost(Source::Snapshot, None));
-        match progress {
-            Progress::Working { waits_for, .. } => Ok(DeleteLoadBalancerResponse {
-                state: LoadBalancerState::Deleting.into(),
-                retry_after: prost_types::Duration::try_from(AGAIN).ok(),
-                conditions: vec![waiting(waits_for)],
-                cost,
-                plan: Vec::new(),
-            }),
-            Progress::Ended { result: Ok(End::Absent), .. } => Ok(DeleteLoadBalancerResponse {
-                state: LoadBalancerState::Absent.into(),
-                cost,
-                ..Default::default()
-            }),
-            Progress::Ended { result: Err(error), .. } => Err(error),
-            Progress::Ended { result: Ok(End::Present(_)), .. } => Err(overtaken()),
-        }
-    }
-
-    /// The record, if nothing runs for the key and a trusted listing shows it as desired. Cost: no vendor call.
-    fn nothing_to_do(
-        &self,
-        key: &LoadBalancerKey,
-        goal: &Goal,
-    ) -> Option<Arc<LoadBalancerRecord<D::Detail>>> {
-        let converger = &self.converger;
-        if converger.running(key).is_some() {
-            return None;
-        }
-        let age = converger.snapshot.target_age() * TRUSTED_AGES;
-        let trusted = Snapshot::<LoadBalancerRecord<D::Detail>>::no_older_than(age);
-        let view = converger.snapshot.view(Some(trusted))?;
-        match decide(&*converger.driver, goal, &Converger::<D>::records(&view, key), false) {
-            Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
-                Some(record)
-            }
-            Ok(_) | Err(_) => None,
-        }
-    }
-
-    /// The writes that a goal would take. Cost: a listing, if the snapshot is older than its target age.
-    async fn dry_run(
-        &self,
-        key: &LoadBalancerKey,
-        goal: &Goal,
-        context: &Context,
-    ) -> Result<Vec<PlannedStep>, AdapterError> {
-        let converger = &self.converger;
-        let now = Instant::now();
-        let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
-        let view = converger.snapshot.at_least(bound, &*converger.driver, &context.session).await?;
-        match decide(&*converger.driver, goal, &Converger::<D>::records(&view, key), true)? {
-            Next::Write(steps) | Next::Remove(steps) => Ok(steps.iter().map(planned).collect()),
-            Next::Wait(_) | Next::Look | Next::End(_) => Ok(Vec::new()),
-        }
-    }
-}
-
-/// Waits for the task as long as the contract allows, then tells how far it is.
-async fn wait<T: Clone>(
-    mut handle: Handle<T>,
-    number: u64,
-    context: &Context,
-) -> Result<Progress<T>, AdapterError> {
-    let until = (Instant::now() + WAIT).min(context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline));
-    let ended = |progress: &Progress<T>| matches!(progress, Progress::Ended { .. });
-    // The time limit is the ordinary end of this wait: then the task goes on without us.
-    let _in_time = tokio::time::timeout_at(until, handle.progress.wait_for(ended)).await.is_ok();
-    let progress = handle.progress.borrow().clone();
-    context.session.meter().absorb(handle.session.meter());
-    match progress {
-        Progress::Ended { order, .. } if order != number => Err(overtaken()),
-        progress @ (Progress::Working { .. } | Progress::Ended { .. }) => Ok(progress),
-    }
-}
-
-fn overtaken() -> AdapterError {
-    AdapterError::new(Reason::OperationConflict, "a newer desired state of the same load balancer took over")
-}
-
-fn waiting(message: String) -> LoadBalancerCondition {
-    LoadBalancerCondition { r#type: "WaitingFor".to_owned(), message }
-}
-
-fn present<D>(
-    record: &LoadBalancerRecord<D>,
-    done: u32,
-    context: &Context,
-    source: Source,
-) -> EnsureLoadBalancerResponse {
-    let summary = &record.summary;
-    let conditions = match summary.state() {
-        LoadBalancerState::Error => vec![LoadBalancerCondition {
-            r#type: "Error".to_owned(),
-            message: "the cloud gave up on this load balancer: delete the Service, or allow to recreate"
-                .to_owned(),
-        }],
-        LoadBalancerState::Unspecified
-        | LoadBalancerState::Pending
-        | LoadBalancerState::Active
-        | LoadBalancerState::Degraded
-        | LoadBalancerState::Deleting
-        | LoadBalancerState::Absent => Vec::new(),
-    };
-    EnsureLoadBalancerResponse {
-        state: summary.state,
-        step: done,
-        steps: done,
-        addresses: summary.addresses.clone(),
-        applied_hash: summary.applied_hash.clone(),
-        conditions,
-        vendor_ids: summary.vendor_ids.clone(),
-        retry_after: None,
-        cost: Some(context.session.meter().cost(source, None)),
-        plan: Vec::new(),
+        result
     }
 }
 

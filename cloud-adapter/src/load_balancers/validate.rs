@@ -2,14 +2,16 @@
 //!
 //! Nothing that this cloud cannot do gets through: what is not refused here is honoured by the driver.
 
+mod parameters;
+
 use std::{collections::BTreeSet, net::IpAddr};
 
 use cloud_api_proto::{
     AdapterError, Reason,
     error::Violation,
     v1alpha1::{
-        EnsureLoadBalancerRequest, HealthCheck, IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, Owner,
-        Protocol, Recreate, health_check, listener,
+        Adoption, EnsureLoadBalancerRequest, HealthCheck, IpFamily, Known, Listener, LoadBalancerKey,
+        LoadBalancerSpec, Owner, Protocol, Recreate, health_check, listener,
         load_balancer_spec::{Scheme, TrafficPolicy},
         session_affinity,
     },
@@ -18,12 +20,11 @@ use ipnet::IpNet;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
+use super::decide::Terms;
 use crate::driver::Description;
 
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
 const HASH_VERSION: &str = "1";
-/// A parameter that is at least this similar is named as what was probably meant.
-const SIMILAR: f64 = 0.6;
 
 /// The faults found so far.
 #[derive(Debug, Default)]
@@ -81,9 +82,30 @@ pub(super) fn spec(
     if !faults.0.is_empty() {
         return Err(AdapterError::fields(faults.0));
     }
-    parameters(&spec, cloud)?;
+    parameters::check(&spec.parameters, &cloud.parameters)?;
     features(&spec, cloud)?;
     Ok(spec)
+}
+
+/// What is allowed on the way to the specification.
+///
+/// # Errors
+/// `FIELD_INVALID` if one shall be adopted by an ID that is not told.
+pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, AdapterError> {
+    let adoption = request.adoption();
+    // Elsewhere the ID is a hint that decides nothing, and a task shall not begin anew for its sake.
+    let known = known_id(request.known.as_ref()).filter(|_| adoption == Adoption::ById);
+    if adoption == Adoption::ById && known.is_none() {
+        let text = "names no load balancer: adoption BY_ID takes the one of the ID `loadbalancer`";
+        return Err(AdapterError::field("known.vendor_ids", text));
+    }
+    Ok(Terms { recreate: request.recreate(), adoption, known })
+}
+
+/// The vendor's ID of the load balancer itself, if the caller knows it.
+pub(super) fn known_id(known: Option<&Known>) -> Option<String> {
+    let id = known?.vendor_ids.as_ref()?.ids.get("loadbalancer")?;
+    (!id.is_empty()).then(|| id.clone())
 }
 
 /// The versioned hash of everything but the backends, in which the names for people do not count.
@@ -107,6 +129,7 @@ fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &
             faults.add(field, format!("{number} is a value that this adapter does not know"));
         }
     };
+    known("adoption", request.adoption, Adoption::try_from(request.adoption).is_ok());
     known("recreate", request.recreate, Recreate::try_from(request.recreate).is_ok());
     known("spec.scheme", spec.scheme, Scheme::try_from(spec.scheme).is_ok());
     let policy = spec.traffic_policy;
@@ -188,34 +211,6 @@ fn health_check(check: &HealthCheck, faults: &mut Faults) {
 fn port(number: u32, field: String, faults: &mut Faults) {
     if !(1..=65_535).contains(&number) {
         faults.add(field, format!("{number} is no port: use 1 to 65535"));
-    }
-}
-
-fn parameters(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
-    for (key, value) in &spec.parameters {
-        let Some(known) = cloud.parameters.iter().find(|known| known.key == *key) else {
-            return Err(unknown_parameter(key, cloud));
-        };
-        if !known.allowed_values.is_empty() && !known.allowed_values.contains(value) {
-            let text = format!("{value:?} is not one of {}", known.allowed_values.join(", "));
-            return Err(AdapterError::field(format!("spec.parameters[{key}]"), text));
-        }
-    }
-    Ok(())
-}
-
-fn unknown_parameter(key: &str, cloud: &Description) -> AdapterError {
-    let similar = |known: &&str| strsim::jaro_winkler(known, key);
-    let known = cloud.parameters.iter().map(|known| known.key.as_str());
-    let nearest = known
-        .filter(|known| similar(known) >= SIMILAR)
-        .max_by(|one, other| similar(one).total_cmp(&similar(other)));
-    let error = |text| AdapterError::new(Reason::UnknownParameter, text);
-    match nearest {
-        Some(nearest) => error(format!("parameter {key:?} is unknown: did you mean {nearest:?}?"))
-            .with("nearest", nearest)
-            .with("parameter", key),
-        None => error(format!("parameter {key:?} is unknown")).with("parameter", key),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A deletion needs an explicit key and ownership; another owner's route is reported and never touched.
 
+use std::time::Duration;
+
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -19,12 +21,20 @@ pub(crate) enum Item {
     /// Shall be.
     Upsert { destination: IpNet, upsert: RouteUpsert },
     /// Shall not be.
-    Delete { destination: IpNet, key: RouteKey },
+    Delete { destination: IpNet, key: RouteKey, next_hop: Option<NextHop> },
     /// Cannot be read.
     Bad { key: RouteKey, error: AdapterError },
 }
 
 impl Item {
+    /// Where its route leads, if that can be read.
+    pub(crate) fn destination(&self) -> Option<IpNet> {
+        match self {
+            Self::Upsert { destination, .. } | Self::Delete { destination, .. } => Some(*destination),
+            Self::Bad { .. } => None,
+        }
+    }
+
     /// Which route it is about, as asked.
     pub(crate) fn key(&self) -> RouteKey {
         match self {
@@ -54,15 +64,22 @@ pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<AdapterError>,
     pub(crate) change: Change,
+    /// When to ask again, if it is under way.
+    retry_after: Option<Duration>,
 }
 
 impl Verdict {
     fn new(key: &RouteKey, outcome: Outcome, change: Change) -> Self {
-        Self { key: key.clone(), outcome, error: None, change }
+        Self { key: key.clone(), outcome, error: None, change, retry_after: None }
     }
 
     fn refused(key: &RouteKey, outcome: Outcome, error: AdapterError) -> Self {
-        Self { key: key.clone(), outcome, error: Some(error), change: Change::default() }
+        Self { error: Some(error), ..Self::new(key, outcome, Change::default()) }
+    }
+
+    /// Nobody can say yet.
+    pub(crate) fn pending(key: &RouteKey, retry_after: Duration) -> Self {
+        Self { retry_after: Some(retry_after), ..Self::new(key, Outcome::Pending, Change::default()) }
     }
 
     /// The item's result, in the words of the contract.
@@ -71,7 +88,7 @@ impl Verdict {
             key: Some(self.key.clone()),
             outcome: self.outcome.into(),
             error: self.error.as_ref().map(AdapterError::to_item),
-            retry_after: None,
+            retry_after: self.retry_after.and_then(|delay| prost_types::Duration::try_from(delay).ok()),
         }
     }
 }
@@ -85,15 +102,26 @@ pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     }
 }
 
-/// What becomes of each item, given what is there.
-pub(crate) fn plan(order: &Order, routes: &[&Route]) -> Vec<Verdict> {
-    order.items.iter().map(|item| judge(item, order, routes)).collect()
+/// What becomes of each item, given what is there. `doubt` tells for how long yet nobody can say what is at a destination.
+pub(crate) fn plan(
+    order: &Order,
+    routes: &[&Route],
+    doubt: impl Fn(IpNet) -> Option<Duration>,
+) -> Vec<Verdict> {
+    let judge = |item: &Item| match item.destination().and_then(&doubt) {
+        Some(wait) => Verdict::pending(&item.key(), wait),
+        None => judge(item, order, routes),
+    };
+    order.items.iter().map(judge).collect()
 }
 
 /// All changes together.
-pub(crate) fn changes(verdicts: &[Verdict], cluster_name: &str) -> RouteChanges {
-    let wanted =
-        |upsert: &RouteUpsert| WantedRoute { upsert: upsert.clone(), cluster_name: cluster_name.to_owned() };
+pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
+    let wanted = |upsert: &RouteUpsert| WantedRoute {
+        upsert: upsert.clone(),
+        fence: order.fence.clone().unwrap_or_default(),
+        cluster_name: order.cluster_name.clone(),
+    };
     RouteChanges {
         remove: verdicts.iter().filter_map(|verdict| verdict.change.remove.clone()).collect(),
         add: verdicts.iter().filter_map(|verdict| verdict.change.add.as_ref().map(wanted)).collect(),
@@ -115,10 +143,12 @@ pub(crate) fn batches(verdicts: &mut [Verdict], max: usize) -> impl Iterator<Ite
 fn judge(item: &Item, order: &Order, routes: &[&Route]) -> Verdict {
     match item {
         Item::Bad { key, error } => Verdict::refused(key, Outcome::Failed, error.clone()),
-        Item::Delete { destination, key } => delete(key, *destination, routes),
+        Item::Delete { destination, key, next_hop } => {
+            delete((key, *destination, next_hop.as_ref()), order, routes)
+        }
         Item::Upsert { destination, upsert } => {
             let key = upsert.key.clone().unwrap_or_default();
-            if !order.cluster_cidrs.iter().any(|cidr| cidr.contains(destination)) {
+            if !order.covers(*destination) {
                 let text = format!("{destination} is outside of the cluster's CIDRs");
                 let error = AdapterError::field("upserts.key.destination", text);
                 return Verdict::refused(&key, Outcome::Failed, error);
@@ -126,48 +156,70 @@ fn judge(item: &Item, order: &Order, routes: &[&Route]) -> Verdict {
             let there = routes.iter().find(|route| to(route) == Some(*destination));
             match there {
                 None => lay(&key, upsert, None),
-                Some(route) => replace(&key, upsert, route, &order.cluster_id),
+                Some(route) => replace(&key, upsert, route, order),
             }
         }
     }
 }
 
-fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, cluster_id: &str) -> Verdict {
-    let same_hop = same_hop(route.next_hop.as_ref(), upsert.next_hop.as_ref());
+fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, order: &Order) -> Verdict {
     let serves = route.state() != RouteState::Blackhole;
-    match owner(route, cluster_id) {
-        RouteOwner::Mine if route.key.as_ref() == Some(key) && same_hop && serves => {
-            Verdict::new(key, Outcome::Unchanged, Change::default())
-        }
-        // Ours, for the same node: it moves. For another node: that node's key must be deleted first, or it is a conflict.
-        RouteOwner::Mine if route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid) => {
-            lay(key, upsert, Some(route.vendor_id.clone()))
-        }
-        RouteOwner::Mine | RouteOwner::OtherCluster | RouteOwner::Unmanaged | RouteOwner::Unspecified => {
-            let whose = match &route.key {
-                Some(there) if there.cluster_id == cluster_id => "another node of this cluster",
-                Some(_) => "another cluster",
-                None => "somebody unknown",
-            };
-            let text = format!("route {} to {} belongs to {whose}", route.vendor_id, route.destination);
-            Verdict::refused(key, Outcome::Conflict, AdapterError::new(Reason::OwnedByOther, text))
-        }
+    let unchanged = serves && same_hop(route.next_hop.as_ref(), upsert.next_hop.as_ref());
+    let ours = match owner(route, &order.cluster_id) {
+        // For another node: that node's key must be deleted first, or it is a conflict.
+        RouteOwner::Mine => route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid),
+        // Nobody's, inside the cluster's CIDRs, and it leads to that very node.
+        RouteOwner::Unmanaged => leads_to(route, upsert.next_hop.as_ref()),
+        RouteOwner::OtherCluster | RouteOwner::Unspecified => false,
+    };
+    match (ours, order.overtaken_at(route)) {
+        (false, _) => Verdict::refused(key, Outcome::Conflict, owned_by_other(route, order)),
+        (true, Err(stale)) => Verdict::refused(key, Outcome::Failed, stale),
+        (true, Ok(())) if unchanged => Verdict::new(key, Outcome::Unchanged, Change::default()),
+        (true, Ok(())) => lay(key, upsert, Some(route.vendor_id.clone())),
     }
+}
+
+fn owned_by_other(route: &Route, order: &Order) -> AdapterError {
+    let whose = match &route.key {
+        Some(there) if there.cluster_id == order.cluster_id => "another node of this cluster",
+        Some(_) => "another cluster",
+        None => "somebody unknown",
+    };
+    let text = format!("route {} to {} belongs to {whose}", route.vendor_id, route.destination);
+    AdapterError::new(Reason::OwnedByOther, text)
 }
 
 fn lay(key: &RouteKey, upsert: &RouteUpsert, remove: Option<String>) -> Verdict {
     Verdict::new(key, Outcome::Applied, Change { remove, add: Some(upsert.clone()) })
 }
 
-fn delete(key: &RouteKey, destination: IpNet, routes: &[&Route]) -> Verdict {
-    let mine = |route: &&&Route| to(route) == Some(destination) && route.key.as_ref() == Some(key);
-    match routes.iter().find(mine) {
+fn delete(
+    (key, destination, next_hop): (&RouteKey, IpNet, Option<&NextHop>),
+    order: &Order,
+    routes: &[&Route],
+) -> Verdict {
+    let ours = |route: &&&Route| {
+        let untagged = route.key.is_none() && order.covers(destination) && leads_to(route, next_hop);
+        to(route) == Some(destination) && (route.key.as_ref() == Some(key) || untagged)
+    };
+    match routes.iter().find(ours).map(|route| (route, order.overtaken_at(route))) {
         None => Verdict::new(key, Outcome::Unchanged, Change::default()),
-        Some(route) => {
+        Some((_, Err(stale))) => Verdict::refused(key, Outcome::Failed, stale),
+        Some((route, Ok(()))) => {
             let change = Change { remove: Some(route.vendor_id.clone()), add: None };
             Verdict::new(key, Outcome::Applied, change)
         }
     }
+}
+
+/// Whether it leads to the machine of this next hop.
+fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
+    let machine = |hop: Option<&NextHop>| {
+        hop.map(|hop| hop.provider_id.clone()).filter(|provider_id| !provider_id.is_empty())
+    };
+    let there = machine(route.next_hop.as_ref());
+    there.is_some() && there == machine(hop)
 }
 
 fn to(route: &Route) -> Option<IpNet> {
@@ -185,6 +237,8 @@ fn same_hop(there: Option<&NextHop>, wanted: Option<&NextHop>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cloud_api_proto::v1alpha1::Fence;
+
     use super::*;
 
     fn key(cluster: &str, node: &str, destination: &str) -> RouteKey {
@@ -210,7 +264,24 @@ mod tests {
     }
 
     fn delete(node: &str, destination: &str) -> Item {
-        Item::Delete { destination: destination.parse().expect("CIDR"), key: key("me", node, destination) }
+        leaving(node, destination, "")
+    }
+
+    /// Its deletion by one who knows the node's machine.
+    fn leaving(node: &str, destination: &str, hop: &str) -> Item {
+        let next_hop = Some(NextHop { provider_id: hop.into(), ..NextHop::default() });
+        let key = key("me", node, destination);
+        Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
+    }
+
+    fn order(item: Item) -> Order {
+        Order {
+            cluster_id: "me".into(),
+            cluster_name: "test".into(),
+            cluster_cidrs: vec!["10.244.0.0/16".parse().expect("CIDR")],
+            items: vec![item],
+            fence: Some(Fence { scope: "a/0".into(), epoch: 2, sequence: 5 }),
+        }
     }
 
     #[test]
@@ -232,7 +303,9 @@ mod tests {
         let d = "10.244.1.0/24";
         let mine = |hop| route("rt-1", Some(key("me", "a", d)), d, hop);
         let other = route("rt-1", Some(key("you", "a", d)), d, "i-1");
-        let unmanaged = route("rt-1", None, d, "i-1");
+        let unmanaged = |hop| route("rt-1", None, d, hop);
+        let fence = Some(Fence { scope: "a/0".into(), epoch: 2, sequence: 6 });
+        let newer = Route { fence, ..mine("i-1") };
         let blackhole = Route { state: RouteState::Blackhole.into(), ..mine("i-1") };
         for (name, there, item, outcome, remove, add) in [
             ("new", None, upsert("a", d, "i-1"), Outcome::Applied, false, true),
@@ -248,24 +321,39 @@ mod tests {
                 false,
                 false,
             ),
-            ("unmanaged", Some(unmanaged.clone()), upsert("a", d, "i-1"), Outcome::Conflict, false, false),
+            ("nobody's", Some(unmanaged("i-2")), upsert("a", d, "i-1"), Outcome::Conflict, false, false),
+            (
+                "nobody's to it",
+                Some(unmanaged("i-1")),
+                upsert("a", d, "i-1"),
+                Outcome::Unchanged,
+                false,
+                false,
+            ),
+            ("of a newer one", Some(newer.clone()), upsert("a", d, "i-2"), Outcome::Failed, false, false),
             ("outside", None, upsert("a", "192.0.2.0/24", "i-1"), Outcome::Failed, false, false),
             ("delete mine", Some(mine("i-1")), delete("a", d), Outcome::Applied, true, false),
             ("delete none", None, delete("a", d), Outcome::Unchanged, false, false),
             ("delete another's", Some(other), delete("a", d), Outcome::Unchanged, false, false),
-            ("delete unmanaged", Some(unmanaged), delete("a", d), Outcome::Unchanged, false, false),
+            ("delete nobody's", Some(unmanaged("i-1")), delete("a", d), Outcome::Unchanged, false, false),
+            ("its own", Some(unmanaged("i-1")), leaving("a", d, "i-1"), Outcome::Applied, true, false),
+            ("not its own", Some(unmanaged("i-2")), leaving("a", d, "i-1"), Outcome::Unchanged, false, false),
+            ("delete a newer one's", Some(newer), delete("a", d), Outcome::Failed, false, false),
         ] {
-            let order = Order {
-                cluster_id: "me".into(),
-                cluster_name: "test".into(),
-                cluster_cidrs: vec!["10.244.0.0/16".parse().expect("CIDR")],
-                items: vec![item],
-                fence: None,
-            };
-            let verdict = plan(&order, &there.iter().collect::<Vec<_>>()).remove(0);
+            let verdict = plan(&order(item), &there.iter().collect::<Vec<_>>(), |_| None).remove(0);
             assert_eq!(verdict.outcome, outcome, "{name}");
             assert_eq!(verdict.change.remove.is_some(), remove, "{name}");
             assert_eq!(verdict.change.add.is_some(), add, "{name}");
+        }
+    }
+    #[test]
+    fn what_is_in_doubt_is_neither_laid_nor_removed() {
+        let d = "10.244.1.0/24";
+        for item in [upsert("a", d, "i-1"), delete("a", d)] {
+            let wait = Duration::from_secs(2);
+            let verdict = plan(&order(item), &[], |_| Some(wait)).remove(0);
+            assert_eq!((verdict.outcome, verdict.change.size()), (Outcome::Pending, 0));
+            assert!(verdict.result().retry_after.is_some());
         }
     }
 }

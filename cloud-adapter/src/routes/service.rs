@@ -6,14 +6,17 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
         ApplyRoutesRequest, ApplyRoutesResponse, Bookmark, Priority, Route, RouteGone, RouteItems, RouteKey,
-        RouteOwner, RouteResult, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source, route_result,
+        RouteOwner, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source,
         route_service_server::RouteService, watch_routes_response::Event,
     },
 };
 use ipnet::IpNet;
 use tonic::{Request, Response, Status};
 
-use super::{Applied, Applier, ITEMS_MAX, Order, plan, plan::Item};
+use super::{
+    Applied, Applier, ITEMS_MAX, Order, plan,
+    plan::{Item, Verdict},
+};
 use crate::{
     context::Context,
     driver::Driver,
@@ -24,6 +27,9 @@ use crate::{
 /// What an answer leaves of its deadline, and when a caller looks again at work under way.
 const MARGIN: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// All routes are one object: a fence's sequence covers them together, and they take turns with nobody.
+const OBJECT: &str = "Routes";
 
 /// The gRPC service.
 #[derive(Debug)]
@@ -60,7 +66,11 @@ impl<D: Driver> RouteService for Service<D> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
             self.rpc.cloud_context(request.context.clone(), (&metadata, &extensions), Priority::Traffic)?;
+        let fence = request.fence.clone().unwrap_or_default();
         let applied = self.apply(request, &context).await;
+        if applied.as_ref().is_err_and(|error| error.reason == Reason::StaleFence) {
+            self.rpc.metrics.fence_rejected(&fence.scope);
+        }
         let Applied { results, plan } = applied?;
         let cost = Some(context.session.meter().cost(Source::Snapshot, None));
         Ok(Response::new(ApplyRoutesResponse { results, cost, plan }))
@@ -73,29 +83,20 @@ impl<D: Driver> Service<D> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let order = order(request, context)?;
         if let Some(fence) = &order.fence {
-            self.applier.fences.admit(Some(fence), "routes")?;
+            self.applier.fences.admit(&order.cluster_id, Some(fence), OBJECT)?;
         }
         let keys: Vec<RouteKey> = order.items.iter().map(Item::key).collect();
-        let (applier, session) = (Arc::clone(&self.applier), context.session.patient());
+        let (applier, session) = (Arc::clone(&self.applier), context.session.patient().about(OBJECT));
         let task = self.applier.tracker.spawn(async move { applier.apply(&order, &session).await });
         let until = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(applied)) => applied,
             Ok(Err(_panicked)) => Err(AdapterError::new(Reason::Internal, "applying routes failed")),
             Err(_elapsed) => {
-                Ok(Applied { results: keys.into_iter().map(pending).collect(), plan: Vec::new() })
+                let results = keys.iter().map(|key| Verdict::pending(key, AGAIN).result()).collect();
+                Ok(Applied { results, plan: Vec::new() })
             }
         }
-    }
-}
-
-/// A route whose write is under way.
-fn pending(key: RouteKey) -> RouteResult {
-    RouteResult {
-        key: Some(key),
-        outcome: route_result::Outcome::Pending.into(),
-        error: None,
-        retry_after: prost_types::Duration::try_from(AGAIN).ok(),
     }
 }
 
@@ -135,7 +136,7 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     let deletes = request.deletes.into_iter().enumerate().map(|(at, delete)| {
         let key = delete.key.unwrap_or_default();
         match destination(&format!("deletes[{at}]"), &key, &context.cluster_id) {
-            Ok(destination) => Item::Delete { destination, key },
+            Ok(destination) => Item::Delete { destination, key, next_hop: delete.next_hop },
             Err(error) => Item::Bad { key, error },
         }
     });

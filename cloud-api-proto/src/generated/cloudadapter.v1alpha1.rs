@@ -134,6 +134,10 @@ pub struct Owner {
 /// highest seen there and, within that epoch, its sequence at least the highest seen for the same object (a load balancer's
 /// key; all routes together); else it is refused with STALE_FENCE. The sequence is compared per object because one holder
 /// sends requests for different objects at once, and they may overtake each other. Different scopes never exclude each other.
+///
+/// The adapter keeps the highest fences in memory. Where the vendor has tags it also writes them there, with writes that set
+/// tags anyway: on creation, on adoption and when a change is complete. So another process of the adapter knows them from its
+/// first listing on, except those of writers that only changed backends, or only deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fence {
     /// The shard that the writer holds, such as `service-controller/3`.
@@ -2056,6 +2060,10 @@ pub struct LoadBalancer {
     /// When it was made.
     #[prost(message, optional, tag = "11")]
     pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The writer that made it or completed a change of it last, as its tag says. Writes that set no tags, such as those of backends,
+    /// leave it as it was. Unset: the vendor has no tags, or there is none.
+    #[prost(message, optional, tag = "12")]
+    pub fence: ::core::option::Option<Fence>,
 }
 /// One address at which clients reach a load balancer.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2849,17 +2857,18 @@ impl IpFamily {
         }
     }
 }
-/// What becomes of a load balancer that was not made by us.
+/// What becomes of a load balancer that was not made by us. The first write to one that is taken tags it as ours. One that has
+/// another owner is never taken: OWNED_BY_OTHER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Adoption {
     /// The same as NEVER.
     Unspecified = 0,
-    /// It is left alone.
+    /// It is left alone. One that has the key's deterministic name is OWNED_BY_OTHER: a second of that name is not made.
     Never = 1,
     /// Taken if it has the deterministic name and no owner.
     IfUnowned = 2,
-    /// Taken if `known` names it.
+    /// Taken if `known.vendor_ids` names it as `loadbalancer` and it has no owner. RESOURCE_GONE if there is none of that ID.
     ById = 3,
 }
 impl Adoption {
@@ -3070,7 +3079,11 @@ pub mod load_balancer_service_client {
         ///
         /// The work belongs to the adapter and not to this call: a caller that hangs up cuts no sequence, and the same request
         /// joins the work under way. It waits at most 2 s, and never past its deadline less 0.5 s; then it answers PENDING with
-        /// `retry_after`. A newer desired state takes over between two vendor writes. Nothing to do costs 0 vendor calls.
+        /// `retry_after`. Nothing to do costs 0 vendor calls.
+        ///
+        /// Of two different wishes for one key (a deletion is one, too), that of the newer fence takes over between two vendor
+        /// writes, and who still waits for the other is answered OPERATION_CONFLICT. Fences of different scopes cannot be compared:
+        /// then the work under way goes on, and the new wish is answered OPERATION_CONFLICT.
         pub async fn ensure_load_balancer(
             &mut self,
             request: impl tonic::IntoRequest<super::EnsureLoadBalancerRequest>,
@@ -3101,7 +3114,9 @@ pub mod load_balancer_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Converges to "nothing left", by key: finds by owner tag, deterministic name and `known`, and works without vendor IDs.
-        /// Answers DELETING until a look finds nothing, then ABSENT. What has a foreign owner is never touched.
+        /// Answers DELETING until a complete listing, late enough to show all that was ever made, finds nothing; then ABSENT.
+        /// What has no owner (any more) is removed only if its name or `known` says that it is the one. What has a foreign owner is
+        /// never touched.
         pub async fn delete_load_balancer(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteLoadBalancerRequest>,
@@ -3177,7 +3192,11 @@ pub mod load_balancer_service_server {
         ///
         /// The work belongs to the adapter and not to this call: a caller that hangs up cuts no sequence, and the same request
         /// joins the work under way. It waits at most 2 s, and never past its deadline less 0.5 s; then it answers PENDING with
-        /// `retry_after`. A newer desired state takes over between two vendor writes. Nothing to do costs 0 vendor calls.
+        /// `retry_after`. Nothing to do costs 0 vendor calls.
+        ///
+        /// Of two different wishes for one key (a deletion is one, too), that of the newer fence takes over between two vendor
+        /// writes, and who still waits for the other is answered OPERATION_CONFLICT. Fences of different scopes cannot be compared:
+        /// then the work under way goes on, and the new wish is answered OPERATION_CONFLICT.
         async fn ensure_load_balancer(
             &self,
             request: tonic::Request<super::EnsureLoadBalancerRequest>,
@@ -3186,7 +3205,9 @@ pub mod load_balancer_service_server {
             tonic::Status,
         >;
         /// Converges to "nothing left", by key: finds by owner tag, deterministic name and `known`, and works without vendor IDs.
-        /// Answers DELETING until a look finds nothing, then ABSENT. What has a foreign owner is never touched.
+        /// Answers DELETING until a complete listing, late enough to show all that was ever made, finds nothing; then ABSENT.
+        /// What has no owner (any more) is removed only if its name or `known` says that it is the one. What has a foreign owner is
+        /// never touched.
         async fn delete_load_balancer(
             &self,
             request: tonic::Request<super::DeleteLoadBalancerRequest>,
@@ -3557,6 +3578,9 @@ pub struct Route {
     /// Whose it is.
     #[prost(enumeration = "RouteOwner", tag = "7")]
     pub owner: i32,
+    /// The writer that laid it, as its tag says. Unset: the vendor has no tags on routes, or there is none.
+    #[prost(message, optional, tag = "8")]
+    pub fence: ::core::option::Option<Fence>,
 }
 /// Asks for the mirror.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3664,6 +3688,9 @@ pub struct RouteDelete {
     /// What the caller saw in the mirror. A hint.
     #[prost(string, tag = "2")]
     pub vendor_id: ::prost::alloc::string::String,
+    /// The node's machine, where it is known: a route without tags, inside the cluster's CIDRs and with this next hop, is ours.
+    #[prost(message, optional, tag = "3")]
+    pub next_hop: ::core::option::Option<NextHop>,
 }
 /// One result an item: first the upserts, then the deletes, each in the order asked.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3795,11 +3822,11 @@ impl RouteState {
 pub enum RouteOwner {
     /// Unknown: never touched.
     Unspecified = 0,
-    /// This cluster's: tag, description, or inside its CIDRs with that node's instance as next hop.
+    /// This cluster's, as a tag or a description says.
     Mine = 1,
     /// Another cluster's: never touched.
     OtherCluster = 2,
-    /// Nobody's that we know: reported, never touched.
+    /// Nobody's that we know: reported, and touched only if the request says that its next hop is that node's machine.
     Unmanaged = 3,
 }
 impl RouteOwner {
@@ -3935,7 +3962,11 @@ pub mod route_service_client {
             self.inner.server_streaming(req, path, codec).await
         }
         /// Lays and removes routes, with a result for each; one failing route never fails the others. Uses the vendor's call for
-        /// many routes where there is one. There is no "replace everything": a deletion needs an explicit key and ownership.
+        /// many routes where there is one. There is no "replace everything": a deletion needs an explicit key and ownership: a tag, a
+        /// description, or no owner at all inside the cluster's CIDRs with that node's machine as next hop.
+        ///
+        /// An older epoch is STALE_FENCE for the whole request, an older sequence than that of the writer of a single route for its
+        /// item. An item whose route may or may not have been written is PENDING until reads are sure to show it.
         pub async fn apply_routes(
             &mut self,
             request: impl tonic::IntoRequest<super::ApplyRoutesRequest>,
@@ -3992,7 +4023,11 @@ pub mod route_service_server {
             tonic::Status,
         >;
         /// Lays and removes routes, with a result for each; one failing route never fails the others. Uses the vendor's call for
-        /// many routes where there is one. There is no "replace everything": a deletion needs an explicit key and ownership.
+        /// many routes where there is one. There is no "replace everything": a deletion needs an explicit key and ownership: a tag, a
+        /// description, or no owner at all inside the cluster's CIDRs with that node's machine as next hop.
+        ///
+        /// An older epoch is STALE_FENCE for the whole request, an older sequence than that of the writer of a single route for its
+        /// item. An item whose route may or may not have been written is PENDING until reads are sure to show it.
         async fn apply_routes(
             &self,
             request: tonic::Request<super::ApplyRoutesRequest>,

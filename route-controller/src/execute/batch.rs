@@ -45,6 +45,8 @@ impl Batch<'_> {
                 destination: removal.to.to_string(),
             }),
             vendor_id: removal.vendor_id.clone(),
+            // What the mirror shows as ours needs no other proof.
+            next_hop: None,
         };
         self.removals.iter().map(delete).collect()
     }

@@ -11,7 +11,7 @@ const SCOPE: &str = "route-controller/0";
 /// Numbers the mutations of this process.
 ///
 /// The epoch is the wall clock's second at the start: without a lease it is what grows from one process to the next. A clock that
-/// is set back makes the adapter refuse this process until its time has come again or the adapter is restarted.
+/// is set back makes the adapter refuse this process until its time has come again: the tags of routes outlive a restart.
 #[derive(Debug)]
 pub(crate) struct Fencing {
     epoch: u64,

@@ -58,6 +58,7 @@ mod tests {
             table: "main".to_owned(),
             state: contract::RouteState::Active.into(),
             owner: contract::RouteOwner::Mine.into(),
+            fence: None,
         }
     }
 

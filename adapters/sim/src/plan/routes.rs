@@ -69,7 +69,7 @@ fn request(route: &WantedRoute, region: &str) -> Result<AddRoute, VendorError> {
 #[cfg(test)]
 mod tests {
     use cloud_adapter::driver::Step as _;
-    use cloud_api_proto::v1alpha1::{NextHop, Owner, RouteKey, RouteUpsert};
+    use cloud_api_proto::v1alpha1::{Fence, NextHop, Owner, RouteKey, RouteUpsert};
 
     use super::*;
 
@@ -79,7 +79,11 @@ mod tests {
             NextHop { provider_id: provider_id.into(), address: address.into(), interface: String::new() };
         let owner = Owner { kind: "Node".into(), name: "node-1".into(), uid: "n".into(), ..Owner::default() };
         let upsert = RouteUpsert { key: Some(key), next_hop: Some(next_hop), owner: Some(owner) };
-        WantedRoute { upsert, cluster_name: "prod".into() }
+        WantedRoute {
+            upsert,
+            fence: Fence { scope: "rc/0".into(), epoch: 3, sequence: 7 },
+            cluster_name: "prod".into(),
+        }
     }
 
     fn changes(removals: usize, additions: usize) -> RouteChanges {
@@ -117,6 +121,7 @@ mod tests {
             [
                 "cloudadapter.dev/cluster-id=c",
                 "cloudadapter.dev/cluster-name=prod",
+                "cloudadapter.dev/fence=rc/0/3/7",
                 "cloudadapter.dev/node-name=node-1",
                 "cloudadapter.dev/node-uid=n"
             ]

@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn plan(&mut self, desired: &DesiredLoadBalancer) -> Result<Vec<Step>, VendorError> {
-        plan(desired, self.observe().as_ref(), "sim-1")
+        plan(desired, &writer(), self.observe().as_ref(), "sim-1")
     }
 
     fn execute(&mut self, step: &Step) {
@@ -87,12 +87,17 @@ impl Bench {
     }
 }
 
+fn writer() -> Fence {
+    Fence { scope: "service-controller/0".into(), epoch: 1, sequence: 1 }
+}
+
 /// The step as the client would send it.
 fn call(step: &Step) -> Call {
     let operation = Operation::ALL.into_iter().find(|one| one.to_string() == step.operation().name);
     let call = Call::new(operation.expect("in the table"));
     match step {
         Step::CreateLoadBalancer(request) => call.body(&body(request)),
+        Step::AdoptLoadBalancer { id, change } => call.on(id).body(&body(change)),
         Step::UpdateLoadBalancer { balancer, change } => {
             call.on(balancer.id().expect("there")).body(&body(change))
         }

@@ -153,13 +153,18 @@ async fn delete_instance(context: Context, Path(id): Path<String>) -> Response {
 #[serde(deny_unknown_fields)]
 struct BalancerChange {
     status: ProvisioningStatus,
+    /// Only this one of its listeners.
+    listener: Option<String>,
 }
 
 async fn change_balancer(context: Context, Path(id): Path<String>, body: Bytes) -> Response {
     act(&context, |cloud, now| {
-        let BalancerChange { status } = parse(&body)?;
+        let BalancerChange { status, listener } = parse(&body)?;
         let write = cloud.write(now);
-        value(&cloud.load_balancers.force_status(&id, status, write)?)
+        value(&match listener {
+            None => cloud.load_balancers.force_status(&id, status, write)?,
+            Some(listener) => cloud.load_balancers.force_listener_status((&id, &listener), status, write)?,
+        })
     })
 }
 

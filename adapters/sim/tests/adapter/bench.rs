@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
-use adapter_sim::{Settings, SimDriver};
+use adapter_sim::{ClientTokens, Settings, SimDriver};
 use cloud_adapter::{Adapter, LogFormat, Options, SecurityOptions};
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -114,6 +114,7 @@ impl TestAdapter {
             token: None,
             region: "sim-1".into(),
             consistency_horizon: Duration::from_secs(2),
+            client_tokens: ClientTokens::Sent,
         };
         let driver = SimDriver::new(settings).expect("no token");
         let adapter = Adapter::bind(driver, &options).await.expect("free ports");

@@ -42,6 +42,9 @@ async fn bad_fields_are_named_and_nothing_is_half_built() {
         ("spec.ip_families", |request| spec_of(request).ip_families.clear()),
         ("key.owner_uid", |request| request.key = Some(key(""))),
         ("owner", |request| request.owner = None),
+        ("known.vendor_ids", |request| request.adoption = Adoption::ById.into()),
+        ("adoption", |request| request.adoption = 99),
+        ("recreate", |request| request.recreate = 99),
         ("fence.scope", |request| request.fence = None),
         ("context", |request| request.context = None),
         ("context.cluster_id", |request| request.context = Some(RequestContext::default())),
@@ -78,7 +81,6 @@ async fn what_the_cloud_cannot_do_is_unsupported() {
         ("PROXY version 1", |request| {
             spec_of(request).listeners[0] = Listener { proxy_protocol: ProxyProtocol::V1.into(), ..tcp(80) };
         }),
-        ("adoption", |request| request.adoption = Adoption::ById.into()),
     ] {
         let (reason, error) = refusal(&bench, change).await;
         assert_eq!(reason, Reason::UnsupportedFeature, "{name}: {error}");

@@ -33,7 +33,7 @@ fn upsert(n: u32, instance: u32) -> RouteUpsert {
 }
 
 fn delete(n: u32) -> RouteDelete {
-    RouteDelete { key: Some(key(n)), vendor_id: String::new() }
+    RouteDelete { key: Some(key(n)), ..RouteDelete::default() }
 }
 
 fn request(
@@ -119,12 +119,12 @@ async fn routes_move_with_their_nodes_and_go_with_them() {
 #[tokio::test]
 async fn what_is_not_ours_is_reported_and_never_touched() {
     let bench = bench().await;
-    bench.cloud.machines(1).await;
+    bench.cloud.machines(2).await;
     foreign(&bench, "10.244.1.0/24", json!({})).await;
     let other = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/node-uid": "node-2" });
     foreign(&bench, "10.244.2.0/24", other).await;
     foreign(&bench, "192.0.2.0/24", json!({})).await;
-    let found = outcomes(&bench, request([upsert(1, 1), upsert(2, 1)], [delete(1), delete(2)])).await;
+    let found = outcomes(&bench, request([upsert(1, 2), upsert(2, 1)], [delete(1), delete(2)])).await;
     assert_eq!(found, [Outcome::Conflict, Outcome::Conflict, Outcome::Unchanged, Outcome::Unchanged]);
     let owners: Vec<_> = mirror(&bench).await.iter().map(|route| route.owner()).collect();
     assert_eq!(
@@ -208,7 +208,7 @@ async fn a_foreign_route_that_the_listing_does_not_show_yet_costs_one_write() {
     foreign(&bench, "10.244.1.0/24", json!({})).await;
     let writes = || bench.cloud.count(Operation::BatchRoutes);
     let before = writes();
-    let laid = async || outcomes(&bench, request([upsert(1, 1)], [])).await;
+    let laid = async || outcomes(&bench, request([upsert(1, 2)], [])).await;
     assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses it, and the adapter looks");
     assert_eq!(laid().await, [Outcome::Conflict], "now it knows whose it is");
     assert_eq!(writes(), before + 1);

@@ -103,7 +103,7 @@ async fn probes_and_metrics_are_plain_http() {
     let (status, metrics) = page(&bench.adapter, "/metrics").await;
     assert_eq!(status, 200);
     for line in
-        [r#"op="CreateListener",class="interactive",controller="adapter",code="202""#, "cloud_adapter_"]
+        [r#"op="CreateListener",class="interactive",controller="anyone",code="202""#, "cloud_adapter_"]
     {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }

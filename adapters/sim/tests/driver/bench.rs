@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use adapter_sim::{Settings, SimDriver};
+use adapter_sim::{ClientTokens, Settings, SimDriver};
 use cloud_adapter::{
     driver::{
         Collection, DesiredLoadBalancer, Driver, LoadBalancerRecord, Outcome, RouteChanges, VendorError,
@@ -12,7 +12,7 @@ use cloud_adapter::{
     vendor::{Family, Purpose, Session, Vendor},
 };
 use cloud_api_proto::v1alpha1::{
-    Backend, Instance, LoadBalancerSpec, LoadBalancerState, NextHop, Owner, Priority, Route, RouteKey,
+    Backend, Fence, Instance, LoadBalancerSpec, LoadBalancerState, NextHop, Owner, Priority, Route, RouteKey,
     RouteUpsert,
 };
 use cloud_budget::{BucketConfig, Config, RateLimit};
@@ -53,6 +53,7 @@ pub(crate) fn driver(url: &str, token: Option<&str>, region: &str) -> SimDriver 
         token: token.map(str::to_owned),
         region: region.to_owned(),
         consistency_horizon: Duration::from_secs(2),
+        client_tokens: ClientTokens::Sent,
     };
     SimDriver::new(settings).expect("a plain token")
 }
@@ -106,7 +107,7 @@ impl Bench {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
-            let steps = self.driver.plan(desired, record.as_ref()).expect("possible");
+            let steps = self.driver.plan(desired, &Fence::default(), record.as_ref()).expect("possible");
             match (steps.first(), record) {
                 (None, record) => return (record.expect("there"), writes),
                 (Some(step), _) => {
@@ -160,5 +161,5 @@ pub(crate) fn route(n: u8, instance: &str) -> WantedRoute {
         next_hop: Some(NextHop { provider_id, ..NextHop::default() }),
         owner: Some(Owner { kind: "Node".into(), name: uid.clone(), uid, ..Owner::default() }),
     };
-    WantedRoute { upsert, cluster_name: "prod".into() }
+    WantedRoute { upsert, fence: Fence::default(), cluster_name: "prod".into() }
 }

@@ -2,7 +2,7 @@
 
 use adapter_sim::simcloud::Operation;
 use cloud_adapter::driver::Driver as _;
-use cloud_api_proto::v1alpha1::LoadBalancerState;
+use cloud_api_proto::v1alpha1::{Fence, LoadBalancerState};
 use serde_json::json;
 
 use crate::{
@@ -74,7 +74,7 @@ async fn a_deletion_costs_one_write_and_leaves_nothing() {
 #[tokio::test]
 async fn a_step_that_needs_what_is_not_there_yet_makes_no_call() {
     let bench = bench().await;
-    let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), None).expect("possible");
+    let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), &Fence::default(), None).expect("possible");
     bench.driver.execute(&bench.session, &steps[1]).await.expect_err("not the first");
     assert_eq!(bench.cloud.counts().total, 0);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adapter_sim::simcloud::Operation;
 use cloud_adapter::driver::{Collection, Driver as _, Fault};
-use cloud_api_proto::v1alpha1::Instance;
+use cloud_api_proto::v1alpha1::{Fence, Instance};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// The fault of the first write of a new load balancer, under a rule.
 async fn creating(bench: &Bench, action: Value) -> Fault {
     bench.cloud.fault(json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action })).await;
-    let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), None).expect("possible");
+    let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), &Fence::default(), None).expect("possible");
     bench.driver.execute(&bench.session, &steps[0]).await.expect_err("a fault").fault
 }
 
@@ -45,14 +45,14 @@ async fn a_write_whose_answer_is_lost_may_have_been_done() {
 async fn a_repeated_create_makes_no_second_load_balancer() {
     let bench = bench().await;
     let wanted = desired(spec([tcp(80)]), [backend(1)]);
-    let steps = bench.driver.plan(&wanted, None).expect("possible");
+    let steps = bench.driver.plan(&wanted, &Fence::default(), None).expect("possible");
     for _ in 0..3 {
         bench.driver.execute(&bench.session, &steps[0]).await.expect("the token makes it harmless");
     }
     // What the user wants meanwhile may be something else.
     let mut other = desired(spec([tcp(81)]), [backend(1)]);
     other.cluster_name = "renamed".into();
-    let steps = bench.driver.plan(&other, None).expect("possible");
+    let steps = bench.driver.plan(&other, &Fence::default(), None).expect("possible");
     let refused = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("other content");
     assert_eq!(refused.fault, Fault::Busy);
     let (record, _) = bench.ensure(&other).await;
@@ -93,7 +93,7 @@ async fn the_cloud_says_when_to_come_back_and_who_asked() {
 async fn a_busy_a_broken_and_a_full_cloud_are_told_apart() {
     let bench = bench().await;
     let wanted = desired(spec([tcp(80)]), []);
-    let steps = bench.driver.plan(&wanted, None).expect("possible");
+    let steps = bench.driver.plan(&wanted, &Fence::default(), None).expect("possible");
     bench.cloud.settings(json!({ "quotas": { "load_balancers": 0 } })).await;
     let full = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("full");
     assert_eq!((full.fault, full.code.as_deref()), (Fault::Quota, Some("quota_exceeded")));
@@ -101,7 +101,7 @@ async fn a_busy_a_broken_and_a_full_cloud_are_told_apart() {
     bench.cloud.settings(json!({ "quotas": null, "provisioning": { "create_ms": 60_000 } })).await;
     bench.driver.execute(&bench.session, &steps[0]).await.expect("room");
     let record = bench.balancers().await.remove(0);
-    let steps = bench.driver.plan(&wanted, Some(&record)).expect("possible");
+    let steps = bench.driver.plan(&wanted, &Fence::default(), Some(&record)).expect("possible");
     let busy = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("pending");
     assert_eq!(busy.fault, Fault::Busy);
 

@@ -117,6 +117,7 @@ fn ensure(
         backends: u32::try_from(backends).unwrap_or(u32::MAX),
         name: vendor_id.clone(),
         created_at: None,
+        fence: request.fence,
     };
     let answer = EnsureLoadBalancerResponse {
         state: load_balancer.state,

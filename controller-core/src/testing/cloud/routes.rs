@@ -48,6 +48,7 @@ fn upsert(state: &mut State, item: RouteUpsert) -> RouteResult {
         table: String::new(),
         state: RouteState::Active.into(),
         owner: RouteOwner::Mine.into(),
+        fence: None,
     };
     let foreign = |other: &Route| other.destination == key.destination && other.owner() != RouteOwner::Mine;
     if state.routes.values().any(foreign) {

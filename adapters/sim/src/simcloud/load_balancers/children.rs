@@ -1,6 +1,7 @@
 //! Listeners, pools and members: what a change of them does to the tree.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::super::error::ApiError;
 use super::super::model::{
@@ -11,6 +12,7 @@ use super::super::quota::{self, Quotas};
 use super::super::requests::{
     CreateListener, CreatePool, MembersAnswer, SetMembers, UpdateListener, UpdateMembers, UpdatePool,
 };
+use super::super::table::Write;
 use super::{LoadBalancers, Order, Serials};
 
 /// The largest weight of a member.
@@ -145,6 +147,20 @@ impl LoadBalancers {
             pool.status = ProvisioningStatus::PendingUpdate;
             change(pool)
         })
+    }
+
+    /// What an operator at the vendor does, or fate: one listener fails, and the others serve.
+    pub(in super::super) fn force_listener_status(
+        &mut self,
+        (balancer, id): (&str, &str),
+        status: ProvisioningStatus,
+        write: Write,
+    ) -> Result<Arc<LoadBalancer>, ApiError> {
+        let serial = self.serial(balancer)?;
+        let mut balancer = LoadBalancer::clone(&*self.current(serial)?);
+        listener(&mut balancer, id)?.status = status;
+        self.table.put(serial, balancer, write);
+        self.current(serial)
     }
 
     /// The load balancer that a child belongs to.

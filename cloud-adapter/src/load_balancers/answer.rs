@@ -1,0 +1,160 @@
+//! What a request is answered: states, conditions and when to ask again, in the words of the contract. Pure.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{
+    Cost, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerCondition,
+    LoadBalancerState, PlannedStep,
+};
+
+use super::decide::{End, Next};
+
+/// When a caller looks again at work under way.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A load balancer that is being worked on.
+pub(super) fn pending(
+    (done, total): (u32, u32),
+    waits_for: String,
+    cost: Option<Cost>,
+) -> EnsureLoadBalancerResponse {
+    EnsureLoadBalancerResponse {
+        state: LoadBalancerState::Pending.into(),
+        step: done,
+        steps: total,
+        conditions: vec![waiting(waits_for)],
+        retry_after: prost_types::Duration::try_from(AGAIN).ok(),
+        cost,
+        ..EnsureLoadBalancerResponse::default()
+    }
+}
+
+/// A load balancer on which nothing is left to do.
+pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> EnsureLoadBalancerResponse {
+    EnsureLoadBalancerResponse {
+        state: summary.state,
+        step: done,
+        steps: done,
+        addresses: summary.addresses.clone(),
+        applied_hash: summary.applied_hash.clone(),
+        conditions: conditions(summary),
+        vendor_ids: summary.vendor_ids.clone(),
+        retry_after: None,
+        cost,
+        plan: Vec::new(),
+    }
+}
+
+/// What an Ensure would do.
+pub(super) fn dry_ensure<D, S>(
+    next: &Next<D, S>,
+    plan: Vec<PlannedStep>,
+    cost: Option<Cost>,
+) -> EnsureLoadBalancerResponse {
+    match next {
+        Next::End(End::Present(record)) => present(&record.summary, 0, cost),
+        Next::End(End::Absent)
+        | Next::Create(_)
+        | Next::Write(_)
+        | Next::Remove(_)
+        | Next::Wait(_)
+        | Next::Look => EnsureLoadBalancerResponse {
+            state: LoadBalancerState::Pending.into(),
+            steps: u32::try_from(plan.len()).unwrap_or(u32::MAX),
+            conditions: waits_for(next),
+            plan,
+            cost,
+            ..EnsureLoadBalancerResponse::default()
+        },
+    }
+}
+
+/// A load balancer that is being removed.
+pub(super) fn deleting(waits_for: String, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
+    DeleteLoadBalancerResponse {
+        state: LoadBalancerState::Deleting.into(),
+        retry_after: prost_types::Duration::try_from(AGAIN).ok(),
+        conditions: vec![waiting(waits_for)],
+        cost,
+        plan: Vec::new(),
+    }
+}
+
+/// Nothing is left.
+pub(super) fn absent(cost: Option<Cost>) -> DeleteLoadBalancerResponse {
+    DeleteLoadBalancerResponse { state: LoadBalancerState::Absent.into(), cost, ..Default::default() }
+}
+
+/// What a Delete would do.
+pub(super) fn dry_delete<D, S>(
+    next: &Next<D, S>,
+    plan: Vec<PlannedStep>,
+    cost: Option<Cost>,
+) -> DeleteLoadBalancerResponse {
+    let state = match next {
+        Next::End(_) => LoadBalancerState::Absent,
+        Next::Create(_) | Next::Write(_) | Next::Remove(_) | Next::Wait(_) | Next::Look => {
+            LoadBalancerState::Deleting
+        }
+    };
+    let conditions = waits_for(next);
+    DeleteLoadBalancerResponse { state: state.into(), retry_after: None, cost, plan, conditions }
+}
+
+fn waits_for<D, S>(next: &Next<D, S>) -> Vec<LoadBalancerCondition> {
+    match next {
+        Next::Wait(what) => vec![waiting(what.clone())],
+        Next::Create(_) | Next::Write(_) | Next::Remove(_) | Next::Look | Next::End(_) => Vec::new(),
+    }
+}
+
+fn waiting(message: String) -> LoadBalancerCondition {
+    LoadBalancerCondition { r#type: "WaitingFor".to_owned(), message }
+}
+
+/// Why it is not as desired though nothing is left to do.
+fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
+    let condition =
+        |word: &str, message: String| vec![LoadBalancerCondition { r#type: word.to_owned(), message }];
+    match summary.state() {
+        LoadBalancerState::Error => {
+            let text = "the cloud gave up on this load balancer: delete the Service, or allow to recreate";
+            condition("Error", text.to_owned())
+        }
+        LoadBalancerState::Degraded => {
+            let message = match failed_ports(summary) {
+                ports if ports.is_empty() => "not all parts serve".to_owned(),
+                ports => format!(
+                    "not all parts serve: {} of {} ports failed: {}",
+                    ports.len(),
+                    summary.listeners.len(),
+                    ports.join(", ")
+                ),
+            };
+            condition("Degraded", message)
+        }
+        LoadBalancerState::Unspecified => {
+            let text = "the cloud calls its state by a word that this adapter does not know";
+            condition("Unknown", text.to_owned())
+        }
+        LoadBalancerState::Pending
+        | LoadBalancerState::Active
+        | LoadBalancerState::Deleting
+        | LoadBalancerState::Absent => Vec::new(),
+    }
+}
+
+/// Each once, though each address names them.
+fn failed_ports(summary: &LoadBalancer) -> Vec<String> {
+    let ports = summary.addresses.iter().flat_map(|address| &address.ports);
+    let failed = ports.filter(|port| port.error.is_some());
+    let mut words: Vec<String> = failed
+        .map(|port| {
+            let protocol = port.protocol().as_str_name().trim_start_matches("PROTOCOL_");
+            format!("{}/{}", protocol.to_ascii_lowercase(), port.port)
+        })
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}

@@ -1,0 +1,139 @@
+//! Which load balancers of a listing a request is about: by owner tag, by deterministic name, by the ID that the caller knows. Pure.
+
+use std::sync::Arc;
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState},
+};
+
+use super::decide::Goal;
+use crate::{
+    driver::{Driver, LoadBalancerRecord},
+    fence::check_tag,
+};
+
+type Shared<D> = Arc<LoadBalancerRecord<D>>;
+
+/// What a listing shows for one key.
+#[derive(Debug)]
+pub(super) struct Candidates<D> {
+    /// Ours, as their tags say; the one to keep first.
+    pub(super) owned: Vec<Shared<D>>,
+    /// Nobody's, and of the key's name.
+    pub(super) named: Vec<Shared<D>>,
+    /// Nobody's, and known to the caller.
+    pub(super) known: Option<Shared<D>>,
+    /// Somebody else's, and of the key's name.
+    named_foreign: Option<Shared<D>>,
+    /// Somebody else's, and known to the caller.
+    known_foreign: Option<Shared<D>>,
+}
+
+/// What becomes of a key that owns nothing.
+#[derive(Debug)]
+pub(super) enum Adopted<D> {
+    /// This one is taken.
+    Taken(Shared<D>),
+    /// There is nothing to take and nothing in the way.
+    Nothing,
+    /// The caller wants the one of this ID, and the listing has none.
+    Missing(String),
+}
+
+impl<D> Candidates<D> {
+    pub(super) fn find<A: Driver<Detail = D>>(driver: &A, items: &[Shared<D>], goal: &Goal) -> Self {
+        let key = goal.key();
+        let owned = ranked(items.iter().filter(|record| record.belongs_to(key)).cloned());
+        let others = || items.iter().filter(|record| !record.belongs_to(key));
+        let free = |record: &&Shared<D>| is_free(record.summary.key.as_ref(), key);
+        let is_name = driver.names_of(key);
+        let is_known = |record: &&Shared<D>| goal.known() == Some(record.summary.vendor_id.as_str());
+        let of_name = || others().filter(|record| is_name(&record.summary.name));
+        Self {
+            named: ranked(of_name().filter(free).cloned()),
+            named_foreign: of_name().find(|record| !free(record)).cloned(),
+            known: others().filter(free).find(is_known).cloned(),
+            known_foreign: others().filter(|record| !free(record)).find(is_known).cloned(),
+            owned,
+        }
+    }
+
+    /// All that a deletion removes: ours, and nobody's that are meant.
+    pub(super) fn deletable(&self) -> Vec<Shared<D>> {
+        let mut all: Vec<_> = self.owned.iter().chain(&self.named).cloned().collect();
+        let id = |record: &Shared<D>| record.summary.vendor_id.clone();
+        all.extend(
+            self.known.iter().filter(|known| !self.named.iter().any(|one| id(one) == id(known))).cloned(),
+        );
+        all
+    }
+
+    /// Refuses a writer that was replaced.
+    ///
+    /// # Errors
+    /// `STALE_FENCE`.
+    pub(super) fn check(&self, fence: &Fence) -> Result<(), AdapterError> {
+        self.deletable().iter().try_for_each(|record| check_tag(fence, record.summary.fence.as_ref()))
+    }
+
+    /// What a key that owns nothing takes over.
+    ///
+    /// # Errors
+    /// `OWNED_BY_OTHER` if what it would take, or what has its name, is somebody else's or may not be taken.
+    pub(super) fn adopt(&self, adoption: Adoption, known: Option<&str>) -> Result<Adopted<D>, AdapterError> {
+        if let (Adoption::ById, Some(id)) = (adoption, known) {
+            return match (&self.known_foreign, &self.known) {
+                (Some(foreign), _) => Err(owned_by_other(foreign)),
+                (None, Some(known)) => Ok(Adopted::Taken(Arc::clone(known))),
+                (None, None) => Ok(Adopted::Missing(id.to_owned())),
+            };
+        }
+        match (&self.named_foreign, self.named.first()) {
+            (Some(foreign), _) => Err(owned_by_other(foreign)),
+            (None, Some(named)) if adoption == Adoption::IfUnowned => Ok(Adopted::Taken(Arc::clone(named))),
+            (None, Some(named)) => Err(unowned(named)),
+            (None, None) => Ok(Adopted::Nothing),
+        }
+    }
+}
+
+/// Whether tags leave it to this key: there are none, or what is left of them agrees.
+fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
+    let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
+    there.is_none_or(|there| {
+        agrees(&there.cluster_id, &key.cluster_id) && agrees(&there.owner_uid, &key.owner_uid)
+    })
+}
+
+/// The one to keep first: one that works before one in ERROR, completed before half-built, then the older, then by ID.
+fn ranked<D>(records: impl Iterator<Item = Shared<D>>) -> Vec<Shared<D>> {
+    let mut ranked: Vec<_> = records.collect();
+    ranked.sort_by_cached_key(|record| {
+        let summary = &record.summary;
+        let created = summary.created_at.map(|at| (at.seconds, at.nanos));
+        let broken = summary.state() == LoadBalancerState::Error;
+        (broken, summary.applied_hash.is_empty(), created, summary.vendor_id.clone())
+    });
+    ranked
+}
+
+fn owned_by_other<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
+    let summary = &record.summary;
+    let cluster = summary.key.as_ref().map(|key| key.cluster_id.clone()).unwrap_or_default();
+    let owner = summary.owner.clone().unwrap_or_default();
+    let text = format!(
+        "load balancer {} belongs to {} {}/{} of cluster {cluster:?}: it is not touched",
+        summary.vendor_id, owner.kind, owner.namespace, owner.name
+    );
+    AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
+}
+
+fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
+    let summary = &record.summary;
+    let text = format!(
+        "load balancer {} has the name {} and no owner: adoption IF_UNOWNED takes it, or rename it",
+        summary.vendor_id, summary.name
+    );
+    AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
+}

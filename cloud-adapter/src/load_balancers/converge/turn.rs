@@ -1,0 +1,217 @@
+//! What a task does between two waits: one look and at most one vendor write, its intent noted first.
+
+use std::{sync::Arc, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Adoption, LoadBalancerKey, Priority},
+};
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        decide::{End, Goal, Next, decide},
+        memory::{Effect, Written},
+    },
+    Converger, Order,
+};
+use crate::{
+    driver::{Deduplication, Driver, Fault, Outcome, Step as _, VendorError},
+    replica::Term,
+    urgency::classed,
+    vendor::{Meter, Session},
+};
+
+/// A vendor that works on one write for longer is stuck; the caller hears of it and may ask again.
+const STUCK: Duration = Duration::from_mins(15);
+/// Unknown outcomes in a row after which the caller hears of it.
+const UNKNOWN_MAX: u32 = 3;
+
+/// What a task keeps between turns.
+pub(super) struct Work<D: Driver> {
+    key: LoadBalancerKey,
+    meter: Arc<Meter>,
+    /// The work ends with it.
+    pub(super) term: Term,
+    started: Instant,
+    /// How fresh the next observation must be.
+    pub(super) bound: Instant,
+    /// Observations so far: the first is what a caller waits for, the others are polls.
+    looks: u32,
+    pub(super) done: u32,
+    /// Writes that the newest plan took, the done ones included.
+    pub(super) total: u32,
+    pub(super) poll: Duration,
+    last: Option<Written<D::Step>>,
+    /// Unknown outcomes in a row.
+    unknown: u32,
+}
+
+pub(super) enum Turn<D: Driver> {
+    Again,
+    Wait(String),
+    End(End<D::Detail>),
+}
+
+type Turned<D> = Result<Turn<D>, AdapterError>;
+
+impl<D: Driver> Converger<D> {
+    pub(super) fn begin(&self, key: &LoadBalancerKey, term: Term, bound: Option<Instant>) -> Work<D> {
+        let (meter, last) = self.memories.of(key, |memory| (Arc::clone(&memory.meter), memory.last.clone()));
+        let trusted = self.trust(term.since());
+        Work {
+            key: key.clone(),
+            meter,
+            bound: bound.map_or(trusted, |bound| bound.max(trusted)),
+            term,
+            started: Instant::now(),
+            looks: 0,
+            done: 0,
+            total: 0,
+            poll: self.driver.describe().poll,
+            last,
+            unknown: 0,
+        }
+    }
+
+    /// One look and at most one vendor write.
+    pub(super) async fn turn(&self, order: &Order, work: &mut Work<D>) -> Turned<D> {
+        work.term.check()?;
+        let class = if work.looks == 0 { Priority::Interactive } else { Priority::Lifecycle };
+        let session = self.session(order, class, work);
+        let view = self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await?;
+        work.looks = work.looks.saturating_add(1);
+        self.check_fence(&work.key.cluster_id, &order.fence, &view)?;
+        let proof = self.proof(&order.goal, work);
+        let fresh = view.observed >= proof;
+        let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, &view.items, fresh)? {
+            Next::End(end) => return Ok(Turn::End(end)),
+            Next::Look if fresh => {
+                return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
+            }
+            Next::Look if proof > Instant::now() => {
+                let waits_for = "reads that are sure to show what was written last".to_owned();
+                return patience(work, waits_for);
+            }
+            Next::Look => {
+                work.bound = proof;
+                return Ok(Turn::Again);
+            }
+            Next::Wait(waits_for) => return patience(work, waits_for),
+            Next::Create(steps) => (steps, Effect::Creates),
+            Next::Write(steps) => (steps, Effect::Changes),
+            Next::Remove(steps) => (steps, Effect::Removes),
+        };
+        work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
+        let Some(step) = steps.into_iter().next() else { return Ok(Turn::Again) };
+        // After a create that reads do not show yet, however its order looked, another would make a second one.
+        let early =
+            if effect == Effect::Creates { proof > Instant::now() } else { self.repeats(&step, work) };
+        if early {
+            return Ok(Turn::Wait(format!("the cloud to show what it was told before: {step}")));
+        }
+        self.execute(order, (step, effect), work).await
+    }
+
+    fn session(&self, order: &Order, class: Priority, work: &Work<D>) -> Session {
+        self.vendor.metered(classed(&order.purpose, class), Arc::clone(&work.meter))
+    }
+
+    /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was
+    /// built last, by this process or, for all that is known, by the one that led before it.
+    ///
+    /// Where the vendor itself refuses or answers a second create, that of a former process need not be waited for.
+    fn proof(&self, goal: &Goal, work: &Work<D>) -> Instant {
+        let cloud = self.driver.describe();
+        let creates = matches!(goal, Goal::Present(_, terms) if terms.adoption != Adoption::ById);
+        let guarded = cloud.deduplication != Deduplication::ListThenCreate;
+        let before = (!(creates && guarded)).then(|| work.term.since());
+        let last = work.last.as_ref().filter(|last| last.effect != Effect::Removes).map(|last| last.at);
+        let built = before.max(last).map(|at| at + cloud.consistency_horizon);
+        built.map_or(work.started, |built| built.max(work.started))
+    }
+
+    /// Whether the very step was made so shortly ago that reads may not show it.
+    fn repeats(&self, step: &D::Step, work: &Work<D>) -> bool {
+        let horizon = self.driver.describe().consistency_horizon;
+        work.last.as_ref().is_some_and(|last| last.step == *step && last.at.elapsed() < horizon)
+    }
+
+    async fn execute(
+        &self,
+        order: &Order,
+        (step, effect): (D::Step, Effect),
+        work: &mut Work<D>,
+    ) -> Turned<D> {
+        // The intent first: should this task break, the next one of the key knows what may have been done.
+        let before = work.last.clone();
+        self.note(&step, effect, work);
+        let session = self.session(order, step.class(), work);
+        match self.driver.execute(&session, &step).await {
+            Ok(Outcome::Accepted | Outcome::Items(_)) => {
+                self.note(&step, effect, work);
+                work.done += 1;
+                work.unknown = 0;
+                Ok(Turn::Wait(step.to_string()))
+            }
+            Err(error) => {
+                if error.fault == Fault::OutcomeUnknown {
+                    self.metrics.outcome_unknown(step.operation().name);
+                }
+                let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
+                if error.fault == Fault::OutcomeUnknown || hidden {
+                    // Done, or there already and not shown by reads: from now on they have the horizon's time to show it.
+                    self.note(&step, effect, work);
+                } else {
+                    work.last.clone_from(&before);
+                    self.memories.of(&work.key, |memory| memory.last = before);
+                }
+                failed(&step, error, work)
+            }
+        }
+    }
+
+    fn note(&self, step: &D::Step, effect: Effect, work: &mut Work<D>) {
+        let written = Written { step: step.clone(), at: Instant::now(), effect };
+        work.last = Some(written.clone());
+        work.poll = self.driver.describe().poll;
+        self.memories.of(&work.key, |memory| memory.last = Some(written));
+    }
+}
+
+fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> Turned<D> {
+    match error.fault {
+        // Somebody changes it, or it vanished under us: look again.
+        Fault::Busy | Fault::NotFound => patience(work, format!("{step}: {error}")),
+        // Find out first whether it was done. Until reads can be trusted, the step is not repeated.
+        Fault::OutcomeUnknown if work.unknown < UNKNOWN_MAX => {
+            work.unknown += 1;
+            Ok(Turn::Wait(format!("certainty whether this was done: {step}: {error}")))
+        }
+        Fault::OutcomeUnknown
+        | Fault::Budget
+        | Fault::Throttled
+        | Fault::Auth
+        | Fault::Forbidden
+        | Fault::Quota
+        | Fault::Immutable
+        | Fault::Invalid
+        | Fault::Unsupported
+        | Fault::Unavailable
+        | Fault::Nonsense => {
+            let mut error = AdapterError::from(error);
+            error.message = format!("{step}: {}", error.message);
+            Err(error)
+        }
+    }
+}
+
+/// Waits on, unless nothing has moved for too long.
+fn patience<D: Driver>(work: &Work<D>, waits_for: String) -> Turned<D> {
+    let since = work.last.as_ref().map_or(work.started, |last| last.at.max(work.started));
+    if since.elapsed() > STUCK {
+        let text = format!("nothing has moved for {} minutes: {waits_for}", STUCK.as_secs() / 60);
+        return Err(AdapterError::new(Reason::VendorUnavailable, text));
+    }
+    Ok(Turn::Wait(waits_for))
+}

@@ -1,0 +1,112 @@
+//! Vendor extras, checked against what the driver declares. Pure.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Parameter, parameter::Type},
+};
+
+/// A parameter that is at least this similar is named as what was probably meant.
+const SIMILAR: f64 = 0.6;
+/// The units of durations, in milliseconds. The longer word comes first: `ms` ends in `s`.
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+
+/// Refuses the first that is unknown or not of its type.
+///
+/// # Errors
+/// `UNKNOWN_PARAMETER` with the nearest known one; `FIELD_INVALID`.
+pub(super) fn check(values: &BTreeMap<String, String>, declared: &[Parameter]) -> Result<(), AdapterError> {
+    for (key, value) in values {
+        let known = declared.iter().find(|known| known.key == *key);
+        let known = known.ok_or_else(|| unknown(key, declared))?;
+        if let Some(fault) = fault(known, value) {
+            let text = format!("{value:?} {fault}");
+            return Err(AdapterError::field(format!("spec.parameters[{key}]"), text));
+        }
+    }
+    Ok(())
+}
+
+fn fault(declared: &Parameter, value: &str) -> Option<String> {
+    let fits = match declared.r#type() {
+        Type::Unspecified | Type::String | Type::Enum => true,
+        Type::Bool => matches!(value, "true" | "false"),
+        Type::Integer => value.parse::<i64>().is_ok(),
+        Type::Duration => duration(value).is_some(),
+    };
+    if !fits {
+        let right = match declared.r#type() {
+            Type::Bool => "is neither true nor false",
+            Type::Integer => "is no integer: write it as 30",
+            Type::Duration => "is no duration: write it as 500ms, 30s, 5m or 1h",
+            Type::Unspecified | Type::String | Type::Enum => "does not fit",
+        };
+        return Some(right.to_owned());
+    }
+    let allowed = &declared.allowed_values;
+    let excluded = !allowed.is_empty() && !allowed.iter().any(|one| one == value);
+    excluded.then(|| format!("is not one of {}", allowed.join(", ")))
+}
+
+/// A whole number and its unit.
+fn duration(text: &str) -> Option<Duration> {
+    let (digits, unit) = UNITS.iter().find_map(|(word, unit)| Some((text.strip_suffix(word)?, unit)))?;
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = digits.parse().ok().filter(|_| plain)?;
+    Some(Duration::from_millis(number.checked_mul(*unit)?))
+}
+
+fn unknown(key: &str, declared: &[Parameter]) -> AdapterError {
+    let similar = |known: &&str| strsim::jaro_winkler(known, key);
+    let known = declared.iter().map(|known| known.key.as_str());
+    let nearest = known
+        .filter(|known| similar(known) >= SIMILAR)
+        .max_by(|one, other| similar(one).total_cmp(&similar(other)));
+    let error = |text| AdapterError::new(Reason::UnknownParameter, text);
+    match nearest {
+        Some(nearest) => error(format!("parameter {key:?} is unknown: did you mean {nearest:?}?"))
+            .with("nearest", nearest)
+            .with("parameter", key),
+        None => error(format!("parameter {key:?} is unknown")).with("parameter", key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(kind: Type, allowed: &[&str]) -> Parameter {
+        let allowed_values = allowed.iter().map(|word| (*word).to_owned()).collect();
+        Parameter { key: "x".to_owned(), r#type: kind.into(), allowed_values, ..Parameter::default() }
+    }
+
+    #[test]
+    fn values_must_be_of_the_declared_type() {
+        for (kind, allowed, good, bad) in [
+            (Type::String, &[][..], &["", "any thing"][..], &[][..]),
+            (Type::Bool, &[], &["true", "false"], &["yes", "True", ""]),
+            (Type::Integer, &[], &["0", "-7", "9223372036854775807"], &["", "1.5", "0x10", "1 "]),
+            (
+                Type::Duration,
+                &[],
+                &["0s", "30s", "5m", "500ms", "1h"],
+                &["30", "s", "1.5s", "-1s", "+1s", "5 m", "99999999999999999999s"],
+            ),
+            (Type::Enum, &["a", "b"], &["a", "b"], &["c", ""]),
+            (Type::Integer, &["1", "2"], &["1"], &["3", "x"]),
+            (Type::Unspecified, &[], &["what a newer driver means"], &[]),
+        ] {
+            let declared = [declared(kind, allowed)];
+            let check = |value: &str| check(&BTreeMap::from([("x".into(), value.into())]), &declared);
+            for value in good {
+                check(value).expect(value);
+            }
+            for value in bad {
+                let error = check(value).expect_err(value);
+                assert_eq!(error.reason, Reason::FieldInvalid);
+                assert_eq!(error.violations[0].field, "spec.parameters[x]", "{kind:?} {value}");
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Ensure and Delete: from a request to a checked goal, to the key's task, to an answer. Nothing here writes.
+
+use std::{sync::Arc, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+        EnsureLoadBalancerResponse, Fence, LoadBalancerState, Owner, PlannedStep, cost::Source,
+    },
+};
+use tokio::time::Instant;
+
+use super::{
+    answer,
+    converge::{Order, Progress},
+    decide::{End, Goal, Next, decide},
+    service::Service,
+    validate,
+};
+use crate::{
+    context::Context,
+    driver::{DesiredLoadBalancer, Driver, LoadBalancerRecord, planned},
+    vendor::Purpose,
+};
+
+/// The longest that an RPC waits for its task, and what it leaves of its deadline. Source: contract, section 6.
+const WAIT: Duration = Duration::from_secs(2);
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// What a goal would do: the decision, and its steps as a dry run tells them.
+type Told<D> = (Next<<D as Driver>::Detail, <D as Driver>::Step>, Vec<PlannedStep>);
+
+impl<D: Driver> Service<D> {
+    pub(super) async fn ensure(
+        &self,
+        request: EnsureLoadBalancerRequest,
+        context: &Context,
+    ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
+        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
+        let (goal, owner) = self.desired(&request, context)?;
+        if request.dry_run {
+            let (next, plan) = self.dry_run(&goal, context).await?;
+            return Ok(answer::dry_ensure(&next, plan, cost(context, Source::Snapshot)));
+        }
+        let converger = &self.converger;
+        let key = goal.key();
+        let fence = converger.fences.admit(&key.cluster_id, request.fence.as_ref(), &key.owner_uid)?;
+        if let Some(record) = self.nothing_to_do(&goal, &fence, context)? {
+            self.rpc.metrics.noop("EnsureLoadBalancer");
+            context.session.meter().absorb(&converger.unpaid(key));
+            return Ok(answer::present(&record.summary, 0, cost(context, Source::Memory)));
+        }
+        let progress = self.work(goal, (fence, &owner), context).await?;
+        let cost = cost(context, Source::Snapshot);
+        match progress {
+            Progress::Working { done, total, waits_for } => {
+                Ok(answer::pending((done, total), waits_for, cost))
+            }
+            Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
+                Ok(answer::present(&record.summary, done, cost))
+            }
+            Progress::Ended { result: Err(error), .. } => Err(error),
+            Progress::Ended { result: Ok(End::Absent), .. } => Err(mixed_up()),
+        }
+    }
+
+    pub(super) async fn delete(
+        &self,
+        request: DeleteLoadBalancerRequest,
+        context: &Context,
+    ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
+        self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
+        let known = validate::known_id(request.known.as_ref());
+        let (key, owner) = validate::identity(&context.cluster_id, request.key, request.owner)?;
+        let goal = Goal::Absent { key: key.clone(), known };
+        if request.dry_run {
+            let (next, plan) = self.dry_run(&goal, context).await?;
+            return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));
+        }
+        let fence = self.converger.fences.admit(&key.cluster_id, request.fence.as_ref(), &key.owner_uid)?;
+        let progress = self.work(goal, (fence, &owner), context).await?;
+        let cost = cost(context, Source::Snapshot);
+        match progress {
+            Progress::Working { waits_for, .. } => Ok(answer::deleting(waits_for, cost)),
+            Progress::Ended { result: Ok(End::Absent), .. } => Ok(answer::absent(cost)),
+            Progress::Ended { result: Err(error), .. } => Err(error),
+            Progress::Ended { result: Ok(End::Present(_)), .. } => Err(mixed_up()),
+        }
+    }
+
+    fn desired(
+        &self,
+        request: &EnsureLoadBalancerRequest,
+        context: &Context,
+    ) -> Result<(Goal, Owner), AdapterError> {
+        let spec = validate::spec(request, &self.converger.driver.describe())?;
+        let terms = validate::terms(request)?;
+        let (key, owner) =
+            validate::identity(&context.cluster_id, request.key.clone(), request.owner.clone())?;
+        let backends = self.sets.get(&context.cluster_id, &spec.backend_set_id)?;
+        let hash = validate::hash(&spec);
+        let cluster_name = context.cluster_name.clone();
+        let desired = DesiredLoadBalancer { key, owner: owner.clone(), cluster_name, spec, backends, hash };
+        Ok((Goal::Present(Box::new(desired), terms), owner))
+    }
+
+    /// Hands a goal to the key's task, and waits for it as long as the contract allows.
+    async fn work(
+        &self,
+        goal: Goal,
+        (fence, owner): (Fence, &Owner),
+        context: &Context,
+    ) -> Result<Progress<D::Detail>, AdapterError> {
+        let Owner { kind, namespace, name, uid } = owner;
+        let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
+        let purpose = Purpose { object, ..context.session.purpose().clone() };
+        let key = goal.key().clone();
+        let (number, handle) =
+            self.converger.submit(&key, Order::new(goal, fence, purpose, context.bound))?;
+        let deadline = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
+        handle.wait(number, deadline.min(Instant::now() + WAIT), context.session.meter()).await
+    }
+
+    /// The record, if nothing runs for the key and a trusted listing shows it as desired. Cost: no vendor call.
+    fn nothing_to_do(
+        &self,
+        goal: &Goal,
+        fence: &Fence,
+        context: &Context,
+    ) -> Result<Option<Arc<LoadBalancerRecord<D::Detail>>>, AdapterError> {
+        let converger = &self.converger;
+        if converger.is_running(goal.key()) {
+            return Ok(None);
+        }
+        let Some(view) = converger.trusted(context.bound) else { return Ok(None) };
+        converger.check_fence(&goal.key().cluster_id, fence, &view)?;
+        match decide(&*converger.driver, goal, fence, &view.items, false) {
+            Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
+                Ok(Some(record))
+            }
+            Err(error) if error.reason == Reason::StaleFence => Err(error),
+            // Whatever else stands against it is judged by the task, after a look of its own if need be.
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// What a goal would do, whoever asks. Neither admits a writer nor disturbs a task that runs.
+    ///
+    /// Cost: a listing, if the snapshot is older than its target age.
+    async fn dry_run(&self, goal: &Goal, context: &Context) -> Result<Told<D>, AdapterError> {
+        let converger = &self.converger;
+        let now = Instant::now();
+        let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
+        let view = converger.snapshot.at_least(bound, &*converger.driver, &context.session).await?;
+        let next = decide(&*converger.driver, goal, &Fence::default(), &view.items, true)?;
+        let steps = match &next {
+            Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) => {
+                steps.iter().map(planned).collect()
+            }
+            Next::Wait(_) | Next::Look | Next::End(_) => Vec::new(),
+        };
+        Ok((next, steps))
+    }
+}
+
+fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::Cost> {
+    Some(context.session.meter().cost(source, None))
+}
+
+/// A task ends for the goal of its order, so that this cannot be.
+fn mixed_up() -> AdapterError {
+    AdapterError::new(Reason::Internal, "the task ended for another goal than that of its order")
+}

@@ -1,0 +1,42 @@
+//! Destinations of which nobody knows what is there: the answer to a write was lost, and reads may not show it yet.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use cloud_api_proto::Reason;
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use super::plan::Verdict;
+
+/// When each was written. Bounded by the routes of the cluster, and emptied by the next listing that is late enough.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts(Mutex<BTreeMap<IpNet, Instant>>);
+
+impl Doubts {
+    /// Notes what a batch leaves unknown.
+    pub(super) fn note(&self, batch: &[Verdict]) {
+        let unknown = |verdict: &&Verdict| {
+            verdict.error.as_ref().is_some_and(|error| error.reason == Reason::OutcomeUnknown)
+        };
+        let now = Instant::now();
+        let destinations = batch.iter().filter(unknown).filter_map(|one| one.key.destination.parse().ok());
+        self.with(|doubts| doubts.extend(destinations.map(|destination| (destination, now))));
+    }
+
+    /// Since when a destination is in doubt.
+    pub(super) fn at(&self, destination: IpNet) -> Option<Instant> {
+        self.with(|doubts| doubts.get(&destination).copied())
+    }
+
+    /// Reads show all that was written up to then.
+    pub(super) fn forget(&self, shown: Option<Instant>) {
+        self.with(|doubts| doubts.retain(|_, at| shown.is_none_or(|shown| *at > shown)));
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut BTreeMap<IpNet, Instant>) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

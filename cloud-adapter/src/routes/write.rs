@@ -1,0 +1,118 @@
+//! Writes route changes, and puts what became of them to the items that asked for them.
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Route, route_result},
+};
+
+use super::{
+    Applier,
+    plan::{Change, Verdict},
+};
+use crate::{
+    driver::{Driver, Fault, Outcome, RouteChanges, Step as _, VendorError},
+    vendor::Session,
+};
+
+/// What became of one route at the vendor: the route as laid, if the vendor says.
+pub(super) type Written = Result<Option<Route>, AdapterError>;
+
+impl<D: Driver> Applier<D> {
+    /// Writes the changes of one batch: one vendor call where the vendor takes many, else one a change. Returns one outcome a change,
+    /// removals first. A failure of a whole call is the failure of each of its changes.
+    ///
+    /// `halt`: why nothing is sent any more. A vendor that throttles is not asked route by route.
+    pub(super) async fn write(
+        &self,
+        changes: &RouteChanges,
+        session: &Session,
+        halt: &mut Option<VendorError>,
+    ) -> Vec<Written> {
+        let steps = self.driver.plan_routes(changes);
+        let per_step = if steps.len() == 1 { changes.remove.len() + changes.add.len() } else { 1 };
+        let mut outcomes = Vec::new();
+        for step in &steps {
+            let result = match halt {
+                Some(error) => Err(error.clone()),
+                None => self.driver.execute(session, step).await,
+            };
+            match result {
+                Ok(Outcome::Items(items)) => {
+                    outcomes.extend(items.into_iter().map(|item| item.map_err(AdapterError::from)));
+                }
+                Ok(Outcome::Accepted) => outcomes.extend(vec![Ok(None); per_step]),
+                Err(error) => {
+                    if error.fault == Fault::OutcomeUnknown {
+                        self.metrics.outcome_unknown(step.operation().name);
+                    }
+                    *halt = halt.take().or_else(|| halts(&error));
+                    outcomes.extend(vec![Err(AdapterError::from(error)); per_step]);
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// Puts what was written into the snapshot. True: the vendor did not tell all of it, so that a listing must.
+    pub(super) fn learn(&self, changes: &RouteChanges, outcomes: &[Written]) -> bool {
+        let removals = changes.remove.len();
+        for (id, outcome) in changes.remove.iter().zip(outcomes) {
+            if outcome.is_ok() {
+                self.snapshot.remove(id);
+            }
+        }
+        let mut unseen = false;
+        for outcome in outcomes.iter().skip(removals) {
+            match outcome {
+                Ok(Some(route)) => self.snapshot.upsert(route.clone()),
+                Ok(None) => unseen = true,
+                // Something is in the way that the listing does not show.
+                Err(error) => unseen |= error.reason == Reason::OperationConflict,
+            }
+        }
+        unseen
+    }
+}
+
+/// What stands against one call and would stand against the next as well.
+fn halts(error: &VendorError) -> Option<VendorError> {
+    match error.fault {
+        Fault::Budget | Fault::Throttled | Fault::Auth | Fault::Forbidden | Fault::Unavailable => {
+            Some(error.clone())
+        }
+        // The others were not sent.
+        Fault::OutcomeUnknown => Some(VendorError { fault: Fault::Unavailable, ..error.clone() }),
+        Fault::Quota
+        | Fault::NotFound
+        | Fault::Busy
+        | Fault::Immutable
+        | Fault::Invalid
+        | Fault::Unsupported
+        | Fault::Nonsense => None,
+    }
+}
+
+/// Puts the outcomes, which come in the order of the changes, to the items that asked for them.
+pub(super) fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Written>) {
+    let missing = || Err(AdapterError::new(Reason::OutcomeUnknown, "the cloud said nothing of this route"));
+    let mut outcomes = outcomes.into_iter();
+    let removed: Vec<_> = changes.remove.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
+    let added: Vec<_> = changes.add.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
+    let (mut removed, mut added) = (removed.into_iter(), added.into_iter());
+    for verdict in verdicts {
+        let Change { remove, add } = verdict.change.clone();
+        let first = remove.map(|_| removed.next().unwrap_or_else(missing));
+        let second = add.map(|_| added.next().unwrap_or_else(missing));
+        // A route that is gone is what its removal wanted.
+        let first = first.map(|outcome| match outcome {
+            Err(error) if error.reason == Reason::ResourceGone => Ok(None),
+            outcome @ (Ok(_) | Err(_)) => outcome,
+        });
+        for outcome in [first, second].into_iter().flatten() {
+            if let (Err(error), route_result::Outcome::Applied) = (outcome, verdict.outcome) {
+                verdict.outcome = route_result::Outcome::Failed;
+                verdict.error = Some(error);
+            }
+        }
+    }
+}
