@@ -89,14 +89,11 @@ impl Bucket {
     }
 
     /// When the tokens are there; `None`: when a probe comes back.
-    pub(crate) fn ready_at(&self, now: Time, need: Need) -> Option<Time> {
+    pub(crate) fn ready_at(&self, need: Need) -> Option<Time> {
         if self.follower.probing() && self.probe.is_some() {
             return None;
         }
-        // What is larger than the bucket is let through when that is full, and owed.
-        let kept = self.kept(need.kept);
-        let tokens = need.cost.min(self.gcra.burst() - kept) + kept;
-        let at = self.gcra.ready_at(now, tokens);
+        let at = self.gcra.ready_at(need.cost.saturating_add(self.kept(need.kept)));
         Some(self.follower.paused_until().map_or(at, |until| until.max(at)))
     }
 
@@ -104,7 +101,7 @@ impl Bucket {
     pub(crate) fn expected_at(&self, now: Time, ahead: u64, need: Need) -> Time {
         let tokens = ahead.saturating_add(need.cost).saturating_add(self.kept(need.kept));
         let begin = self.follower.paused_until().map_or(now, |until| until.max(now));
-        self.gcra.ready_at(begin, tokens).max(begin)
+        self.gcra.all_at(begin, tokens).max(begin)
     }
 
     /// Tokens of the burst that stay. One can always be had.
@@ -126,7 +123,7 @@ impl Bucket {
         let Demand { entitled, .. } = self.demand;
         self.demand.decision == decision
             && entitled > 0
-            && self.gcra.ready_at(now, entitled.saturating_add(cost)) > now
+            && self.gcra.all_at(now, entitled.saturating_add(cost)) > now
     }
 
     /// A call competes in this decision.
@@ -145,7 +142,7 @@ impl Bucket {
             && calls > 1
             && (calls > room
                 || self.follower.probing()
-                || self.gcra.ready_at(now, tokens.saturating_add(kept)) > now)
+                || self.gcra.all_at(now, tokens.saturating_add(kept)) > now)
     }
 
     fn demand_in(&mut self, decision: u64) -> &mut Demand {

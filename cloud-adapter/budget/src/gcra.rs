@@ -41,15 +41,21 @@ impl Gcra {
         self.burst
     }
 
-    /// When it holds, or has let through, `tokens` in all; in the past: it does.
-    pub(crate) fn ready_at(&self, now: Time, tokens: u64) -> Time {
-        let at = if tokens <= self.burst {
-            self.full_at.saturating_sub((self.burst - tokens).saturating_mul(self.interval))
-        } else {
-            let beyond = (tokens - self.burst).saturating_mul(self.interval);
-            self.full_at.max(now.as_nanos()).saturating_add(beyond)
-        };
-        Time::from_nanos(at)
+    /// When one call for that many tokens may go; in the past: it may. One that is larger than the bucket waits beside the
+    /// full bucket for as long as the rest takes, and leaves a debt.
+    pub(crate) fn ready_at(&self, tokens: u64) -> Time {
+        let missing = self.burst.saturating_sub(tokens).saturating_mul(self.interval);
+        let beyond = tokens.saturating_sub(self.burst).saturating_mul(self.interval);
+        Time::from_nanos(self.full_at.saturating_sub(missing).saturating_add(beyond))
+    }
+
+    /// When that many tokens, for several calls, will have come; in the past: they are there.
+    pub(crate) fn all_at(&self, now: Time, tokens: u64) -> Time {
+        if tokens <= self.burst {
+            return self.ready_at(tokens);
+        }
+        let beyond = (tokens - self.burst).saturating_mul(self.interval);
+        Time::from_nanos(self.full_at.max(now.as_nanos()).saturating_add(beyond))
     }
 
     /// Takes tokens, whether they are there or not.

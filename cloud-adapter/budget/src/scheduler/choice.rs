@@ -92,7 +92,7 @@ impl Scheduler {
         };
         let need = Need { cost: candidate.cost, kept };
         let mut buckets = self.tree.along(candidate.lane.path);
-        buckets.try_fold(gate, |at, (_, bucket)| Some(at.max(bucket.ready_at(now, need)?)))
+        buckets.try_fold(gate, |at, (_, bucket)| Some(at.max(bucket.ready_at(need)?)))
     }
 
     /// When breakers and calls in flight let it pass.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit};
 
-use crate::world::{Job, Random, World, call, config, quantile, services, storm};
+use crate::world::{Job, Random, World, call, config, percentile, services, storm};
 
 /// How services fared.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ fn fared(config: Config, jobs: &[Job], storm: usize, until: Duration) -> Fared {
     let services = &world.courses[storm..];
     let waits = services.iter().flat_map(|course| course.waits.iter().copied()).collect();
     let took = services.iter().map(|course| course.took.expect("ended")).collect();
-    Fared { wait: quantile(waits, 0.99), ensure: quantile(took, 0.99) }
+    Fared { wait: percentile(waits, 99), ensure: percentile(took, 99) }
 }
 
 /// The same jobs in one queue, first come first served.
@@ -87,7 +87,7 @@ fn the_reserve_carries_services_through_a_storm_at_a_slow_vendor() {
             took.extend(world.courses[200..].iter().map(|course| course.took.expect("ended")));
         }
     }
-    let (with, without) = (quantile(during, 0.99), quantile(without, 0.99));
+    let (with, without) = (percentile(during, 99), percentile(without, 99));
     println!("P5, only during storms: with the reserve {with:?}, without {without:?}");
     assert!(with <= Duration::from_secs(3), "{with:?}");
     assert!(without > with * 2, "the reserve makes the difference: {without:?}");

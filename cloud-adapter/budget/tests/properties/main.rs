@@ -1,7 +1,14 @@
 //! What the scheduler promises, each property in virtual time. The numbers are those of the design.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "clippy knows tests, and not their helpers"
+)]
+
 mod audit;
 mod fairness;
 mod limits;
+mod random;
 mod refusals;
 mod world;

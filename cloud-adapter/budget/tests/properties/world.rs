@@ -80,8 +80,10 @@ pub(crate) struct World {
     /// The shortest and the longest that the vendor takes.
     latency: (Duration, Duration),
     /// What the vendor makes of a call.
-    pub(crate) vendor: Box<dyn FnMut(Time, &Call) -> Outcome>,
+    pub(crate) vendor: Box<Vendor>,
 }
+
+type Vendor = dyn FnMut(Time, &Call) -> Outcome;
 
 impl World {
     pub(crate) fn new(config: Config, jobs: Vec<Job>) -> Self {
@@ -243,9 +245,9 @@ pub(crate) fn config(rate: f64, burst: u32) -> Config {
     }
 }
 
-/// The value below which that part of them lies.
-pub(crate) fn quantile(mut values: Vec<Duration>, part: f64) -> Duration {
+/// The value that so many percent of them do not exceed.
+pub(crate) fn percentile(mut values: Vec<Duration>, percent: usize) -> Duration {
     values.sort_unstable();
-    let rank = (values.len() as f64 * part).ceil() as usize;
-    values[rank.saturating_sub(1).min(values.len() - 1)]
+    let rank = (values.len() * percent).div_ceil(100);
+    values[rank - 1]
 }

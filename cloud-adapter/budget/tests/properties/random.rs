@@ -1,0 +1,356 @@
+//! Everything at once, at random: what must hold is checked after each step.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use cloud_budget::{
+    Adaptive, Answer, BucketConfig, Call, Class, Config, Decision, Hint, Next, Outcome, QueueLimits,
+    RateLimit, Scheduler, Ticket, Time,
+};
+use proptest::prelude::{Strategy, any, prop, proptest};
+
+use crate::{
+    audit::Audit,
+    world::{self, Random},
+};
+
+/// Steps of one case; the cases make a million together.
+const STEPS: usize = 10_000;
+const CASES: u32 = 100;
+
+const FAMILIES: [&str; 2] = ["compute", "network"];
+const OPERATIONS: [&str; 2] = ["Get", "List"];
+/// One operation has a bucket of its own.
+const NAMES: [&str; 4] = ["account", "compute", "network", "compute:List"];
+/// Whose calls may use the reserve, by class and controller.
+const LEAVES: [(Class, &str, bool); 6] = [
+    (Class::Background, "node", false),
+    (Class::Background, "adapter", false),
+    (Class::Lifecycle, "node", false),
+    (Class::Interactive, "node", false),
+    (Class::Interactive, "service", true),
+    (Class::Traffic, "service", true),
+];
+const WEIGHTS: u64 = 1 + 1 + 3 + 8 + 8 + 8;
+const LIMITS: QueueLimits = QueueLimits { total: 150, per_leaf: 60, per_object: 8 };
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: CASES, ..Default::default() })]
+
+    /// P1, P7, P13, P14 under 10^6 random steps: calls, answers of all kinds, cancellations, reloads, hand-overs, time.
+    /// Nothing is lost: each call ends once. Queues keep their bounds.
+    #[test]
+    fn what_is_promised_holds_whatever_happens(
+        seed in any::<u64>(),
+        limits in prop::collection::vec(limits(), 1..6),
+        steps in 1..=STEPS,
+    ) {
+        // Short cases are for shrinking.
+        let steps = if steps > 100 { STEPS } else { steps };
+        let mut model = Model::new(seed, limits);
+        for step in 0..steps {
+            model.step();
+            if step % 10 == 0 {
+                model.check_bounds();
+            }
+        }
+        model.settle();
+        model.fill();
+    }
+}
+
+/// Rates and bursts of all buckets.
+fn limits() -> impl Strategy<Value = [RateLimit; 4]> {
+    let limit = (0.5..50.0_f64, 3..60_u32).prop_map(|(rate, burst)| RateLimit { rate, burst });
+    [limit.clone(), limit.clone(), limit.clone(), limit]
+}
+
+fn config(limits: &[RateLimit; 4]) -> Config {
+    let bucket = |limit| BucketConfig { parent: None, limit, adaptive: Some(Adaptive::default()) };
+    let buckets = NAMES.iter().zip(limits).map(|(name, limit)| ((*name).to_owned(), bucket(*limit)));
+    Config { buckets: buckets.collect(), queue: LIMITS, ..Config::default() }
+}
+
+/// What is known of a call from outside.
+#[derive(Clone, Debug)]
+struct Known {
+    call: Call,
+    leaf: usize,
+    flying: bool,
+}
+
+struct Model {
+    random: Random,
+    scheduler: Scheduler,
+    now: Time,
+    configs: Vec<[RateLimit; 4]>,
+    audits: BTreeMap<&'static str, Audit>,
+    /// Nothing may be sent through these before.
+    pauses: BTreeMap<&'static str, Time>,
+    allowed_until: Option<Time>,
+    calls: HashMap<Ticket, Known>,
+    /// Tickets of `calls`, for choosing one.
+    tickets: Vec<Ticket>,
+    wake: Option<Time>,
+    sent_by_leaf: [u64; LEAVES.len()],
+}
+
+impl Model {
+    fn new(seed: u64, configs: Vec<[RateLimit; 4]>) -> Self {
+        let first = configs[0];
+        let mut audits = BTreeMap::from(NAMES.map(|name| (name, Audit::default())));
+        for (name, limit) in NAMES.iter().zip(first) {
+            audits.get_mut(name).expect("named").limit(Time::ZERO, limit);
+        }
+        Self {
+            random: Random(seed),
+            scheduler: Scheduler::new(config(&first), Time::ZERO),
+            now: Time::ZERO,
+            configs,
+            audits,
+            pauses: BTreeMap::new(),
+            allowed_until: None,
+            calls: HashMap::new(),
+            tickets: Vec::new(),
+            wake: None,
+            sent_by_leaf: [0; LEAVES.len()],
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(1_000) {
+            0..450 => {
+                let leaf = self.random.below(6);
+                let leaf = usize::try_from(leaf).expect("small");
+                let call = self.any_call(leaf);
+                self.submit(leaf, call);
+            }
+            450..700 => self.answer_any(),
+            700..750 => self.cancel_any(),
+            750..990 => self.let_time_pass(),
+            990..992 => self.reload(),
+            992 => self.scheduler.empty(self.now),
+            993 => self.scheduler.self_check(self.now, false),
+            994..997 => self.scheduler.self_check(self.now, true),
+            997 => self.allow(Some(self.now + Duration::from_millis(self.random.0 % 5_000))),
+            _ => self.allow(None),
+        }
+        self.drain();
+    }
+
+    fn any_call(&mut self, leaf: usize) -> Call {
+        let random = &mut self.random;
+        let (class, controller, reserve) = LEAVES[leaf];
+        let hurried = random.below(3) > 0;
+        Call {
+            family: FAMILIES[usize::try_from(random.below(10) / 7).expect("small")],
+            operation: OPERATIONS[usize::try_from(random.below(2)).expect("small")],
+            reserve,
+            cost: if random.below(20) == 0 { 3 } else { 1 },
+            deadline: hurried.then(|| self.now + Duration::from_millis(random.below(60_000))),
+            self_check: random.below(100) == 0,
+            ..world::call(class, controller, &random.below(12).to_string())
+        }
+    }
+
+    fn submit(&mut self, leaf: usize, call: Call) -> bool {
+        match self.scheduler.submit(self.now, call.clone()) {
+            Ok(ticket) => {
+                let known = Known { call, leaf, flying: false };
+                assert!(self.calls.insert(ticket, known).is_none(), "{ticket:?} is new");
+                self.tickets.push(ticket);
+                true
+            }
+            Err(refusal) => {
+                assert!(refusal.retry_after >= Duration::from_millis(500), "{refusal:?}");
+                false
+            }
+        }
+    }
+
+    fn answer_any(&mut self) {
+        let Some(ticket) = self.any_ticket().filter(|ticket| self.calls[ticket].flying) else { return };
+        let random = &mut self.random;
+        let outcome = match random.below(100) {
+            0..85 => Outcome::Answered,
+            85..93 => Outcome::Failed,
+            93 => Outcome::Unauthorized,
+            94..97 => Outcome::Throttled { retry_after: None, bucket: None },
+            97 => Outcome::Throttled {
+                retry_after: Some(Duration::from_nanos(random.below(8_000_000_000))),
+                bucket: Some("account"),
+            },
+            _ => Outcome::Throttled {
+                retry_after: Some(Duration::from_nanos(random.below(8_000_000_000))),
+                bucket: None,
+            },
+        };
+        let hint = Hint {
+            bucket: None,
+            remaining: random.below(200),
+            limit: Some(200),
+            reset: Some(Duration::from_secs(random.below(20))),
+        };
+        let hint = (random.below(50) == 0).then_some(hint);
+        self.answer(ticket, outcome, hint);
+    }
+
+    fn answer(&mut self, ticket: Ticket, outcome: Outcome, hint: Option<Hint>) {
+        let family = self.calls[&ticket].call.family;
+        if let Outcome::Throttled { retry_after: Some(retry_after), bucket } = outcome {
+            let until = self.pauses.entry(bucket.unwrap_or(family)).or_default();
+            *until = (*until).max(self.now + retry_after);
+        }
+        let latency = Duration::from_millis(self.random.below(900));
+        match self.scheduler.answered(self.now, ticket, Answer { outcome, latency, hint }) {
+            Next::Again => self.calls.get_mut(&ticket).expect("known").flying = false,
+            Next::Done => self.end(ticket),
+        }
+    }
+
+    fn cancel_any(&mut self) {
+        let Some(ticket) = self.any_ticket() else { return };
+        let flying = self.calls[&ticket].flying;
+        assert_eq!(self.scheduler.cancel(self.now, ticket), !flying);
+        if !flying {
+            self.end(ticket);
+        }
+        assert!(!self.scheduler.cancel(self.now, ticket), "only once");
+    }
+
+    fn any_ticket(&mut self) -> Option<Ticket> {
+        let len = u64::try_from(self.tickets.len()).expect("small");
+        (len > 0).then(|| self.tickets[usize::try_from(self.random.below(len)).expect("small")])
+    }
+
+    fn let_time_pass(&mut self) {
+        self.now = match (self.random.below(4), self.wake) {
+            (0, Some(wake)) => self.now.max(wake),
+            (1, _) => self.now + Duration::from_millis(self.random.below(3_000)),
+            _ => self.now + Duration::from_nanos(self.random.below(100_000_000)),
+        };
+    }
+
+    fn reload(&mut self) {
+        let len = u64::try_from(self.configs.len()).expect("small");
+        let limits = self.configs[usize::try_from(self.random.below(len)).expect("small")];
+        self.scheduler.configure(self.now, config(&limits));
+        for (name, limit) in NAMES.iter().zip(limits) {
+            self.audits.get_mut(name).expect("named").limit(self.now, limit);
+        }
+    }
+
+    fn allow(&mut self, until: Option<Time>) {
+        self.allowed_until = until;
+        self.scheduler.allow_until(until);
+    }
+
+    fn drain(&mut self) {
+        loop {
+            match self.scheduler.next(self.now) {
+                Decision::Send { ticket, .. } => self.check_sent(ticket),
+                Decision::Refuse(ticket, refusal) => {
+                    assert!(!self.calls[&ticket].flying, "{refusal:?} of a call in flight");
+                    assert!(refusal.retry_after >= Duration::from_millis(500), "{refusal:?}");
+                    self.end(ticket);
+                }
+                Decision::Wait(wake) => {
+                    assert!(wake.is_none_or(|wake| wake > self.now), "would spin");
+                    self.wake = wake;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn check_sent(&mut self, ticket: Ticket) {
+        let now = self.now;
+        let known =
+            self.calls.get_mut(&ticket).expect("not ended: neither cancelled nor refused nor answered");
+        assert!(!known.flying, "sent twice");
+        known.flying = true;
+        self.sent_by_leaf[known.leaf] += 1;
+        let call = &known.call;
+        assert!(call.deadline.is_none_or(|deadline| now < deadline), "expired");
+        assert!(self.allowed_until.is_none_or(|until| now < until), "not the leader any more");
+        for name in path(call) {
+            assert!(self.pauses.get(name).is_none_or(|until| now >= *until), "{name} is paused");
+            let audit = self.audits.get_mut(name).expect("named");
+            assert_eq!(audit.spend(now, call.cost), Ok(()), "{name}");
+        }
+    }
+
+    fn check_bounds(&self) {
+        let report = self.scheduler.report(self.now);
+        let queued: Vec<_> = report.leaves.iter().map(|leaf| leaf.queued).collect();
+        assert_eq!(
+            queued.iter().sum::<u64>(),
+            u64::try_from(self.waiting()).expect("small"),
+            "nothing is lost"
+        );
+        assert!(queued.iter().all(|leaf| *leaf <= 60), "{queued:?}");
+        assert!(queued.iter().sum::<u64>() <= 150, "{queued:?}");
+    }
+
+    fn waiting(&self) -> usize {
+        self.tickets.iter().filter(|ticket| !self.calls[ticket].flying).count()
+    }
+
+    fn end(&mut self, ticket: Ticket) {
+        assert!(self.calls.remove(&ticket).is_some(), "{ticket:?} ends once");
+        self.tickets.retain(|other| *other != ticket);
+    }
+
+    /// The vendor is well again: everything that waits has its turn or is refused.
+    fn settle(&mut self) {
+        self.scheduler.self_check(self.now, true);
+        self.allow(None);
+        for _ in 0..100_000 {
+            self.drain();
+            self.answer_flying();
+            self.drain();
+            if self.tickets.is_empty() {
+                return;
+            }
+            self.now = self.wake.unwrap_or(self.now);
+        }
+        assert!(self.tickets.is_empty(), "never sent: {:?}", self.calls);
+    }
+
+    fn answer_flying(&mut self) {
+        for ticket in self.tickets.clone() {
+            if self.calls[&ticket].flying {
+                self.answer(ticket, Outcome::Answered, None);
+            }
+        }
+    }
+
+    /// Everybody wants all that there is: background work gets its part.
+    fn fill(&mut self) {
+        self.sent_by_leaf = [0; LEAVES.len()];
+        while self.sent_by_leaf.iter().sum::<u64>() < 600 {
+            for (index, (class, controller, reserve)) in LEAVES.into_iter().enumerate() {
+                while self.tickets.iter().filter(|ticket| self.calls[ticket].leaf == index).count() < 20 {
+                    let object = (self.random.below(12)).to_string();
+                    let call = Call { reserve, ..world::call(class, controller, &object) };
+                    if !self.submit(index, call) {
+                        break;
+                    }
+                }
+            }
+            self.drain();
+            self.answer_flying();
+            self.now = self.wake.unwrap_or(self.now);
+        }
+        let [background, ..] = self.sent_by_leaf;
+        let all: u64 = self.sent_by_leaf.iter().sum();
+        assert!(background as f64 + 1.0 >= 0.9 * all as f64 / WEIGHTS as f64, "{:?}", self.sent_by_leaf);
+    }
+}
+
+fn path(call: &Call) -> impl Iterator<Item = &'static str> {
+    let operation = (call.family == "compute" && call.operation == "List").then_some("compute:List");
+    ["account", call.family].into_iter().chain(operation)
+}
