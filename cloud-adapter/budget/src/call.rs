@@ -48,7 +48,7 @@ pub struct Call {
     pub reserve: bool,
     /// What it is about, such as a load balancer's key: objects of one leaf take turns.
     pub object: Arc<str>,
-    /// Tokens that it takes, at least 1.
+    /// Tokens that it takes, at least 1. More than the burst of a bucket: it waits until it is paid for.
     pub cost: u32,
     /// When its answer is of no use any more. `None`: never.
     pub deadline: Option<Time>,

@@ -59,7 +59,7 @@ pub enum Mode {
 /// One token bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketConfig {
-    /// The bucket that also pays. `None`: `account`, if there is one and this is not it.
+    /// The bucket that also pays, beside the family of the call. `None`: `account`, if there is one and this is not it.
     pub parent: Option<String>,
     /// Calls a second and at once; the ceiling of the adaptive rate.
     pub limit: RateLimit,

@@ -101,3 +101,86 @@ fn interval(rate: f64) -> u64 {
 pub(crate) fn whole(number: f64) -> u64 {
     number as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::{prop, proptest};
+
+    use super::*;
+
+    fn at(seconds: f64) -> Time {
+        Time::ZERO + Duration::from_secs_f64(seconds)
+    }
+
+    /// How many single tokens can be had now.
+    fn spend(gcra: &mut Gcra, now: Time) -> u32 {
+        let mut spent = 0;
+        while gcra.ready_at(1) <= now {
+            gcra.take(now, 1);
+            spent += 1;
+        }
+        spent
+    }
+
+    #[test]
+    fn another_rate_keeps_the_tokens_and_another_burst_adds_none() {
+        let mut gcra = Gcra::full(10.0, 20);
+        gcra.take(at(0.0), 15);
+        for (rate, burst, tokens) in [(1.0, 20, 5.0), (100.0, 20, 5.0), (100.0, 50, 5.0), (100.0, 3, 3.0)] {
+            gcra.configure(at(0.0), rate, burst);
+            let there = gcra.tokens(at(0.0));
+            assert!(
+                there <= tokens && there > tokens - 0.001,
+                "{there} of {tokens} at {rate}/s, burst {burst}"
+            );
+        }
+        assert_eq!(spend(&mut gcra, at(0.0)), 3);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_fills_the_bucket_and_no_more() {
+        let mut gcra = Gcra::full(10.0, 20);
+        assert_eq!(spend(&mut gcra, at(0.0)), 20);
+        assert_eq!(spend(&mut gcra, Time::from_nanos(u64::MAX / 2)), 20);
+    }
+
+    #[test]
+    fn a_call_larger_than_the_bucket_waits_until_it_is_paid_for() {
+        let mut gcra = Gcra::full(1.0, 2);
+        gcra.take(at(10.0), 2);
+        assert_eq!(gcra.ready_at(5), at(15.0));
+        gcra.take(at(15.0), 5);
+        assert_eq!(gcra.ready_at(1), at(19.0), "three of them are owed");
+    }
+
+    proptest! {
+        /// P1 for one bucket, whatever happens to its rate and burst.
+        #[test]
+        fn in_no_window_more_than_burst_and_rate_allow(
+            steps in prop::collection::vec((0_u64..2_000_000_000, 0.2..100.0_f64, 1_u64..50, 0..4_u8), 1..200)
+        ) {
+            let (mut now, mut rate, mut burst) = (0, 10.0, 20);
+            let mut gcra = Gcra::full(rate, burst);
+            // What may be spent, in the windows that began when the burst became what it is.
+            let mut windows = vec![20.0_f64];
+            for (pass, new_rate, new_burst, what) in steps {
+                now += pass;
+                for window in &mut windows {
+                    *window += rate * pass as f64 / 1e9;
+                }
+                windows.push(burst as f64);
+                if what == 0 {
+                    gcra.configure(Time::from_nanos(now), new_rate, new_burst);
+                    (rate, burst) = (new_rate, new_burst);
+                    windows.push(burst as f64);
+                } else {
+                    let spent = f64::from(spend(&mut gcra, Time::from_nanos(now)));
+                    windows.iter_mut().for_each(|window| *window -= spent);
+                }
+                assert!(windows.iter().all(|left| *left > -1e-6), "{windows:?}");
+            }
+        }
+    }
+}

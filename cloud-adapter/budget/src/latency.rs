@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use crate::Time;
+
 /// Upper bounds of the cells in microseconds: 1 ms, and a quarter more each up to beyond a minute.
 const BOUNDS: [u64; CELLS] = bounds();
 const CELLS: usize = 52;
 /// When that many were counted, each cell is halved.
 const MEMORY: u32 = 512;
+/// What was seen last so long ago says nothing: or a slow hour would have calls refused for ever, and none sent to find out
+/// that it is over.
+const STALE: Duration = Duration::from_mins(1);
 
 /// The latency of one operation.
 #[derive(Clone, Debug)]
@@ -14,6 +19,7 @@ pub(crate) struct Latency {
     cells: [u32; CELLS],
     total: u32,
     quantiles: Quantiles,
+    recorded_at: Time,
 }
 
 /// What is to be expected; zero while nothing is known.
@@ -27,12 +33,12 @@ pub(crate) struct Quantiles {
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { cells: [0; CELLS], total: 0, quantiles: Quantiles::default() }
+        Self { cells: [0; CELLS], total: 0, quantiles: Quantiles::default(), recorded_at: Time::ZERO }
     }
 }
 
 impl Latency {
-    pub(crate) fn record(&mut self, latency: Duration) {
+    pub(crate) fn record(&mut self, now: Time, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let cell = BOUNDS.partition_point(|bound| *bound < micros).min(CELLS - 1);
         if let Some(count) = self.cells.get_mut(cell) {
@@ -43,11 +49,12 @@ impl Latency {
             self.cells.iter_mut().for_each(|count| *count /= 2);
             self.total = self.cells.iter().sum();
         }
+        self.recorded_at = now;
         self.quantiles = Quantiles { p50: self.quantile(50), p95: self.quantile(95) };
     }
 
-    pub(crate) fn quantiles(&self) -> Quantiles {
-        self.quantiles
+    pub(crate) fn quantiles(&self, now: Time) -> Quantiles {
+        if now.since(self.recorded_at) > STALE { Quantiles::default() } else { self.quantiles }
     }
 
     fn quantile(&self, percent: u32) -> Duration {
@@ -72,4 +79,36 @@ const fn bounds() -> [u64; CELLS] {
         cell += 1;
     }
     bounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_at_most_a_quarter_too_high_and_forgotten_after_a_while() {
+        let mut latency = Latency::default();
+        let now = Time::ZERO + Duration::from_hours(1);
+        for millis in 1..=100 {
+            latency.record(now, Duration::from_millis(millis));
+        }
+        let Quantiles { p50, p95 } = latency.quantiles(now);
+        assert!(p50 >= Duration::from_millis(50) && p50 <= Duration::from_millis(63), "{p50:?}");
+        assert!(p95 >= Duration::from_millis(95) && p95 <= Duration::from_millis(119), "{p95:?}");
+        assert_eq!(latency.quantiles(now + STALE * 2).p50, Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_new_displaces_what_is_old() {
+        let mut latency = Latency::default();
+        for _ in 0..2_000 {
+            latency.record(Time::ZERO, Duration::from_secs(10));
+        }
+        for _ in 0..600 {
+            latency.record(Time::ZERO, Duration::from_millis(100));
+        }
+        let Quantiles { p50, p95 } = latency.quantiles(Time::ZERO);
+        assert!(p50 <= Duration::from_millis(125), "{p50:?}");
+        assert!(p95 >= Duration::from_secs(10), "{p95:?}");
+    }
 }

@@ -91,7 +91,7 @@ impl Scheduler {
         self.tree.tick(now, self.config.reserve);
         let path = self.tree.path(call.family, call.operation, &self.config);
         self.families.know(call.family, &self.config);
-        let expiry = call.deadline.map(|deadline| deadline - self.latency(&call).p50);
+        let expiry = call.deadline.map(|deadline| deadline - self.latency(now, &call).p50);
         let waiting = Waiting { ticket, call, path, since: now, expiry, again: false };
         match (self.config.mode, self.admit(now, &waiting)) {
             (Mode::Enforce, Ok(())) => self.queue.push_back(waiting),
@@ -169,7 +169,7 @@ impl Scheduler {
             Outcome::Answered => {
                 self.tree.each(flight.path, |bucket| bucket.succeeded(now));
                 let operation = (flight.call.family, flight.call.operation);
-                self.latencies.entry(operation).or_default().record(latency);
+                self.latencies.entry(operation).or_default().record(now, latency);
             }
             Outcome::Throttled { retry_after, bucket } => {
                 let named = bucket.and_then(|name| self.tree.named(name));
@@ -304,7 +304,7 @@ impl Scheduler {
         if again || abandoned || !place || self.config.mode == Mode::Shadow {
             return Next::Done;
         }
-        let latency = self.latency(&call);
+        let latency = self.latency(now, &call);
         let kept = if call.reserve { 0.0 } else { self.config.reserve };
         let need = Need { cost: u64::from(call.cost.max(1)), kept };
         let at = self.tree.along(path).map(|(_, bucket)| bucket.expected_at(now, 0, need)).max();
@@ -326,11 +326,12 @@ impl Scheduler {
 
     /// Whether so little time is left that the answer would probably come too late.
     fn is_late(&self, now: Time, call: &Call) -> bool {
-        call.deadline.is_some_and(|deadline| deadline - self.latency(call).p50 <= now)
+        call.deadline.is_some_and(|deadline| deadline - self.latency(now, call).p50 <= now)
     }
 
-    fn latency(&self, call: &Call) -> Quantiles {
-        self.latencies.get(&(call.family, call.operation)).map_or_else(Quantiles::default, Latency::quantiles)
+    fn latency(&self, now: Time, call: &Call) -> Quantiles {
+        let known = self.latencies.get(&(call.family, call.operation));
+        known.map_or_else(Quantiles::default, |latency| latency.quantiles(now))
     }
 
     fn view(&self) -> View<'_> {

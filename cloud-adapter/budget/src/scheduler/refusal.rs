@@ -44,7 +44,7 @@ impl Scheduler {
     /// Why a call would come too late, if it would.
     fn too_late(&self, now: Time, waiting: &Waiting) -> Option<RefusalReason> {
         let deadline = waiting.call.deadline?;
-        let latency = self.latency(&waiting.call);
+        let latency = self.latency(now, &waiting.call);
         let forecast = self.view().forecast(now, &waiting.call, waiting.path, latency.p50);
         let reason = match forecast.paused_until {
             Some(until) if until >= deadline => RefusalReason::Throttled,
@@ -104,7 +104,7 @@ impl Scheduler {
     /// When there will be a place: behind everybody who was told so before.
     fn promise(&mut self, now: Time, waiting: &Waiting) -> Time {
         let call = &waiting.call;
-        let p50 = self.latency(call).p50;
+        let p50 = self.latency(now, call).p50;
         let forecast = self.view().forecast(now, call, waiting.path, p50);
         let promised = self.promised.entry(((call.class, call.controller), waiting.path)).or_default();
         let at = forecast.at.max(*promised);

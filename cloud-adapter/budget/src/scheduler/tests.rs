@@ -1,11 +1,28 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Answer, BucketConfig, Call, Class, Config, Decision, Outcome, RateLimit, Scheduler, Time};
+use crate::{
+    Adaptive, Answer, BreakerState, BucketConfig, BucketReport, Call, Class, Config, Decision, Hint, Mode,
+    Next, Outcome, RateLimit, RefusalReason, Scheduler, Ticket, Time,
+};
 
-fn call(object: &str) -> Call {
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Duration::from_secs_f64(seconds)
+}
+
+fn config<const N: usize>(buckets: [(&str, f64, u32); N]) -> Config {
+    let bucket = |rate, burst| BucketConfig {
+        parent: None,
+        limit: RateLimit { rate, burst },
+        adaptive: Some(Adaptive::default()),
+    };
+    let buckets = buckets.map(|(name, rate, burst)| (name.to_owned(), bucket(rate, burst)));
+    Config { buckets: BTreeMap::from(buckets), ..Config::default() }
+}
+
+fn call(operation: &'static str, object: &str) -> Call {
     Call {
         family: "compute",
-        operation: "GetInstance",
+        operation,
         class: Class::Interactive,
         controller: "service-controller",
         reserve: true,
@@ -17,27 +34,208 @@ fn call(object: &str) -> Call {
     }
 }
 
-#[test]
-fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
-    let compute = BucketConfig { parent: None, limit: RateLimit { rate: 10.0, burst: 3 }, adaptive: None };
-    let config = Config { buckets: BTreeMap::from([("compute".to_owned(), compute)]), ..Config::default() };
-    let mut scheduler = Scheduler::new(config, Time::ZERO);
-    for index in 0..6 {
-        scheduler.submit(Time::ZERO, call(&format!("{}", index % 2))).expect("no deadline");
-    }
-    let (mut now, mut sent) = (Time::ZERO, Vec::new());
+fn answer(outcome: Outcome) -> Answer {
+    Answer { outcome, latency: Duration::from_millis(50), hint: None }
+}
+
+/// What may be sent now.
+fn sent(scheduler: &mut Scheduler, now: Time) -> Vec<Ticket> {
+    let mut sent = Vec::new();
     loop {
         match scheduler.next(now) {
-            Decision::Send { ticket, waited } => {
-                sent.push((ticket.0, waited.as_millis()));
-                let answer =
-                    Answer { outcome: Outcome::Answered, latency: Duration::from_millis(50), hint: None };
-                scheduler.answered(now, ticket, answer);
-            }
+            Decision::Send { ticket, .. } => sent.push(ticket),
+            Decision::Refuse(ticket, refusal) => panic!("{ticket:?}: {refusal}"),
+            Decision::Wait(_) => return sent,
+        }
+    }
+}
+
+fn bucket(scheduler: &Scheduler, now: Time, name: &str) -> BucketReport {
+    let report = scheduler.report(now);
+    report.buckets.into_iter().find(|bucket| bucket.name == name).expect("known")
+}
+
+#[test]
+fn a_burst_goes_at_once_and_the_rest_at_the_rate_objects_taking_turns() {
+    let mut scheduler = Scheduler::new(config([("compute", 10.0, 3)]), at(0.0));
+    for object in ["a", "a", "a", "b", "b", "b"] {
+        scheduler.submit(at(0.0), call("Get", object)).expect("place");
+    }
+    let (mut now, mut order) = (at(0.0), Vec::new());
+    loop {
+        match scheduler.next(now) {
+            Decision::Send { ticket, waited } => order.push((ticket.0, waited.as_millis())),
             Decision::Wait(Some(until)) => now = until,
             Decision::Wait(None) => break,
             Decision::Refuse(ticket, refusal) => panic!("{ticket:?}: {refusal}"),
         }
     }
-    assert_eq!(sent, [(1, 0), (2, 0), (3, 0), (4, 100), (5, 200), (6, 300)]);
+    assert_eq!(order, [(1, 0), (4, 0), (2, 0), (5, 100), (3, 200), (6, 300)]);
+}
+
+#[test]
+fn a_call_pays_from_all_its_buckets_or_from_none() {
+    let limits = config([("account", 1.0, 5), ("compute", 1.0, 3), ("compute:List", 1.0, 1)]);
+    let mut scheduler = Scheduler::new(limits, at(0.0));
+    let tokens = |scheduler: &Scheduler| {
+        ["account", "compute", "compute:List"].map(|name| bucket(scheduler, at(0.0), name).tokens)
+    };
+    scheduler.submit(at(0.0), call("List", "a")).expect("place");
+    scheduler.submit(at(0.0), call("List", "b")).expect("place");
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(1)]);
+    assert_eq!(tokens(&scheduler).map(f64::round), [4.0, 2.0, 0.0]);
+    scheduler.submit(at(0.0), call("Get", "c")).expect("place");
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(3)], "the list that waits holds nothing up");
+    assert_eq!(tokens(&scheduler).map(f64::round), [3.0, 1.0, 0.0]);
+    assert_eq!(bucket(&scheduler, at(0.0), "account").queued, 1);
+}
+
+#[test]
+fn a_family_that_nobody_configured_is_slow() {
+    let mut scheduler = Scheduler::new(Config::default(), at(0.0));
+    for object in 0..20 {
+        scheduler.submit(at(0.0), call("Get", &object.to_string())).expect("place");
+    }
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 10);
+    let compute = bucket(&scheduler, at(0.0), "compute");
+    assert_eq!((compute.ceiling, compute.calls, compute.queued), (5.0, 10, 10));
+}
+
+#[test]
+fn a_new_leader_begins_with_nothing_and_keeps_no_reserve_until_it_has_one() {
+    let mut scheduler = Scheduler::new(config([("compute", 1.0, 20)]), at(0.0));
+    scheduler.empty(at(0.0));
+    for object in 0..10 {
+        let call = Call { reserve: false, ..call("Get", &object.to_string()) };
+        scheduler.submit(at(0.0), call).expect("place");
+    }
+    assert_eq!(sent(&mut scheduler, at(0.0)), []);
+    assert_eq!(sent(&mut scheduler, at(1.0)), [Ticket(1)], "the reserve is not filled first");
+    assert_eq!(
+        sent(&mut scheduler, at(9.5)).len(),
+        8,
+        "9 seconds are 9 tokens, and so much had come together"
+    );
+}
+
+#[test]
+fn nothing_is_sent_at_or_after_the_end_of_the_lease() {
+    let mut scheduler = Scheduler::new(config([("compute", 1.0, 20)]), at(0.0));
+    scheduler.submit(at(0.0), call("Get", "a")).expect("place");
+    scheduler.allow_until(Some(at(5.0)));
+    assert_eq!(scheduler.next(at(5.0)), Decision::Wait(None));
+    scheduler.allow_until(None);
+    assert_eq!(sent(&mut scheduler, at(5.0)), [Ticket(1)]);
+}
+
+#[test]
+fn no_more_calls_are_in_flight_than_configured() {
+    let limits = Config { concurrency: [("compute".to_owned(), 2)].into(), ..config([("compute", 1.0, 20)]) };
+    let mut scheduler = Scheduler::new(limits, at(0.0));
+    for object in ["a", "b", "c"] {
+        scheduler.submit(at(0.0), call("Get", object)).expect("place");
+    }
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 2);
+    scheduler.answered(at(0.0), Ticket(1), answer(Outcome::Answered));
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(3)]);
+}
+
+#[test]
+fn a_throttled_call_is_sent_once_more_and_before_all_others() {
+    let mut scheduler = Scheduler::new(config([("compute", 1.0, 1)]), at(0.0));
+    for object in ["a", "b"] {
+        scheduler.submit(at(0.0), call("Get", object)).expect("place");
+    }
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(1)]);
+    let throttled =
+        || answer(Outcome::Throttled { retry_after: Some(Duration::from_secs(10)), bucket: None });
+    assert_eq!(scheduler.answered(at(0.0), Ticket(1), throttled()), Next::Again);
+    assert_eq!(sent(&mut scheduler, at(9.999)), []);
+    assert_eq!(sent(&mut scheduler, at(12.0)), [Ticket(1)], "one probe, the one that was throttled");
+    assert_eq!(scheduler.answered(at(12.0), Ticket(1), throttled()), Next::Done);
+    let refusal = scheduler.submit(at(12.0), Call { deadline: Some(at(20.0)), ..call("Get", "c") });
+    assert_eq!(refusal.expect_err("the pause lasts longer").reason, RefusalReason::Throttled);
+    assert_eq!(bucket(&scheduler, at(12.0), "compute").throttled, 2);
+}
+
+#[test]
+fn with_rejected_credentials_only_self_checks_pass() {
+    let mut scheduler = Scheduler::new(config([("compute", 1.0, 20)]), at(0.0));
+    let check = || Call { self_check: true, ..call("WhoAmI", "credentials") };
+    let waiting = scheduler.submit(at(0.0), call("Get", "a")).expect("place");
+    scheduler.self_check(at(0.0), false);
+    let refusal = scheduler.submit(at(0.0), call("Get", "b")).expect_err("rejected");
+    assert_eq!(refusal.reason, RefusalReason::BreakerOpen);
+    assert!(refusal.retry_after >= Duration::from_secs(30), "{refusal:?}");
+    let check = scheduler.submit(at(0.0), check()).expect("place");
+    assert_eq!(scheduler.next(at(0.0)), Decision::Wait(Some(at(30.0))));
+    assert_eq!(sent(&mut scheduler, at(30.0)), [check]);
+    scheduler.answered(at(30.0), check, answer(Outcome::Answered));
+    scheduler.self_check(at(30.0), true);
+    assert_eq!(sent(&mut scheduler, at(30.0)), [waiting]);
+}
+
+#[test]
+fn a_family_that_fails_rests_and_is_tried_one_call_at_a_time() {
+    let mut scheduler = Scheduler::new(config([("compute", 100.0, 100)]), at(0.0));
+    for object in 0..40 {
+        scheduler.submit(at(0.0), call("Get", &object.to_string())).expect("place");
+    }
+    while let Some(ticket) = sent(&mut scheduler, at(0.0)).first().copied() {
+        scheduler.answered(at(0.0), ticket, answer(Outcome::Failed));
+        for other in 1..=40 {
+            scheduler.answered(at(0.0), Ticket(other), answer(Outcome::Failed));
+        }
+    }
+    let report = scheduler.report(at(0.0));
+    assert_eq!(report.breakers, [("compute".to_owned(), BreakerState::Open { retry_at: at(15.0) })]);
+    let refusal = scheduler.submit(at(0.0), call("Get", "x")).expect_err("open");
+    assert_eq!(refusal.reason, RefusalReason::BreakerOpen);
+    assert_eq!(sent(&mut scheduler, at(15.0)).len(), 1);
+}
+
+#[test]
+fn what_the_vendor_counts_is_believed_if_it_is_less() {
+    let mut scheduler = Scheduler::new(config([("account", 1.0, 50), ("compute", 1.0, 50)]), at(0.0));
+    scheduler.submit(at(0.0), call("Get", "a")).expect("place");
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let hint = Hint { bucket: None, remaining: 30, limit: Some(100), reset: None };
+    scheduler.answered(at(0.0), Ticket(1), Answer { hint: Some(hint), ..answer(Outcome::Answered) });
+    let account = bucket(&scheduler, at(0.0), "account");
+    assert!((account.tokens - 10.0).abs() < 0.01, "30 less a fifth of 100: {account:?}");
+    assert_eq!(account.corrected, 1);
+    assert_eq!(bucket(&scheduler, at(0.0), "compute").corrected, 0);
+}
+
+#[test]
+fn shadow_mode_lets_go_what_waits_and_enforcing_forgets_the_shadows() {
+    let limits = config([("compute", 1.0, 1)]);
+    let mut scheduler = Scheduler::new(limits.clone(), at(0.0));
+    for object in ["a", "b", "c"] {
+        scheduler.submit(at(0.0), call("Get", object)).expect("place");
+    }
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(1)]);
+    scheduler.configure(at(0.0), Config { mode: Mode::Shadow, ..limits.clone() });
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(2), Ticket(3)]);
+    assert_eq!(sent(&mut scheduler, at(1.5)), []);
+    assert_eq!(bucket(&scheduler, at(1.5), "compute").would_delay, 1);
+    scheduler.configure(at(1.5), limits);
+    assert_eq!(
+        bucket(&scheduler, at(1.5), "compute").queued,
+        0,
+        "the call of the last shadow was sent long ago"
+    );
+    assert_eq!(sent(&mut scheduler, at(9.0)), []);
+}
+
+#[test]
+fn a_new_bucket_begins_empty_and_one_that_lost_its_settings_is_slow() {
+    let mut scheduler = Scheduler::new(config([("compute", 50.0, 50)]), at(0.0));
+    scheduler.submit(at(0.0), call("Get", "a")).expect("place");
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    scheduler.configure(at(0.0), config([("account", 1.0, 10)]));
+    let report = scheduler.report(at(0.0));
+    let told: Vec<_> =
+        report.buckets.iter().map(|b| (b.name.as_str(), b.ceiling, b.tokens.round())).collect();
+    assert_eq!(told, [("account", 1.0, 0.0), ("compute", 5.0, 10.0)]);
 }
