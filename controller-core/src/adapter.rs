@@ -3,6 +3,8 @@
 //! Connects when it is first used, and again by itself. How a replica is found, and which call is repeated there, is the subject of
 //! [`adapter_client`]; whatever fails after that is tried again by the queue, in one place.
 
+mod standing;
+
 use std::{
     future::Future,
     iter,
@@ -28,6 +30,7 @@ use cloud_api_proto::{
 use tonic::{Code, Request, Response, Status, Streaming, TimeoutExpired};
 use tracing::{debug, error};
 
+pub use self::standing::{Standing, concerns_all, is_caller_refused};
 use crate::{Clock, config::Cluster, metrics::AdapterMetrics};
 
 /// How long a verb may take. The adapter answers PENDING long before that.
@@ -65,6 +68,7 @@ pub struct Adapter {
     channel: AdapterChannel,
     identity: Arc<Identity>,
     metrics: AdapterMetrics,
+    standing: Standing,
 }
 
 #[derive(Debug)]
@@ -81,7 +85,12 @@ impl Adapter {
     pub fn over(channel: impl Into<AdapterChannel>, cluster: Cluster, clock: &Clock) -> Self {
         let prefix = format!("{:x}", clock.now().as_millisecond());
         let identity = Arc::new(Identity { cluster, prefix, counter: AtomicU64::new(0) });
-        Self { channel: channel.into(), identity, metrics: AdapterMetrics::default() }
+        Self {
+            channel: channel.into(),
+            identity,
+            metrics: AdapterMetrics::default(),
+            standing: Standing::default(),
+        }
     }
 
     /// The same client, counting its calls in `metrics`.
@@ -89,6 +98,12 @@ impl Adapter {
     pub fn counting(mut self, metrics: AdapterMetrics) -> Self {
         self.metrics = metrics;
         self
+    }
+
+    /// Whether the adapter takes the calls of this client at all.
+    #[must_use]
+    pub fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// The cluster's UID, as keys of load balancers and routes carry it.
@@ -211,23 +226,35 @@ impl Adapter {
         self.channel.clone()
     }
 
-    /// Waits for the begin of a stream, counts it, and types its error.
+    /// Waits for the begin of a stream, counts it, and types its error. A mirror tells of refusals itself.
     pub(crate) async fn stream<T>(
         &self,
         name: &'static str,
         call: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
     ) -> Result<Streaming<T>, AdapterError> {
-        self.unary(name, |_stream| None, call).await
+        self.answered(name, |_stream| None, call).await
     }
 
-    /// Waits for an answer, within the deadline, counts it, and types its error.
+    /// Waits for an answer, and notes whether the adapter takes such calls.
     async fn unary<T>(
         &self,
         name: &'static str,
         cost: fn(&T) -> Option<&Cost>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, AdapterError> {
-        let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, call).await {
+        let answer = self.answered(name, cost, call).await;
+        self.standing.heard(name, answer.as_ref().map(drop));
+        answer
+    }
+
+    /// Waits for an answer, within the deadline, counts it, and types its error.
+    async fn answered<T>(
+        &self,
+        name: &'static str,
+        cost: fn(&T) -> Option<&Cost>,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, AdapterError> {
+        let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, Box::pin(call)).await {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| typed(&status)),
             Err(_elapsed) => Err(typed(&Status::deadline_exceeded("no answer within the deadline"))),
         };

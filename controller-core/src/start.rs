@@ -80,6 +80,8 @@ impl Process {
         let adapter = adapter.counting(AdapterMetrics::register(ours));
         let (recorder, events) = events::recorder(kube.clone(), names.component, instance(&names), clock);
         events.register(ours);
+        let (health, standing) = (Health::default(), adapter.standing().clone());
+        health.ready_if(move || standing.readiness());
         Self {
             names,
             kube,
@@ -87,7 +89,7 @@ impl Process {
             recorder,
             clock,
             stop: CancellationToken::new(),
-            health: Health::default(),
+            health,
             registry,
             tasks: Tasks::default(),
             listener: None,

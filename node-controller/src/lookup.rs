@@ -19,7 +19,7 @@ use cloud_api_proto::{
 };
 use controller_core::{
     Again,
-    adapter::{Adapter, Call, is_message_limit},
+    adapter::{Adapter, Call, concerns_all, is_message_limit},
     mirror::ObjectName,
     queue::Queue,
     start::Process,
@@ -40,6 +40,8 @@ const QUIET: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 /// Nodes that join one after the other wait for each other a little: no question begins sooner after the one before.
 const APART: Duration = Duration::from_secs(2);
+/// The question.
+const CALL: &str = "BatchGetInstances";
 /// References in one call, as the contract says.
 const BATCH: usize = 500;
 /// A node that does not come for its answer within this time has to ask again.
@@ -87,7 +89,9 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<Obje
             this.collect().await;
             sleep_until(next).await;
             next = Instant::now() + APART;
-            this.ask_all(&adapter, &mirrors, &queue).await;
+            if let Some(peace) = this.ask_all(&adapter, &mirrors, &queue).await {
+                next = next.max(Instant::now() + peace);
+            }
         }
     });
     lookup
@@ -139,11 +143,18 @@ impl Lookup {
         }
     }
 
-    /// Asks for at most one batch, and wakes those who asked.
-    async fn ask_all(&self, adapter: &Adapter, mirrors: &Mirrors, queue: &Queue<ObjectName>) {
+    /// Asks for at most one batch, and wakes those who asked. Returns for how long the adapter asks for peace.
+    ///
+    /// An adapter that takes no question for a moment is asked again: no node need hear of that.
+    async fn ask_all(
+        &self,
+        adapter: &Adapter,
+        mirrors: &Mirrors,
+        queue: &Queue<ObjectName>,
+    ) -> Option<Duration> {
         let batch = self.begin(mirrors, queue);
         if batch.is_empty() {
-            return;
+            return None;
         }
         let refs = batch.iter().map(|node| reference(node)).collect();
         // Asked after all these nodes were made: none is taken for the one that had its name before.
@@ -153,6 +164,10 @@ impl Lookup {
                 batch.iter().zip(response.results).map(|(node, result)| answer(node, result)).collect()
             }
             Ok(_) => vec![failed(&AdapterError::new(Reason::Internal, "too few results")); batch.len()],
+            Err(error) if concerns_all(error.reason) && !adapter.standing().is_refused(CALL) => {
+                self.put_back();
+                return error.retry_after;
+            }
             Err(error) => vec![failed(&error); batch.len()],
         };
         let now = Instant::now();
@@ -166,6 +181,14 @@ impl Lookup {
         for node in batch {
             queue.add(ObjectName::cluster(node.name.clone()));
         }
+        None
+    }
+
+    /// What was not answered is asked with the next question.
+    fn put_back(&self) {
+        let mut state = self.state();
+        let unanswered = mem::take(&mut state.under_way);
+        state.wanted.extend(unanswered);
     }
 
     /// Takes the next batch off the list. Nodes that the mirror shows by now need no question.

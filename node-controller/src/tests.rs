@@ -232,6 +232,35 @@ async fn a_throttled_cloud_is_asked_again_when_it_said() {
     eventually("it asks again", || world.cloud.calls("BatchGetInstances") == 2).await;
 }
 
+/// A fail-over of the adapter, or a burst of calls, is over in a moment.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_takes_no_question_for_a_moment_is_no_nodes_concern() {
+    let mut world = World::new();
+    world.start();
+    world.cloud.edit(|state| {
+        state.unlisted.push("sim://north/i-1".to_owned());
+        let instance = instance("sim://north/i-1").named("a").at("10.0.0.1").build();
+        state.instances.insert("sim://north/i-1".to_owned(), instance);
+    });
+    for reason in [Reason::NotLeader, Reason::QueueFull] {
+        world.cloud.fail_next("BatchGetInstances", AdapterError::new(reason, "not now"));
+    }
+    world.kube.put::<Node>(node("a").uninitialised());
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 3);
+    assert!(!world.has_event("CloudProviderFailed", ""), "{:?}", world.kube.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_not_let_in_says_so_at_the_node_that_waits() {
+    let mut world = World::new();
+    world.start();
+    world.cloud.fail_next("BatchGetInstances", AdapterError::new(Reason::CallerForbidden, "you may not"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    eventually("it says why", || world.has_event("CloudProviderFailed", "CALLER_FORBIDDEN: you may not"))
+        .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_cloud_changes_later_is_written_and_nothing_else() {
     let mut world = World::new();

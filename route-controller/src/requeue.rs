@@ -13,7 +13,7 @@ use self::attempts::Outcome;
 /// Why a pass ended early. The cause is the source and is not repeated in the text.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Nothing is known about single routes: the adapter or what is behind it is away, or throttles.
+    /// Nothing is known about single routes: the adapter or what is behind it is away, throttles, or lets nobody in.
     #[error("adapter did not take {call}")]
     Adapter { call: &'static str, source: Box<AdapterError> },
     /// A newer route-controller is at work. This one must not go on.
@@ -61,6 +61,8 @@ pub(crate) fn judge_call(error: &AdapterError) -> CallFailure {
         | Reason::QueueFull
         | Reason::OperationConflict
         | Reason::OutcomeUnknown
+        | Reason::CallerForbidden
+        | Reason::CallerUnauthenticated
         | Reason::Unspecified => CallFailure::Pass,
         Reason::FieldInvalid
         | Reason::UnsupportedFeature
@@ -72,8 +74,6 @@ pub(crate) fn judge_call(error: &AdapterError) -> CallFailure {
         | Reason::VendorQuota
         | Reason::VendorAuth
         | Reason::VendorForbidden
-        | Reason::CallerForbidden
-        | Reason::CallerUnauthenticated
         | Reason::Internal => CallFailure::Routes(failed(error)),
     }
 }

@@ -116,6 +116,11 @@ impl Executor {
         }
     }
 
+    /// Whether the adapter refuses this call for every Service, and does so for long enough that people should hear of it.
+    pub(crate) fn is_refused(&self, call: &str) -> bool {
+        self.adapter.standing().is_refused(call)
+    }
+
     async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<Next, Error> {
         let id = job.service.id.clone();
         self.tell(&id, &job.memory.asking(ask));

@@ -121,13 +121,19 @@ impl Reconciler {
             return Again::After(BREATH);
         }
         if error.is_superseded() {
-            error!(error = %error.text(), "Ends");
-            self.stop.cancel();
+            if !self.stop.is_cancelled() {
+                error!(error = %error.text(), "Ends");
+                self.stop.cancel();
+            }
+            return error.again();
         }
         if let Some(delay) = error.hold() {
             memory.hold(self.started.elapsed(), delay);
         }
-        if error.is_news() {
+        let passes = error.refused_altogether().is_some_and(|call| !self.executor.is_refused(call));
+        if passes {
+            debug!(service = %id, error = %error.text(), "Tries again");
+        } else if error.is_news() {
             self.executor.tell(id, &memory.trouble_named(&error.name(), &error.text()));
         } else {
             warn!(service = %id, error = %error.text(), "Tries again");

@@ -5,7 +5,7 @@ mod fields;
 use std::{collections::BTreeSet, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason};
-use controller_core::{Again, Link, kube_api};
+use controller_core::{Again, Link, adapter::concerns_all, kube_api};
 use tonic::Code;
 
 use crate::plan::Refusal;
@@ -60,6 +60,14 @@ impl Error {
         match self {
             Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,
             Self::Refused(_) | Self::AdapterAway(_) | Self::Adapter { .. } | Self::ApiServer { .. } => None,
+        }
+    }
+
+    /// The call that the adapter refuses for every Service alike.
+    pub(crate) fn refused_altogether(&self) -> Option<&'static str> {
+        match self {
+            Self::Adapter { call, source } => concerns_all(source.reason).then_some(call),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => None,
         }
     }
 

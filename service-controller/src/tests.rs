@@ -254,6 +254,45 @@ async fn a_throttled_call_is_repeated_after_its_delay_and_told_once() {
     assert_eq!(world.events().iter().filter(|event| event.contains("SyncLoadBalancerFailed")).count(), 1);
 }
 
+/// A fail-over of the adapter, or a burst of calls, is over in a moment.
+#[tokio::test(start_paused = true)]
+async fn what_passes_for_all_services_in_a_moment_is_told_at_none() {
+    let world = World::start().await;
+    for reason in [Reason::NotLeader, Reason::Draining, Reason::QueueFull] {
+        world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(reason, "not now"));
+    }
+    world.service(service("web").port(80));
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    assert!(!world.events().iter().any(|event| event.contains("Failed")), "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lasts_is_told_at_the_services_that_wait() {
+    let world = World::start().await;
+    for _ in 0..30 {
+        let error = AdapterError::new(Reason::QueueFull, "8192 calls wait");
+        let error = error.retry_after(std::time::Duration::from_secs(1));
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    }
+    world.service(service("web").port(80));
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    let told = world.events().iter().filter(|event| event.contains("8192 calls wait")).count();
+    assert_eq!(told, 1, "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_not_let_in_says_so_at_once() {
+    let world = World::start().await;
+    world.cloud.fail_next("PutBackendSet", AdapterError::new(Reason::CallerForbidden, "you may not"));
+    world.service(service("web").port(80));
+    world
+        .eventually("people hear of it", |world| {
+            world.events().iter().any(|event| event.contains("does not let this controller in"))
+        })
+        .await;
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_an_adapter_the_service_says_why_it_waits_and_nothing_is_lost() {
     let cloud_is_away = World::new();

@@ -21,7 +21,7 @@ pub use self::{
 };
 use super::{Change, Mirror};
 use crate::{
-    adapter::{Adapter, is_unreachable},
+    adapter::{Adapter, is_caller_refused, is_unreachable},
     outage::Outage,
 };
 
@@ -39,6 +39,8 @@ const RECONNECT: Duration = Duration::from_millis(250);
 enum Broken {
     #[error("{}", .0.message)]
     Unreachable(AdapterError),
+    #[error("it does not let this controller in: {0}")]
+    Refused(AdapterError),
     #[error(transparent)]
     Adapter(AdapterError),
     #[error("the adapter ended the watch")]
@@ -51,7 +53,13 @@ enum Broken {
 
 impl From<AdapterError> for Broken {
     fn from(error: AdapterError) -> Self {
-        if is_unreachable(&error) { Self::Unreachable(error) } else { Self::Adapter(error) }
+        if is_caller_refused(error.reason) {
+            Self::Refused(error)
+        } else if is_unreachable(&error) {
+            Self::Unreachable(error)
+        } else {
+            Self::Adapter(error)
+        }
     }
 }
 
@@ -60,7 +68,7 @@ impl Broken {
     fn may_be_replaced(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Adapter(_) | Self::Ended => true,
-            Self::Silent | Self::Protocol(_) => false,
+            Self::Silent | Self::Protocol(_) | Self::Refused(_) => false,
         }
     }
 }
@@ -93,7 +101,11 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
             }
             let told = match &broken {
                 Broken::Adapter(error) => error.retry_after,
-                Broken::Unreachable(_) | Broken::Ended | Broken::Silent | Broken::Protocol(_) => None,
+                Broken::Unreachable(_)
+                | Broken::Refused(_)
+                | Broken::Ended
+                | Broken::Silent
+                | Broken::Protocol(_) => None,
             };
             let pause = outage.failed(&broken.to_string());
             tokio::time::sleep(told.unwrap_or(pause).clamp(pause, SILENCE)).await;

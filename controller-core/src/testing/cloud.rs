@@ -29,7 +29,7 @@ use cloud_api_proto::{
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use tokio::sync::watch::Sender;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, service::Routes};
 
 use self::connection::Connector;
 use super::{BEGIN, cluster};
@@ -100,12 +100,8 @@ impl FakeCloud {
     pub fn new() -> Self {
         let (clock, changed) = (Clock::starting_at(BEGIN), Sender::new(()));
         let shared = Arc::new(Shared { clock, state: Mutex::default(), changed });
-        let service = Service(Arc::clone(&shared));
-        let routes = tonic::service::Routes::new(AdapterServiceServer::new(service.clone()))
-            .add_service(InstanceServiceServer::new(service.clone()))
-            .add_service(LoadBalancerServiceServer::new(service.clone()))
-            .add_service(RouteServiceServer::new(service));
-        Self { shared, connector: Connector::new(routes) }
+        let connector = Connector::new(routes(&shared));
+        Self { shared, connector }
     }
 
     /// A client of it. Must be called inside a tokio runtime.
@@ -166,6 +162,15 @@ impl FakeCloud {
     pub fn hang(&self, hangs: bool) {
         self.connector.hang(hangs);
     }
+}
+
+/// The gRPC services of the contract.
+fn routes(shared: &Arc<Shared>) -> Routes {
+    let service = Service(Arc::clone(shared));
+    Routes::new(AdapterServiceServer::new(service.clone()))
+        .add_service(InstanceServiceServer::new(service.clone()))
+        .add_service(LoadBalancerServiceServer::new(service.clone()))
+        .add_service(RouteServiceServer::new(service))
 }
 
 impl Shared {

@@ -47,7 +47,15 @@ fn each_answer_for_a_route_is_judged() {
 
 #[test]
 fn an_adapter_that_is_away_is_no_routes_fault() {
-    for reason in [Reason::NotLeader, Reason::Starting, Reason::VendorUnavailable, Reason::VendorThrottled] {
+    for reason in [
+        Reason::NotLeader,
+        Reason::Starting,
+        Reason::QueueFull,
+        Reason::CallerForbidden,
+        Reason::CallerUnauthenticated,
+        Reason::VendorUnavailable,
+        Reason::VendorThrottled,
+    ] {
         assert_eq!(judge_call(&AdapterError::new(reason, "")), CallFailure::Pass, "{reason}");
     }
     let hung_up = AdapterError::from(tonic::Status::deadline_exceeded("slow"));

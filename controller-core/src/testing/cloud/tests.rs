@@ -1,5 +1,7 @@
 //! The fake adapter under a real client and a mirror: the whole way of the cloud side.
 
+mod replicas;
+
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
@@ -180,4 +182,34 @@ async fn an_ensure_without_a_change_has_no_steps() {
         steps.push((answer.step, answer.steps));
     }
     assert_eq!(steps, [(1, 1), (0, 0), (1, 1), (0, 0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_caller_makes_the_process_unready_until_it_is_let_in() {
+    let (cloud, kube) = (FakeCloud::new(), crate::testing::FakeKube::new());
+    let names = crate::start::Names { controller: "node-controller", component: "node" };
+    let process = crate::testing::process(names, &kube, &cloud);
+    cloud.fail_next("GetInfo", AdapterError::new(Reason::CallerUnauthenticated, "the token is too old"));
+    process.adapter.get_info().await.expect_err("refused");
+    let unready = process.health.readiness().expect_err("not let in");
+    assert_eq!(unready, "cloud adapter refuses GetInfo: CALLER_UNAUTHENTICATED: the token is too old");
+    process.adapter.get_info().await.expect("let in");
+    assert_eq!(process.health.readiness(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_is_not_let_in_says_so() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    for _ in 0..3 {
+        cloud
+            .fail_next("WatchInstances", AdapterError::new(Reason::CallerForbidden, "not with this cluster"));
+    }
+    let mirror = follow(&cloud, &mut tasks);
+    eventually("it says so", || {
+        let unready = mirror.readiness().err().unwrap_or_default();
+        unready.contains("it does not let this controller in: CALLER_FORBIDDEN: not with this cluster")
+    })
+    .await;
+    mirror.synced().await;
+    assert_eq!(mirror.readiness(), Ok(()));
 }
