@@ -21,6 +21,8 @@ mod refusals;
 pub mod reload;
 pub mod rules;
 mod spiffe;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tls;
 mod token;
 

@@ -1,1 +1,91 @@
+use std::fs;
 
+use tempfile::TempDir;
+
+use super::*;
+use crate::testing::{ISSUER, TokenKey, jwks};
+
+struct Cluster {
+    dir: TempDir,
+    keys: Keys,
+}
+
+impl Cluster {
+    fn publishing(keys: &[&TokenKey]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("jwks.json");
+        let cluster = Self { keys: Keys::new(KeySource::File { path, issuer: ISSUER.to_owned() }), dir };
+        cluster.publish(keys);
+        cluster
+    }
+
+    fn publish(&self, keys: &[&TokenKey]) {
+        self.write(&jwks(keys));
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.dir.path().join("jwks.json"), text).expect("room");
+    }
+
+    async fn knows(&self, id: &str) -> bool {
+        self.keys.with(id).await.is_ok_and(|keys| keys.has(id))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_key_makes_us_look_again_but_not_at_once() {
+    let (old, new, newest) =
+        (TokenKey::elliptic("old"), TokenKey::elliptic("new"), TokenKey::elliptic("newest"));
+    let cluster = Cluster::publishing(&[&old]);
+    assert!(cluster.knows("old").await, "the first look needs no waiting");
+    cluster.publish(&[&old, &new]);
+    assert!(!cluster.knows("new").await, "tokens are cheap to make up");
+    tokio::time::advance(AT_MOST).await;
+    assert!(cluster.knows("new").await);
+    cluster.publish(&[&newest]);
+    tokio::time::advance(AT_MOST).await;
+    assert!(cluster.knows("old").await, "a known key makes nobody look");
+    assert!(cluster.knows("newest").await);
+    assert!(!cluster.knows("old").await, "what was taken back does not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_source_is_away_known_keys_stay_and_unknown_ones_are_nobodys_fault() {
+    let key = TokenKey::elliptic("a");
+    let cluster = Cluster::publishing(&[&key]);
+    cluster.write("nonsense");
+    let why = cluster.keys.with("a").await.expect_err("there are none yet");
+    assert!(why.contains("is no JSON Web Key Set"), "{why}");
+    cluster.publish(&[&key]);
+    tokio::time::advance(AT_MOST).await;
+    assert!(cluster.knows("a").await);
+    cluster.write("{}");
+    tokio::time::advance(AT_MOST).await;
+    assert!(cluster.keys.with("b").await.is_err(), "b may be good: it cannot be known");
+    assert!(cluster.knows("a").await);
+    fs::remove_file(cluster.dir.path().join("jwks.json")).expect("there");
+    tokio::time::advance(AT_MOST).await;
+    assert!(cluster.keys.with("b").await.is_err());
+    assert!(cluster.knows("a").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_fetched_again_by_themselves_and_the_same_answer_is_the_same_set() {
+    let (old, new) = (TokenKey::elliptic("old"), TokenKey::elliptic("new"));
+    let cluster = Cluster::publishing(&[&old]);
+    let script = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let first = cluster.keys.with("old").await.expect("known");
+        tokio::time::sleep(reload::EVERY * 3).await;
+        let again = cluster.keys.with("old").await.expect("known");
+        assert!(Arc::ptr_eq(&first, &again), "what was checked under it stays checked");
+        cluster.publish(&[&new]);
+        tokio::time::sleep(reload::EVERY * 2).await;
+        assert!(!cluster.knows("old").await, "a key that was taken back counts no longer");
+        assert!(cluster.knows("new").await);
+    };
+    tokio::select! {
+        () = cluster.keys.keep_fresh() => (),
+        () = script => (),
+    }
+}
