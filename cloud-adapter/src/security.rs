@@ -83,7 +83,9 @@ async fn authentication(
     Ok(match callers {
         Callers::Anyone => (Authentication::None, None),
         Callers::Certificate { .. } => (Authentication::Certificate, None),
-        Callers::Review { audience } => (Authentication::Bearer(Bearers::review(audience, api)), None),
+        Callers::Review { audience } => {
+            (Authentication::Bearer(Box::new(Bearers::review(audience, api))), None)
+        }
         Callers::Offline { audience, keys } => {
             let keys = Arc::new(match keys {
                 // The API server may come later; callers are told to come again until then.
@@ -94,7 +96,7 @@ async fn authentication(
                     keys
                 }
             });
-            (Authentication::Bearer(Bearers::offline(audience, Arc::clone(&keys))), Some(keys))
+            (Authentication::Bearer(Box::new(Bearers::offline(audience, Arc::clone(&keys)))), Some(keys))
         }
     })
 }

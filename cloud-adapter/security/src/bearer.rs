@@ -70,7 +70,7 @@ impl Bearers {
         match self {
             Self::Offline { audience, keys, seen } => {
                 let id = token::key_id(token).map_err(|error| wrong(&error))?;
-                let keys = keys.with(&id).await.map_err(not_now)?;
+                let keys = keys.with(&id).await.map_err(|why| not_now(&why))?;
                 if let Some(known) = seen.find(token, |used| Arc::ptr_eq(used, &keys)) {
                     return known.map_err(|error| wrong(&error));
                 }
@@ -82,7 +82,7 @@ impl Bearers {
                 if let Some(known) = seen.find(token, |()| true) {
                     return known.map_err(|error| wrong(&error));
                 }
-                let _turn = asking.acquire().await.map_err(|closed| not_now(closed.to_string()))?;
+                let _turn = asking.acquire().await.map_err(|closed| not_now(&closed.to_string()))?;
                 let answer = review(token, audience, api).await?;
                 let good = if answer.is_ok() { REVIEW_GOOD } else { REVIEW_BAD };
                 seen.remember(token, (), answer.clone(), good);
@@ -102,7 +102,7 @@ async fn review(
     if let Err(error) = read.and_then(|claims| claims.for_us_alone(audience)) {
         return Ok(Err(error));
     }
-    let status = api.review(token, audience).await.map_err(|error| not_now(error.to_string()))?;
+    let status = api.review(token, audience).await.map_err(|error| not_now(&error.to_string()))?;
     if status.authenticated != Some(true) {
         return Ok(Err(TokenError::Refused));
     }
@@ -142,7 +142,7 @@ fn wrong(error: &TokenError) -> AdapterError {
 }
 
 /// The token may be good: the caller comes again.
-fn not_now(why: String) -> AdapterError {
+fn not_now(why: &str) -> AdapterError {
     AdapterError::new(Reason::Starting, format!("callers cannot be checked now: {why}"))
 }
 

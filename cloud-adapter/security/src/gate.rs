@@ -17,7 +17,7 @@ pub enum Authentication {
     /// They do not: all may do everything.
     None,
     /// By a ServiceAccount token in each call.
-    Bearer(Bearers),
+    Bearer(Box<Bearers>),
     /// By the certificate of their connection, which the handshake verified.
     Certificate,
 }

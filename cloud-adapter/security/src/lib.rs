@@ -22,6 +22,7 @@ pub mod reload;
 pub mod rules;
 mod spiffe;
 #[cfg(any(test, feature = "testing"))]
+#[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "what fails here fails a test")]
 pub mod testing;
 mod tls;
 mod token;

@@ -41,11 +41,9 @@ impl TokenKey {
 
     fn encoding(&self) -> EncodingKey {
         let pem = self.pem.as_bytes();
-        match self.algorithm {
-            Algorithm::RS256 => EncodingKey::from_rsa_pem(pem),
-            _ => EncodingKey::from_ec_pem(pem),
-        }
-        .expect("our own key")
+        let rsa = self.algorithm == Algorithm::RS256;
+        let key = if rsa { EncodingKey::from_rsa_pem(pem) } else { EncodingKey::from_ec_pem(pem) };
+        key.expect("our own key")
     }
 
     /// As the API server publishes it.
@@ -151,7 +149,7 @@ impl Ca {
         params.subject_alt_names =
             uris.iter().map(|uri| SanType::URI((*uri).try_into().expect("a URI"))).collect();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
     fn issue(&self, name: SanType, usage: ExtendedKeyUsagePurpose, until: SystemTime) -> Pair {
@@ -160,10 +158,10 @@ impl Ca {
         params.extended_key_usages = vec![usage];
         params.not_before = (until - Duration::from_hours(24 * 365)).into();
         params.not_after = until.into();
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Pair {
+    fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("signs");
         Pair { certificate: certificate.pem(), key: key.serialize_pem() }

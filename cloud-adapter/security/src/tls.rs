@@ -157,7 +157,7 @@ struct Source {
 }
 
 enum Identity {
-    Authority { authority: Authority, names: Vec<String> },
+    Authority { authority: Box<Authority>, names: Vec<String> },
     Pair { chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static> },
 }
 
@@ -167,7 +167,7 @@ impl Source {
         let [certificate, key, clients @ ..] = contents else { return Err(TlsError::Empty) };
         let identity = match names {
             Some(names) => Identity::Authority {
-                authority: Authority::read(certificate, key, now)?,
+                authority: Box::new(Authority::read(certificate, key, now)?),
                 names: names.to_vec(),
             },
             None => {
@@ -194,9 +194,9 @@ fn config(
         Identity::Authority { authority, names } => authority.issue(names, now)?,
         Identity::Pair { chain, key } => (chain.clone(), key.clone_key()),
     };
-    let refused = |error: rustls::Error| match error {
-        rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
-        error => TlsError::Refused(error.to_string()),
+    let refused = |error: rustls::Error| {
+        let mismatch = matches!(error, rustls::Error::InconsistentKeys(_));
+        if mismatch { TlsError::Mismatch } else { TlsError::Refused(error.to_string()) }
     };
     let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&TLS13])

@@ -68,6 +68,7 @@ impl KeySet {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "a new kind of key is another kind")]
 fn read(jwk: &Jwk) -> Option<(String, Key)> {
     if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
         return None;

@@ -1,0 +1,206 @@
+//! Tokens that the API server is asked about, and keys that it tells; the API server is played here.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::IntoResponse,
+    routing::{get, post},
+};
+use cloud_adapter_security::{
+    ApiServer, Authentication, Bearers, KeySource, Keys,
+    testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks},
+};
+use cloud_api_proto::Reason;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinSet};
+
+use crate::bench::{Bench, Setting};
+
+const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
+const WHO: &str = "kube-system:node-controller";
+const IDENTITIES: [&str; 1] = ["node-controller=kube-system/node-controller"];
+
+/// What the API server answers now, and what it was asked.
+#[derive(Debug, Default)]
+struct Answers {
+    status: Value,
+    jwks: String,
+    away: bool,
+    reviews: Vec<Value>,
+}
+
+type Shared = Arc<Mutex<Answers>>;
+
+struct Cluster {
+    answers: Shared,
+    kubeconfig: std::path::PathBuf,
+    _dir: TempDir,
+    _serving: JoinSet<()>,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        // As the process does at its start: the client of Kubernetes asks for it.
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
+        let answers = Shared::default();
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(discovery))
+            .route("/openid/v1/jwks", get(keys))
+            .route("/apis/authentication.k8s.io/v1/tokenreviews", post(review))
+            .with_state(Arc::clone(&answers));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, router).await.expect("serves") });
+        let dir = tempfile::tempdir().expect("a folder");
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, kubeconfig_for(address)).expect("room");
+        Self { answers, kubeconfig, _dir: dir, _serving: serving }
+    }
+
+    fn api(&self) -> ApiServer {
+        ApiServer::new(Some(self.kubeconfig.clone()))
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Answers)) {
+        change(&mut self.answers.lock().expect("whole"));
+    }
+
+    fn reviews(&self) -> usize {
+        self.answers.lock().expect("whole").reviews.len()
+    }
+}
+
+fn kubeconfig_for(address: SocketAddr) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+        "clusters": [{ "name": "a", "cluster": { "server": format!("http://{address}") } }],
+        "users": [{ "name": "a", "user": { "token": "own" } }],
+    })
+    .to_string()
+}
+
+async fn discovery(State(answers): State<Shared>) -> axum::response::Response {
+    let answers = answers.lock().expect("whole");
+    if answers.away {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    // The address of the keys is one that only others can reach.
+    Json(json!({ "issuer": ISSUER, "jwks_uri": "https://192.0.2.1:6443/openid/v1/jwks" })).into_response()
+}
+
+async fn keys(State(answers): State<Shared>) -> String {
+    answers.lock().expect("whole").jwks.clone()
+}
+
+async fn review(State(answers): State<Shared>, Json(review): Json<Value>) -> axum::response::Response {
+    let mut answers = answers.lock().expect("whole");
+    if answers.away {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    answers.reviews.push(review["spec"].clone());
+    let status = answers.status.clone();
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}, "status": status });
+    (StatusCode::CREATED, Json(review)).into_response()
+}
+
+async fn asking(cluster: &Cluster) -> Bench {
+    let authentication =
+        Authentication::Bearer(Box::new(Bearers::review(AUDIENCE.to_owned(), cluster.api())));
+    Bench::start(Setting { authentication, identities: &IDENTITIES, ..Setting::default() }).await
+}
+
+fn accepted(audiences: &Value, user: &str) -> Value {
+    json!({ "authenticated": true, "audiences": audiences, "user": { "username": user } })
+}
+
+#[tokio::test]
+async fn the_api_server_is_asked_for_our_audience_and_its_answer_is_believed_for_a_while() {
+    let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
+    let bench = asking(&cluster).await;
+    let user = format!("system:serviceaccount:{WHO}");
+    cluster.set(|answers| answers.status = accepted(&json!([AUDIENCE]), &user));
+    let token = key.token(WHO);
+    let client = bench.plain().with(&token);
+    for _ in 0..3 {
+        assert_eq!(client.call(METHOD).await, Ok(format!("node-controller {user}")));
+    }
+    let asked = cluster.answers.lock().expect("whole").reviews.clone();
+    assert_eq!(asked, [json!({ "token": token, "audiences": [AUDIENCE] })], "once, for our audience");
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_name_our_audience_proves_nothing() {
+    let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
+    let bench = asking(&cluster).await;
+    let user = format!("system:serviceaccount:{WHO}");
+    for (name, status) in [
+        ("not accepted", json!({ "authenticated": false })),
+        ("no answer", json!({})),
+        ("an API server without audiences", json!({ "authenticated": true, "user": { "username": user } })),
+        ("another audience", accepted(&json!(["other"]), &user)),
+        ("a person", accepted(&json!([AUDIENCE]), "alice")),
+    ] {
+        cluster.set(|answers| answers.status = status);
+        // Each with a token of its own: answers are remembered.
+        let refused = bench.plain().with(&key.token(WHO)).call(METHOD).await.expect_err(name);
+        assert_eq!(refused.reason, Reason::CallerUnauthenticated, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_for_us_alone_is_no_question() {
+    let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
+    let bench = asking(&cluster).await;
+    let user = format!("system:serviceaccount:{WHO}");
+    cluster.set(|answers| answers.status = accepted(&json!([AUDIENCE]), &user));
+    let mut shared = claims(WHO);
+    shared["aud"] = json!([AUDIENCE, ISSUER]);
+    let mut others = claims(WHO);
+    others["aud"] = json!([ISSUER]);
+    for token in [key.sign(&shared), key.sign(&others), "nonsense".to_owned()] {
+        let refused = bench.plain().with(&token).call(METHOD).await.expect_err("refused");
+        assert_eq!(refused.reason, Reason::CallerUnauthenticated);
+    }
+    assert_eq!(cluster.reviews(), 0);
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_away_callers_come_again() {
+    let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
+    let bench = asking(&cluster).await;
+    cluster.set(|answers| answers.away = true);
+    let client = bench.plain().with(&key.token(WHO));
+    let refused = client.call(METHOD).await.expect_err("away");
+    assert_eq!(refused.reason, Reason::Starting);
+    let user = format!("system:serviceaccount:{WHO}");
+    cluster.set(|answers| (answers.away, answers.status) = (false, accepted(&json!([AUDIENCE]), &user)));
+    assert!(client.call(METHOD).await.is_ok(), "what is not known is not remembered");
+}
+
+#[tokio::test]
+async fn keys_and_issuer_are_discovered() {
+    let (cluster, key) = (Cluster::start().await, TokenKey::rsa("a"));
+    cluster.set(|answers| answers.jwks = jwks(&[&key]));
+    let keys = Arc::new(Keys::new(KeySource::ApiServer { api: cluster.api(), issuer: None }));
+    let authentication =
+        Authentication::Bearer(Box::new(Bearers::offline(AUDIENCE.to_owned(), Arc::clone(&keys))));
+    let bench = Bench::start(Setting { authentication, identities: &IDENTITIES, ..Setting::default() }).await;
+    let client = bench.plain().with(&key.token(WHO));
+    assert!(client.call(METHOD).await.is_ok());
+    cluster.set(|answers| answers.away = true);
+    keys.fetch().await.expect_err("away");
+    assert!(client.call(METHOD).await.is_ok(), "known keys stay in force");
+    assert!(bench.plain().with(&key.token("kube-system:node-controller")).call(METHOD).await.is_ok());
+    assert_eq!(cluster.reviews(), 0, "nobody is asked about a token");
+}
