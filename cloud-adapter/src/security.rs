@@ -110,7 +110,7 @@ impl Fresh {
             match result {
                 Ok(()) => tracing::info!("New connections get a new certificate"),
                 Err(why) => {
-                    tracing::error!(why, "A certificate is not taken over: the old one stays in force")
+                    tracing::error!(why, "A certificate is not taken over: the old one stays in force");
                 }
             }
         };

@@ -315,7 +315,7 @@ mod tests {
             match said {
                 Ok(settings) => assert_eq!(settings.callers, Callers::Anyone),
                 Err(fault) => {
-                    assert!(fault.contains("--tls-ca-cert") && fault.contains("--insecure"), "{fault}")
+                    assert!(fault.contains("--tls-ca-cert") && fault.contains("--insecure"), "{fault}");
                 }
             }
         }
