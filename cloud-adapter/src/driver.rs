@@ -99,6 +99,10 @@ pub trait Collection<T: Item> {
     /// Looks objects up by the vendor's IDs, at most [`Description::batch`] at once; one answer an ID, in order.
     ///
     /// Cost: one vendor call where the vendor has one for many, else one an ID. `None`: the vendor cannot, list instead.
+    ///
+    /// # Errors
+    /// Those of the call. One that is about some of the IDs names them in [`VendorError::fields`]: they are left out and the others asked
+    /// for once more. With [`Fault::NotFound`] the named ones are gone.
     fn get_batch(
         &self,
         session: &Session,

@@ -1,44 +1,50 @@
 //! Instances: what became of named ones. The evidence rules are in [`existence`]; here they get their observations.
 
+mod absence;
 mod existence;
+mod jury;
+mod lookups;
 mod service;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Instance, InstanceRef, InstanceResult, InstanceState, Scope, instance_ref::Ref},
+    v1alpha1::{Existence, Instance, InstanceRef, InstanceResult, InstanceState, Scope, instance_ref::Ref},
 };
 use tokio::time::{Duration, Instant};
 
-use self::existence::{Facts, Seen};
 pub(crate) use self::service::Service;
+use self::{
+    absence::{Absent, Memory},
+    existence::{Facts, Proof, Seen},
+    jury::Jury,
+    lookups::{Answer, Answers, LookUps, Wanted},
+};
 use crate::{
     clock::Clock,
-    driver::{Collection, Driver, Location, Lookup, VendorError},
-    snapshot::{LookedUp, Snapshot, View},
+    driver::{Driver, Fault, Location, VendorError},
+    metrics::Metrics,
+    rpc::Rpc,
+    snapshot::{BatchWindow, Snapshot, View},
     vendor::Session,
 };
 
-/// How long an instance that was not in a listing counts as not visible before it is looked for again.
+/// How old a listing may be that does not show a name, before it is made again.
 const NEGATIVE: Duration = Duration::from_secs(5);
-/// For how long it is remembered that an ID was missing.
-const MISSING_KEPT: Duration = Duration::from_mins(10);
 /// References in one request. Source: contract, section 1.
 const REFS_MAX: usize = 500;
 
 /// Finds out what became of instances.
 #[derive(Debug)]
 pub(crate) struct Finder<D> {
-    pub(crate) driver: Arc<D>,
-    pub(crate) snapshot: Arc<Snapshot<Instance>>,
-    pub(crate) clock: Clock,
-    pub(crate) scope: Arc<tokio::sync::watch::Sender<Option<Scope>>>,
-    /// Since when IDs are missing, by direct answer: a newborn may only not be visible yet.
-    pub(crate) missing: Mutex<BTreeMap<String, Instant>>,
+    driver: Arc<D>,
+    snapshot: Arc<Snapshot<Instance>>,
+    lookups: Arc<LookUps<D>>,
+    memory: Memory,
+    clock: Clock,
+    scope: Arc<tokio::sync::watch::Sender<Option<Scope>>>,
+    metrics: Metrics,
 }
 
 /// A reference, read.
@@ -50,11 +56,53 @@ enum Target {
     Bad(AdapterError),
 }
 
+/// What is known of a target, before it is judged.
+#[derive(Debug)]
+enum Known {
+    /// Nothing needs to be asked or proven.
+    Plain(Seen, Option<Instant>),
+    /// It is there, and was seen then.
+    Found(Box<Instance>, Instant),
+    /// The vendor said that there is none.
+    Missing(String, Absent),
+}
+
 impl<D: Driver> Finder<D> {
-    /// One result a reference, in order.
+    pub(crate) fn new(driver: Arc<D>, snapshot: Arc<Snapshot<Instance>>, rpc: &Rpc) -> Self {
+        let places = Arc::clone(&driver);
+        let locate = move |id: &str| match places.locate(id) {
+            Location::Here(vendor_id) => Some(vendor_id),
+            Location::Elsewhere | Location::Malformed => None,
+        };
+        let batch = driver.describe().batch;
+        let metrics = rpc.metrics.clone();
+        let lookups =
+            LookUps::new(Arc::clone(&driver), Arc::clone(&snapshot), metrics.clone(), batch, locate);
+        Self {
+            driver,
+            snapshot,
+            lookups: Arc::new(lookups),
+            memory: Memory::default(),
+            clock: rpc.clock,
+            scope: Arc::clone(&rpc.scope),
+            metrics,
+        }
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn configure(&self, window: BatchWindow) {
+        self.lookups.configure(window);
+    }
+
+    /// Forgets what was absent: it was so in another part of the cloud.
+    pub(crate) fn forget(&self) {
+        self.memory.forget();
+    }
+
+    /// One result a reference, in order, and the oldest observation among them.
     ///
-    /// Cost: none if the snapshot is fresh enough; else one listing (shared), and one look-up a batch for those that it misses and
-    /// whose absence must be proven.
+    /// Cost: none if what is known is fresh enough; else, shared with all who ask at about the same time, one look-up a batch, or one listing
+    /// where that is less. Names need a listing. One self-check if something is missing that only credentials can prove gone.
     ///
     /// # Errors
     /// Those of the listing or the look-up, for the call as a whole: they never fan out into single calls.
@@ -67,23 +115,24 @@ impl<D: Driver> Finder<D> {
         if refs.len() > REFS_MAX {
             return Err(AdapterError::field("refs", format!("holds {}: at most {REFS_MAX}", refs.len())));
         }
+        let asked = Instant::now();
         let targets: Vec<Target> = refs.into_iter().enumerate().map(|(at, one)| self.read(at, one)).collect();
-        let view = self.view(&targets, bound, session).await?;
-        let looked_up = match bound {
-            Some(bound) => self.prove(&targets, &view, bound, session).await?,
-            None => Vec::new(),
-        };
+        let view = self.listed(&targets, bound, session).await?;
+        let answers = self.look_up(&targets, bound, session).await?;
+        let known: Vec<Known> =
+            targets.iter().map(|target| self.known(target, bound, view.as_ref(), &answers)).collect();
+        let proofs = self.prove(&known, session).await;
+        let oldest = known.iter().filter_map(Known::observed).min().unwrap_or(asked);
         let scope = self.scope.borrow().clone().unwrap_or_default();
-        let facts = Facts {
-            scope: &scope,
-            observed_at: self.clock.at(view.observed),
-            now: self.clock.now(),
-            horizon: self.driver.describe().consistency_horizon,
-            checked: self.checked(&targets, &view, &looked_up, session).await,
-            witnesses: view.items.len(),
+        let horizon = self.driver.describe().consistency_horizon;
+        let judge = |(known, proof): (Known, Option<Proof>)| {
+            let observed_at = self.clock.at(known.observed().unwrap_or(asked));
+            let facts = Facts { scope: &scope, observed_at, now: self.clock.now(), horizon };
+            let result = existence::judge(self.settle(known, proof), &facts);
+            self.metrics.existence(word(result.existence()));
+            result
         };
-        let results = targets.iter().map(|target| judge(target, &view, &looked_up, &facts)).collect();
-        Ok((results, view.observed))
+        Ok((known.into_iter().zip(proofs).map(judge).collect(), oldest))
     }
 
     fn read(&self, at: usize, one: InstanceRef) -> Target {
@@ -104,115 +153,197 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// A listing that is fresh enough: as asked, or, if something asked for is not in it, at most [`NEGATIVE`] old.
-    async fn view(
+    /// A listing for the names, if there are any: as fresh as asked, or, if it does not show one of them, at most [`NEGATIVE`] old.
+    async fn listed(
         &self,
         targets: &[Target],
         bound: Option<Instant>,
         session: &Session,
-    ) -> Result<View<Instance>, VendorError> {
-        let view = self.snapshot.at_least(bound, &*self.driver, session).await?;
-        let complete = targets.iter().all(|target| match target {
-            Target::Foreign | Target::Bad(_) => true,
-            Target::Id { .. } | Target::Name(_) => seen(target, &view).is_some(),
-        });
-        if complete || bound.is_some() {
-            return Ok(view);
+    ) -> Result<Option<View<Instance>>, VendorError> {
+        let names = || {
+            targets.iter().filter_map(|target| match target {
+                Target::Name(name) => Some(name.as_str()),
+                Target::Id { .. } | Target::Foreign | Target::Bad(_) => None,
+            })
+        };
+        if names().next().is_none() {
+            return Ok(None);
         }
-        let now = Instant::now();
-        let bound = now.checked_sub(NEGATIVE).unwrap_or(now);
-        self.snapshot.at_least(Some(bound), &*self.driver, session).await
+        let view = self.snapshot.at_least(bound, &*self.driver, session).await?;
+        if bound.is_some() || names().all(|name| named(name, &view).next().is_some()) {
+            return Ok(Some(view));
+        }
+        let bound = Snapshot::<Instance>::no_older_than(NEGATIVE);
+        self.snapshot.at_least(Some(bound), &*self.driver, session).await.map(Some)
     }
 
-    /// Asks the vendor directly for the IDs that a fresh listing misses: a list alone proves nothing.
-    async fn prove(
+    /// Asks the vendor for the IDs of which nothing fresh enough is known, and remembers what it says.
+    async fn look_up(
         &self,
         targets: &[Target],
-        view: &View<Instance>,
-        bound: Instant,
+        bound: Option<Instant>,
         session: &Session,
-    ) -> Result<Vec<(String, Lookup<Instance>)>, VendorError> {
-        if view.observed < bound {
+    ) -> Result<Vec<Arc<Answers>>, VendorError> {
+        let mut wanted = Wanted::new();
+        for target in targets {
+            if let Target::Id { provider_id, vendor_id } = target
+                && self.sight(provider_id, bound).is_none()
+                && self.memory.recall(provider_id, bound).is_none()
+            {
+                wanted.insert(provider_id.clone(), vendor_id.clone());
+            }
+        }
+        if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let ids: Vec<String> = targets
-            .iter()
-            .filter(|target| seen(target, view).is_none())
-            .filter_map(|target| match target {
-                Target::Id { vendor_id, .. } => Some(vendor_id.clone()),
-                Target::Name(_) | Target::Foreign | Target::Bad(_) => None,
-            })
-            .collect();
-        let mut answers = Vec::with_capacity(ids.len());
-        let asked = Instant::now();
-        for batch in ids.chunks(self.driver.describe().batch.max(1)) {
-            let found = Collection::<Instance>::get_batch(&*self.driver, session, batch).await?;
-            let found = found.unwrap_or_else(|| vec![Lookup::Unknown; batch.len()]);
-            answers.extend(batch.iter().cloned().zip(found));
-        }
-        let provider_id = |vendor: &str| {
-            let named = targets.iter().find_map(|target| match target {
-                Target::Id { provider_id, vendor_id } if vendor_id == vendor => Some(provider_id.clone()),
-                Target::Id { .. } | Target::Name(_) | Target::Foreign | Target::Bad(_) => None,
-            });
-            named.unwrap_or_default()
-        };
-        let judged = |(id, answer): (String, Lookup<Instance>)| match answer {
-            Lookup::Gone
-                if self.snapshot.departed(&provider_id(&id)).is_none() && !self.missing_for_long(&id) =>
-            {
-                (id, Lookup::Unknown)
-            }
-            Lookup::Found(_) | Lookup::Gone | Lookup::Unknown => (id, answer),
-        };
-        let answers: Vec<_> = answers.into_iter().map(judged).collect();
-        for (id, answer) in &answers {
-            if let Lookup::Found(instance) = answer {
-                let found = vec![instance.clone()];
-                self.snapshot.learn(LookedUp { asked, found, gone: Vec::new() });
-                self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-            }
-        }
-        Ok(answers)
+        self.lookups.get(wanted, bound, session).await
     }
 
-    /// Whether an ID that is missing now was missing a consistency horizon ago: then it is no newborn that reads do not show yet.
-    fn missing_for_long(&self, id: &str) -> bool {
-        let now = Instant::now();
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        missing.retain(|_, since| now.duration_since(*since) < MISSING_KEPT);
-        let since = *missing.entry(id.to_owned()).or_insert(now);
-        now.duration_since(since) >= self.driver.describe().consistency_horizon
+    /// An instance that was seen at `bound` or later.
+    fn sight(&self, provider_id: &str, bound: Option<Instant>) -> Option<(Arc<Instance>, Instant)> {
+        self.snapshot.sight(provider_id).filter(|(_, seen)| bound.is_none_or(|bound| *seen >= bound))
     }
 
-    /// Whether the credentials open the scope that the snapshot was made in. Asked only if there is no witness.
-    async fn checked(
+    fn known(
         &self,
-        targets: &[Target],
-        view: &View<Instance>,
-        looked_up: &[(String, Lookup<Instance>)],
-        session: &Session,
-    ) -> bool {
-        let gone = looked_up.iter().any(|(_, answer)| *answer == Lookup::Gone);
-        if !gone || targets.is_empty() || !view.items.is_empty() {
-            return false;
-        }
-        match self.driver.self_check(session).await {
-            Ok(scope) => {
-                Some(scope.fingerprint) == self.scope.borrow().as_ref().map(|s| s.fingerprint.clone())
+        target: &Target,
+        bound: Option<Instant>,
+        view: Option<&View<Instance>>,
+        answers: &[Arc<Answers>],
+    ) -> Known {
+        match target {
+            Target::Foreign => Known::Plain(Seen::Foreign, None),
+            Target::Bad(error) => Known::Plain(Seen::Failed(error.clone()), None),
+            Target::Name(name) => {
+                view.map_or(Known::Plain(Seen::NotListed, None), |view| by_name(name, view))
             }
-            Err(_) => false,
+            Target::Id { provider_id, .. } => {
+                let said = answers.iter().find_map(|one| Some((one.found.get(provider_id)?, one.asked)));
+                match said {
+                    Some((answer, asked)) => self.answered(provider_id, answer, asked),
+                    None => self.remembered(provider_id, bound),
+                }
+            }
+        }
+    }
+
+    fn answered(&self, provider_id: &str, answer: &Answer, asked: Instant) -> Known {
+        match answer {
+            Answer::Found(instance) => {
+                self.memory.seen(provider_id);
+                Known::Found(instance.clone(), asked)
+            }
+            Answer::Gone => {
+                Known::Missing(provider_id.to_owned(), self.memory.missed(provider_id, asked, true))
+            }
+            Answer::NotListed => {
+                self.memory.missed(provider_id, asked, false);
+                Known::Plain(Seen::NotListed, Some(asked))
+            }
+            Answer::Unsaid => {
+                let error = VendorError::new(Fault::Unavailable, "the cloud said nothing of this instance");
+                Known::Plain(Seen::Failed(error.into()), Some(asked))
+            }
+        }
+    }
+
+    fn remembered(&self, provider_id: &str, bound: Option<Instant>) -> Known {
+        if let Some((instance, seen)) = self.sight(provider_id, bound) {
+            self.memory.seen(provider_id);
+            return Known::Found(Box::new(Instance::clone(&instance)), seen);
+        }
+        match self.memory.recall(provider_id, bound) {
+            Some(absent) if absent.direct => Known::Missing(provider_id.to_owned(), absent),
+            Some(absent) => Known::Plain(Seen::NotListed, Some(absent.last)),
+            None => Known::Plain(Seen::NotListed, None),
+        }
+    }
+
+    /// What proves the absence of each, if anything does. Credentials are checked only where that can prove something.
+    async fn prove(&self, known: &[Known], session: &Session) -> Vec<Option<Proof>> {
+        let mut juries = BTreeMap::new();
+        let mut passed = None;
+        let mut proofs = Vec::with_capacity(known.len());
+        for one in known {
+            let Some(asked) = one.needs_proof() else {
+                proofs.push(one.proof());
+                continue;
+            };
+            let jury = juries.entry(asked).or_insert_with(|| self.jury(asked));
+            let (witnesses, can_check) = match one {
+                Known::Missing(id, _) => {
+                    let departed = self.snapshot.departed(id);
+                    (jury.witnesses(departed.map(|one| one.last_seen)), jury::alone(departed))
+                }
+                Known::Found(..) | Known::Plain(..) => (jury.others(), true),
+            };
+            let mut proof = (witnesses > 0).then_some(Proof::Witnesses(witnesses));
+            if proof.is_none() && can_check {
+                if passed.is_none() {
+                    passed = Some(self.checked(session).await);
+                }
+                proof = passed.filter(|passed| *passed).map(|_| Proof::Credentials);
+            }
+            proofs.push(proof);
+        }
+        proofs
+    }
+
+    fn jury(&self, asked: Instant) -> Jury {
+        Jury::of(self.snapshot.seen_since(asked), |id| self.memory.is_member(id))
+    }
+
+    /// Whether the credentials open the scope that the snapshot was made in. Cost: one vendor call.
+    async fn checked(&self, session: &Session) -> bool {
+        let scope = self.driver.self_check(session).await;
+        let known = self.scope.borrow().as_ref().map(|scope| scope.fingerprint.clone());
+        scope.is_ok_and(|scope| known == Some(scope.fingerprint))
+    }
+
+    /// Remembers what is proven.
+    fn settle(&self, known: Known, proof: Option<Proof>) -> Seen {
+        match known {
+            Known::Plain(seen, _) => seen,
+            Known::Found(instance, _) => Seen::Found(instance, proof),
+            Known::Missing(id, absent) => {
+                let departed = self.snapshot.departed(&id).map_or(absent.since, |one| one.since);
+                let missing_for = absent.last.saturating_duration_since(absent.since.min(departed));
+                if let Some(proof) = proof
+                    && missing_for >= self.driver.describe().consistency_horizon
+                {
+                    self.memory.proven(&id, proof);
+                }
+                Seen::DirectlyGone { missing_for, proof }
+            }
         }
     }
 }
 
-fn seen<'a>(target: &'a Target, view: &'a View<Instance>) -> Option<&'a Instance> {
-    let found = match target {
-        Target::Id { provider_id, .. } => view.items.iter().find(|item| item.provider_id == *provider_id),
-        Target::Name(name) => named(name, view).next(),
-        Target::Foreign | Target::Bad(_) => None,
-    };
-    found.map(|item| &**item)
+impl Known {
+    /// When the vendor was asked that did not show it, or showed that it ended, if that is not proven yet.
+    fn needs_proof(&self) -> Option<Instant> {
+        match self {
+            Self::Missing(_, absent) if absent.proof.is_none() => Some(absent.last),
+            Self::Found(instance, seen) if instance.state() == InstanceState::Terminated => Some(*seen),
+            Self::Missing(..) | Self::Found(..) | Self::Plain(..) => None,
+        }
+    }
+
+    /// What proved it before.
+    fn proof(&self) -> Option<Proof> {
+        match self {
+            Self::Missing(_, absent) => absent.proof,
+            Self::Found(..) | Self::Plain(..) => None,
+        }
+    }
+
+    /// When the vendor was asked.
+    fn observed(&self) -> Option<Instant> {
+        match self {
+            Self::Plain(_, asked) => *asked,
+            Self::Found(_, asked) | Self::Missing(_, Absent { last: asked, .. }) => Some(*asked),
+        }
+    }
 }
 
 /// Machines of a name that may still be a node. A name never proves absence: one that ends is simply not it.
@@ -224,29 +355,29 @@ fn ends(instance: &Instance) -> bool {
     matches!(instance.state(), InstanceState::Terminating | InstanceState::Terminated)
 }
 
-fn judge(
-    target: &Target,
-    view: &View<Instance>,
-    looked_up: &[(String, Lookup<Instance>)],
-    facts: &Facts<'_>,
-) -> InstanceResult {
-    let what = match (target, seen(target, view)) {
-        (Target::Foreign, _) => Seen::Foreign,
-        (Target::Bad(error), _) => Seen::Failed(error.clone()),
-        (Target::Name(name), Some(_)) if named(name, view).count() > 1 => {
+fn by_name(name: &str, view: &View<Instance>) -> Known {
+    let mut found = named(name, view);
+    match (found.next(), found.next()) {
+        (None, _) => Known::Plain(Seen::NotListed, Some(view.observed)),
+        (Some(instance), None) => Known::Found(Box::new(Instance::clone(instance)), view.observed),
+        (Some(_), Some(_)) => {
             let ids: Vec<&str> = named(name, view).map(|item| item.provider_id.as_str()).collect();
             let text = format!("more than one instance is named {name:?}: {}", ids.join(", "));
-            Seen::Failed(AdapterError::new(Reason::OperationConflict, text))
+            Known::Plain(
+                Seen::Failed(AdapterError::new(Reason::OperationConflict, text)),
+                Some(view.observed),
+            )
         }
-        (_, Some(instance)) => Seen::Found(instance.clone()),
-        (Target::Name(_), None) => Seen::NotListed,
-        (Target::Id { vendor_id, .. }, None) => {
-            match looked_up.iter().find(|(id, _)| id == vendor_id).map(|(_, answer)| answer) {
-                Some(Lookup::Found(instance)) => Seen::Found(instance.clone()),
-                Some(Lookup::Gone) => Seen::DirectlyGone,
-                Some(Lookup::Unknown) | None => Seen::NotListed,
-            }
-        }
-    };
-    existence::judge(what, facts)
+    }
+}
+
+/// The word in metrics.
+const fn word(existence: Existence) -> &'static str {
+    match existence {
+        Existence::Exists => "exists",
+        Existence::Gone => "gone",
+        Existence::NotVisible => "not-visible",
+        Existence::Foreign => "foreign",
+        Existence::Unspecified | Existence::Unknown => "unknown",
+    }
 }

@@ -157,13 +157,8 @@ impl<D: Driver> Adapter<D> {
             config: self.config.current(),
             health: rpc.health.clone(),
         };
-        let finder = instances::Finder {
-            driver: Arc::clone(&self.driver),
-            snapshot: Arc::clone(&self.snapshots.instances),
-            clock: rpc.clock,
-            scope: Arc::clone(&rpc.scope),
-            missing: std::sync::Mutex::default(),
-        };
+        let finder =
+            instances::Finder::new(Arc::clone(&self.driver), Arc::clone(&self.snapshots.instances), rpc);
         let converger = load_balancers::Converger::new(
             Arc::clone(&self.driver),
             Arc::clone(&self.snapshots.load_balancers),

@@ -203,6 +203,35 @@ impl<T: Item> Snapshot<T> {
         self.change(|state| state.learn(news));
     }
 
+    /// An item, if there is one, and when the vendor was asked that showed it.
+    pub(crate) fn sight(&self, key: &str) -> Option<(Arc<T>, Instant)> {
+        self.with(|state| {
+            let entry = state.items.get(key)?;
+            Some((Arc::clone(&entry.item), state.seen(entry).unwrap_or(entry.since)))
+        })
+    }
+
+    /// Those seen in reads that began at `bound` or later: key, and since when they are seen.
+    pub(crate) fn seen_since(&self, bound: Instant) -> Vec<(String, Instant)> {
+        self.with(|state| {
+            let seen = state.items.iter().filter(|(_, entry)| state.seen(entry) >= Some(bound));
+            seen.map(|(key, entry)| (key.clone(), entry.since)).collect()
+        })
+    }
+
+    /// Some keys, far from each other; others each turn.
+    pub(crate) fn sample(&self, count: usize, turn: usize) -> Vec<String> {
+        self.with(|state| {
+            let stride = state.items.len().div_ceil(count.max(1)).max(1);
+            state.items.keys().skip(turn % stride).step_by(stride).take(count).cloned().collect()
+        })
+    }
+
+    /// Vendor calls that the last complete listing took.
+    pub(crate) fn pages(&self) -> Option<usize> {
+        self.with(|state| state.pages)
+    }
+
     /// What is remembered of an item that was seen and is no more.
     pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
         self.with(|state| state.departed.get(key).copied())

@@ -18,7 +18,7 @@ pub struct VendorError {
     pub request_id: Option<String>,
     /// When to try again, if the vendor said so.
     pub retry_after: Option<Duration>,
-    /// The fields of the request at fault, such as `spec.listeners[0].port`, if it is.
+    /// The fields of the request at fault, such as `spec.listeners[0].port`, if it is; of a look-up, the IDs.
     pub fields: Vec<String>,
 }
 

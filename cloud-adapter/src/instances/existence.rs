@@ -10,16 +10,30 @@ use cloud_api_proto::{
 /// What was seen of one instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// In the listing, or by direct look-up.
-    Found(Instance),
+    /// In the listing, or by direct look-up. The proof matters only to one that has ended.
+    Found(Box<Instance>, Option<Proof>),
     /// Not in the listing, and not asked for directly.
     NotListed,
     /// The vendor said for this very ID that there is none.
-    DirectlyGone,
+    DirectlyGone {
+        /// Since the first read that missed it.
+        missing_for: Duration,
+        /// Why that is no wonder of credentials or of lagging reads.
+        proof: Option<Proof>,
+    },
     /// It belongs elsewhere.
     Foreign,
     /// The reference or the look-up failed.
     Failed(AdapterError),
+}
+
+/// What shows that the right part of the cloud was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// So many others of the cluster, or of those that were seen together with it, were seen there at the same time or later.
+    Witnesses(usize),
+    /// The credentials open the scope in which it was seen before, and nothing else vanished with it.
+    Credentials,
 }
 
 /// What else bears on the judgement.
@@ -30,22 +44,20 @@ pub(crate) struct Facts<'a> {
     pub(crate) now: SystemTime,
     /// For how long reads may lag behind writes.
     pub(crate) horizon: Duration,
-    /// The credentials were checked and open this scope.
-    pub(crate) checked: bool,
-    /// Instances seen in this scope.
-    pub(crate) witnesses: usize,
 }
 
 /// Decides what is known of an instance.
 pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> InstanceResult {
     match seen {
-        Seen::Found(instance) if instance.state() == InstanceState::Terminated => {
+        Seen::Found(instance, proof) if instance.state() == InstanceState::Terminated => {
             let old = facts.now.duration_since(created(&instance)).is_ok_and(|age| age >= facts.horizon);
-            if old { gone(Method::TerminalState, facts) } else { plain(Existence::NotVisible) }
+            gone(Method::TerminalState, proof.filter(|_| old), facts)
         }
-        Seen::Found(instance) => InstanceResult { instance: Some(instance), ..plain(Existence::Exists) },
-        Seen::DirectlyGone if facts.witnesses > 0 || facts.checked => gone(Method::DirectGetNotFound, facts),
-        Seen::DirectlyGone | Seen::NotListed => plain(Existence::NotVisible),
+        Seen::Found(instance, _) => InstanceResult { instance: Some(*instance), ..plain(Existence::Exists) },
+        Seen::DirectlyGone { missing_for, proof } => {
+            gone(Method::DirectGetNotFound, proof.filter(|_| missing_for >= facts.horizon), facts)
+        }
+        Seen::NotListed => plain(Existence::NotVisible),
         Seen::Foreign => plain(Existence::Foreign),
         Seen::Failed(error) => InstanceResult { error: Some(error.to_item()), ..plain(Existence::Unknown) },
     }
@@ -55,12 +67,18 @@ fn plain(existence: Existence) -> InstanceResult {
     InstanceResult { existence: existence.into(), ..InstanceResult::default() }
 }
 
-fn gone(method: Method, facts: &Facts<'_>) -> InstanceResult {
+/// Without a proof it is only not visible.
+fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> InstanceResult {
+    let witnesses = match proof {
+        None => return plain(Existence::NotVisible),
+        Some(Proof::Witnesses(witnesses)) => u32::try_from(witnesses).unwrap_or(u32::MAX),
+        Some(Proof::Credentials) => 0,
+    };
     let evidence = Evidence {
         method: method.into(),
         scope: Some(facts.scope.clone()),
         observed_at: Some(facts.observed_at.into()),
-        witnesses: u32::try_from(facts.witnesses).unwrap_or(u32::MAX),
+        witnesses,
     };
     InstanceResult { evidence: Some(evidence), ..plain(Existence::Gone) }
 }
@@ -73,38 +91,56 @@ fn created(instance: &Instance) -> SystemTime {
 mod tests {
     use super::*;
 
-    fn facts(scope: &Scope, witnesses: usize, checked: bool) -> Facts<'_> {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
-        Facts { scope, observed_at: now, now, horizon: Duration::from_secs(10), checked, witnesses }
-    }
+    const HORIZON: Duration = Duration::from_secs(10);
 
-    fn found(state: InstanceState) -> Seen {
-        Seen::Found(Instance {
+    fn found(state: InstanceState, age: Duration, proof: Option<Proof>) -> Seen {
+        let instance = Instance {
             provider_id: "sim://r/i-1".into(),
             state: state.into(),
+            created_at: Some((now() - age).into()),
             ..Instance::default()
-        })
+        };
+        Seen::Found(Box::new(instance), proof)
+    }
+
+    fn gone(missing_for: Duration, proof: Option<Proof>) -> Seen {
+        Seen::DirectlyGone { missing_for, proof }
+    }
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_hours(1)
     }
 
     #[test]
-    fn gone_needs_a_direct_answer_and_a_witness_or_checked_credentials() {
-        let scope = Scope::default();
-        for (name, seen, witnesses, checked, wanted) in [
-            ("running", found(InstanceState::Running), 0, false, Existence::Exists),
-            ("stopped exists", found(InstanceState::Stopped), 0, false, Existence::Exists),
-            ("state unknown exists", found(InstanceState::Unknown), 0, false, Existence::Exists),
-            ("terminal state", found(InstanceState::Terminated), 1, false, Existence::Gone),
-            ("not listed", Seen::NotListed, 9, true, Existence::NotVisible),
-            ("direct, witness", Seen::DirectlyGone, 1, false, Existence::Gone),
-            ("direct, credentials checked", Seen::DirectlyGone, 0, true, Existence::Gone),
-            ("direct, an empty scope", Seen::DirectlyGone, 0, false, Existence::NotVisible),
-            ("foreign", Seen::Foreign, 9, true, Existence::Foreign),
-            ("failed", Seen::Failed(AdapterError::field("x", "y")), 9, true, Existence::Unknown),
+    fn gone_needs_a_direct_answer_or_a_terminal_state_and_a_proof_of_the_place() {
+        use InstanceState as State;
+        let (witness, checked) = (Some(Proof::Witnesses(1)), Some(Proof::Credentials));
+        let old = HORIZON * 2;
+        for (name, seen, wanted) in [
+            ("running", found(State::Running, old, None), Existence::Exists),
+            ("newborn", found(State::Running, Duration::ZERO, None), Existence::Exists),
+            ("stopped exists", found(State::Stopped, old, None), Existence::Exists),
+            ("state unknown exists", found(State::Unknown, old, None), Existence::Exists),
+            ("ending exists", found(State::Terminating, old, witness), Existence::Exists),
+            ("ended, witness", found(State::Terminated, old, witness), Existence::Gone),
+            ("ended, credentials checked", found(State::Terminated, old, checked), Existence::Gone),
+            ("ended, nobody else", found(State::Terminated, old, None), Existence::NotVisible),
+            ("ended, too young", found(State::Terminated, HORIZON / 2, witness), Existence::NotVisible),
+            ("not listed", Seen::NotListed, Existence::NotVisible),
+            ("direct, witness", gone(old, witness), Existence::Gone),
+            ("direct, credentials checked", gone(old, checked), Existence::Gone),
+            ("direct, nobody else", gone(old, None), Existence::NotVisible),
+            ("direct, just now", gone(Duration::ZERO, witness), Existence::NotVisible),
+            ("foreign", Seen::Foreign, Existence::Foreign),
+            ("failed", Seen::Failed(AdapterError::field("x", "y")), Existence::Unknown),
         ] {
-            let result = judge(seen, &facts(&scope, witnesses, checked));
+            let scope = Scope::default();
+            let facts = Facts { scope: &scope, observed_at: now(), now: now(), horizon: HORIZON };
+            let result = judge(seen, &facts);
             assert_eq!(result.existence(), wanted, "{name}");
             assert_eq!(result.evidence.is_some(), wanted == Existence::Gone, "{name}");
             assert_eq!(result.instance.is_some(), wanted == Existence::Exists, "{name}");
+            assert_eq!(result.error.is_some(), wanted == Existence::Unknown, "{name}");
         }
     }
 }

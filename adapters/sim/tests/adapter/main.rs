@@ -7,8 +7,10 @@
     reason = "a test ends where something unexpected happens"
 )]
 
+mod absence;
 mod bench;
 mod faults;
+mod fewer_calls;
 mod instances;
 mod load_balancers;
 mod process;

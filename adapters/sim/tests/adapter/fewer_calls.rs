@@ -1,0 +1,122 @@
+//! Fewer calls: many questions, few vendor calls, counted at the cloud. The properties are those of the budgets page.
+
+use std::time::Duration;
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::v1alpha1::{Existence, RequestContext, cost::Source, instance_ref::Ref};
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::bench::{Bench, bench, context, live, refused, until};
+
+/// Nodes of a large cluster, and references in one request.
+const NODES: u32 = 5000;
+const REFS: u32 = 500;
+
+fn id(n: u32) -> Ref {
+    Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
+}
+
+/// No older than so long.
+fn within(seconds: i64) -> RequestContext {
+    let max_staleness = Some(prost_types::Duration { seconds, nanos: 0 });
+    RequestContext { max_staleness, ..context() }
+}
+
+/// Asks for all nodes, ten requests at once. Returns how many there are.
+async fn ask_for_all(bench: &Bench, context: &RequestContext) -> usize {
+    let asking = (0..NODES / REFS).map(|n| {
+        let refs = (n * REFS + 1..=(n + 1) * REFS).map(id);
+        bench.adapter.batch_get(context.clone(), refs)
+    });
+    let answers = join_all(asking).await;
+    let results = answers.into_iter().flat_map(|answer| answer.expect("possible").results);
+    results.filter(|result| result.existence() == Existence::Exists).count()
+}
+
+/// P8.
+#[tokio::test]
+async fn five_thousand_nodes_cost_as_many_calls_as_they_have_pages_and_then_none() {
+    let bench = bench().await;
+    bench.cloud.machines(NODES.into()).await;
+    assert_eq!(ask_for_all(&bench, &live()).await, NODES as usize);
+    let live = bench.cloud.counts().total;
+    assert!(live <= 11, "{live} calls");
+    for _ in 0..3 {
+        assert_eq!(ask_for_all(&bench, &within(60)).await, NODES as usize);
+        assert_eq!(ask_for_all(&bench, &context()).await, NODES as usize);
+    }
+    assert_eq!(bench.cloud.counts().total, live, "what is fresh is not asked for");
+}
+
+/// P10.
+#[tokio::test]
+async fn a_thousand_identical_questions_at_once_cost_one_call() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    let asking = (0..1000).map(|_| bench.adapter.batch_get(within(30), [id(1)]));
+    for answer in join_all(asking).await {
+        assert_eq!(answer.expect("possible").results[0].existence(), Existence::Exists);
+    }
+    assert_eq!(bench.cloud.counts().total, 1);
+}
+
+/// P11, the Karpenter case: a throttled batch never becomes single calls.
+#[tokio::test]
+async fn a_throttled_batch_never_becomes_single_calls() {
+    let bench = bench().await;
+    bench.cloud.machines(REFS.into()).await;
+    let slow = json!({ "status": 429, "headers": { "retry-after": "60" } });
+    bench.cloud.fault(json!({ "match": { "operation": "*Instances" }, "action": { "respond": slow } })).await;
+    let (reason, error) = refused(bench.adapter.batch_get(live(), (1..=REFS).map(id)).await);
+    assert_eq!(reason, cloud_api_proto::Reason::VendorThrottled);
+    assert!(error.retry_after.is_some_and(|after| after >= Duration::from_secs(60)), "{error:?}");
+    let calls = bench.cloud.counts().total;
+    assert!(calls <= 2, "{calls} calls");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_asked_for_again_and_again() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    for _ in 0..20 {
+        let answer = bench.adapter.batch_get(context(), [id(1), id(99)]).await.expect("possible");
+        assert_eq!(answer.results[1].existence(), Existence::NotVisible);
+    }
+    assert_eq!(bench.cloud.counts().total, 1);
+    let answer = bench.adapter.batch_get(context(), [id(99)]).await.expect("possible");
+    assert_eq!(answer.cost.expect("told").source(), Source::Snapshot);
+}
+
+#[tokio::test]
+async fn what_is_gone_stays_so_without_a_call_until_it_is_seen() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    bench.adapter.batch_get(live(), (1..=3).map(id)).await.expect("seen once");
+    until("the proof", async || {
+        let answer = bench.adapter.batch_get(live(), [id(1), id(99)]).await.expect("possible");
+        answer.results[1].existence() == Existence::Gone
+    })
+    .await;
+    let calls = bench.cloud.counts().total;
+    for _ in 0..10 {
+        let answer = bench.adapter.batch_get(context(), [id(99)]).await.expect("possible");
+        assert_eq!(answer.results[0].existence(), Existence::Gone);
+        let evidence = answer.results[0].evidence.clone().expect("proof");
+        assert!(evidence.witnesses >= 1, "{evidence:?}");
+    }
+    assert_eq!(bench.cloud.counts().total, calls);
+}
+
+#[tokio::test]
+async fn one_question_costs_one_call_however_large_the_cloud_is() {
+    let bench = bench().await;
+    bench.cloud.machines(NODES.into()).await;
+    ask_for_all(&bench, &live()).await;
+    bench.cloud.count_from_here();
+    let answer = bench.adapter.batch_get(live(), [id(7)]).await.expect("possible");
+    let cost = answer.cost.expect("told");
+    assert_eq!((cost.vendor_calls, cost.source()), (1, Source::Live));
+    assert_eq!(bench.cloud.count(Operation::BatchGetInstances), 1);
+    assert_eq!(bench.cloud.counts().total, 1);
+}

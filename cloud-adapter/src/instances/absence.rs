@@ -1,0 +1,170 @@
+//! What is remembered of instances that were not there, and of those that were.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::time::{Duration, Instant};
+
+use super::existence::Proof;
+
+/// For how long nobody asks again what was not there, unless somebody wants to know it fresher.
+const NOT_VISIBLE_KEPT: Duration = Duration::from_secs(5);
+/// For how long what is proven gone stays so, unless it is seen again.
+const GONE_KEPT: Duration = Duration::from_mins(10);
+/// Absent instances that are remembered. More are merely not visible, which is always safe.
+const ABSENT_MAX: usize = 20_000;
+/// Instances of the cluster that are remembered. Fewer witnesses are less proof, which is always safe.
+const MEMBERS_MAX: usize = 50_000;
+
+/// One instance that was not there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Absent {
+    /// The first and the last read that missed it, without one between that showed it.
+    pub(crate) since: Instant,
+    pub(crate) last: Instant,
+    /// Whether the vendor said so for this very ID.
+    pub(crate) direct: bool,
+    /// What proved it, at the last read.
+    pub(crate) proof: Option<Proof>,
+}
+
+/// By provider ID.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    absent: BTreeMap<String, Absent>,
+    /// Instances that somebody asked for by ID and that were there: they belong to the cluster.
+    members: BTreeSet<String>,
+}
+
+impl Memory {
+    /// What is known of an absence, if it was looked for at `bound` or later; without one, if that is not too long ago.
+    pub(crate) fn recall(&self, id: &str, bound: Option<Instant>) -> Option<Absent> {
+        let inner = self.inner();
+        let absent = inner.absent.get(id)?;
+        let age = if absent.proof.is_some() { GONE_KEPT } else { NOT_VISIBLE_KEPT };
+        let fresh = bound.map_or_else(|| absent.last.elapsed() < age, |bound| absent.last >= bound);
+        fresh.then(|| absent.clone())
+    }
+
+    /// Notes that a read did not show it. Returns what is known of its absence now.
+    pub(crate) fn missed(&self, id: &str, asked: Instant, direct: bool) -> Absent {
+        let mut inner = self.inner();
+        let first = Absent { since: asked, last: asked, direct, proof: None };
+        if inner.absent.len() >= ABSENT_MAX {
+            inner.absent.retain(|_, absent| absent.last.elapsed() < GONE_KEPT);
+        }
+        if inner.absent.len() >= ABSENT_MAX && !inner.absent.contains_key(id) {
+            return first;
+        }
+        let absent = inner.absent.entry(id.to_owned()).or_insert_with(|| first.clone());
+        if absent.last.elapsed() >= GONE_KEPT {
+            *absent = first;
+        } else if asked > absent.last {
+            *absent = Absent { since: absent.since, ..first };
+        }
+        absent.clone()
+    }
+
+    /// Notes what proved an absence.
+    pub(crate) fn proven(&self, id: &str, proof: Proof) {
+        let mut inner = self.inner();
+        inner.members.remove(id);
+        if let Some(absent) = inner.absent.get_mut(id) {
+            absent.proof = Some(proof);
+        }
+    }
+
+    /// Notes that it was asked for by its ID and is there.
+    pub(crate) fn seen(&self, id: &str) {
+        let mut inner = self.inner();
+        inner.absent.remove(id);
+        if inner.members.len() < MEMBERS_MAX && !inner.members.contains(id) {
+            inner.members.insert(id.to_owned());
+        }
+    }
+
+    /// Whether it is known to belong to the cluster.
+    pub(crate) fn is_member(&self, id: &str) -> bool {
+        self.inner().members.contains(id)
+    }
+
+    /// Forgets everything: it was another part of the cloud.
+    pub(crate) fn forget(&self) {
+        *self.inner() = Inner::default();
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_visible_is_remembered_for_five_seconds_and_what_is_gone_for_ten_minutes() {
+        let memory = Memory::default();
+        memory.missed("a", Instant::now(), true);
+        memory.missed("b", Instant::now(), true);
+        memory.proven("b", Proof::Witnesses(1));
+        for (wait, a, b) in [
+            (SECOND * 4, true, true),
+            (SECOND * 2, false, true),
+            (SECOND * 590, false, true),
+            (SECOND * 10, false, false),
+        ] {
+            advance(wait).await;
+            assert_eq!((memory.recall("a", None).is_some(), memory.recall("b", None).is_some()), (a, b));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wants_to_know_it_fresher_is_not_answered_from_memory() {
+        let memory = Memory::default();
+        memory.missed("a", Instant::now(), true);
+        memory.proven("a", Proof::Credentials);
+        let before = Instant::now();
+        advance(SECOND).await;
+        assert!(memory.recall("a", Some(before)).is_some());
+        assert!(memory.recall("a", Some(Instant::now())).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_absence_begins_with_the_first_miss_and_ends_when_it_is_seen() {
+        let memory = Memory::default();
+        let first = Instant::now();
+        memory.missed("a", first, true);
+        memory.proven("a", Proof::Witnesses(3));
+        advance(SECOND).await;
+        let again = memory.missed("a", Instant::now(), true);
+        assert_eq!((again.since, again.last), (first, Instant::now()));
+        assert_eq!(again.proof, None, "what was proven then is to be proven again");
+        assert!(!memory.is_member("a"));
+        memory.seen("a");
+        assert!(memory.is_member("a") && memory.recall("a", None).is_none());
+        assert_eq!(memory.missed("a", Instant::now(), true).since, Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn somebody_who_asks_for_anything_does_not_fill_the_memory() {
+        let memory = Memory::default();
+        for n in 0..=ABSENT_MAX {
+            memory.missed(&format!("i-{n}"), Instant::now(), true);
+        }
+        assert_eq!(memory.inner().absent.len(), ABSENT_MAX);
+        assert!(memory.recall(&format!("i-{ABSENT_MAX}"), None).is_none());
+        advance(GONE_KEPT).await;
+        memory.missed("new", Instant::now(), true);
+        assert_eq!(memory.inner().absent.len(), 1, "old ones make room");
+    }
+}

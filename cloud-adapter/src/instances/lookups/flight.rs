@@ -1,0 +1,146 @@
+//! One flight: a listing where it is cheaper than many batches, batches for the rest, and witnesses where there is room for them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, atomic::Ordering},
+};
+
+use cloud_api_proto::v1alpha1::Instance;
+use tokio::time::Instant;
+
+use super::{Answer, Answers, Gathering, LookUps, Wanted};
+use crate::{
+    driver::{Collection, Fault, Item as _, Lookup, VendorError},
+    metrics::Coalesced,
+    snapshot::LookedUp,
+    vendor::Session,
+};
+
+/// Instances that are known and asked for along: a vendor that shows none of them shows another place.
+const WITNESSES: usize = 3;
+
+/// A provider ID and the vendor's.
+type Id = (String, String);
+
+/// What is answered so far, and who pays.
+struct Flying<'a> {
+    asked: Instant,
+    session: &'a Session,
+    found: BTreeMap<String, Answer>,
+}
+
+/// Whether the vendor can look up by ID.
+#[derive(PartialEq)]
+enum Able {
+    Yes,
+    No,
+}
+
+impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
+    /// Waits for others, then asks for all of them together.
+    pub(super) async fn fly(self: Arc<Self>, gathering: Arc<Gathering>) -> Arc<Answers> {
+        let window = *self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let (wanted, session, asked) = gathering.close(window).await;
+        let mut flying = Flying { asked, session: &session, found: BTreeMap::new() };
+        let error = self.answer(wanted, &mut flying).await.err();
+        let found = flying.found;
+        self.snapshot.learn(news(asked, &found));
+        Arc::new(Answers { asked, found, error })
+    }
+
+    async fn answer(&self, mut wanted: Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {
+        let batches = wanted.len().div_ceil(self.batch);
+        let mut witnesses = Vec::new();
+        if self.snapshot.pages().is_some_and(|pages| batches > pages) {
+            self.metrics.coalesced(Instance::COLLECTION, Coalesced::Promotion);
+            self.list(&mut wanted, flying).await?;
+        } else {
+            witnesses = self.witnesses(&wanted);
+        }
+        // A listing alone proves nothing: what it misses is asked for.
+        let mut ids: Vec<Id> = wanted.clone().into_iter().collect();
+        let room = ids.len().next_multiple_of(self.batch) - ids.len();
+        let later = witnesses.split_off(room.min(witnesses.len()));
+        ids.extend(witnesses);
+        for batch in ids.chunks(self.batch) {
+            if self.ask(batch, flying).await? == Able::No {
+                self.list(&mut wanted, flying).await?;
+                flying.found.extend(wanted.into_keys().map(|id| (id, Answer::NotListed)));
+                return Ok(());
+            }
+        }
+        let gone = flying.found.values().any(|answer| *answer == Answer::Gone);
+        let seen = flying.found.values().any(|answer| matches!(answer, Answer::Found(_)));
+        if gone && !seen && !later.is_empty() {
+            self.ask(&later, flying).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers from a listing that begins now or later. What it misses is left.
+    async fn list(&self, wanted: &mut Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {
+        let view = self.snapshot.at_least(Some(flying.asked), &*self.source, flying.session).await?;
+        for item in &view.items {
+            if let Some((id, _)) = wanted.remove_entry(&item.provider_id) {
+                flying.found.insert(id, Answer::Found(Box::new(Instance::clone(item))));
+            }
+        }
+        Ok(())
+    }
+
+    /// One batch. An error that names IDs is met by leaving those out, once; any other is that of all.
+    async fn ask(&self, batch: &[Id], flying: &mut Flying<'_>) -> Result<Able, VendorError> {
+        let error = match self.send(batch, flying).await {
+            Ok(able) => return Ok(able),
+            Err(error) => error,
+        };
+        let (named, rest): (Vec<Id>, Vec<Id>) =
+            batch.iter().cloned().partition(|(_, vendor_id)| error.fields.contains(vendor_id));
+        if named.is_empty() {
+            return Err(error);
+        }
+        let answer = if error.fault == Fault::NotFound { Answer::Gone } else { Answer::Unsaid };
+        flying.found.extend(named.into_iter().map(|(id, _)| (id, answer.clone())));
+        if rest.is_empty() { Ok(Able::Yes) } else { self.send(&rest, flying).await }
+    }
+
+    /// One vendor call.
+    async fn send(&self, batch: &[Id], flying: &mut Flying<'_>) -> Result<Able, VendorError> {
+        let vendor_ids: Vec<String> = batch.iter().map(|(_, vendor_id)| vendor_id.clone()).collect();
+        self.metrics.batch(Instance::COLLECTION, batch.len());
+        let Some(answers) = self.source.get_batch(flying.session, &vendor_ids).await? else {
+            return Ok(Able::No);
+        };
+        if answers.len() != batch.len() {
+            let text = format!("{} answers to {} IDs", answers.len(), batch.len());
+            return Err(VendorError::nonsense(text));
+        }
+        let answers = answers.into_iter().map(|answer| match answer {
+            Lookup::Found(instance) => Answer::Found(Box::new(instance)),
+            Lookup::Gone => Answer::Gone,
+            Lookup::Unknown => Answer::Unsaid,
+        });
+        flying.found.extend(batch.iter().map(|(id, _)| id.clone()).zip(answers));
+        Ok(Able::Yes)
+    }
+
+    /// Some that are known, others each time.
+    fn witnesses(&self, wanted: &Wanted) -> Vec<Id> {
+        let known = self.snapshot.sample(WITNESSES, self.turn.fetch_add(1, Ordering::Relaxed));
+        let others = known.into_iter().filter(|id| !wanted.contains_key(id));
+        others.filter_map(|id| (self.locate)(&id).map(|vendor_id| (id, vendor_id))).collect()
+    }
+}
+
+/// What the snapshot learns from it.
+fn news(asked: Instant, found: &BTreeMap<String, Answer>) -> LookedUp<Instance> {
+    let mut news = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
+    for (id, answer) in found {
+        match answer {
+            Answer::Found(instance) => news.found.push(Instance::clone(instance)),
+            Answer::Gone => news.gone.push(id.clone()),
+            Answer::NotListed | Answer::Unsaid => (),
+        }
+    }
+    news
+}
