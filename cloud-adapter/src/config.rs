@@ -13,7 +13,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, ValueEnum};
 use cloud_adapter_security::Address;
 
-pub use self::cache::CacheSettings;
+pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
 use crate::{driver::VendorLimit, security::SecurityOptions};
 

@@ -89,11 +89,13 @@ pub trait Driver:
 
 /// A collection that the vendor can list and look up in.
 pub trait Collection<T: Item> {
-    /// One page of the listing. The runtime pages, removes duplicates and starts again where needed. Cost: one vendor call.
+    /// One page of the listing, of at most `size` items; `None`: as many as the vendor gives. The runtime pages, removes duplicates
+    /// and starts again where needed. Cost: one vendor call.
     fn list_page(
         &self,
         session: &Session,
         cursor: Option<&str>,
+        size: Option<u32>,
     ) -> impl Future<Output = Result<Page<T>, VendorError>> + Send;
 
     /// Looks objects up by the vendor's IDs, at most [`Description::batch`] at once; one answer an ID, in order.

@@ -23,10 +23,11 @@ use self::{
 };
 use crate::{
     clock::Clock,
+    config::BatchWindow,
     driver::{Driver, Fault, Location, VendorError},
     metrics::Metrics,
     rpc::Rpc,
-    snapshot::{BatchWindow, Snapshot, View},
+    snapshot::{Snapshot, View},
     vendor::Session,
 };
 

@@ -25,9 +25,8 @@ mod urgency;
 pub mod vendor;
 
 pub use self::{
-    config::{Config, ConfigError, LogFormat, Options},
+    config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, LogFormat, Options},
     process::{WrongUsage, run},
     security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
-    snapshot::{BatchWindow, CacheSettings, Cadence},
 };

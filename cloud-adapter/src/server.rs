@@ -12,7 +12,7 @@ use cloud_adapter_security::{Address, Guard, Port};
 use cloud_api_proto::{
     DESCRIPTOR_SET,
     v1alpha1::{
-        Priority, adapter_service_server::AdapterServiceServer,
+        Priority, Scope, adapter_service_server::AdapterServiceServer,
         instance_service_server::InstanceServiceServer,
         load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
     },
@@ -32,7 +32,7 @@ use tower::Layer as _;
 
 use crate::{
     clock::{Clock, wall},
-    config::{LiveConfig, Options},
+    config::{Config, LiveConfig, Options},
     driver::{Collection, Driver, Fault, Item, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
@@ -40,7 +40,7 @@ use crate::{
     routes,
     rpc::Rpc,
     security::Security,
-    snapshot::{CacheSettings, Snapshot},
+    snapshot::Snapshot,
     status::{self, Snapshots},
     vendor::{Purpose, Vendor},
 };
@@ -59,6 +59,7 @@ pub struct Adapter<D: Driver> {
     http: TcpListener,
     driver: Arc<D>,
     snapshots: Snapshots<D>,
+    finder: Arc<instances::Finder<D>>,
     rpc: Rpc,
     config: LiveConfig,
     tracker: TaskTracker,
@@ -96,8 +97,10 @@ impl<D: Driver> Adapter<D> {
             health: health.subscribe(),
         };
         let horizon = driver.describe().consistency_horizon;
-        let snapshots = Snapshots::new(&CacheSettings::default(), horizon, &metrics);
-        Ok(Self { grpc, security, http, driver, snapshots, rpc, config, tracker: TaskTracker::new(), health })
+        let snapshots = Snapshots::new(&config.current().borrow().cache, horizon, &metrics);
+        let finder = instances::Finder::new(Arc::clone(&driver), Arc::clone(&snapshots.instances), &rpc);
+        let (finder, tracker) = (Arc::new(finder), TaskTracker::new());
+        Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, tracker, health })
     }
 
     /// The address of the contract.
@@ -124,8 +127,12 @@ impl<D: Driver> Adapter<D> {
         tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter listens");
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let services = self.services(health_service)?;
-        let Self { grpc, security, http, driver, snapshots, rpc, tracker, health, .. } = self;
+        let Self { grpc, security, http, driver, snapshots, finder, rpc, config, tracker, health } = self;
         let draining = rpc.draining.clone();
+        let place = follow_place(snapshots.clone(), Arc::clone(&finder), rpc.scope.subscribe());
+        tracker.spawn(draining.clone().run_until_cancelled_owned(place));
+        let settings = follow_settings(snapshots.clone(), finder, config.current());
+        tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
         // The only replica: the one term lasts as long as the process.
         rpc.replica.lead(0);
         let mut background = tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
@@ -157,8 +164,6 @@ impl<D: Driver> Adapter<D> {
             config: self.config.current(),
             health: rpc.health.clone(),
         };
-        let finder =
-            instances::Finder::new(Arc::clone(&self.driver), Arc::clone(&self.snapshots.instances), rpc);
         let converger = load_balancers::Converger::new(
             Arc::clone(&self.driver),
             Arc::clone(&self.snapshots.load_balancers),
@@ -191,7 +196,7 @@ impl<D: Driver> Adapter<D> {
             .add_service(reflection)
             .add_service(AdapterServiceServer::new(status))
             .add_service(InstanceServiceServer::new(instances::Service {
-                finder: Arc::new(finder),
+                finder: Arc::clone(&self.finder),
                 rpc: rpc.clone(),
             }))
             .add_service(LoadBalancerServiceServer::new(balancers))
@@ -247,6 +252,43 @@ async fn tell_health<D: Driver>(reporter: &HealthReporter, status: ServingStatus
         RouteServiceServer::<routes::Service<D>>::NAME,
     ] {
         reporter.set_service_status(service, status).await;
+    }
+}
+
+/// Goes by the newest settings of the caches. Never ends.
+async fn follow_settings<D: Driver>(
+    snapshots: Snapshots<D>,
+    finder: Arc<instances::Finder<D>>,
+    mut config: watch::Receiver<Arc<Config>>,
+) {
+    loop {
+        let settings = config.borrow_and_update().cache.clone();
+        snapshots.configure(&settings);
+        finder.configure(settings.batch);
+        if config.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Forgets everything when the credentials open another part of the cloud: what is missing there may well exist here. Never ends.
+async fn follow_place<D: Driver>(
+    snapshots: Snapshots<D>,
+    finder: Arc<instances::Finder<D>>,
+    mut scope: watch::Receiver<Option<Scope>>,
+) {
+    let mut known: Option<String> = None;
+    loop {
+        let now = scope.borrow_and_update().as_ref().map(|scope| scope.fingerprint.clone());
+        if known.is_some() && now.is_some() && now != known {
+            tracing::warn!("The credentials open another part of the cloud: everything is listed anew");
+            snapshots.forget();
+            finder.forget();
+        }
+        known = now.or(known);
+        if scope.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -7,7 +7,6 @@ mod feed;
 mod listing;
 mod log;
 mod refresh;
-mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -23,13 +22,13 @@ use std::{
 
 use tokio::{sync::watch as signal, time::Instant};
 
-pub use self::settings::{BatchWindow, CacheSettings, Cadence};
 use self::{listing::Listing, log::Change, state::State};
 pub(crate) use self::{
     state::{Departed, LookedUp},
     watch::{Frame, WatchOptions, Watcher},
 };
 use crate::{
+    config::CollectionSettings,
     driver::{Collection, Fault, Item, VendorError},
     metrics::Metrics,
     vendor::Session,
@@ -47,7 +46,7 @@ pub(crate) struct Snapshot<T> {
     /// Grows with each change of the state; watchers wait on it.
     revision: signal::Sender<u64>,
     watchers: AtomicUsize,
-    cadence: Mutex<Cadence>,
+    settings: Mutex<CollectionSettings>,
     metrics: Metrics,
 }
 
@@ -60,20 +59,20 @@ pub(crate) struct View<T> {
 
 impl<T: Item> Snapshot<T> {
     /// Knows nothing yet. `horizon`: for how long the vendor's reads may lag behind writes.
-    pub(crate) fn new(cadence: Cadence, horizon: Duration, metrics: Metrics) -> Self {
+    pub(crate) fn new(settings: CollectionSettings, horizon: Duration, metrics: Metrics) -> Self {
         Self {
             state: Mutex::new(State::new(horizon)),
             listing: tokio::sync::Mutex::default(),
             revision: signal::Sender::new(0),
             watchers: AtomicUsize::new(0),
-            cadence: Mutex::new(cadence),
+            settings: Mutex::new(settings),
             metrics,
         }
     }
 
     /// Goes by other settings from now on.
-    pub(crate) fn configure(&self, cadence: Cadence) {
-        *self.cadence.lock().unwrap_or_else(PoisonError::into_inner) = cadence;
+    pub(crate) fn configure(&self, settings: CollectionSettings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
         self.wake();
     }
 
@@ -123,7 +122,7 @@ impl<T: Item> Snapshot<T> {
             *under_way = None;
         }
         let listing = under_way.get_or_insert_with(Listing::begin);
-        let ended = listing.complete(source, &session.patient()).await;
+        let ended = listing.complete(source, &session.patient(), self.settings().page_size).await;
         let began = listing.began;
         let listed = ended.map(|()| under_way.take());
         *under_way = None;
@@ -165,11 +164,11 @@ impl<T: Item> Snapshot<T> {
     }
 
     pub(crate) fn target_age(&self) -> Duration {
-        self.cadence().max_age
+        self.settings().max_age
     }
 
-    fn cadence(&self) -> Cadence {
-        *self.cadence.lock().unwrap_or_else(PoisonError::into_inner)
+    fn settings(&self) -> CollectionSettings {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The oldest observation that is at most `age` old.

@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::{
-    config::Config,
+    config::{CacheSettings, Config},
     driver::{Driver, Item, LoadBalancerRecord, VendorError},
     metrics::Metrics,
     replica::Duty,
     rpc::Rpc,
-    snapshot::{CacheSettings, Snapshot},
+    snapshot::Snapshot,
 };
 
 /// A status report is sent at least this often. Source: contract, section 1.

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Items on one page of a listing; the cloud gives fewer if it likes.
-const PAGE: &str = "500";
+const PAGE_MAX: u32 = 500;
 /// IDs in one `BatchGetInstances`.
 pub(crate) const BATCH_INSTANCES: usize = 500;
 /// Changes in one `BatchRoutes`.
@@ -99,8 +99,9 @@ impl Client {
         &self,
         session: &Session,
         cursor: Option<&str>,
+        size: Option<u32>,
     ) -> Answer<InstancePage> {
-        self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor)).await
+        self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor, size)).await
     }
 
     /// At most [`BATCH_INSTANCES`].
@@ -117,8 +118,9 @@ impl Client {
         &self,
         session: &Session,
         cursor: Option<&str>,
+        size: Option<u32>,
     ) -> Answer<LoadBalancerPage> {
-        self.read(session, LIST_LOAD_BALANCERS, &page("/v1/load-balancers", cursor)).await
+        self.read(session, LIST_LOAD_BALANCERS, &page("/v1/load-balancers", cursor, size)).await
     }
 
     pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> Answer<LoadBalancer> {
@@ -213,8 +215,13 @@ impl Client {
         self.write(session, (UPDATE_MEMBERS, Method::POST, path), change).await
     }
 
-    pub(crate) async fn list_routes(&self, session: &Session, cursor: Option<&str>) -> Answer<RoutePage> {
-        self.read(session, LIST_ROUTES, &page("/v1/routes", cursor)).await
+    pub(crate) async fn list_routes(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+        size: Option<u32>,
+    ) -> Answer<RoutePage> {
+        self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size)).await
     }
 
     /// At most [`BATCH_ROUTES`]. Each item succeeds or fails on its own.
@@ -282,10 +289,11 @@ impl Client {
     }
 }
 
-fn page(path: &str, cursor: Option<&str>) -> String {
+fn page(path: &str, cursor: Option<&str>, size: Option<u32>) -> String {
+    let limit = size.unwrap_or(PAGE_MAX).min(PAGE_MAX);
     match cursor {
-        None => format!("{path}?limit={PAGE}"),
-        Some(cursor) => format!("{path}?limit={PAGE}&cursor={}", encode(cursor)),
+        None => format!("{path}?limit={limit}"),
+        Some(cursor) => format!("{path}?limit={limit}&cursor={}", encode(cursor)),
     }
 }
 

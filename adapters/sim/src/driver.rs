@@ -284,8 +284,9 @@ impl Collection<Instance> for SimDriver {
         &self,
         session: &Session,
         cursor: Option<&str>,
+        size: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
-        let page = self.client.list_instances(session, cursor).await?;
+        let page = self.client.list_instances(session, cursor, size).await?;
         Ok(Page {
             items: page.instances.iter().map(translate::instance).collect(),
             next: page.next,
@@ -315,8 +316,9 @@ impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
         &self,
         session: &Session,
         cursor: Option<&str>,
+        size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<answers::LoadBalancer>>, VendorError> {
-        let page = self.client.list_load_balancers(session, cursor).await?;
+        let page = self.client.list_load_balancers(session, cursor, size).await?;
         Ok(Page {
             items: page.load_balancers.into_iter().map(translate::load_balancer).collect(),
             next: page.next,
@@ -343,8 +345,13 @@ impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
 }
 
 impl Collection<Route> for SimDriver {
-    async fn list_page(&self, session: &Session, cursor: Option<&str>) -> Result<Page<Route>, VendorError> {
-        let page = self.client.list_routes(session, cursor).await?;
+    async fn list_page(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+        size: Option<u32>,
+    ) -> Result<Page<Route>, VendorError> {
+        let page = self.client.list_routes(session, cursor, size).await?;
         let items = page.routes.iter().map(|route| translate::route(route, &self.region)).collect();
         Ok(Page { items, next: page.next, total: None })
     }

@@ -28,7 +28,7 @@ pub struct CollectionSettings {
     pub refresh_share: f64,
 }
 
-/// When a batch of look-ups is closed.
+/// When a batch of look-ups is closed: whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchWindow {
     /// Nobody joined for so long.
@@ -38,8 +38,15 @@ pub struct BatchWindow {
 }
 
 impl CollectionSettings {
-    const fn aged(max_age: Duration) -> Self {
+    pub(crate) const fn aged(max_age: Duration) -> Self {
         Self { max_age, page_size: None, refresh_share: 0.25 }
+    }
+}
+
+impl Default for BatchWindow {
+    /// Source: budgets, section 4.
+    fn default() -> Self {
+        Self { idle: Duration::from_millis(20), max: Duration::from_millis(200) }
     }
 }
 
@@ -50,7 +57,7 @@ impl Default for CacheSettings {
             instances: CollectionSettings::aged(Duration::from_secs(30)),
             load_balancers: CollectionSettings::aged(Duration::from_mins(1)),
             routes: CollectionSettings::aged(Duration::from_mins(2)),
-            batch: BatchWindow { idle: Duration::from_millis(20), max: Duration::from_millis(200) },
+            batch: BatchWindow::default(),
         }
     }
 }

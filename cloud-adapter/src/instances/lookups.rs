@@ -24,9 +24,10 @@ use tokio::{
 };
 
 use crate::{
+    config::BatchWindow,
     driver::{Collection, Fault, Item as _, VendorError},
     metrics::{Coalesced, Metrics},
-    snapshot::{BatchWindow, Snapshot},
+    snapshot::Snapshot,
     vendor::Session,
 };
 

@@ -50,9 +50,10 @@ impl<T: Item> Listing<T> {
         &mut self,
         source: &impl Collection<T>,
         session: &Session,
+        page_size: Option<u32>,
     ) -> Result<(), VendorError> {
         loop {
-            let page = source.list_page(session, self.cursor.as_deref()).await?;
+            let page = source.list_page(session, self.cursor.as_deref(), page_size).await?;
             match self.read(page)? {
                 Read::More => (),
                 Read::Complete => return Ok(()),

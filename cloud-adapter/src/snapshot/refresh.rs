@@ -9,8 +9,9 @@ use cloud_api_proto::{AdapterError, v1alpha1::Priority};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch as signal, time::Instant};
 
-use super::{Cadence, Snapshot};
+use super::Snapshot;
 use crate::{
+    config::CollectionSettings,
     driver::{Collection, Item, VendorError},
     replica::{Duty, Replica},
     vendor::{Purpose, Vendor},
@@ -36,7 +37,7 @@ impl<T: Item> Snapshot<T> {
         let mut failing = false;
         loop {
             let wanted = self.watchers.load(Ordering::Relaxed) > 0 && replica.leads();
-            let period = self.with(|state| period(self.cadence(), vendor.rate(T::FAMILY), state.pages));
+            let period = self.with(|state| period(self.settings(), vendor.rate(T::FAMILY), state.pages));
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| due(state.attempt.as_ref(), period, origin));
             if !wanted || due > Instant::now() {
@@ -72,11 +73,11 @@ async fn turned(duty: &mut signal::Receiver<Duty>) {
 }
 
 /// From one listing to the next: the target age, or longer where that would take more than its share of the family's rate.
-fn period(cadence: Cadence, rate: f64, pages: Option<usize>) -> Duration {
+fn period(settings: CollectionSettings, rate: f64, pages: Option<usize>) -> Duration {
     let pages = u32::try_from(pages.unwrap_or(1)).unwrap_or(u32::MAX);
-    let share = f64::from(pages) / (cadence.refresh_share * rate);
+    let share = f64::from(pages) / (settings.refresh_share * rate);
     // A rate of zero is a pause: the budget holds the listing back, not we.
-    Duration::try_from_secs_f64(share).unwrap_or(cadence.max_age).max(cadence.max_age)
+    Duration::try_from_secs_f64(share).unwrap_or(settings.max_age).max(settings.max_age)
 }
 
 /// When the next listing is due: at once if there was none, at the next tick after one, sooner after one that failed.

@@ -12,8 +12,9 @@ use std::sync::{
 use cloud_api_proto::v1alpha1::{Instance, Priority};
 use tokio::time::{Duration, Instant, advance};
 
-use super::{Cadence, Frame, LookedUp, Snapshot, WatchOptions, Watcher};
+use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher};
 use crate::{
+    config::CollectionSettings,
     driver::{Classify, Collection, Fault, Lookup, Page, VendorError},
     metrics::Metrics,
     replica::Replica,
@@ -35,7 +36,12 @@ struct Source {
 }
 
 impl Collection<Instance> for Source {
-    async fn list_page(&self, _: &Session, cursor: Option<&str>) -> Result<Page<Instance>, VendorError> {
+    async fn list_page(
+        &self,
+        _: &Session,
+        cursor: Option<&str>,
+        _: Option<u32>,
+    ) -> Result<Page<Instance>, VendorError> {
         self.pages.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(10)).await;
         if let Some(error) = self.failing.lock().unwrap().clone() {
@@ -82,7 +88,7 @@ impl Bed {
         let bed = Self {
             source: Arc::default(),
             snapshot: Arc::new(Snapshot::new(
-                Cadence::every(Duration::from_secs(30)),
+                CollectionSettings::aged(Duration::from_secs(30)),
                 HORIZON,
                 Metrics::new(),
             )),

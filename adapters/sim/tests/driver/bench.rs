@@ -81,17 +81,17 @@ pub(crate) fn desired(spec: LoadBalancerSpec, backends: impl Into<Vec<Backend>>)
 
 impl Bench {
     pub(crate) async fn balancers(&self) -> Vec<Record> {
-        let page = Collection::<Record>::list_page(&self.driver, &self.session, None).await;
+        let page = Collection::<Record>::list_page(&self.driver, &self.session, None, None).await;
         page.expect("a listing").items
     }
 
     pub(crate) async fn instances(&self) -> Vec<Instance> {
-        let page = Collection::<Instance>::list_page(&self.driver, &self.session, None).await;
+        let page = Collection::<Instance>::list_page(&self.driver, &self.session, None, None).await;
         page.expect("a listing").items
     }
 
     pub(crate) async fn routes(&self) -> Vec<Route> {
-        let page = Collection::<Route>::list_page(&self.driver, &self.session, None).await;
+        let page = Collection::<Route>::list_page(&self.driver, &self.session, None, None).await;
         page.expect("a listing").items
     }
 

@@ -25,7 +25,7 @@ async fn listing(bench: &Bench, action: Value) -> cloud_adapter::driver::VendorE
         .cloud
         .fault(json!({ "match": { "operation": "List*" }, "when": { "next": 1 }, "action": action }))
         .await;
-    Collection::<Instance>::list_page(&bench.driver, &bench.session, None).await.expect_err("a fault")
+    Collection::<Instance>::list_page(&bench.driver, &bench.session, None, None).await.expect_err("a fault")
 }
 
 #[tokio::test]

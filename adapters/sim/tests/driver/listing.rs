@@ -16,7 +16,8 @@ async fn a_listing_goes_on_where_its_page_ended() {
     bench.cloud.machines(5).await;
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
-        let page = Collection::<Instance>::list_page(&bench.driver, &bench.session, cursor.as_deref()).await;
+        let page =
+            Collection::<Instance>::list_page(&bench.driver, &bench.session, cursor.as_deref(), None).await;
         let page = page.expect("a page");
         seen.extend(page.items.into_iter().map(|instance| instance.provider_id));
         cursor = page.next;

@@ -1,7 +1,7 @@
 //! Many who ask, few calls: over a source that counts, on paused time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::atomic::Ordering,
     time::Duration,
 };
@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{
+    config::CollectionSettings,
     driver::{Classify, Lookup, Page},
-    snapshot::Cadence,
-    vendor::{Buckets, Operation, Purpose, Vendor, VendorResponse},
+    vendor::{Operation, Purpose, Vendor, VendorResponse},
 };
 
 /// IDs in one call.
@@ -36,7 +36,12 @@ struct Source {
 }
 
 impl Collection<Instance> for Source {
-    async fn list_page(&self, _: &Session, cursor: Option<&str>) -> Result<Page<Instance>, VendorError> {
+    async fn list_page(
+        &self,
+        _: &Session,
+        cursor: Option<&str>,
+        _: Option<u32>,
+    ) -> Result<Page<Instance>, VendorError> {
         self.pages.fetch_add(1, Ordering::Relaxed);
         sleep(CALL).await;
         let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
@@ -94,11 +99,11 @@ impl Bed {
     fn over(source: Source, count: usize) -> Self {
         // A second provider in one process is refused, and then the first one serves.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let vendor = Vendor::new(Buckets::new(&BTreeMap::new()), Arc::new(Never), Metrics::new()).unwrap();
+        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), Metrics::new()).unwrap();
         let source = Arc::new(source);
         *source.there.lock().unwrap() = ids(0..count).into_keys().collect();
-        let cadence = Cadence::every(Duration::from_secs(30));
-        let snapshot = Arc::new(Snapshot::new(cadence, Duration::from_secs(2), Metrics::new()));
+        let settings = CollectionSettings::aged(Duration::from_secs(30));
+        let snapshot = Arc::new(Snapshot::new(settings, Duration::from_secs(2), Metrics::new()));
         let locate = |id: &str| id.strip_prefix("p-").map(str::to_owned);
         let (shared, metrics) = (Arc::clone(&snapshot), Metrics::new());
         let lookups = LookUps::new(Arc::clone(&source), shared, metrics, BATCH, locate);

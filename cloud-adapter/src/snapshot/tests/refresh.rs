@@ -119,7 +119,7 @@ async fn settings_may_change_while_it_runs() {
     let bed = Bed::new(&["a"]);
     beside(&bed, async {
         watching(&bed, Duration::from_mins(1)).await;
-        bed.snapshot.configure(Cadence::every(Duration::from_secs(5)));
+        bed.snapshot.configure(CollectionSettings::aged(Duration::from_secs(5)));
         let before = bed.pages();
         watching(&bed, Duration::from_mins(1)).await;
         assert!((11..=13).contains(&(bed.pages() - before)), "{}", bed.pages() - before);
