@@ -6,6 +6,7 @@
 mod desired;
 mod error;
 mod fence_tag;
+mod headers;
 mod item;
 mod limit;
 
@@ -14,6 +15,8 @@ use std::{fmt, future::Future, time::Duration};
 use cloud_api_proto::v1alpha1::{
     Capability, Fence, Instance, Limits, LoadBalancerKey, Parameter, PlannedStep, Priority, Route, Scope,
 };
+use cloud_budget::Hint;
+use secrecy::SecretString;
 
 pub use self::{
     desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
@@ -116,6 +119,27 @@ pub trait Collection<T: Item> {
 pub trait Classify: Send + Sync {
     /// What an answer means: `None` for success. A table, tested on recorded answers.
     fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError>;
+
+    /// What the vendor says is left of its rate limit. As it is: the headers `RateLimit-Remaining`, `-Limit`, `-Reset`, with or
+    /// without `X-`.
+    fn hint(&self, _operation: Operation, response: &VendorResponse) -> Option<Hint> {
+        headers::hint(response.headers())
+    }
+
+    /// The bucket that a throttled answer names, where a vendor counts by more than the family.
+    fn bucket(&self, _operation: Operation, _response: &VendorResponse) -> Option<&'static str> {
+        None
+    }
+
+    /// The vendor's own name for the request. As it is: one of the headers that most vendors use.
+    fn request_id(&self, response: &VendorResponse) -> Option<String> {
+        headers::request_id(response.headers())
+    }
+
+    /// The credentials, so that they are taken out of what the vendor says. As it is: there are none.
+    fn secrets(&self) -> Vec<SecretString> {
+        Vec::new()
+    }
 }
 
 /// One vendor write that a plan contains. `Display` says what it does: `create listener tcp/443`.

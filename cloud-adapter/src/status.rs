@@ -156,11 +156,12 @@ impl<D: Driver> Reporter<D> {
 
     fn report(&self) -> WatchStatusResponse {
         let health = self.health.borrow().clone();
+        let (budgets, breakers) = self.rpc.vendor.status(&self.rpc.clock);
         WatchStatusResponse {
             leader: self.rpc.replica.leads(),
             instance_id: self.rpc.instance_id.to_string(),
-            budgets: self.rpc.vendor.buckets().report(),
-            breakers: Vec::new(),
+            budgets,
+            breakers,
             snapshots: vec![
                 self.snapshot(&self.snapshots.instances),
                 self.snapshot(&self.snapshots.load_balancers),

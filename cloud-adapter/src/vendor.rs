@@ -1,27 +1,41 @@
-//! The one way to the vendor: every request passes [`Session::call`], which spends the budget, counts, sends and classifies.
+//! The one way to the vendor: every request passes [`Session::call`], which waits for its turn, counts, sends and classifies.
 //!
-//! Retries nothing. What waits, and in which order, is decided by the budget behind this interface.
+//! Retries nothing, except that a call that the vendor throttles is sent once more when the vendor's pause is over. What
+//! waits, and in which order, is decided by [`cloud_budget`]; nothing here sends without its leave.
 
-mod bucket;
+mod audit;
+mod dispatch;
+mod flight;
 mod meter;
 mod operation;
+mod report;
+mod scrub;
+#[cfg(test)]
+mod tests;
+mod translate;
+mod wire;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::Priority;
-use cloud_budget::Class;
-use tokio::time::Instant;
+use cloud_budget::{Config, Deadlines};
+use tokio::{sync::Notify, time::Instant};
 
+use self::{
+    dispatch::{Dispatcher, Permit},
+    flight::{Flight, Job},
+    scrub::Secrets,
+    wire::Wire,
+};
 pub use self::{
-    bucket::Buckets,
     meter::Meter,
     operation::{Family, Operation},
 };
 use crate::{
-    driver::{Classify, Fault, VendorError},
-    metrics::{Metrics, VendorCall},
+    driver::{Classify, VendorError},
+    metrics::Metrics,
 };
 
 /// What a driver sends.
@@ -29,41 +43,36 @@ pub type VendorRequest = http::Request<Bytes>;
 /// What the vendor answers, read completely.
 pub type VendorResponse = http::Response<Bytes>;
 
-/// A vendor call that takes longer has failed. Drivers do not set their own.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// The vendor's HTTP API behind the budget. One per process.
+#[derive(Debug)]
 pub struct Vendor {
-    http: reqwest::Client,
-    buckets: Buckets,
-    classify: Arc<dyn Classify>,
-    metrics: Metrics,
-}
-
-impl fmt::Debug for Vendor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vendor").field("buckets", &self.buckets).finish_non_exhaustive()
-    }
+    dispatcher: Dispatcher,
+    /// The vendor has rejected the credentials of a call that was no self-check.
+    rejected: Arc<Notify>,
+    deadlines: std::sync::Mutex<Deadlines>,
 }
 
 impl Vendor {
-    /// Opens no connection yet.
+    /// Opens no connection yet. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// If the TLS library cannot be set up.
     pub fn new(
-        limits: &cloud_budget::Config,
+        limits: &Config,
         classify: Arc<dyn Classify>,
         metrics: Metrics,
     ) -> Result<Self, reqwest::Error> {
-        // A redirect or a proxy from the environment would be a call that nobody counted.
-        let http = reqwest::Client::builder()
-            .timeout(CALL_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .retry(reqwest::retry::never())
-            .build()?;
-        Ok(Self { http, buckets: Buckets::new(limits), classify, metrics })
+        let rejected = Arc::new(Notify::new());
+        let flight = Flight {
+            wire: Wire::new()?,
+            secrets: Secrets::new(classify.secrets()),
+            classify,
+            metrics: metrics.clone(),
+            rejected: Arc::clone(&rejected),
+        };
+        let dispatcher = Dispatcher::new(limits.clone(), flight);
+        metrics.read_budget(dispatcher.reporter());
+        Ok(Self { dispatcher, rejected, deadlines: limits.deadline.into() })
     }
 
     /// Begins the vendor calls of one request.
@@ -74,20 +83,46 @@ impl Vendor {
 
     /// The same, counted on a meter that is there already.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
-        Session { vendor: Arc::clone(self), purpose, meter }
+        Session { vendor: Arc::clone(self), purpose, meter, self_check: false }
     }
 
-    /// Calls a second that a family may make now.
+    /// For finding out whether the credentials are good: its calls pass while all others are stopped because they are not.
     #[must_use]
-    pub(crate) fn rate(&self, family: Family) -> f64 {
-        let mut budgets = self.buckets.report().into_iter();
-        budgets.find(|budget| budget.bucket == family.word()).map_or(f64::INFINITY, |budget| budget.rate)
+    pub(crate) fn self_checking(self: &Arc<Self>) -> Session {
+        let purpose = Purpose::own(Priority::Lifecycle, "self-check");
+        Session { self_check: true, ..self.session(purpose) }
     }
 
-    /// The buckets, for reports.
-    #[must_use]
-    pub fn buckets(&self) -> &Buckets {
-        &self.buckets
+    /// Takes other limits over. What waits keeps its place.
+    pub(crate) fn configure(&self, limits: &Config) {
+        *self.deadlines.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = limits.deadline;
+        self.dispatcher.change(|scheduler, now| scheduler.configure(now, limits.clone()));
+    }
+
+    /// How long requests may take.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        *self.deadlines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// No request is sent at or after that instant; looked at for each one. `None`: no such limit.
+    pub(crate) fn allow_until(&self, until: Option<Instant>) {
+        let until = until.map(|until| self.dispatcher.time(until));
+        self.dispatcher.change(|scheduler, _now| scheduler.allow_until(until));
+    }
+
+    /// Begins with empty buckets: another replica may have spent their tokens just now.
+    pub(crate) fn start_empty(&self) {
+        self.dispatcher.change(|scheduler, now| scheduler.empty(now));
+    }
+
+    /// A self-check has ended. While the last one failed over the credentials, nothing but self-checks is sent.
+    pub(crate) fn self_check(&self, passed: bool) {
+        self.dispatcher.change(|scheduler, now| scheduler.self_check(now, passed));
+    }
+
+    /// Until the vendor rejects the credentials of a call.
+    pub(crate) async fn rejected(&self) {
+        self.rejected.notified().await;
     }
 }
 
@@ -121,45 +156,35 @@ pub struct Session {
     vendor: Arc<Vendor>,
     purpose: Purpose,
     meter: Arc<Meter>,
+    self_check: bool,
 }
 
 impl Session {
-    /// Sends one request and reads the whole answer.
+    /// Waits for its turn, sends one request and reads the whole answer. Dropped while it waits, it is never sent.
     ///
-    /// Cost: exactly one vendor call, or none if the budget refuses.
+    /// Cost: one vendor call; two if the vendor throttles the first; none if it is refused.
     ///
     /// # Errors
-    /// What the driver's table makes of the answer; [`Fault::Budget`] before sending; [`Fault::Unavailable`] if no connection came
-    /// about; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    /// What the driver's table makes of the answer; before sending [`Fault::Budget`], [`Fault::QueueFull`],
+    /// [`Fault::Throttled`] and, while the vendor is given a rest, [`Fault::Unavailable`]; [`Fault::Unavailable`] if no
+    /// connection came about; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    ///
+    /// [`Fault::Budget`]: crate::driver::Fault::Budget
+    /// [`Fault::QueueFull`]: crate::driver::Fault::QueueFull
+    /// [`Fault::Throttled`]: crate::driver::Fault::Throttled
+    /// [`Fault::Unavailable`]: crate::driver::Fault::Unavailable
+    /// [`Fault::OutcomeUnknown`]: crate::driver::Fault::OutcomeUnknown
     pub async fn call(
         &self,
         operation: Operation,
         request: VendorRequest,
     ) -> Result<VendorResponse, VendorError> {
-        let waited = self.vendor.buckets.admit(operation.family, self.purpose.deadline).await?;
-        self.meter.count(operation, waited);
-        let started = Instant::now();
-        let result = self.send(operation, request).await;
-        let code = match &result {
-            Ok(response) => response.status().as_u16(),
-            Err(_) => 0,
-        };
-        self.vendor.metrics.vendor_call(VendorCall {
-            operation,
-            class: class(self.purpose.priority),
-            controller: self.purpose.caller.role.word(),
-            code,
-            took: started.elapsed(),
-        });
-        let result = result.and_then(|response| match self.vendor.classify.classify(operation, &response) {
-            None => Ok(response),
-            Some(error) => Err(error),
-        });
-        self.log(operation, code, result.as_ref().err());
-        if result.as_ref().is_err_and(|error| error.fault == Fault::Throttled) {
-            self.vendor.buckets.throttled(operation.family);
-        }
-        result
+        let dispatcher = &self.vendor.dispatcher;
+        let deadline = self.purpose.deadline.map(|deadline| dispatcher.time(deadline));
+        let call = translate::call(operation, &self.purpose, (self.self_check, deadline));
+        let (purpose, meter) = (self.purpose.clone(), Arc::clone(&self.meter));
+        let job = |told| Job { operation, request, purpose, meter, throttled: None, told };
+        dispatcher.call(call, job).await
     }
 
     /// The same budget and meter, for work that is shared: one caller's deadline is not everybody's.
@@ -185,65 +210,4 @@ impl Session {
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
-
-    /// One line a write at info: enough to answer "who deleted this load balancer?". Reads are told by who needs them.
-    fn log(&self, operation: Operation, code: u16, error: Option<&VendorError>) {
-        let Operation { family, name, write } = operation;
-        let request_id = self.purpose.request_id.as_str();
-        match (error, write) {
-            (Some(error), true) => {
-                tracing::warn!(%family, call = name, code, request_id, %error, "Vendor write failed");
-            }
-            (Some(error), false) => {
-                tracing::debug!(%family, call = name, code, request_id, %error, "Vendor read failed");
-            }
-            (None, true) => tracing::info!(%family, call = name, code, request_id, "Vendor write"),
-            (None, false) => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),
-        }
-    }
-
-    async fn send(
-        &self,
-        operation: Operation,
-        request: VendorRequest,
-    ) -> Result<VendorResponse, VendorError> {
-        let request = reqwest::Request::try_from(request)
-            .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be sent: {error}")))?;
-        let lost = |error: reqwest::Error| {
-            // Only a connection that never came about proves that nothing was done.
-            let fault = if operation.write && !error.is_connect() {
-                Fault::OutcomeUnknown
-            } else {
-                Fault::Unavailable
-            };
-            VendorError::new(fault, format!("{operation}: {}", chain(&error)))
-        };
-        let answer = self.vendor.http.execute(request).await.map_err(lost)?;
-        let (status, headers) = (answer.status(), answer.headers().clone());
-        let mut response = http::Response::new(answer.bytes().await.map_err(lost)?);
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        Ok(response)
-    }
-}
-
-/// The class of a priority. What names none is nobody's hurry.
-fn class(priority: Priority) -> Class {
-    match priority {
-        Priority::Unspecified | Priority::Background => Class::Background,
-        Priority::Lifecycle => Class::Lifecycle,
-        Priority::Interactive => Class::Interactive,
-        Priority::Traffic => Class::Traffic,
-    }
-}
-
-/// An error with its causes; reqwest hides them from `Display`.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }

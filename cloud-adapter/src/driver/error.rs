@@ -27,6 +27,8 @@ pub struct VendorError {
 pub enum Fault {
     /// Our own budget would not be there in time.
     Budget,
+    /// Too many calls wait for the vendor already.
+    QueueFull,
     /// The vendor wants fewer calls.
     Throttled,
     /// The credentials are rejected.
@@ -85,6 +87,7 @@ impl From<VendorError> for AdapterError {
     fn from(error: VendorError) -> Self {
         let reason = match error.fault {
             Fault::Budget => Reason::BudgetExhausted,
+            Fault::QueueFull => Reason::QueueFull,
             Fault::Throttled => Reason::VendorThrottled,
             Fault::Auth => Reason::VendorAuth,
             Fault::Forbidden => Reason::VendorForbidden,

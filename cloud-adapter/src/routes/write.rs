@@ -77,9 +77,12 @@ impl<D: Driver> Applier<D> {
 /// What stands against one call and would stand against the next as well.
 fn halts(error: &VendorError) -> Option<VendorError> {
     match error.fault {
-        Fault::Budget | Fault::Throttled | Fault::Auth | Fault::Forbidden | Fault::Unavailable => {
-            Some(error.clone())
-        }
+        Fault::Budget
+        | Fault::QueueFull
+        | Fault::Throttled
+        | Fault::Auth
+        | Fault::Forbidden
+        | Fault::Unavailable => Some(error.clone()),
         // The others were not sent.
         Fault::OutcomeUnknown => Some(VendorError { fault: Fault::Unavailable, ..error.clone() }),
         Fault::Quota

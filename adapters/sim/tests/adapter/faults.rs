@@ -80,21 +80,38 @@ async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
     for (action, reason) in [
         (json!({ "respond": { "status": 401 } }), Reason::VendorAuth),
         (json!({ "respond": { "status": 403 } }), Reason::VendorForbidden),
-        (json!({ "respond": { "status": 429, "headers": { "retry-after": "9" } } }), Reason::VendorThrottled),
     ] {
         bench.cloud.fault(once("CreateLoadBalancer", &action)).await;
         let (found, error) = refused(bench.adapter.ensure(&request).await);
         assert_eq!(found, reason, "{error}");
         assert!(error.message.contains("create load balancer"), "{error}");
         assert!(error.metadata.contains_key("vendor_request_id"));
-        if reason == Reason::VendorThrottled {
-            assert_eq!(error.retry_after, Some(std::time::Duration::from_secs(9)));
-        }
     }
     bench.cloud.settings(json!({ "quotas": { "load_balancers": 0 } })).await;
     let (found, error) = refused(bench.adapter.ensure(&request).await);
     assert_eq!(found, Reason::VendorQuota);
     assert!(error.retry_after >= Some(std::time::Duration::from_secs(300)));
+}
+
+#[tokio::test]
+async fn a_throttled_write_is_sent_once_more_when_the_pause_is_over_and_then_told() {
+    let bench = bench().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let action = json!({ "respond": { "status": 429, "headers": { "retry-after": "1" } } });
+    let twice =
+        json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 2 }, "action": action });
+    bench.cloud.fault(twice).await;
+    let mut told = None;
+    until("the refusal", async || {
+        told = bench.adapter.ensure(&request).await.err();
+        told.is_some()
+    })
+    .await;
+    let error = told.expect("a refusal");
+    assert_eq!(error.reason, Reason::VendorThrottled, "{error}");
+    assert!(error.message.contains("create load balancer"), "{error}");
+    assert!(error.retry_after >= Some(std::time::Duration::from_secs(1)), "{error:?}");
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 2);
 }
 
 #[tokio::test]

@@ -1,0 +1,220 @@
+//! Drives the scheduler: hands calls in, and sends each when it is told to, never otherwise.
+//!
+//! A call that was sent is followed to its end, also if nobody waits for it any more: its answer says something of the
+//! vendor's limits. One that still waits is taken back when nobody waits for it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloud_budget::{Call, Config, Decision, Next, Outcome, Refusal, Report, Scheduler, Ticket, Time};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    VendorResponse,
+    flight::{Flight, Job, Landed},
+    translate,
+};
+use crate::driver::VendorError;
+
+/// Leave to send one request. Only the dispatcher makes it, one for each time that the scheduler says so.
+#[derive(Debug)]
+pub(super) struct Permit(());
+
+/// What becomes of a call.
+pub(super) type Answer = Result<VendorResponse, VendorError>;
+
+/// The scheduler, and the calls that wait for it.
+#[derive(Debug)]
+pub(super) struct Dispatcher {
+    shared: Arc<Shared>,
+    /// Ends with the dispatcher.
+    _clock: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    flight: Flight,
+    /// Moments of the scheduler are told from here.
+    began: Instant,
+    /// The time of the next decision has changed.
+    rescheduled: Notify,
+    flights: TaskTracker,
+}
+
+#[derive(Debug)]
+struct State {
+    scheduler: Scheduler,
+    waiting: HashMap<Ticket, (Call, Job)>,
+    /// When the scheduler wants to be asked again.
+    next: Option<Time>,
+}
+
+impl Dispatcher {
+    /// Sends nothing by itself.
+    pub(super) fn new(config: Config, flight: Flight) -> Self {
+        let state =
+            State { scheduler: Scheduler::new(config, Time::ZERO), waiting: HashMap::new(), next: None };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            flight,
+            began: Instant::now(),
+            rescheduled: Notify::new(),
+            flights: TaskTracker::new(),
+        });
+        let mut clock = JoinSet::new();
+        clock.spawn(Arc::clone(&shared).keep_time());
+        Self { shared, _clock: clock }
+    }
+
+    /// Waits for the call's turn, sends it, and answers what came of it. Dropped while the call waits, it is never sent.
+    ///
+    /// # Errors
+    /// The scheduler's refusals, and what `flight` makes of the vendor's answer.
+    pub(super) async fn call(&self, call: Call, make: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> Answer {
+        let (told, answer) = oneshot::channel();
+        let submitted = self.shared.hand_in(|state, now| {
+            let ticket = state.scheduler.submit(now, call.clone())?;
+            state.waiting.insert(ticket, (call.clone(), make(told)));
+            Ok(ticket)
+        });
+        let ticket = submitted.map_err(|refusal| self.shared.refused(&call, refusal, None))?;
+        let _waiting = Waiting { shared: &self.shared, ticket };
+        answer.await.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
+    }
+
+    /// Changes the scheduler, and lets it decide anew.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Scheduler, Time)) {
+        self.shared.hand_in(|state, now| change(&mut state.scheduler, now));
+    }
+
+    /// How everything stands, and at what time.
+    pub(super) fn report(&self) -> (Time, Report) {
+        self.shared.report()
+    }
+
+    /// Reads the report for as long as the dispatcher is there.
+    pub(super) fn reporter(&self) -> impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || Some(shared.upgrade()?.report())
+    }
+
+    /// The scheduler's name for an instant.
+    pub(super) fn time(&self, at: Instant) -> Time {
+        self.shared.time(at)
+    }
+
+    /// The instant that the scheduler means.
+    pub(super) fn instant(&self, time: Time) -> Instant {
+        self.shared.instant(time)
+    }
+}
+
+impl Shared {
+    /// Tells the scheduler something, and carries out what it decides thereupon.
+    fn hand_in<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State, Time) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.time(Instant::now());
+        let result = tell(&mut state, now);
+        let next = loop {
+            match state.scheduler.next(now) {
+                Decision::Send { ticket, waited } => self.send(&mut state, ticket, waited),
+                Decision::Refuse(ticket, refusal) => {
+                    if let Some((call, job)) = state.waiting.remove(&ticket) {
+                        let error = self.refused(&call, refusal, job.throttled.clone());
+                        job.tell(Err(error));
+                    }
+                }
+                Decision::Wait(next) => break next,
+            }
+        };
+        if next != state.next {
+            state.next = next;
+            self.rescheduled.notify_one();
+        }
+        result
+    }
+
+    fn send(self: &Arc<Self>, state: &mut State, ticket: Ticket, waited: Duration) {
+        if let Some((call, job)) = state.waiting.remove(&ticket) {
+            let shared = Arc::clone(self);
+            self.flights.spawn(async move {
+                let landed = shared.flight.send(Permit(()), &job, waited).await;
+                shared.came_back((ticket, call, job), landed);
+            });
+        }
+    }
+
+    /// Tells the scheduler what came of a call, and whoever waits for it, unless it is sent once more.
+    fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Job), landed: Landed) {
+        let Landed { result, answer } = landed;
+        if answer.outcome == Outcome::Unauthorized && !call.self_check {
+            self.flight.rejected.notify_one();
+        }
+        self.hand_in(|state, now| match (state.scheduler.answered(now, ticket, answer), result) {
+            (Next::Again, result) => {
+                job.throttled = result.err();
+                state.waiting.insert(ticket, (call, job));
+            }
+            (Next::Done, result) => job.tell(result),
+        });
+    }
+
+    fn refused(&self, call: &Call, refusal: Refusal, throttled: Option<VendorError>) -> VendorError {
+        self.flight.metrics.shed(refusal.reason, call.class, call.controller);
+        translate::refused(refusal, throttled)
+    }
+
+    /// Lets the scheduler decide when the time has come. Never ends.
+    async fn keep_time(self: Arc<Self>) {
+        loop {
+            let next = self.state.lock().unwrap_or_else(PoisonError::into_inner).next;
+            let due = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(self.instant(next)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => self.hand_in(|_, _| ()),
+                () = self.rescheduled.notified() => (),
+            }
+        }
+    }
+
+    fn report(&self) -> (Time, Report) {
+        let now = self.time(Instant::now());
+        (now, self.state.lock().unwrap_or_else(PoisonError::into_inner).scheduler.report(now))
+    }
+
+    fn time(&self, at: Instant) -> Time {
+        Time::ZERO + at.saturating_duration_since(self.began)
+    }
+
+    fn instant(&self, time: Time) -> Instant {
+        self.began + time.since(Time::ZERO)
+    }
+}
+
+/// Takes the call back if nobody waits for it any more.
+struct Waiting<'a> {
+    shared: &'a Arc<Shared>,
+    ticket: Ticket,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.hand_in(|state, now| {
+            state.scheduler.cancel(now, self.ticket);
+            state.waiting.remove(&self.ticket);
+        });
+    }
+}

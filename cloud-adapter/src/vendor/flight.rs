@@ -1,0 +1,109 @@
+//! One request on its way: sent, read, counted, judged by the driver's table, and told to the log.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use cloud_budget::Answer;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+use super::{
+    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub::Secrets, translate,
+    wire::Wire,
+};
+use crate::{
+    driver::{Classify, Fault, VendorError},
+    metrics::{Metrics, VendorCall},
+};
+
+/// A request that wants to be sent, on whose behalf, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) operation: Operation,
+    pub(super) request: VendorRequest,
+    pub(super) purpose: Purpose,
+    pub(super) meter: Arc<Meter>,
+    /// It was sent once already, and this is what the vendor said.
+    pub(super) throttled: Option<VendorError>,
+    pub(super) told: oneshot::Sender<Result<VendorResponse, VendorError>>,
+}
+
+impl Job {
+    pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
+        // Whoever asked may have left; the call is counted all the same.
+        self.told.send(result).ok();
+    }
+}
+
+/// A request that came back.
+#[derive(Debug)]
+pub(super) struct Landed {
+    /// For who asked.
+    pub(super) result: Result<VendorResponse, VendorError>,
+    /// For the scheduler.
+    pub(super) answer: Answer,
+}
+
+/// What a request needs on its way.
+pub(super) struct Flight {
+    pub(super) wire: Wire,
+    pub(super) classify: Arc<dyn Classify>,
+    pub(super) secrets: Secrets,
+    pub(super) metrics: Metrics,
+    /// The vendor has rejected our credentials.
+    pub(super) rejected: Arc<Notify>,
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+impl Flight {
+    /// Sends a request, reads the whole answer, and finds out what it means.
+    pub(super) async fn send(&self, permit: Permit, job: &Job, waited: Duration) -> Landed {
+        let Job { operation, purpose, .. } = job;
+        let (class, controller) = (translate::class(purpose.priority), purpose.caller.role.word());
+        job.meter.count(*operation, waited);
+        self.metrics.queue_wait(class, controller, waited);
+        audit::request(*operation, &job.request);
+        let started = Instant::now();
+        let sent = self.wire.send(permit, *operation, job.request.clone()).await;
+        let took = started.elapsed();
+        let code = sent.as_ref().map_or(0, |response| response.status().as_u16());
+        self.metrics.vendor_call(VendorCall { operation: *operation, class, controller, code, took });
+        let vendor_request_id = sent.as_ref().ok().and_then(|response| self.classify.request_id(response));
+        let mut landed = self.judge(*operation, sent, took);
+        if let Err(error) = &mut landed.result {
+            if error.fault == Fault::OutcomeUnknown {
+                self.metrics.outcome_unknown(operation.name);
+            }
+            error.request_id = error.request_id.take().or_else(|| vendor_request_id.clone());
+        }
+        audit::answer(job, code, landed.result.as_ref().err(), vendor_request_id.as_deref());
+        landed
+    }
+
+    /// What an answer means, to who asked and to the scheduler.
+    fn judge(
+        &self,
+        operation: Operation,
+        sent: Result<VendorResponse, VendorError>,
+        took: Duration,
+    ) -> Landed {
+        let (mut bucket, mut hint) = (None, None);
+        let result = sent.and_then(|mut response| {
+            self.secrets.scrub(&mut response);
+            bucket = self.classify.bucket(operation, &response);
+            hint = self.classify.hint(operation, &response);
+            match self.classify.classify(operation, &response) {
+                None => Ok(response),
+                Some(error) => Err(error),
+            }
+        });
+        let outcome = translate::outcome(result.as_ref().err(), bucket);
+        Landed { answer: Answer { outcome, latency: took, hint }, result }
+    }
+}

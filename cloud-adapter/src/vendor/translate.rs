@@ -1,0 +1,118 @@
+//! Between the adapter's words and the scheduler's. Pure.
+
+use cloud_adapter_security::Role;
+use cloud_api_proto::v1alpha1::Priority;
+use cloud_budget::{Call, Class, Outcome, Refusal, RefusalReason, Time};
+
+use super::{Operation, Purpose};
+use crate::driver::{Fault, VendorError};
+
+/// The class of a priority. What names none is nobody's hurry.
+pub(super) fn class(priority: Priority) -> Class {
+    match priority {
+        Priority::Unspecified | Priority::Background => Class::Background,
+        Priority::Lifecycle => Class::Lifecycle,
+        Priority::Interactive => Class::Interactive,
+        Priority::Traffic => Class::Traffic,
+    }
+}
+
+/// One request, as the scheduler sees it.
+pub(super) fn call(
+    operation: Operation,
+    purpose: &Purpose,
+    (self_check, deadline): (bool, Option<Time>),
+) -> Call {
+    let class = class(purpose.priority);
+    Call {
+        family: operation.family.word(),
+        operation: operation.name,
+        class,
+        controller: purpose.caller.role.word(),
+        reserve: may_use_reserve(class, purpose.caller.role),
+        object: purpose.object.clone(),
+        cost: 1,
+        deadline,
+        write: operation.write,
+        self_check,
+    }
+}
+
+/// Whether a call may spend what is kept in each bucket for a rush. Source: budgets, section 2.
+fn may_use_reserve(class: Class, role: Role) -> bool {
+    match class {
+        Class::Traffic => true,
+        Class::Interactive => matches!(role, Role::ServiceController | Role::Anyone),
+        Class::Lifecycle | Class::Background => false,
+    }
+}
+
+/// What an answer says of the vendor's health. `bucket`: the one that the vendor throttles, if it says so.
+pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>) -> Outcome {
+    let Some(error) = error else { return Outcome::Answered };
+    match error.fault {
+        Fault::Throttled => Outcome::Throttled { retry_after: error.retry_after, bucket },
+        Fault::Auth | Fault::Forbidden => Outcome::Unauthorized,
+        Fault::Unavailable | Fault::OutcomeUnknown => Outcome::Failed,
+        Fault::Budget
+        | Fault::QueueFull
+        | Fault::Quota
+        | Fault::NotFound
+        | Fault::Busy
+        | Fault::Immutable
+        | Fault::Invalid
+        | Fault::Unsupported
+        | Fault::Nonsense => Outcome::Answered,
+    }
+}
+
+/// A refusal, as who asked reads it. `throttled`: the call was sent once already, and this is what the vendor said.
+pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> VendorError {
+    let Refusal { reason, message, retry_after } = refusal;
+    let fault = match reason {
+        RefusalReason::Budget => Fault::Budget,
+        RefusalReason::QueueFull => Fault::QueueFull,
+        RefusalReason::BreakerOpen => Fault::Unavailable,
+        RefusalReason::Throttled => Fault::Throttled,
+    };
+    let mut error = throttled.unwrap_or_else(|| VendorError::new(fault, message));
+    error.retry_after = Some(error.retry_after.unwrap_or_default().max(retry_after));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_for_traffic_and_for_services() {
+        for (class, role, wanted) in [
+            (Class::Traffic, Role::RouteController, true),
+            (Class::Interactive, Role::ServiceController, true),
+            (Class::Interactive, Role::Anyone, true),
+            (Class::Interactive, Role::NodeController, false),
+            (Class::Lifecycle, Role::ServiceController, false),
+            (Class::Background, Role::Anyone, false),
+        ] {
+            assert_eq!(may_use_reserve(class, role), wanted, "{class:?} {role:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_vendor_said_is_not_hidden_by_the_second_wait() {
+        let seconds = Duration::from_secs;
+        let refusal = |retry_after| Refusal {
+            reason: RefusalReason::Throttled,
+            message: "the pause lasts too long".into(),
+            retry_after,
+        };
+        let throttled =
+            VendorError { retry_after: Some(seconds(9)), ..VendorError::new(Fault::Throttled, "slow down") };
+        let told = refused(refusal(seconds(10)), Some(throttled.clone()));
+        assert_eq!((told.message.as_str(), told.retry_after), ("slow down", Some(seconds(10))));
+        assert_eq!(refused(refusal(seconds(2)), Some(throttled)).retry_after, Some(seconds(9)));
+        assert_eq!(refused(refusal(seconds(2)), None).fault, Fault::Throttled);
+    }
+}
