@@ -96,6 +96,7 @@ fn the_page_has_these_names_and_labels() {
     cloud_adapter_bucket_would_delay_total{bucket="compute"} 5
     cloud_adapter_coalesced_total{op="ListInstances",kind="singleflight"} 1
     cloud_adapter_config_reload_total{kind="limits",result="failed"} 1
+    cloud_adapter_connections 0
     cloud_adapter_existence_total{result="present"} 1
     cloud_adapter_fence_rejected_total{scope="service-controller"} 1
     cloud_adapter_key_tasks{state="working"} 0
@@ -141,6 +142,7 @@ fn labels_of_callers_words_are_bounded() {
         metrics.fence_rejected(scope);
     }
     assert_snapshot!(samples(&metrics), @r#"
+    cloud_adapter_connections 0
     cloud_adapter_fence_rejected_total{scope="other"} 3
     cloud_adapter_fence_rejected_total{scope="service-controller"} 1
     cloud_adapter_leader 0
@@ -172,6 +174,7 @@ async fn an_answer_is_told_with_its_reason_and_caller() {
         drop(layer.layer(service).oneshot(request).await);
     }
     assert_snapshot!(samples(&metrics), @r#"
+    cloud_adapter_connections 0
     cloud_adapter_leader 0
     cloud_adapter_rpc_duration_seconds_count{service="cloudadapter.v1alpha1.RouteService",method="ApplyRoutes",code="OK",reason="",controller="route-controller"} 1
     cloud_adapter_rpc_duration_seconds_count{service="cloudadapter.v1alpha1.RouteService",method="ApplyRoutes",code="RESOURCE_EXHAUSTED",reason="BUDGET_EXHAUSTED",controller="route-controller"} 1
