@@ -17,7 +17,7 @@ fn answer(latency: Duration) -> Answer {
 }
 
 /// Everything that is sent and refused until that moment.
-fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, RefusalReason)>) {
+fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, RefusalReason, Time)>) {
     let (mut now, mut sent, mut refused) = (Time::ZERO, Vec::new(), Vec::new());
     loop {
         match scheduler.next(now) {
@@ -25,7 +25,7 @@ fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, Ref
                 sent.push(ticket);
                 scheduler.answered(now, ticket, answer(Duration::from_millis(100)));
             }
-            Decision::Refuse(ticket, refusal) => refused.push((ticket, refusal.reason)),
+            Decision::Refuse(ticket, refusal) => refused.push((ticket, refusal.reason, now)),
             Decision::Wait(Some(next)) if next <= until => now = next,
             Decision::Wait(_) => return (sent, refused),
         }
@@ -41,7 +41,7 @@ fn expired_and_abandoned_calls_are_not_sent() {
     };
     let first = submit(&mut scheduler, Class::Background, "a", None);
     // It would be in time, were it not for what comes after it and is more urgent.
-    let expired = submit(&mut scheduler, Class::Background, "b", Some(at(3.0)));
+    let expired = submit(&mut scheduler, Class::Background, "b", Some(at(2.5)));
     let abandoned = submit(&mut scheduler, Class::Background, "c", None);
     let urgent: Vec<_> =
         (0..8).map(|index| submit(&mut scheduler, Class::Traffic, &index.to_string(), None)).collect();
@@ -49,7 +49,7 @@ fn expired_and_abandoned_calls_are_not_sent() {
     assert!(!scheduler.cancel(Time::ZERO, abandoned), "it is forgotten");
 
     let (sent, refused) = all(&mut scheduler, at(100.0));
-    assert_eq!(refused, [(expired, RefusalReason::Budget)]);
+    assert_eq!(refused, [(expired, RefusalReason::Budget, at(2.5))], "told as soon as it is known");
     assert_eq!(sent.len(), 9);
     assert!(sent.contains(&first) && urgent.iter().all(|ticket| sent.contains(ticket)));
 }
@@ -76,7 +76,7 @@ fn a_call_with_less_time_than_it_usually_takes_is_refused() {
     scheduler.answered(Time::ZERO, ticket, answer(Duration::from_secs(2)));
     let refusal = scheduler.submit(Time::ZERO, with(Some(at(1.0)))).expect_err("too late");
     assert_eq!(refusal.reason, RefusalReason::Budget);
-    assert!(scheduler.submit(Time::ZERO, with(Some(at(3.0)))).is_ok());
+    assert!(scheduler.submit(Time::ZERO, with(Some(at(2.5)))).is_ok());
 }
 
 /// P16: a client that comes back when the refusal says so is served at its second try, in 99 of 100 cases.
@@ -117,6 +117,6 @@ fn what_is_urgent_takes_the_place_of_what_is_not() {
     assert_eq!(submit(Class::Background, "c"), Err(RefusalReason::QueueFull), "3 in all");
     let urgent = submit(Class::Lifecycle, "d").expect("in the place of another");
     let (sent, refused) = all(&mut scheduler, at(100.0));
-    assert_eq!(refused, [(new, RefusalReason::QueueFull)]);
+    assert_eq!(refused, [(new, RefusalReason::QueueFull, Time::ZERO)]);
     assert_eq!(sent, [traffic, urgent, old]);
 }
