@@ -90,6 +90,8 @@ impl Changing {
 
     pub(crate) fn server(self: &Arc<Self>) -> ServerConfig {
         let mut config = builder().with_no_client_auth().with_cert_resolver(Arc::clone(self) as _);
+        // A resumed session shows no certificate.
+        config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![b"h2".to_vec()];
         config
     }
