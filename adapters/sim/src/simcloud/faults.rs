@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::ApiError;
-use super::operation::Operation;
+use super::operation::{Access, Operation};
 use super::table::id;
 
 /// One order.
@@ -29,6 +29,9 @@ pub struct FaultRule {
 pub struct Match {
     /// Name of the operation, where `*` stands for anything: `CreateListener`, `Create*`, `*`.
     pub operation: String,
+    /// `read` or `write`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// Id in the path, as in `lb-0001`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
@@ -150,6 +153,7 @@ impl Faults {
 impl Match {
     fn holds(&self, operation: Operation, object: Option<&str>) -> bool {
         glob(&self.operation, &operation.to_string())
+            && self.access.is_none_or(|wanted| operation.access() == wanted)
             && self.object.as_deref().is_none_or(|wanted| object == Some(wanted))
     }
 }
@@ -237,6 +241,21 @@ mod tests {
         faults.add(rule(json!({ "match": matches, "action": { "delay_ms": 5 } }))).unwrap();
         assert_eq!(faults.strike(Operation::GetLoadBalancer, Some("lb-0001")), None);
         assert_eq!(faults.strike(Operation::GetLoadBalancer, Some("lb-0002")), Some(Action::DelayMs(5)));
+    }
+
+    #[test]
+    fn a_rule_may_be_about_writes_only() {
+        let mut faults = Faults::default();
+        let matches = json!({ "operation": "*", "access": "write" });
+        faults.add(rule(json!({ "match": matches, "when": { "nth": 2 }, "action": "close_after" }))).unwrap();
+        for (operation, struck) in [
+            (Operation::CreatePool, None),
+            (Operation::ListRoutes, None),
+            (Operation::BatchRoutes, Some(Action::CloseAfter)),
+            (Operation::DeletePool, None),
+        ] {
+            assert_eq!(faults.strike(operation, None), struck, "{operation}");
+        }
     }
 
     #[test]
