@@ -24,8 +24,8 @@ use self::{
 use crate::{
     clock::Clock,
     config::BatchWindow,
-    driver::{Driver, Fault, Location, VendorError},
-    metrics::Metrics,
+    driver::{Driver, Fault, Item as _, Location, VendorError},
+    metrics::{Coalesced, Metrics},
     rpc::Rpc,
     snapshot::{Snapshot, View},
     vendor::Session,
@@ -195,6 +195,9 @@ impl<D: Driver> Finder<D> {
             }
         }
         if wanted.is_empty() {
+            if targets.iter().any(|target| matches!(target, Target::Id { .. })) {
+                self.metrics.coalesced(Instance::COLLECTION, Coalesced::Snapshot);
+            }
             return Ok(Vec::new());
         }
         self.lookups.get(wanted, bound, session).await

@@ -30,7 +30,7 @@ pub(crate) use self::{
 use crate::{
     config::CollectionSettings,
     driver::{Collection, Fault, Item, VendorError},
-    metrics::Metrics,
+    metrics::{Coalesced, Metrics},
     vendor::Session,
 };
 
@@ -70,6 +70,15 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
+    /// The same, with its age among the metrics.
+    pub(crate) fn told(settings: CollectionSettings, horizon: Duration, metrics: &Metrics) -> Arc<Self> {
+        let snapshot = Arc::new(Self::new(settings, horizon, metrics.clone()));
+        let weak = Arc::downgrade(&snapshot);
+        let age = move || weak.upgrade()?.with(|state| state.observed).map(|observed| observed.elapsed());
+        metrics.read_age(T::COLLECTION, age);
+        snapshot
+    }
+
     /// Goes by other settings from now on.
     pub(crate) fn configure(&self, settings: CollectionSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
@@ -89,6 +98,7 @@ impl<T: Item> Snapshot<T> {
         session: &Session,
     ) -> Result<View<T>, VendorError> {
         if let Some(view) = self.view(bound) {
+            self.saved(session, Coalesced::Snapshot);
             return Ok(view);
         }
         let shared = self.share(bound, source, session);
@@ -110,11 +120,11 @@ impl<T: Item> Snapshot<T> {
         let asked = Instant::now();
         let mut under_way = self.listing.lock().await;
         if let Some(view) = self.view(bound) {
-            session.meter().coalesced();
+            self.saved(session, Coalesced::SingleFlight);
             return Ok(view);
         }
         if let Some(error) = self.failed_since(asked) {
-            session.meter().coalesced();
+            self.saved(session, Coalesced::SingleFlight);
             return Err(error);
         }
         let oldest = bound.unwrap_or_else(|| Self::no_older_than(LEFT_FOR));
@@ -142,6 +152,14 @@ impl<T: Item> Snapshot<T> {
                 Err(error)
             }
         }
+    }
+
+    /// Counts a listing that was not made.
+    fn saved(&self, session: &Session, how: Coalesced) {
+        if how == Coalesced::SingleFlight {
+            session.meter().coalesced();
+        }
+        self.metrics.coalesced(T::COLLECTION, how);
     }
 
     /// The collection, if it is known well enough.

@@ -39,9 +39,9 @@ impl<D: Driver> Snapshots<D> {
     /// Nothing is listed yet. `horizon`: for how long the vendor's reads may lag behind writes.
     pub(crate) fn new(settings: &CacheSettings, horizon: Duration, metrics: &Metrics) -> Self {
         Self {
-            instances: Arc::new(Snapshot::new(settings.instances, horizon, metrics.clone())),
-            load_balancers: Arc::new(Snapshot::new(settings.load_balancers, horizon, metrics.clone())),
-            routes: Arc::new(Snapshot::new(settings.routes, horizon, metrics.clone())),
+            instances: Snapshot::told(settings.instances, horizon, metrics),
+            load_balancers: Snapshot::told(settings.load_balancers, horizon, metrics),
+            routes: Snapshot::told(settings.routes, horizon, metrics),
         }
     }
 

@@ -15,6 +15,11 @@ pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
 
     /// Names the item in its collection, and in the watch.
     fn key(&self) -> &str;
+
+    /// The cluster that it belongs to; empty if to none. Decides together with the key whose watches show it.
+    fn cluster(&self) -> &str {
+        ""
+    }
 }
 
 impl Item for Instance {
@@ -33,6 +38,10 @@ impl Item for Route {
     fn key(&self) -> &str {
         &self.vendor_id
     }
+
+    fn cluster(&self) -> &str {
+        self.key.as_ref().map_or("", |key| &key.cluster_id)
+    }
 }
 
 impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBalancerRecord<D> {
@@ -41,6 +50,10 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
 
     fn key(&self) -> &str {
         &self.summary.vendor_id
+    }
+
+    fn cluster(&self) -> &str {
+        self.summary.key.as_ref().map_or("", |key| &key.cluster_id)
     }
 }
 

@@ -156,27 +156,29 @@ impl<T: Item> State<T> {
         self.doubts.get(key).is_some_and(|at| seen.is_none_or(|seen| seen < *at))
     }
 
-    /// Changes one item, and notes it for the watchers if it really changes. It is as old as the last listing.
+    /// Changes one item, and notes it for the watchers if it really changes.
     pub(super) fn put(&mut self, key: String, item: Arc<T>, read: Instant) {
         self.departed.remove(&key);
         let old = match self.items.get_mut(&key) {
             Some(entry) if entry.item == item => return,
-            Some(entry) => Some(std::mem::replace(&mut entry.item, Arc::clone(&item))),
+            Some(entry) => {
+                let moved = entry.item.cluster() != item.cluster();
+                Some(std::mem::replace(&mut entry.item, item)).filter(|_| moved)
+            }
             None => {
-                let entry = Entry { item: Arc::clone(&item), since: read, looked_up: None };
-                self.items.insert(key, entry);
+                self.items.insert(key.clone(), Entry { item, since: read, looked_up: None });
                 None
             }
         };
-        self.log.push(Change { old, new: Some(item) });
+        self.log.push(Change { key, old });
     }
 
     /// Takes out what a read did not show any more.
     pub(super) fn depart(&mut self, key: &str, read: Instant, en_masse: bool) {
         let Some((key, entry)) = self.items.remove_entry(key) else { return };
         let last_seen = self.observed.max(entry.looked_up).unwrap_or(entry.since);
-        self.departed.insert(key, Departed { last_seen, since: read, en_masse });
-        self.log.push(Change { old: Some(entry.item), new: None });
+        self.departed.insert(key.clone(), Departed { last_seen, since: read, en_masse });
+        self.log.push(Change { key, old: Some(entry.item) });
     }
 
     /// Forgets everything: it was another place. Watchers begin anew.

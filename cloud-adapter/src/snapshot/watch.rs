@@ -167,13 +167,20 @@ impl<T: Item, M: Message> Watcher<T, M> {
     /// Queues what changed since the position; a BOOKMARK if a newer listing found nothing else, or it was quiet for long.
     /// True: there is more to read at once.
     fn follow(&mut self) -> bool {
-        let (changes, observed) =
-            self.snapshot.with(|state| (state.log.since(self.position, BATCH), state.observed));
-        let Some(changes) = changes else {
+        let read = self.snapshot.with(|state| {
+            let changes = state.log.since(self.position, BATCH)?;
+            let count = changes.len();
+            let now = |change: Change<T>| {
+                let new = state.items.get(&change.key).map(|entry| Arc::clone(&entry.item));
+                (change.old, new)
+            };
+            Some((latest(changes).into_iter().map(now).collect::<Vec<_>>(), count, state.observed))
+        });
+        let Some((changes, count, observed)) = read else {
             self.phase = Phase::Listing;
             return true;
         };
-        for Change { old, new } in &changes {
+        for (old, new) in changes {
             let old = old.as_deref().and_then(|item| (self.view)(item));
             match (old, new.as_deref().and_then(|item| (self.view)(item))) {
                 (_, Some(new)) => self.ready.push_back(Frame::Upsert(new)),
@@ -181,8 +188,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
                 (None, None) => (),
             }
         }
-        self.position += u64::try_from(changes.len()).unwrap_or(0);
-        if changes.len() == BATCH {
+        self.position += u64::try_from(count).unwrap_or(0);
+        if count == BATCH {
             return true;
         }
         let quiet = self.last_frame.elapsed() >= BOOKMARK_EVERY;
@@ -215,6 +222,19 @@ impl<T: Item, M> Drop for Watcher<T, M> {
         self.snapshot.watchers.fetch_sub(1, Ordering::Relaxed);
         self.snapshot.wake();
     }
+}
+
+/// One change an item, the latest, with how it was before the first.
+fn latest<T>(changes: Vec<Change<T>>) -> Vec<Change<T>> {
+    let mut latest: Vec<Change<T>> = Vec::with_capacity(changes.len());
+    for mut change in changes {
+        if let Some(at) = latest.iter().position(|one| one.key == change.key) {
+            let before = latest.remove(at);
+            change.old = before.old.or(change.old);
+        }
+        latest.push(change);
+    }
+    latest
 }
 
 /// Splits a listing into messages of at most [`CHUNK`] items and about [`CHUNK_BYTES`].

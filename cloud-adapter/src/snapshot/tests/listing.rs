@@ -106,3 +106,21 @@ async fn all_that_vanish_at_once_are_told_from_one_that_goes() {
     }
     assert!(!bed.snapshot.departed("a").expect("gone").en_masse, "others stayed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_item_was_before_is_not_kept_for_those_who_follow() {
+    let bed = Bed::new(&["a=0"]);
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions::default());
+    next(&mut watcher, 3).await;
+    let before = Arc::downgrade(&bed.snapshot.view(None).expect("listed").items[0]);
+    for round in 1..=30 {
+        bed.snapshot.upsert(instance(&format!("a={round}")));
+    }
+    bed.snapshot.upsert(instance("b"));
+    assert!(before.upgrade().is_none(), "thousands of old states of large items would fill the memory");
+    assert_eq!(next(&mut watcher, 2).await, ["upsert a", "upsert b"], "and only the newest is told");
+    bed.snapshot.remove("b");
+    bed.snapshot.upsert(instance("a=31"));
+    assert_eq!(next(&mut watcher, 2).await, ["gone b", "upsert a"]);
+}
