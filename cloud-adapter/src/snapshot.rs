@@ -37,6 +37,9 @@ use crate::{
 /// A listing that somebody left is taken up again after at most so long: cursors expire.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 
+/// Nobody waits for a listing for longer. Source: the longest deadline of a request, budgets, section 3.
+const WAITED_MAX: Duration = Duration::from_mins(1);
+
 /// What the vendor has, as of a known time.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
@@ -132,7 +135,9 @@ impl<T: Item> Snapshot<T> {
             *under_way = None;
         }
         let listing = under_way.get_or_insert_with(Listing::begin);
-        let ended = listing.complete(source, &session.patient(), self.settings().page_size).await;
+        // One caller's deadline is not everybody's, but nobody waits for longer than the longest.
+        let payer = session.until(Some(Instant::now() + WAITED_MAX));
+        let ended = listing.complete(source, &payer, self.settings().page_size).await;
         let began = listing.began;
         let listed = ended.map(|()| under_way.take());
         *under_way = None;

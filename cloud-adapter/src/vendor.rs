@@ -193,6 +193,12 @@ impl Session {
         Self { purpose: Purpose { deadline: None, ..self.purpose.clone() }, ..self.clone() }
     }
 
+    /// The same budget and meter, for work that is shared by callers of whom the last waits until then.
+    #[must_use]
+    pub(crate) fn until(&self, deadline: Option<Instant>) -> Self {
+        Self { purpose: Purpose { deadline, ..self.purpose.clone() }, ..self.clone() }
+    }
+
     /// The same, for calls about one object.
     #[must_use]
     pub fn about(&self, object: impl Into<Arc<str>>) -> Self {

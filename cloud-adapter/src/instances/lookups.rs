@@ -90,7 +90,7 @@ struct Gathering {
 
 struct Order {
     wanted: Wanted,
-    /// Pays. That of the most urgent who joined.
+    /// Pays. That of the most urgent who joined, with the latest deadline.
     session: Session,
     opened: Instant,
     joined: Instant,
@@ -188,10 +188,19 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
     }
 }
 
+impl Order {
+    /// One caller's deadline is not everybody's, and one that is not urgent holds nobody up.
+    fn paid_by(&mut self, session: &Session) {
+        let latest = self.session.purpose().deadline.zip(session.purpose().deadline).map(|(a, b)| a.max(b));
+        let urgent = session.purpose().priority > self.session.purpose().priority;
+        self.session = if urgent { session } else { &self.session }.until(latest);
+    }
+}
+
 impl Gathering {
     fn open(wanted: Wanted, session: &Session, full: usize) -> Self {
         let now = Instant::now();
-        let order = Order { wanted, session: session.patient(), opened: now, joined: now, asked: None };
+        let order = Order { wanted, session: session.clone(), opened: now, joined: now, asked: None };
         let gathering = Self { order: Mutex::new(order), full: Notify::new() };
         gathering.close_if(full);
         gathering
@@ -211,9 +220,7 @@ impl Gathering {
         let Some(asked) = order.asked else {
             order.wanted.append(wanted);
             order.joined = Instant::now();
-            if session.purpose().priority > order.session.purpose().priority {
-                order.session = session.patient();
-            }
+            order.paid_by(session);
             drop(order);
             self.close_if(full);
             return Some(Coalesced::Batch);
