@@ -13,6 +13,7 @@ mod faults;
 mod fewer_calls;
 mod instances;
 mod load_balancers;
+mod ownership;
 mod process;
 mod refusals;
 mod restarts;
