@@ -21,7 +21,19 @@ impl Clock {
     /// The wall-clock time of an instant.
     #[must_use]
     pub(crate) fn at(&self, instant: Instant) -> SystemTime {
-        self.wall + instant.saturating_duration_since(self.started)
+        match instant.checked_duration_since(self.started) {
+            Some(since) => self.wall + since,
+            // Seen by another process, before this one began.
+            None => self.wall.checked_sub(self.started - instant).unwrap_or(self.wall),
+        }
+    }
+
+    /// The instant of a wall-clock time, which another machine's clock may have told: never in the future.
+    #[must_use]
+    pub(crate) fn instant(&self, wall: SystemTime) -> Instant {
+        let now = Instant::now();
+        let age = self.now().duration_since(wall).unwrap_or_default();
+        now.checked_sub(age).unwrap_or(self.started)
     }
 
     /// The wall-clock time.

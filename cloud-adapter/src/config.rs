@@ -15,7 +15,7 @@ use cloud_adapter_security::Address;
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
-use crate::{driver::VendorLimit, security::SecurityOptions};
+use crate::{driver::VendorLimit, replica::ReplicaOptions, security::SecurityOptions};
 
 /// The flags that every adapter has.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +36,10 @@ pub struct Options {
     /// Who may call, and how.
     #[command(flatten)]
     pub security: SecurityOptions,
+
+    /// Whether this adapter is one of several.
+    #[command(flatten)]
+    pub replicas: ReplicaOptions,
 
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]

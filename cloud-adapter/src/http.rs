@@ -4,47 +4,38 @@ use axum::{
     Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse,
     routing::get,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{driver::VendorError, metrics::Metrics};
+use crate::rpc::Rpc;
 
 /// Source: OpenMetrics 1.0, "Overall structure".
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-#[derive(Clone)]
-struct Page {
-    metrics: Metrics,
-    health: watch::Receiver<Option<VendorError>>,
-}
 
 /// Serves until told to stop.
 ///
 /// # Errors
 /// Those of the listener.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    metrics: Metrics,
-    health: watch::Receiver<Option<VendorError>>,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, stop: CancellationToken) -> std::io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
-        .with_state(Page { metrics, health });
+        .with_state(rpc);
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-async fn ready(State(page): State<Page>) -> impl IntoResponse {
-    match &*page.health.borrow() {
+/// A replica that stands by is ready to take over: rollouts and disruption budgets count it.
+async fn ready(State(rpc): State<Rpc>) -> impl IntoResponse {
+    match &*rpc.health.borrow() {
+        _ if !rpc.replica.leads() => (StatusCode::OK, "ok: stands by\n".to_owned()),
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("the cloud is not reachable: {error}\n")),
     }
 }
 
-async fn scrape(State(page): State<Page>) -> impl IntoResponse {
-    match page.metrics.render() {
+async fn scrape(State(rpc): State<Rpc>) -> impl IntoResponse {
+    match rpc.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

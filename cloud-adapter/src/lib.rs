@@ -2,7 +2,8 @@
 //!
 //! A vendor writes a [`driver::Driver`]; this crate is the gRPC server around it: the one way to the vendor with its budget
 //! ([`vendor`]), shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`),
-//! routes, existence, health, metrics. It knows nothing of Kubernetes.
+//! routes, existence, health, metrics. Of Kubernetes it knows the Lease that
+//! one of several replicas holds (`replica`), and nothing else.
 
 mod clock;
 mod config;
@@ -27,6 +28,7 @@ pub mod vendor;
 pub use self::{
     config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, LogFormat, Options},
     process::{WrongUsage, run},
+    replica::{ReplicaMode, ReplicaOptions},
     security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
 };

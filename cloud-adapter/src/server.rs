@@ -12,44 +12,32 @@ use cloud_adapter_security::{Address, Guard, Port};
 use cloud_api_proto::{
     DESCRIPTOR_SET,
     v1alpha1::{
-        Priority, Scope, adapter_service_server::AdapterServiceServer,
-        instance_service_server::InstanceServiceServer,
+        adapter_service_server::AdapterServiceServer, instance_service_server::InstanceServiceServer,
         load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
     },
 };
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{
-    server::NamedService as _,
-    service::{Routes, RoutesBuilder},
-};
-use tonic_health::{
-    ServingStatus,
-    pb::health_server::{Health, HealthServer},
-    server::HealthReporter,
-};
+use tonic::service::{Routes, RoutesBuilder};
+use tonic_health::pb::health_server::{Health, HealthServer};
 use tower::Layer as _;
 
 use crate::{
     clock::{Clock, wall},
     config::{Config, LiveConfig, Options},
-    driver::{Collection, Driver, Fault, Item, VendorError},
+    driver::{Driver, Fault, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
-    replica::Replica,
+    replica::{Election, Replica, ReplicaMode, Work},
     routes,
     rpc::Rpc,
     security::Security,
-    snapshot::Snapshot,
     status::{self, Snapshots},
-    vendor::{Purpose, Vendor},
+    vendor::Vendor,
 };
 
 /// Requests and vendor calls under way may take this long after the signal to stop.
 const GRACE: Duration = Duration::from_secs(10);
-/// A failed self-check is repeated after a second at first, and every half minute at last: vendors lock accounts.
-const CHECK_FIRST: Duration = Duration::from_secs(1);
-const CHECK_LAST: Duration = Duration::from_secs(30);
 
 /// An adapter whose ports are open and which does not serve yet.
 #[derive(Debug)]
@@ -62,8 +50,11 @@ pub struct Adapter<D: Driver> {
     finder: Arc<instances::Finder<D>>,
     rpc: Rpc,
     config: LiveConfig,
-    tracker: TaskTracker,
+    /// Tasks that write to the vendor.
+    writes: TaskTracker,
     health: watch::Sender<Option<VendorError>>,
+    /// `None`: this is the only replica.
+    election: Option<Election>,
 }
 
 impl<D: Driver> Adapter<D> {
@@ -99,8 +90,12 @@ impl<D: Driver> Adapter<D> {
         let horizon = driver.describe().consistency_horizon;
         let snapshots = Snapshots::new(&config.current().borrow().cache, horizon, &metrics);
         let finder = instances::Finder::new(Arc::clone(&driver), Arc::clone(&snapshots.instances), &rpc);
-        let (finder, tracker) = (Arc::new(finder), TaskTracker::new());
-        Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, tracker, health })
+        let (finder, writes) = (Arc::new(finder), TaskTracker::new());
+        let election = match options.replicas.replicas {
+            ReplicaMode::Single => None,
+            ReplicaMode::ActiveStandby => Some(Election::prepare(options, &rpc.instance_id, wall).await?),
+        };
+        Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election })
     }
 
     /// The address of the contract.
@@ -127,29 +122,38 @@ impl<D: Driver> Adapter<D> {
         tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter listens");
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let services = self.services(health_service)?;
-        let Self { grpc, security, http, driver, snapshots, finder, rpc, config, tracker, health } = self;
-        let draining = rpc.draining.clone();
-        let place = follow_place(snapshots.clone(), Arc::clone(&finder), rpc.scope.subscribe());
-        tracker.spawn(draining.clone().run_until_cancelled_owned(place));
-        let settings = follow_settings(snapshots.clone(), finder, config.current());
+        let Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election } =
+            self;
+        let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
+        let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
-        // The only replica: the one term lasts as long as the process.
-        rpc.replica.lead(0);
-        let mut background = tracker.spawn(background(driver, snapshots, rpc.clone(), health, reporter));
-        tracker.spawn(http::serve(http, rpc.metrics.clone(), rpc.health.clone(), draining.clone()));
+        let peer = election.as_ref().map(|election| election.peer.clone());
+        let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, reporter, peer };
+        let mut work = tracker.spawn(work.run());
+        let (release, released) = elect(election, &rpc, &tracker);
+        tracker.spawn(http::serve(http, rpc.clone(), draining.clone()));
         let Security { gate, terms, fresh, .. } = security;
         let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services.prepare()), gate);
         tracker.spawn(grpc.serve(terms, guard, draining.clone()));
         tracker.spawn(draining.clone().run_until_cancelled_owned(fresh.keep(rpc.metrics.clone())));
         tokio::select! {
             () = stop.cancelled() => (),
-            ended = &mut background => return ended.context("the refreshers ended: this is a defect"),
+            ended = &mut work => return ended.context("the refreshers ended: this is a defect"),
         }
         tracing::info!("Adapter stops: finishing what is under way");
-        rpc.replica.drain();
-        draining.cancel();
-        tracker.close();
-        if tokio::time::timeout(GRACE, tracker.wait()).await.is_err() {
+        let finish = async {
+            rpc.replica.drain();
+            // Whoever holds the lease next finds no write of ours under way.
+            rpc.vendor.halt();
+            writes.close();
+            writes.wait().await;
+            release.cancel();
+            released.await;
+            draining.cancel();
+            tracker.close();
+            tracker.wait().await;
+        };
+        if tokio::time::timeout(GRACE, finish).await.is_err() {
             tracing::warn!("Adapter stopped with work under way: whoever asked for it repeats it");
         }
         Ok(())
@@ -168,13 +172,13 @@ impl<D: Driver> Adapter<D> {
             Arc::clone(&self.driver),
             Arc::clone(&self.snapshots.load_balancers),
             rpc,
-            self.tracker.clone(),
+            self.writes.clone(),
         );
         let applier = routes::Applier {
             driver: Arc::clone(&self.driver),
             snapshot: Arc::clone(&self.snapshots.routes),
             fences: crate::fence::Fences::default(),
-            tracker: self.tracker.clone(),
+            tracker: self.writes.clone(),
             replica: rpc.replica.clone(),
             metrics: rpc.metrics.clone(),
             writing: tokio::sync::Mutex::default(),
@@ -219,42 +223,6 @@ fn instance_id(wall: SystemTime) -> String {
     format!("{:x}", since.as_nanos())
 }
 
-/// What runs beside the servers: the self-check until it passes, then the refreshers.
-async fn background<D: Driver>(
-    driver: Arc<D>,
-    snapshots: Snapshots<D>,
-    rpc: Rpc,
-    health: watch::Sender<Option<VendorError>>,
-    reporter: HealthReporter,
-) {
-    let work = async {
-        tell_health::<D>(&reporter, ServingStatus::NotServing).await;
-        check(&*driver, &rpc, &health).await;
-        tell_health::<D>(&reporter, ServingStatus::Serving).await;
-        tokio::join!(
-            keep_fresh(&snapshots.instances, &*driver, &rpc),
-            keep_fresh(&snapshots.load_balancers, &*driver, &rpc),
-            keep_fresh(&snapshots.routes, &*driver, &rpc),
-        );
-    };
-    tokio::select! {
-        () = work => (),
-        () = rpc.draining.cancelled() => tell_health::<D>(&reporter, ServingStatus::NotServing).await,
-    }
-}
-
-/// Tells clients that look at `grpc.health.v1` how all services of the contract are.
-async fn tell_health<D: Driver>(reporter: &HealthReporter, status: ServingStatus) {
-    for service in [
-        AdapterServiceServer::<status::Service<D>>::NAME,
-        InstanceServiceServer::<instances::Service<D>>::NAME,
-        LoadBalancerServiceServer::<load_balancers::Service<D>>::NAME,
-        RouteServiceServer::<routes::Service<D>>::NAME,
-    ] {
-        reporter.set_service_status(service, status).await;
-    }
-}
-
 /// Goes by the newest settings of the caches. Never ends.
 async fn follow_settings<D: Driver>(
     snapshots: Snapshots<D>,
@@ -271,52 +239,27 @@ async fn follow_settings<D: Driver>(
     }
 }
 
-/// Forgets everything when the credentials open another part of the cloud: what is missing there may well exist here. Never ends.
-async fn follow_place<D: Driver>(
-    snapshots: Snapshots<D>,
-    finder: Arc<instances::Finder<D>>,
-    mut scope: watch::Receiver<Option<Scope>>,
-) {
-    let mut known: Option<String> = None;
-    loop {
-        let now = scope.borrow_and_update().as_ref().map(|scope| scope.fingerprint.clone());
-        if known.is_some() && now.is_some() && now != known {
-            tracing::warn!("The credentials open another part of the cloud: everything is listed anew");
-            snapshots.forget();
-            finder.forget();
+/// Takes part in the election, or leads for good if this is the only replica. Returns how to give the lease back, and when that is done.
+fn elect(
+    election: Option<Election>,
+    rpc: &Rpc,
+    tracker: &TaskTracker,
+) -> (CancellationToken, impl Future<Output = ()> + use<>) {
+    let release = CancellationToken::new();
+    let task = match election {
+        Some(election) => Some(tracker.spawn(election.run(rpc.clone(), release.clone()))),
+        None => {
+            rpc.replica.lead(0);
+            rpc.metrics.leader(true);
+            None
         }
-        known = now.or(known);
-        if scope.changed().await.is_err() {
-            std::future::pending::<()>().await;
+    };
+    let released = async move {
+        if let Some(task) = task
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "The election broke: the lease expires");
         }
-    }
-}
-
-async fn keep_fresh<T: Item>(snapshot: &Snapshot<T>, source: &impl Collection<T>, rpc: &Rpc) {
-    snapshot.keep_fresh(source, &rpc.vendor, &rpc.replica, &rpc.instance_id).await;
-}
-
-/// Finds out whose credentials these are, however long it takes. Says so once per change of mind.
-async fn check<D: Driver>(driver: &D, rpc: &Rpc, health: &watch::Sender<Option<VendorError>>) {
-    let mut delay = CHECK_FIRST;
-    let mut told = None;
-    loop {
-        let session = rpc.vendor.session(Purpose::own(Priority::Lifecycle, "self-check"));
-        match driver.self_check(&session).await {
-            Ok(scope) => {
-                tracing::info!(project = scope.project, region = scope.region, "The cloud is reachable");
-                rpc.scope.send_replace(Some(scope));
-                health.send_replace(None);
-                return;
-            }
-            Err(error) => {
-                if told.replace(error.fault) != Some(error.fault) {
-                    tracing::warn!(%error, "The cloud is not reachable: waiting for it");
-                }
-                health.send_replace(Some(error));
-            }
-        }
-        tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(CHECK_LAST);
-    }
+    };
+    (release, released)
 }

@@ -25,7 +25,7 @@ use tokio::{sync::watch as signal, time::Instant};
 use self::{listing::Listing, log::Change, state::State};
 pub(crate) use self::{
     state::{Departed, LookedUp},
-    watch::{Frame, WatchOptions, Watcher},
+    watch::{Frame, WatchOptions, Watcher, checksum},
 };
 use crate::{
     config::CollectionSettings,

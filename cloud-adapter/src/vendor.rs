@@ -104,10 +104,14 @@ impl Vendor {
         *self.deadlines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// No request is sent at or after that instant; looked at for each one. `None`: no such limit.
-    pub(crate) fn allow_until(&self, until: Option<Instant>) {
-        let until = until.map(|until| self.dispatcher.time(until));
-        self.dispatcher.change(|scheduler, _now| scheduler.allow_until(until));
+    /// No request is sent at or after that instant; looked at for each one.
+    pub(crate) fn allow_until(&self, until: Instant) {
+        self.dispatcher.allow_until(until);
+    }
+
+    /// Sends nothing any more and refuses what waits, until it is allowed again: another replica leads, or may soon.
+    pub(crate) fn halt(&self) {
+        self.dispatcher.halt();
     }
 
     /// Begins with empty buckets: another replica may have spent their tokens just now.

@@ -27,6 +27,8 @@ pub struct VendorError {
 pub enum Fault {
     /// Our own budget would not be there in time.
     Budget,
+    /// This replica does not lead any more: nothing was sent.
+    NotLeader,
     /// Too many calls wait for the vendor already.
     QueueFull,
     /// The vendor wants fewer calls.
@@ -87,6 +89,7 @@ impl From<VendorError> for AdapterError {
     fn from(error: VendorError) -> Self {
         let reason = match error.fault {
             Fault::Budget => Reason::BudgetExhausted,
+            Fault::NotLeader => Reason::NotLeader,
             Fault::QueueFull => Reason::QueueFull,
             Fault::Throttled => Reason::VendorThrottled,
             Fault::Auth => Reason::VendorAuth,

@@ -36,13 +36,22 @@ impl Replica {
         Self(Arc::new(watch::Sender::new(Duty::Standby { leader: None })))
     }
 
-    /// Begins a term.
+    /// Begins a term, unless it runs already.
     pub(crate) fn lead(&self, epoch: u64) {
-        self.change(Duty::Leading { epoch, since: Instant::now() });
+        self.0.send_if_modified(|duty| {
+            let begins = match duty {
+                Duty::Leading { epoch: running, .. } => *running != epoch,
+                Duty::Standby { .. } => true,
+                Duty::Draining => false,
+            };
+            if begins {
+                *duty = Duty::Leading { epoch, since: Instant::now() };
+            }
+            begins
+        });
     }
 
     /// Ends the term, if there is one: work that began in it ends at its next step.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no replica stands by yet"))]
     pub(crate) fn stand_by(&self, leader: Option<Arc<str>>) {
         self.change(Duty::Standby { leader });
     }

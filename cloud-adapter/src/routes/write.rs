@@ -79,6 +79,7 @@ fn halts(error: &VendorError) -> Option<VendorError> {
     match error.fault {
         Fault::Budget
         | Fault::QueueFull
+        | Fault::NotLeader
         | Fault::Throttled
         | Fault::Auth
         | Fault::Forbidden

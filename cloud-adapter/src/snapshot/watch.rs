@@ -154,7 +154,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         let Some(observed) = observed else { return false };
         self.position = position;
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
-        let checksum = items.iter().map(self.key).map(digest).fold(0, u64::wrapping_add);
+        let checksum = checksum(items.iter().map(self.key));
         self.ready.push_back(Frame::Reset);
         self.ready.extend(chunks(items).into_iter().map(Frame::Items));
         let token = self.token();
@@ -255,7 +255,12 @@ fn chunks<M: Message>(items: Vec<M>) -> Vec<Vec<M>> {
     chunks
 }
 
-/// An item's part of the checksum. Source: `Synced.checksum` in the contract.
+/// The checksum of a listing with these keys. Source: `Synced.checksum` in the contract.
+pub(crate) fn checksum<'a>(keys: impl Iterator<Item = &'a str>) -> u64 {
+    keys.map(digest).fold(0, u64::wrapping_add)
+}
+
+/// An item's part of it.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -56,13 +56,15 @@ struct State {
     waiting: HashMap<Ticket, (Call, Job)>,
     /// When the scheduler wants to be asked again.
     next: Option<Time>,
+    /// Nothing is sent, and nothing waits: another replica leads, or may soon.
+    halted: bool,
 }
 
 impl Dispatcher {
     /// Sends nothing by itself.
     pub(super) fn new(config: Config, flight: Flight) -> Self {
-        let state =
-            State { scheduler: Scheduler::new(config, Time::ZERO), waiting: HashMap::new(), next: None };
+        let scheduler = Scheduler::new(config, Time::ZERO);
+        let state = State { scheduler, waiting: HashMap::new(), next: None, halted: false };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             flight,
@@ -82,11 +84,15 @@ impl Dispatcher {
     pub(super) async fn call(&self, call: Call, make: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> Answer {
         let (told, answer) = oneshot::channel();
         let submitted = self.shared.hand_in(|state, now| {
-            let ticket = state.scheduler.submit(now, call.clone())?;
+            if state.halted {
+                return Err(translate::halted());
+            }
+            let submitted = state.scheduler.submit(now, call.clone());
+            let ticket = submitted.map_err(|refusal| self.shared.refused(&call, refusal, None))?;
             state.waiting.insert(ticket, (call.clone(), make(told)));
             Ok(ticket)
         });
-        let ticket = submitted.map_err(|refusal| self.shared.refused(&call, refusal, None))?;
+        let ticket = submitted?;
         let _waiting = Waiting { shared: &self.shared, ticket };
         answer.await.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
     }
@@ -94,6 +100,27 @@ impl Dispatcher {
     /// Changes the scheduler, and lets it decide anew.
     pub(super) fn change(&self, change: impl FnOnce(&mut Scheduler, Time)) {
         self.shared.hand_in(|state, now| change(&mut state.scheduler, now));
+    }
+
+    /// Sends until then.
+    pub(super) fn allow_until(&self, until: Instant) {
+        let until = self.shared.time(until);
+        self.shared.hand_in(|state, _now| {
+            state.halted = false;
+            state.scheduler.allow_until(Some(until));
+        });
+    }
+
+    /// Sends nothing any more and refuses what waits. What was sent is followed to its end.
+    pub(super) fn halt(&self) {
+        self.shared.hand_in(|state, now| {
+            state.halted = true;
+            state.scheduler.allow_until(Some(now));
+            for (ticket, (_call, job)) in state.waiting.drain() {
+                state.scheduler.cancel(now, ticket);
+                job.tell(Err(translate::halted()));
+            }
+        });
     }
 
     /// How everything stands, and at what time.
@@ -160,6 +187,10 @@ impl Shared {
             self.flight.rejected.notify_one();
         }
         self.hand_in(|state, now| match (state.scheduler.answered(now, ticket, answer), result) {
+            (Next::Again, result) if state.halted => {
+                state.scheduler.cancel(now, ticket);
+                job.tell(result);
+            }
             (Next::Again, result) => {
                 job.throttled = result.err();
                 state.waiting.insert(ticket, (call, job));

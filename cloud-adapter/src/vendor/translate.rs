@@ -56,6 +56,7 @@ pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>)
         Fault::Unavailable | Fault::OutcomeUnknown => Outcome::Failed,
         Fault::Budget
         | Fault::QueueFull
+        | Fault::NotLeader
         | Fault::Quota
         | Fault::NotFound
         | Fault::Busy
@@ -78,6 +79,11 @@ pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> Vendo
     let mut error = throttled.unwrap_or_else(|| VendorError::new(fault, message));
     error.retry_after = Some(error.retry_after.unwrap_or_default().max(retry_after));
     error
+}
+
+/// Refused because another replica leads, or may soon.
+pub(super) fn halted() -> VendorError {
+    VendorError::new(Fault::NotLeader, "this replica does not lead any more: nothing was sent")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use adapter_sim::{ClientTokens, Settings, SimDriver};
-use cloud_adapter::{Adapter, LogFormat, Options, SecurityOptions};
+use cloud_adapter::{Adapter, LogFormat, Options, ReplicaOptions, SecurityOptions};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -106,6 +106,7 @@ impl TestAdapter {
             http_address: any,
             config: Some(config.path().to_owned()),
             security: SecurityOptions::default(),
+            replicas: ReplicaOptions::default(),
             log_format: LogFormat::Text,
             log_level: "info".into(),
         };

@@ -191,6 +191,7 @@ fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> 
         Fault::OutcomeUnknown
         | Fault::Budget
         | Fault::QueueFull
+        | Fault::NotLeader
         | Fault::Throttled
         | Fault::Auth
         | Fault::Forbidden

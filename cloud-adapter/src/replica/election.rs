@@ -1,0 +1,99 @@
+//! From the Lease's verdict to duties, and to how long vendor calls may be sent.
+
+use std::{sync::Arc, time::SystemTime};
+
+use anyhow::Context as _;
+use cloud_lease::{Elector, Leadership};
+use k8s_openapi::jiff::Timestamp;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::feed::Peer;
+use crate::{config::Options, process::WrongUsage, rpc::Rpc};
+
+/// This replica's part in the election. Asks nobody anything until it runs.
+#[derive(Debug)]
+pub(crate) struct Election {
+    elector: Elector,
+    leadership: watch::Receiver<Leadership>,
+    /// How to reach whoever leads.
+    pub(crate) peer: Peer,
+}
+
+impl Election {
+    /// Judges the flags of one of several replicas.
+    ///
+    /// # Errors
+    /// What is wrong with them, as [`WrongUsage`].
+    pub(crate) async fn prepare(
+        options: &Options,
+        instance_id: &str,
+        wall: SystemTime,
+    ) -> anyhow::Result<Self> {
+        let (replicas, security) = (&options.replicas, &options.security);
+        let identity = replicas.identity(instance_id)?;
+        let peer = Peer::new(replicas.security(security)?, &identity)?;
+        let (client, settings) = replicas.lease(security.kubeconfig.as_deref(), identity).await?;
+        let wall = Timestamp::try_from(wall).context("the clock is wrong")?;
+        let (elector, leadership) = Elector::new(client, settings, wall).map_err(|error| {
+            WrongUsage(format!("--lease-namespace, --lease-name, --advertise-address: {error}"))
+        })?;
+        Ok(Self { elector, leadership, peer })
+    }
+
+    /// Takes part until told to release the Lease. The duties follow.
+    pub(crate) async fn run(self, rpc: Rpc, release: CancellationToken) {
+        let Self { elector, leadership, .. } = self;
+        tokio::join!(elector.run(release), follow(leadership, &rpc));
+    }
+}
+
+/// Makes duties of verdicts, until there are no more.
+async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
+    loop {
+        let verdict = leadership.borrow_and_update().clone();
+        let more = match verdict {
+            Leadership::Leader { valid_until, epoch } if valid_until > Instant::now() => {
+                lead(rpc, epoch, valid_until);
+                tokio::select! {
+                    changed = leadership.changed() => changed,
+                    () = sleep_until(valid_until) => Ok(()),
+                }
+            }
+            Leadership::Leader { .. } => {
+                // The call that renews it may still be under way.
+                stand_by(rpc, None);
+                leadership.changed().await
+            }
+            Leadership::Follower { holder } => {
+                stand_by(rpc, holder.map(Arc::from));
+                leadership.changed().await
+            }
+        };
+        if more.is_err() {
+            return;
+        }
+    }
+}
+
+fn lead(rpc: &Rpc, epoch: u32, valid_until: Instant) {
+    if !rpc.replica.leads() {
+        // What the one before us spent is spent: nothing is saved up at the begin of a term.
+        rpc.vendor.start_empty();
+    }
+    rpc.vendor.allow_until(valid_until);
+    rpc.replica.lead(epoch.into());
+    rpc.metrics.leader(rpc.replica.leads());
+}
+
+fn stand_by(rpc: &Rpc, leader: Option<Arc<str>>) {
+    rpc.vendor.halt();
+    if let Some(leader) = leader.as_deref() {
+        tracing::info!(leader, "Standing by");
+    }
+    rpc.replica.stand_by(leader);
+    rpc.metrics.leader(false);
+}

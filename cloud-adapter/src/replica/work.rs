@@ -1,0 +1,147 @@
+//! What a replica does in each duty: who leads checks its credentials and keeps the listings fresh, who stands by follows.
+
+use std::{sync::Arc, time::Duration};
+
+use cloud_api_proto::v1alpha1::{
+    Priority, Scope, adapter_service_server::AdapterServiceServer,
+    instance_service_server::InstanceServiceServer, load_balancer_service_server::LoadBalancerServiceServer,
+    route_service_server::RouteServiceServer,
+};
+use tokio::sync::watch;
+use tonic::server::NamedService as _;
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use super::{Duty, feed::Peer};
+use crate::{
+    driver::{Collection, Driver, Fault, Item, VendorError},
+    instances, load_balancers, routes,
+    rpc::Rpc,
+    snapshot::Snapshot,
+    status::{self, Snapshots},
+    vendor::Purpose,
+};
+
+/// A failed self-check is repeated after a second at first, and every half minute at last: vendors lock accounts.
+const CHECK_FIRST: Duration = Duration::from_secs(1);
+const CHECK_LAST: Duration = Duration::from_secs(30);
+
+/// Everything that goes on beside the requests.
+#[derive(Debug)]
+pub(crate) struct Work<D: Driver> {
+    pub(crate) driver: Arc<D>,
+    pub(crate) snapshots: Snapshots<D>,
+    pub(crate) finder: Arc<instances::Finder<D>>,
+    pub(crate) rpc: Rpc,
+    /// Why the cloud is not reachable; `None`: it is.
+    pub(crate) health: watch::Sender<Option<VendorError>>,
+    pub(crate) reporter: HealthReporter,
+    /// How to reach whoever leads. `None`: this is the only replica.
+    pub(crate) peer: Option<Peer>,
+}
+
+impl<D: Driver> Work<D> {
+    /// Does what the duty of the hour is, until this replica is about to stop.
+    pub(crate) async fn run(self) {
+        let mut duty = self.rpc.replica.subscribe();
+        loop {
+            let now = duty.borrow_and_update().clone();
+            match now {
+                Duty::Leading { .. } => {
+                    tokio::select! {
+                        () = self.lead() => (),
+                        _ = duty.changed() => (),
+                    }
+                    self.tell_health(ServingStatus::NotServing).await;
+                }
+                Duty::Standby { leader } => {
+                    self.tell_health(ServingStatus::NotServing).await;
+                    tokio::select! {
+                        () = self.follow(leader.as_deref()) => (),
+                        _ = duty.changed() => (),
+                    }
+                }
+                Duty::Draining => return,
+            }
+        }
+    }
+
+    /// One term. Never ends by itself.
+    async fn lead(&self) {
+        self.health.send_replace(Some(VendorError::new(Fault::Unavailable, "it was not asked yet")));
+        // Nobody fed these, and whoever led in between may have changed what they show.
+        self.snapshots.load_balancers.forget();
+        self.check().await;
+        self.tell_health(ServingStatus::Serving).await;
+        tokio::join!(
+            self.keep_fresh(&self.snapshots.instances),
+            self.keep_fresh(&self.snapshots.load_balancers),
+            self.keep_fresh(&self.snapshots.routes),
+        );
+    }
+
+    /// Keeps snapshots by the leader's watches. Never ends by itself.
+    async fn follow(&self, leader: Option<&str>) {
+        if let (Some(peer), Some(leader)) = (&self.peer, leader) {
+            peer.follow(leader, self).await;
+        }
+        std::future::pending().await
+    }
+
+    /// Notes which part of the cloud everything is from now on. What was seen of another one is forgotten: what is missing there may
+    /// well exist here.
+    pub(super) fn belong_to(&self, scope: Option<Scope>) {
+        let fingerprint = |scope: &Option<Scope>| scope.as_ref().map(|scope| scope.fingerprint.clone());
+        let now = fingerprint(&scope);
+        let before = fingerprint(&self.rpc.scope.send_replace(scope));
+        if before.is_some() && before != now {
+            tracing::warn!("The credentials open another part of the cloud: everything is listed anew");
+            self.snapshots.forget();
+            self.finder.forget();
+        }
+    }
+
+    async fn keep_fresh<T: Item>(&self, snapshot: &Snapshot<T>)
+    where
+        D: Collection<T>,
+    {
+        let Rpc { vendor, replica, instance_id, .. } = &self.rpc;
+        snapshot.keep_fresh(&*self.driver, vendor, replica, instance_id).await;
+    }
+
+    /// Tells clients that look at `grpc.health.v1` how all services of the contract are.
+    async fn tell_health(&self, status: ServingStatus) {
+        for service in [
+            AdapterServiceServer::<status::Service<D>>::NAME,
+            InstanceServiceServer::<instances::Service<D>>::NAME,
+            LoadBalancerServiceServer::<load_balancers::Service<D>>::NAME,
+            RouteServiceServer::<routes::Service<D>>::NAME,
+        ] {
+            self.reporter.set_service_status(service, status).await;
+        }
+    }
+
+    /// Finds out whose credentials these are, however long it takes. Says so once per change of mind.
+    async fn check(&self) {
+        let mut delay = CHECK_FIRST;
+        let mut told = None;
+        loop {
+            let session = self.rpc.vendor.session(Purpose::own(Priority::Lifecycle, "self-check"));
+            match self.driver.self_check(&session).await {
+                Ok(scope) => {
+                    tracing::info!(project = scope.project, region = scope.region, "The cloud is reachable");
+                    self.belong_to(Some(scope));
+                    self.health.send_replace(None);
+                    return;
+                }
+                Err(error) => {
+                    if told.replace(error.fault) != Some(error.fault) {
+                        tracing::warn!(%error, "The cloud is not reachable: waiting for it");
+                    }
+                    self.health.send_replace(Some(error));
+                }
+            }
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(CHECK_LAST);
+        }
+    }
+}
