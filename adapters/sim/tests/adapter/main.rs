@@ -9,6 +9,7 @@
 
 mod absence;
 mod bench;
+mod conditions;
 mod faults;
 mod fewer_calls;
 mod instances;

@@ -4,14 +4,14 @@ use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        ApplyRoutesRequest, ApplyRoutesResponse, NextHop, Owner, Route, RouteDelete, RouteKey, RouteOwner,
-        RouteUpsert, WatchRoutesRequest, route_result::Outcome, watch_routes_response::Event,
+        ApplyRoutesRequest, ApplyRoutesResponse, ItemError, NextHop, Owner, Route, RouteDelete, RouteKey,
+        RouteOwner, RouteUpsert, WatchRoutesRequest, route_result::Outcome, watch_routes_response::Event,
     },
 };
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, bench, context, fence, refused, until},
+    bench::{Bench, TestAdapter, bench, context, fence, refused, until},
     wanted::CLUSTER,
 };
 
@@ -212,4 +212,88 @@ async fn a_foreign_route_that_the_listing_does_not_show_yet_costs_one_write() {
     assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses it, and the adapter looks");
     assert_eq!(laid().await, [Outcome::Conflict], "now it knows whose it is");
     assert_eq!(writes(), before + 1);
+}
+
+#[tokio::test]
+async fn a_new_process_knows_the_newest_writer_from_the_tags_of_routes() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    let by = |epoch, sequence, upserts: Vec<RouteUpsert>| ApplyRoutesRequest {
+        fence: Some(fence(epoch, sequence)),
+        ..request(upserts, [])
+    };
+    outcomes(&bench, by(5, 7, vec![upsert(1, 1)])).await;
+    outcomes(&bench, by(5, 9, vec![upsert(2, 2)])).await;
+    let Bench { cloud, adapter } = bench;
+    adapter.kill().await;
+    let adapter = TestAdapter::start(&cloud.url).await;
+    adapter.ready().await;
+    let bench = Bench { cloud, adapter };
+    bench.cloud.count_from_here();
+    assert_eq!(refused(apply(&bench, by(4, 99, vec![upsert(3, 3)])).await).0, Reason::StaleFence);
+    let answer = apply(&bench, by(5, 8, vec![upsert(1, 2), upsert(2, 3)])).await.expect("possible");
+    let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
+    assert_eq!(found, [Outcome::Applied, Outcome::Failed], "the second was laid by a newer request");
+    assert_eq!(answer.results[1].error.as_ref().map(ItemError::reason), Some(Reason::StaleFence));
+    assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_looked_for_before_anything_is_written_again() {
+    let bench = bench().await;
+    bench.cloud.machines(2).await;
+    outcomes(&bench, request([upsert(2, 2)], [])).await;
+    let lost =
+        json!({ "match": { "operation": "BatchRoutes" }, "when": { "next": 1 }, "action": "close_after" });
+    bench.cloud.fault(lost).await;
+    bench.cloud.count_from_here();
+    let first = apply(&bench, request([upsert(1, 1)], [])).await.expect("possible");
+    assert_eq!(first.results[0].error.as_ref().map(ItemError::reason), Some(Reason::OutcomeUnknown));
+    let doubtful = apply(&bench, request([upsert(1, 2), upsert(2, 2)], [])).await.expect("possible");
+    let found: Vec<_> = doubtful.results.iter().map(|result| result.outcome()).collect();
+    assert_eq!(found, [Outcome::Pending, Outcome::Unchanged], "only what is in doubt waits");
+    assert!(doubtful.results[0].retry_after.is_some());
+    assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
+    let settled = async || outcomes(&bench, request([upsert(1, 1)], [])).await == [Outcome::Unchanged];
+    until("a look that is late enough", settled).await;
+    assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
+}
+
+#[tokio::test]
+async fn a_throttled_batch_is_one_call_and_answers_item_by_item() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    outcomes(&bench, request([upsert(3, 3)], [])).await;
+    let throttled = json!({ "respond": { "status": 429, "headers": { "retry-after": "3" } } });
+    bench.cloud.fault(json!({ "match": { "operation": "BatchRoutes" }, "action": throttled })).await;
+    bench.cloud.count_from_here();
+    let asked = request([upsert(1, 1), upsert(2, 2), upsert(3, 3)], []);
+    let answer = apply(&bench, asked).await.expect("answered item by item");
+    let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
+    assert_eq!(found, [Outcome::Failed, Outcome::Failed, Outcome::Unchanged]);
+    for result in &answer.results[..2] {
+        let error = result.error.as_ref().expect("why");
+        assert_eq!(error.reason(), Reason::VendorThrottled);
+        assert!(error.retry_after.is_some());
+    }
+    assert!(
+        bench.cloud.count(Operation::BatchRoutes) <= 2,
+        "sent again once at most, and never route by route"
+    );
+}
+
+#[tokio::test]
+async fn a_route_without_tags_is_ours_if_it_leads_to_that_nodes_machine() {
+    let bench = bench().await;
+    bench.cloud.machines(2).await;
+    foreign(&bench, "10.244.1.0/24", json!({})).await;
+    foreign(&bench, "10.245.1.0/24", json!({})).await;
+    assert_eq!(outcomes(&bench, request([upsert(1, 1)], [])).await, [Outcome::Unchanged]);
+    let leaving = |n, instance| RouteDelete { next_hop: upsert(n, instance).next_hop, ..delete(n) };
+    let outside = RouteKey { destination: "10.245.1.0/24".into(), ..key(1) };
+    let outside = RouteDelete { key: Some(outside), ..leaving(1, 1) };
+    let kept = outcomes(&bench, request([], [delete(1), leaving(1, 2), outside])).await;
+    assert_eq!(kept, [Outcome::Unchanged; 3], "no proof, another machine, outside of the CIDRs");
+    assert_eq!(outcomes(&bench, request([], [leaving(1, 1)])).await, [Outcome::Applied]);
+    assert_eq!(bench.cloud.state().await["routes"].as_array().map(Vec::len), Some(1));
 }
