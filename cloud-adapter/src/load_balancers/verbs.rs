@@ -137,7 +137,7 @@ impl<D: Driver> Service<D> {
         converger.check_fence(&goal.key().cluster_id, fence, &view)?;
         match decide(&*converger.driver, goal, fence, &view.items, false) {
             Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
-                Ok(Some(record))
+                Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
             Err(error) if error.reason == Reason::StaleFence => Err(error),
             // Whatever else stands against it is judged by the task, after a look of its own if need be.

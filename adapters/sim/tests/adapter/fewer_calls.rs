@@ -7,7 +7,10 @@ use cloud_api_proto::v1alpha1::{Existence, RequestContext, cost::Source, instanc
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bench::{Bench, bench, context, live, refused, until};
+use crate::{
+    bench::{Bench, bench, context, live, refused, until},
+    wanted::{backend, spec, tcp},
+};
 
 /// Nodes of a large cluster, and references in one request.
 const NODES: u32 = 5000;
@@ -123,4 +126,20 @@ async fn one_question_costs_one_call_however_large_the_cloud_is() {
     assert_eq!((cost.vendor_calls, cost.source()), (1, Source::Live));
     assert_eq!(bench.cloud.count(Operation::BatchGetInstances), 1);
     assert_eq!(bench.cloud.counts().total, 1);
+}
+
+#[tokio::test]
+async fn what_was_seen_before_a_write_is_not_taken_for_what_is_there_after_it() {
+    let bench = bench().await;
+    let first = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&first).await;
+    let failed = json!({ "respond": { "status": 503 } });
+    let rule =
+        json!({ "match": { "operation": "ListLoadBalancers" }, "when": { "next": 1 }, "action": failed });
+    bench.cloud.fault(rule).await;
+    let second = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    refused(bench.adapter.ensure(&second).await);
+    assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(2), "it was written");
+    bench.adapter.ensured(&first).await;
+    assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
 }

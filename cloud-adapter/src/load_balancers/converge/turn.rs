@@ -80,6 +80,11 @@ impl<D: Driver> Converger<D> {
         let class = if work.looks == 0 { Priority::Interactive } else { Priority::Lifecycle };
         let session = self.session(order, class, work);
         let view = self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await?;
+        let mut mine = view.items.iter().filter(|record| record.belongs_to(&work.key));
+        if mine.any(|record| self.snapshot.doubted(&record.summary.vendor_id)) {
+            work.bound = Instant::now();
+            return Ok(Turn::Again);
+        }
         work.looks = work.looks.saturating_add(1);
         self.check_fence(&work.key.cluster_id, &order.fence, &view)?;
         let proof = self.proof(&order.goal, work);
@@ -110,7 +115,12 @@ impl<D: Driver> Converger<D> {
         if early {
             return Ok(Turn::Wait(format!("the cloud to show what it was told before: {step}")));
         }
-        self.execute(order, (step, effect), work).await
+        let turned = self.execute(order, (step, effect), work).await;
+        // Should the next look fail, nobody may take what was seen before the write for what is there now.
+        for record in view.items.iter().filter(|record| record.belongs_to(&work.key)) {
+            self.snapshot.doubt(&record.summary.vendor_id);
+        }
+        turned
     }
 
     fn session(&self, order: &Order, class: Priority, work: &Work<D>) -> Session {
