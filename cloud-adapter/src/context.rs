@@ -6,16 +6,13 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{Priority, RequestContext},
 };
+use cloud_budget::Deadlines;
 use http::Uri;
 use tokio::time::Instant;
 use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::vendor::{Purpose, Session, Vendor};
 use cloud_adapter_security::Caller;
-
-/// Deadline of a request that names none, and of one that asks for more than a minute. Source: budgets, section 3.
-const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
-const DEADLINE_MAX: Duration = Duration::from_mins(1);
 
 /// Who asks, how urgently, and until when.
 #[derive(Clone, Debug)]
@@ -57,7 +54,8 @@ pub(crate) fn read(
             Some(now.checked_sub(staleness).unwrap_or(now))
         }
     };
-    let deadline = now + timeout(metadata).unwrap_or(DEADLINE_DEFAULT).min(DEADLINE_MAX);
+    let Deadlines { default: usual, max } = vendor.deadlines();
+    let deadline = now + timeout(metadata).unwrap_or(usual).min(max);
     let priority = match context.priority() {
         Priority::Unspecified => default,
         asked @ (Priority::Background | Priority::Lifecycle | Priority::Interactive | Priority::Traffic) => {

@@ -19,6 +19,7 @@ mod replica;
 mod routes;
 mod rpc;
 mod security;
+mod self_check;
 mod server;
 mod snapshot;
 mod status;

@@ -72,7 +72,7 @@ impl<D: Driver> Adapter<D> {
         let wall = wall();
         let driver = Arc::new(driver);
         let classify: Arc<D> = Arc::clone(&driver);
-        let vendor = Vendor::new(&config.current().borrow().limits, classify, metrics.clone())
+        let vendor = Vendor::new(&config.current().borrow().limits, classify, &metrics)
             .context("the HTTP client cannot be set up")?;
         let unknown = VendorError::new(Fault::Unavailable, "it was not asked yet");
         let health = watch::Sender::new(Some(unknown));
@@ -127,6 +127,11 @@ impl<D: Driver> Adapter<D> {
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
+        let limits = {
+            let (vendor, metrics) = (Arc::clone(&rpc.vendor), rpc.metrics.clone());
+            async move { config.run(&metrics, |config| vendor.configure(&config.limits)).await }
+        };
+        tracker.spawn(draining.clone().run_until_cancelled_owned(limits));
         let peer = election.as_ref().map(|election| election.peer.clone());
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, reporter, peer };
         let mut work = tracker.spawn(work.run());

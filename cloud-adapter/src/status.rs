@@ -5,12 +5,12 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use cloud_api_proto::{
     AdapterError,
     v1alpha1::{
-        Cost, GetInfoRequest, GetInfoResponse, Instance, Priority, Route, SnapshotStatus, WatchStatusRequest,
-        WatchStatusResponse, adapter_service_server::AdapterService, cost::Source,
+        Budget, Cost, GetInfoRequest, GetInfoResponse, Instance, Priority, Route, SnapshotStatus,
+        WatchStatusRequest, WatchStatusResponse, adapter_service_server::AdapterService, cost::Source,
     },
 };
 use futures::StreamExt as _;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 
 /// A status report is sent at least this often. Source: contract, section 1.
 const REPORT_EVERY: Duration = Duration::from_secs(15);
+/// What changes by itself all the time, such as a rate that recovers, is told at most this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The packages that are served, newest first.
 const CONTRACT_VERSIONS: [&str; 1] = ["cloudadapter.v1alpha1"];
 
@@ -121,11 +123,12 @@ impl<D: Driver> AdapterService for Service<D> {
             health: self.health.clone(),
             duty: self.rpc.replica.subscribe(),
         };
-        let stream = futures::stream::unfold((reporter, true), |(mut reporter, first)| async move {
-            if !first {
-                reporter.wait().await;
-            }
-            Some((Ok(reporter.report()), (reporter, false)))
+        let stream = futures::stream::unfold((reporter, None), |(mut reporter, last)| async move {
+            let report = match last {
+                None => reporter.report(),
+                Some(last) => reporter.next(&last).await,
+            };
+            Some((Ok(report.clone()), (reporter, Some(report))))
         });
         let stop = self.rpc.draining.clone().cancelled_owned();
         Ok(Response::new(Box::pin(stream.take_until(Box::pin(stop)))))
@@ -141,17 +144,20 @@ struct Reporter<D: Driver> {
 }
 
 impl<D: Driver> Reporter<D> {
-    /// Until the self-check changes its mind, the replica its duty, or the period is over.
-    async fn wait(&mut self) {
-        let changed = async {
+    /// The next report: as soon as it says something else than the last one, or when the period is over.
+    async fn next(&mut self, last: &WatchStatusResponse) -> WatchStatusResponse {
+        let due = Instant::now() + REPORT_EVERY;
+        loop {
             tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => (),
                 Ok(()) = self.health.changed() => (),
                 Ok(()) = self.duty.changed() => (),
-                else => std::future::pending::<()>().await,
             }
-        };
-        // Either way the next report is due.
-        let _due = tokio::time::timeout(REPORT_EVERY, changed).await.is_err();
+            let report = self.report();
+            if Instant::now() >= due || essence(&report) != essence(last) {
+                return report;
+            }
+        }
     }
 
     fn report(&self) -> WatchStatusResponse {
@@ -182,5 +188,35 @@ impl<D: Driver> Reporter<D> {
             revision,
             last_error: error.map(|error| AdapterError::from(error).to_item()),
         }
+    }
+}
+
+/// A report without what changes with every call: only the rest is worth a report of its own.
+fn essence(report: &WatchStatusResponse) -> WatchStatusResponse {
+    let mut report = report.clone();
+    for budget in &mut report.budgets {
+        *budget = Budget { tokens: 0.0, queued: 0, calls_total: 0, throttled_total: 0, ..budget.clone() };
+    }
+    for snapshot in &mut report.snapshots {
+        snapshot.observed_at = None;
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_news_and_a_call_is_none() {
+        let budget = Budget { bucket: "compute".into(), rate: 5.0, tokens: 3.0, ..Budget::default() };
+        let report = |budget| WatchStatusResponse { budgets: vec![budget], ..WatchStatusResponse::default() };
+        let before = essence(&report(budget.clone()));
+        let called = Budget { tokens: 2.0, calls_total: 1, queued: 4, ..budget.clone() };
+        assert_eq!(essence(&report(called)), before);
+        let slower = Budget { rate: 3.5, ..budget.clone() };
+        assert_ne!(essence(&report(slower)), before);
+        let paused = Budget { paused_until: Some(prost_types::Timestamp::default()), ..budget };
+        assert_ne!(essence(&report(paused)), before);
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 mod translate;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cloud_adapter_security::{Caller, Role};
@@ -26,8 +26,7 @@ use tokio::{sync::Notify, time::Instant};
 use self::{
     dispatch::{Dispatcher, Permit},
     flight::{Flight, Job},
-    scrub::Secrets,
-    wire::Wire,
+    wire::{Transport, Wire},
 };
 pub use self::{
     meter::Meter,
@@ -49,7 +48,7 @@ pub struct Vendor {
     dispatcher: Dispatcher,
     /// The vendor has rejected the credentials of a call that was no self-check.
     rejected: Arc<Notify>,
-    deadlines: std::sync::Mutex<Deadlines>,
+    deadlines: Mutex<Deadlines>,
 }
 
 impl Vendor {
@@ -60,19 +59,22 @@ impl Vendor {
     pub fn new(
         limits: &Config,
         classify: Arc<dyn Classify>,
-        metrics: Metrics,
+        metrics: &Metrics,
     ) -> Result<Self, reqwest::Error> {
+        Ok(Self::over(Box::new(Wire::new()?), limits, classify, metrics))
+    }
+
+    fn over(
+        wire: Box<dyn Transport>,
+        limits: &Config,
+        classify: Arc<dyn Classify>,
+        metrics: &Metrics,
+    ) -> Self {
         let rejected = Arc::new(Notify::new());
-        let flight = Flight {
-            wire: Wire::new()?,
-            secrets: Secrets::new(classify.secrets()),
-            classify,
-            metrics: metrics.clone(),
-            rejected: Arc::clone(&rejected),
-        };
+        let flight = Flight { wire, classify, metrics: metrics.clone(), rejected: Arc::clone(&rejected) };
         let dispatcher = Dispatcher::new(limits.clone(), flight);
         metrics.read_budget(dispatcher.reporter());
-        Ok(Self { dispatcher, rejected, deadlines: limits.deadline.into() })
+        Self { dispatcher, rejected, deadlines: Mutex::new(limits.deadline) }
     }
 
     /// Begins the vendor calls of one request.
@@ -95,13 +97,13 @@ impl Vendor {
 
     /// Takes other limits over. What waits keeps its place.
     pub(crate) fn configure(&self, limits: &Config) {
-        *self.deadlines.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = limits.deadline;
+        *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) = limits.deadline;
         self.dispatcher.change(|scheduler, now| scheduler.configure(now, limits.clone()));
     }
 
     /// How long requests may take.
     pub(crate) fn deadlines(&self) -> Deadlines {
-        *self.deadlines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No request is sent at or after that instant; looked at for each one.

@@ -141,12 +141,11 @@ impl Section<'_> {
     fn refuse_the_rest(mut self) {
         for key in std::mem::take(&mut self.content).keys() {
             let known = self.known.join(", ");
-            match nearest(key, &self.known) {
-                Some(meant) => {
-                    self.fault(key, format!("no such key, did you mean {meant}? There are {known}"))
-                }
-                None => self.fault(key, format!("no such key: there are {known}")),
-            }
+            let fault = match nearest(key, &self.known) {
+                Some(meant) => format!("no such key, did you mean {meant}? There are {known}"),
+                None => format!("no such key: there are {known}"),
+            };
+            self.fault(key, fault);
         }
     }
 

@@ -110,10 +110,8 @@ impl Running {
     fn read(&mut self, trailers: &HeaderMap) {
         let Some(status) = Status::from_header_map(trailers) else { return };
         self.labels.code = word(status.code());
-        self.labels.reason = match status.code() {
-            Code::Ok => "",
-            _ => AdapterError::from(status).reason.word(),
-        };
+        self.labels.reason =
+            if status.code() == Code::Ok { "" } else { AdapterError::from(status).reason.word() };
     }
 
     fn took(&self) -> Duration {

@@ -1,11 +1,10 @@
 //! What a replica does in each duty: who leads checks its credentials and keeps the listings fresh, who stands by follows.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::{
-    Priority, Scope, adapter_service_server::AdapterServiceServer,
-    instance_service_server::InstanceServiceServer, load_balancer_service_server::LoadBalancerServiceServer,
-    route_service_server::RouteServiceServer,
+    Scope, adapter_service_server::AdapterServiceServer, instance_service_server::InstanceServiceServer,
+    load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
 };
 use tokio::sync::watch;
 use tonic::server::NamedService as _;
@@ -16,14 +15,10 @@ use crate::{
     driver::{Collection, Driver, Fault, Item, VendorError},
     instances, load_balancers, routes,
     rpc::Rpc,
+    self_check,
     snapshot::Snapshot,
     status::{self, Snapshots},
-    vendor::Purpose,
 };
-
-/// A failed self-check is repeated after a second at first, and every half minute at last: vendors lock accounts.
-const CHECK_FIRST: Duration = Duration::from_secs(1);
-const CHECK_LAST: Duration = Duration::from_secs(30);
 
 /// Everything that goes on beside the requests.
 #[derive(Debug)]
@@ -70,9 +65,14 @@ impl<D: Driver> Work<D> {
         self.health.send_replace(Some(VendorError::new(Fault::Unavailable, "it was not asked yet")));
         // Nobody fed these, and whoever led in between may have changed what they show.
         self.snapshots.load_balancers.forget();
-        self.check().await;
-        self.tell_health(ServingStatus::Serving).await;
+        let Rpc { vendor, .. } = &self.rpc;
+        let scope = self_check::pass(&*self.driver, vendor, &self.health, None).await;
+        tracing::info!(project = scope.project, region = scope.region, "The credentials are good");
+        self.belong_to(Some(scope.clone()));
+        self_check::tell(&self.health, None);
         tokio::join!(
+            self_check::keep(&*self.driver, vendor, &self.health, &scope),
+            self.tell_reachable(),
             self.keep_fresh(&self.snapshots.instances),
             self.keep_fresh(&self.snapshots.load_balancers),
             self.keep_fresh(&self.snapshots.routes),
@@ -108,6 +108,19 @@ impl<D: Driver> Work<D> {
         snapshot.keep_fresh(&*self.driver, vendor, replica, instance_id).await;
     }
 
+    /// Tells clients whether the cloud is reachable, now and from now on. Never ends.
+    async fn tell_reachable(&self) {
+        let mut health = self.health.subscribe();
+        loop {
+            let reachable = health.borrow_and_update().is_none();
+            self.tell_health(if reachable { ServingStatus::Serving } else { ServingStatus::NotServing })
+                .await;
+            if health.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// Tells clients that look at `grpc.health.v1` how all services of the contract are.
     async fn tell_health(&self, status: ServingStatus) {
         for service in [
@@ -117,31 +130,6 @@ impl<D: Driver> Work<D> {
             RouteServiceServer::<routes::Service<D>>::NAME,
         ] {
             self.reporter.set_service_status(service, status).await;
-        }
-    }
-
-    /// Finds out whose credentials these are, however long it takes. Says so once per change of mind.
-    async fn check(&self) {
-        let mut delay = CHECK_FIRST;
-        let mut told = None;
-        loop {
-            let session = self.rpc.vendor.session(Purpose::own(Priority::Lifecycle, "self-check"));
-            match self.driver.self_check(&session).await {
-                Ok(scope) => {
-                    tracing::info!(project = scope.project, region = scope.region, "The cloud is reachable");
-                    self.belong_to(Some(scope));
-                    self.health.send_replace(None);
-                    return;
-                }
-                Err(error) => {
-                    if told.replace(error.fault) != Some(error.fault) {
-                        tracing::warn!(%error, "The cloud is not reachable: waiting for it");
-                    }
-                    self.health.send_replace(Some(error));
-                }
-            }
-            tokio::time::sleep(delay).await;
-            delay = (delay * 2).min(CHECK_LAST);
         }
     }
 }

@@ -84,7 +84,7 @@ impl Bed {
     fn new(ids: &[&str]) -> Self {
         // A second provider in one process is refused, and then the first one serves.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), Metrics::new()).unwrap();
+        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let bed = Self {
             source: Arc::default(),
             snapshot: Arc::new(Snapshot::new(

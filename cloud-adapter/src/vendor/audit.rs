@@ -25,7 +25,7 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
         match error {
             None => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),
             Some(error) => {
-                tracing::debug!(%family, call = name, code, request_id, %error, "Vendor read failed")
+                tracing::debug!(%family, call = name, code, request_id, %error, "Vendor read failed");
             }
         }
         return;

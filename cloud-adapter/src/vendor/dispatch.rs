@@ -92,9 +92,10 @@ impl Dispatcher {
             state.waiting.insert(ticket, (call.clone(), make(told)));
             Ok(ticket)
         });
-        let ticket = submitted?;
-        let _waiting = Waiting { shared: &self.shared, ticket };
-        answer.await.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
+        let mut waiting = Waiting { shared: &self.shared, ticket: Some(submitted?) };
+        let answer = answer.await;
+        waiting.ticket = None;
+        answer.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
     }
 
     /// Changes the scheduler, and lets it decide anew.
@@ -238,14 +239,16 @@ impl Shared {
 /// Takes the call back if nobody waits for it any more.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
-    ticket: Ticket,
+    /// `None`: it was told.
+    ticket: Option<Ticket>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
         self.shared.hand_in(|state, now| {
-            state.scheduler.cancel(now, self.ticket);
-            state.waiting.remove(&self.ticket);
+            state.scheduler.cancel(now, ticket);
+            state.waiting.remove(&ticket);
         });
     }
 }

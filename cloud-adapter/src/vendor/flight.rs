@@ -9,8 +9,8 @@ use tokio::{
 };
 
 use super::{
-    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub::Secrets, translate,
-    wire::Wire,
+    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub::scrub, translate,
+    wire::Transport,
 };
 use crate::{
     driver::{Classify, Fault, VendorError},
@@ -47,9 +47,8 @@ pub(super) struct Landed {
 
 /// What a request needs on its way.
 pub(super) struct Flight {
-    pub(super) wire: Wire,
+    pub(super) wire: Box<dyn Transport>,
     pub(super) classify: Arc<dyn Classify>,
-    pub(super) secrets: Secrets,
     pub(super) metrics: Metrics,
     /// The vendor has rejected our credentials.
     pub(super) rejected: Arc<Notify>,
@@ -95,7 +94,7 @@ impl Flight {
     ) -> Landed {
         let (mut bucket, mut hint) = (None, None);
         let result = sent.and_then(|mut response| {
-            self.secrets.scrub(&mut response);
+            scrub(&mut response, &self.classify.secrets());
             bucket = self.classify.bucket(operation, &response);
             hint = self.classify.hint(operation, &response);
             match self.classify.classify(operation, &response) {

@@ -1,1 +1,289 @@
+//! The whole way of a call through a session, on paused time, to a vendor that answers as it is told to.
 
+use std::{collections::VecDeque, sync::Mutex, time::Duration};
+
+use cloud_budget::{BucketConfig, Mode, RateLimit};
+use futures::{FutureExt as _, future::BoxFuture};
+
+use super::*;
+use crate::driver::Fault;
+
+const READ: Operation = Operation::read(Family::Compute, "ListInstances");
+const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
+/// How long the vendor takes.
+const LATENCY: Duration = Duration::from_millis(10);
+
+/// An answer: status, and `Retry-After` in seconds.
+type Order = (u16, Option<u64>);
+
+/// A vendor: notes what arrives and when, and answers with what was ordered, else 200.
+#[derive(Clone, Debug)]
+struct Fake {
+    began: Instant,
+    arrived: Arc<Mutex<Vec<(String, Duration)>>>,
+    orders: Arc<Mutex<VecDeque<Order>>>,
+}
+
+impl Fake {
+    fn answers(&self, orders: impl IntoIterator<Item = Order>) {
+        self.orders.lock().expect("whole").extend(orders);
+    }
+
+    /// What arrived, in whole milliseconds.
+    fn arrived(&self) -> Vec<(String, u128)> {
+        let arrived = self.arrived.lock().expect("whole");
+        arrived.iter().map(|(path, at)| (path.clone(), at.as_millis())).collect()
+    }
+
+    fn times(&self) -> Vec<u128> {
+        self.arrived().into_iter().map(|(_, at)| at).collect()
+    }
+}
+
+impl Transport for Fake {
+    fn send(
+        &self,
+        _permit: Permit,
+        _operation: Operation,
+        request: VendorRequest,
+    ) -> BoxFuture<'_, Result<VendorResponse, VendorError>> {
+        let arrival = (request.uri().path().to_owned(), self.began.elapsed());
+        self.arrived.lock().expect("whole").push(arrival);
+        let (status, retry_after) = self.orders.lock().expect("whole").pop_front().unwrap_or((200, None));
+        async move {
+            tokio::time::sleep(LATENCY).await;
+            let response = http::Response::builder().status(status).header("x-request-id", "req-7");
+            let response = match retry_after {
+                Some(seconds) => response.header("retry-after", seconds),
+                None => response,
+            };
+            Ok(response.body(Bytes::new()).expect("a response"))
+        }
+        .boxed()
+    }
+}
+
+struct Table;
+
+impl Classify for Table {
+    fn classify(&self, _operation: Operation, response: &VendorResponse) -> Option<VendorError> {
+        let fault = match response.status().as_u16() {
+            200 => return None,
+            401 => Fault::Auth,
+            429 => Fault::Throttled,
+            _ => Fault::Unavailable,
+        };
+        let header =
+            response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let retry_after = header.map(Duration::from_secs);
+        Some(VendorError { retry_after, ..VendorError::new(fault, "as ordered") })
+    }
+}
+
+fn limits(rate: f64, burst: u32) -> Config {
+    let bucket = BucketConfig { limit: RateLimit { rate, burst }, ..BucketConfig::unconfigured() };
+    Config { buckets: [("compute".to_owned(), bucket)].into(), reserve: 0.0, ..Config::default() }
+}
+
+fn vendor(limits: &Config) -> (Fake, Arc<Vendor>) {
+    let fake = Fake { began: Instant::now(), arrived: Arc::default(), orders: Arc::default() };
+    let vendor = Vendor::over(Box::new(fake.clone()), limits, Arc::new(Table), &Metrics::new());
+    (fake, Arc::new(vendor))
+}
+
+fn session(vendor: &Arc<Vendor>) -> Session {
+    vendor.session(Purpose::own(Priority::Interactive, "test"))
+}
+
+fn get(path: &str) -> VendorRequest {
+    http::Request::get(format!("http://vendor{path}")).body(Bytes::new()).expect("a request")
+}
+
+async fn read(session: &Session, path: &str) -> Result<(), VendorError> {
+    session.call(READ, get(path)).await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+    let (fake, vendor) = vendor(&limits(10.0, 3));
+    let session = session(&vendor);
+    futures::future::join_all((0..6).map(|_| read(&session, "/"))).await;
+    assert_eq!(fake.times(), [0, 0, 0, 100, 200, 300]);
+    assert_eq!(session.meter().cost(cloud_api_proto::v1alpha1::cost::Source::Memory, None).vendor_calls, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_honoured_by_all_and_the_throttled_call_is_sent_once_more() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    let session = session(&vendor);
+    fake.answers([(429, Some(7))]);
+    let (first, second) = tokio::join!(read(&session, "/first"), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        read(&session, "/second").await
+    });
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    let arrived = fake.arrived();
+    let paths: Vec<_> = arrived.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["/first", "/first", "/second"], "the throttled one comes first again");
+    assert!(arrived[1].1 >= 7_010, "not before the pause is over: {arrived:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_throttled_twice_is_told_with_the_delay() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(429, Some(2)), (429, Some(9))]);
+    let error = read(&session(&vendor), "/").await.expect_err("throttled");
+    assert_eq!((error.fault, error.retry_after), (Fault::Throttled, Some(Duration::from_secs(9))));
+    assert_eq!(error.request_id.as_deref(), Some("req-7"));
+    assert_eq!(fake.times().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_deadline_ends_in_the_pause_is_told_what_the_vendor_said() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(429, Some(60))]);
+    let deadline = Some(Instant::now() + Duration::from_secs(5));
+    let session = vendor.session(Purpose { deadline, ..Purpose::own(Priority::Interactive, "test") });
+    let error = read(&session, "/").await.expect_err("throttled");
+    assert_eq!((error.fault, error.message.as_str()), (Fault::Throttled, "as ordered"));
+    assert!(error.retry_after >= Some(Duration::from_secs(60)), "{error:?}");
+    let next = read(&session, "/").await.expect_err("the pause lasts beyond the deadline");
+    assert_eq!(next.fault, Fault::Throttled);
+    assert!(next.retry_after > Some(Duration::from_secs(50)), "{next:?}");
+    assert_eq!(fake.times().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_would_be_late_is_refused_at_once_with_the_delay() {
+    let (fake, vendor) = vendor(&limits(0.1, 1));
+    read(&session(&vendor), "/").await.expect("the burst");
+    let deadline = Some(Instant::now() + Duration::from_secs(2));
+    let hasty = vendor.session(Purpose { deadline, ..Purpose::own(Priority::Interactive, "test") });
+    let before = Instant::now();
+    let error = read(&hasty, "/").await.expect_err("ten seconds away");
+    assert_eq!((error.fault, before.elapsed()), (Fault::Budget, Duration::ZERO));
+    assert!(error.retry_after >= Some(Duration::from_millis(9_900)), "{error:?}");
+    assert_eq!(fake.times().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_nobody_waits_for_any_more_is_never_sent() {
+    let (fake, vendor) = vendor(&limits(1.0, 1));
+    let session = session(&vendor);
+    read(&session, "/first").await.expect("the burst");
+    {
+        let abandoned = read(&session, "/abandoned");
+        let given_up = tokio::time::timeout(Duration::from_millis(100), abandoned).await;
+        assert!(given_up.is_err(), "it waits for its turn");
+    }
+    read(&session, "/last").await.expect("its turn");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(fake.arrived(), [("/first".to_owned(), 0), ("/last".to_owned(), 1000)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_on_its_way_counts_also_if_nobody_waits_for_it() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(429, Some(7))]);
+    let session = session(&vendor);
+    let given_up = tokio::time::timeout(LATENCY / 2, read(&session, "/abandoned")).await;
+    assert!(given_up.is_err(), "the vendor takes longer");
+    tokio::time::sleep(LATENCY).await;
+    read(&session, "/next").await.expect("after the pause");
+    let arrived = fake.arrived();
+    assert_eq!(arrived.len(), 2, "what nobody waits for is not sent again: {arrived:?}");
+    assert!(arrived[1].1 >= 7_010, "{arrived:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_mode_delays_nothing_and_counts_what_it_would_have_delayed() {
+    let (fake, vendor) = vendor(&Config { mode: Mode::Shadow, ..limits(1.0, 1) });
+    let session = session(&vendor);
+    futures::future::join_all((0..5).map(|_| read(&session, "/"))).await;
+    assert_eq!(fake.times(), [0; 5]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let (_, report) = vendor.dispatcher.report();
+    let bucket = report.buckets.iter().find(|one| one.name == "compute").expect("told");
+    assert_eq!((bucket.would_delay, bucket.would_delay_for), (4, Duration::from_secs(1 + 2 + 3 + 4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_rate_holds_from_now_on_and_nobody_loses_a_place() {
+    let (fake, vendor) = vendor(&limits(1.0, 1));
+    let session = session(&vendor);
+    let paths: Vec<_> = (0..6).map(|n| format!("/{n}")).collect();
+    let calls = futures::future::join_all(paths.iter().map(|path| read(&session, path)));
+    let reload = async {
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        vendor.configure(&limits(10.0, 1));
+    };
+    tokio::join!(calls, reload);
+    let arrived = fake.arrived();
+    let order: Vec<_> = arrived.iter().map(|(path, _)| path.clone()).collect();
+    assert_eq!(order, paths);
+    assert_eq!(arrived[1].1, 1_000, "at the old rate");
+    assert!(arrived[2].1 > 1_500 && arrived[2].1 <= 1_600, "{arrived:?}");
+    for pair in arrived[2..].windows(2) {
+        assert_eq!(pair[1].1 - pair[0].1, 100, "at the new rate: {arrived:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vendor_that_fails_is_given_a_rest() {
+    let (fake, vendor) = vendor(&limits(1000.0, 100));
+    let session = session(&vendor);
+    fake.answers([(503, None); 20]);
+    for _ in 0..20 {
+        assert_eq!(read(&session, "/").await.expect_err("503").fault, Fault::Unavailable);
+    }
+    let error = read(&session, "/").await.expect_err("the breaker is open");
+    assert_eq!(error.fault, Fault::Unavailable);
+    assert!(error.retry_after >= Some(Duration::from_secs(14)), "{error:?}");
+    assert_eq!(fake.times().len(), 20);
+    let (_, breakers) = vendor.status(&crate::clock::Clock::starting_at(std::time::SystemTime::UNIX_EPOCH));
+    let breaker = breakers.iter().find(|one| one.family == "compute").expect("told");
+    assert_eq!(breaker.state(), cloud_api_proto::v1alpha1::breaker::State::Open);
+    assert!(breaker.retry_at.is_some());
+    tokio::time::sleep(error.retry_after.expect("told")).await;
+    read(&session, "/").await.expect("it works again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejected_credentials_stop_everything_but_the_self_check() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(401, None), (401, None)]);
+    assert_eq!(read(&session(&vendor), "/").await.expect_err("401").fault, Fault::Auth);
+    tokio::time::timeout(Duration::from_secs(1), vendor.rejected()).await.expect("somebody is told");
+    assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
+    let stopped = session(&vendor).call(WRITE, get("/write")).await.expect_err("stopped");
+    assert_eq!(stopped.fault, Fault::Unavailable);
+    read(&vendor.self_checking(), "/check").await.expect("passes, in its time");
+    vendor.self_check(true);
+    read(&session(&vendor), "/").await.expect("all goes on");
+    let arrived = fake.arrived();
+    assert_eq!(arrived.len(), 4, "{arrived:?}");
+    assert!(arrived[2].1 - arrived[1].1 >= 30_000, "vendors lock accounts: {arrived:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_once_the_leave_to_send_has_ended() {
+    let (fake, vendor) = vendor(&limits(1.0, 1));
+    let session = session(&vendor);
+    vendor.allow_until(Instant::now() + Duration::from_secs(3));
+    let calls = futures::future::join_all((0..5).map(|_| read(&session, "/")));
+    let renewed = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(fake.times(), [0, 1000, 2000], "the fourth would be sent at the very end");
+        vendor.allow_until(Instant::now() + Duration::from_secs(30));
+    };
+    tokio::join!(calls, renewed);
+    assert_eq!(fake.times().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_begins_with_empty_buckets() {
+    let (fake, vendor) = vendor(&limits(1.0, 10));
+    vendor.start_empty();
+    read(&session(&vendor), "/").await.expect("its turn");
+    assert_eq!(fake.times(), [1000]);
+}

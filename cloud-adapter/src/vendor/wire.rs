@@ -1,12 +1,28 @@
 //! The HTTP client. It is the only one, and sends nothing without a [`Permit`].
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
+
+use futures::{FutureExt as _, future::BoxFuture};
 
 use super::{Operation, Permit, VendorRequest, VendorResponse};
 use crate::driver::{Fault, VendorError};
 
 /// A vendor call that takes longer has failed. Drivers do not set their own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Carries requests to the vendor.
+pub(super) trait Transport: fmt::Debug + Send + Sync {
+    /// Sends one request and reads the whole answer.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] if no connection came about; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    fn send(
+        &self,
+        permit: Permit,
+        operation: Operation,
+        request: VendorRequest,
+    ) -> BoxFuture<'_, Result<VendorResponse, VendorError>>;
+}
 
 /// Connections to the vendor.
 #[derive(Debug)]
@@ -29,16 +45,12 @@ impl Wire {
         Ok(Self(client))
     }
 
-    /// Sends one request and reads the whole answer.
-    ///
-    /// # Errors
-    /// [`Fault::Unavailable`] if no connection came about; for a write whose answer was lost [`Fault::OutcomeUnknown`].
-    pub(super) async fn send(
+    async fn execute(
         &self,
-        _permit: Permit,
         operation: Operation,
         request: VendorRequest,
     ) -> Result<VendorResponse, VendorError> {
+        let place = request.uri().host().unwrap_or_default().to_owned();
         let request = reqwest::Request::try_from(request)
             .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be sent: {error}")))?;
         let lost = |error: reqwest::Error| {
@@ -48,7 +60,8 @@ impl Wire {
             } else {
                 Fault::Unavailable
             };
-            VendorError::new(fault, format!("{operation}: {}", chain(&error)))
+            // Of the address only the host: some vendors sign in the query.
+            VendorError::new(fault, format!("{operation}: {place}: {}", chain(&error.without_url())))
         };
         let answer = self.0.execute(request).await.map_err(lost)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
@@ -56,6 +69,17 @@ impl Wire {
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         Ok(response)
+    }
+}
+
+impl Transport for Wire {
+    fn send(
+        &self,
+        _permit: Permit,
+        operation: Operation,
+        request: VendorRequest,
+    ) -> BoxFuture<'_, Result<VendorResponse, VendorError>> {
+        self.execute(operation, request).boxed()
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn session(driver: &SimDriver) -> Session {
     let unlimited = BucketConfig { limit, ..BucketConfig::unconfigured() };
     let buckets = Family::ALL.map(|family| (family.word().to_owned(), unlimited.clone())).into();
     let vendor =
-        Vendor::new(&Config { buckets, ..Config::default() }, Arc::new(driver.clone()), Metrics::new());
+        Vendor::new(&Config { buckets, ..Config::default() }, Arc::new(driver.clone()), &Metrics::new());
     Arc::new(vendor.expect("a client")).session(Purpose::own(Priority::Interactive, "test"))
 }
 

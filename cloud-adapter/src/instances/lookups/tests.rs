@@ -99,7 +99,7 @@ impl Bed {
     fn over(source: Source, count: usize) -> Self {
         // A second provider in one process is refused, and then the first one serves.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), Metrics::new()).unwrap();
+        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let source = Arc::new(source);
         *source.there.lock().unwrap() = ids(0..count).into_keys().collect();
         let settings = CollectionSettings::aged(Duration::from_secs(30));

@@ -1,0 +1,124 @@
+//! Finds out whose credentials these are: at the start, and again whenever the vendor rejects them.
+//!
+//! While they are bad nothing is sent but one self-check each half minute, because vendors lock accounts, and nobody is
+//! told that anything is gone. The scope that was found first holds for as long as this replica leads.
+
+use std::{sync::Arc, time::Duration};
+
+use cloud_api_proto::v1alpha1::Scope;
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    driver::{Driver, Fault, VendorError},
+    vendor::Vendor,
+};
+
+/// A failed self-check is repeated after a second at first, and every half minute at last.
+const FIRST: Duration = Duration::from_secs(1);
+const LAST: Duration = Duration::from_secs(30);
+
+/// Why the cloud is not reachable; `None`: it is.
+type Health = Option<VendorError>;
+
+/// Checks until the check passes, and answers where the credentials lead to. `known`: where they have led until now.
+pub(crate) async fn pass<D: Driver>(
+    driver: &D,
+    vendor: &Arc<Vendor>,
+    health: &watch::Sender<Health>,
+    known: Option<&Scope>,
+) -> Scope {
+    let mut delay = FIRST;
+    loop {
+        match judge(driver.self_check(&vendor.self_checking()).await, known) {
+            Ok(scope) => {
+                vendor.self_check(true);
+                return scope;
+            }
+            Err(error) => {
+                let rejected = matches!(error.fault, Fault::Auth | Fault::Forbidden);
+                if rejected {
+                    vendor.self_check(false);
+                    delay = LAST;
+                }
+                // A cloud that does not answer says nothing of credentials that were good.
+                if rejected || known.is_none() {
+                    tell(health, Some(error));
+                }
+            }
+        }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(LAST);
+    }
+}
+
+/// Checks again whenever the vendor rejects the credentials. Never ends.
+pub(crate) async fn keep<D: Driver>(
+    driver: &D,
+    vendor: &Arc<Vendor>,
+    health: &watch::Sender<Health>,
+    known: &Scope,
+) {
+    loop {
+        let checked = Instant::now();
+        vendor.rejected().await;
+        pass(driver, vendor, health, Some(known)).await;
+        tell(health, None);
+        // One operation that is forbidden among good ones must not double the calls.
+        tokio::time::sleep_until(checked + LAST).await;
+    }
+}
+
+/// Answers about one place say nothing about another: credentials of another scope are as bad as none.
+fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Scope, VendorError> {
+    let scope = answer?;
+    match known.filter(|known| known.fingerprint != scope.fingerprint) {
+        None => Ok(scope),
+        Some(known) => {
+            let text = format!(
+                "the credentials open project {} in {} now, and the adapter was started for {} in {}: restore them, or restart \
+                 the adapter",
+                scope.project, scope.region, known.project, known.region
+            );
+            Err(VendorError::new(Fault::Forbidden, text))
+        }
+    }
+}
+
+/// Says how the cloud is; in the log once per change of mind.
+pub(crate) fn tell(health: &watch::Sender<Health>, now: Health) {
+    let fault = |health: &Health| health.as_ref().map(|error| error.fault);
+    let before = fault(&health.borrow());
+    match &now {
+        None if before.is_some() => tracing::info!("The cloud is reachable"),
+        Some(error) if matches!(error.fault, Fault::Auth | Fault::Forbidden) && before != fault(&now) => {
+            tracing::error!(%error, "The credentials are rejected: nothing is sent but a self-check each 30 s");
+        }
+        Some(error) if before != fault(&now) => {
+            tracing::warn!(%error, "The cloud is not reachable: waiting for it");
+        }
+        None | Some(_) => (),
+    }
+    health.send_if_modified(|health| {
+        let changes = *health != now;
+        *health = now;
+        changes
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(project: &str) -> Scope {
+        Scope { project: project.into(), fingerprint: project.into(), ..Scope::default() }
+    }
+
+    #[test]
+    fn the_first_scope_holds() {
+        assert_eq!(judge(Ok(scope("a")), None), Ok(scope("a")));
+        assert_eq!(judge(Ok(scope("a")), Some(&scope("a"))), Ok(scope("a")));
+        let other = judge(Ok(scope("b")), Some(&scope("a"))).expect_err("another place");
+        assert_eq!(other.fault, Fault::Forbidden);
+        assert!(other.message.contains("project b") && other.message.contains("for a"), "{other}");
+    }
+}
