@@ -41,8 +41,8 @@ enum How {
 }
 
 /// What the chart cannot be rendered without.
-const CHART_VALUES: &str =
-    "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16";
+const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16,\
+    adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 /// In the order in which they run: the quickest first.
 const CHECKS: [Check; 11] = [

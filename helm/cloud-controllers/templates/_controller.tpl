@@ -36,17 +36,25 @@ spec:
           args:
             - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
             - --cluster-name={{ $root.Values.clusterName }}
-            - --adapter-endpoint={{ include "cloud-controllers.adapterEndpoint" $root }}
+            {{- include "cloud-controllers.adapterClientArgs" $root | nindent 12 }}
             {{- toYaml .args | nindent 12 }}
             {{- include "cloud-controllers.commonArgs" . | nindent 12 }}
           ports:
             - name: http
               containerPort: {{ int .values.httpPort }}
+          {{- with include "cloud-controllers.adapterClientMount" $root }}
+          volumeMounts:
+            {{- . | nindent 12 }}
+          {{- end }}
+      {{- with include "cloud-controllers.adapterClientVolume" $root }}
+      volumes:
+        {{- . | nindent 8 }}
+      {{- end }}
 {{- end }}
 
 {{/*
-The identity of a controller and what it may do, which is its own rules, Events, and Leases in its own namespace. Takes
-{root, component, rules}.
+The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace Leases and a look
+at where the adapter is. Takes {root, component, rules}.
 */}}
 {{- define "cloud-controllers.rbac" -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -96,6 +104,11 @@ rules:
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
     verbs: [get, create, update]
+  {{- if not .root.Values.adapter.endpoint }}
+  - apiGroups: [discovery.k8s.io]
+    resources: [endpointslices]
+    verbs: [get, list, watch]
+  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

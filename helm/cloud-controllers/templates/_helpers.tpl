@@ -35,21 +35,6 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end }}
 
-{{/* The URL that the controllers call. Takes the root. */}}
-{{- define "cloud-controllers.adapterEndpoint" -}}
-{{- $adapter := .Values.adapter -}}
-{{- $port := int $adapter.grpcPort -}}
-{{- if $adapter.endpoint -}}
-{{ $adapter.endpoint }}
-{{- else if contains ":" $adapter.clusterIP -}}
-http://[{{ $adapter.clusterIP }}]:{{ $port }}
-{{- else if $adapter.clusterIP -}}
-http://{{ $adapter.clusterIP }}:{{ $port }}
-{{- else -}}
-http://cloud-adapter.{{ .Release.Namespace }}.svc:{{ $port }}
-{{- end -}}
-{{- end }}
-
 {{/*
 The ServiceAccount of a controller. Not the component's own name: in kube-system, Kubernetes itself binds the names
 node-controller, service-controller and route-controller to roles that allow more than ours. Takes {component}.

@@ -6,17 +6,10 @@
 {{- $faults = append $faults "clusterId: cannot be looked up, because the chart is rendered without a cluster; set it to the UID of the namespace kube-system (kubectl get namespace kube-system --output jsonpath='{.metadata.uid}')" -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
-{{- range $key, $address := dict "bindAddress" $values.bindAddress "adapter.clusterIP" $values.adapter.clusterIP -}}
-{{- if and $address (not (include "cloud-controllers.ipFamily" $address)) -}}
-{{- $faults = append $faults (printf "%s: %s is no IP address; write one such as 192.0.2.10 or fd00::10" $key $address) -}}
+{{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
+{{- $faults = append $faults (printf "bindAddress: %s is no IP address; write one such as 192.0.2.10 or fd00::10" $values.bindAddress) -}}
 {{- end -}}
-{{- end -}}
-{{- if hasPrefix "https:" $values.adapter.endpoint -}}
-{{- $faults = append $faults (printf "adapter.endpoint: %s asks for TLS, and the controllers speak to the adapter without it, by http:// alone; set it to a URL such as http://192.0.2.10:8443" $values.adapter.endpoint) -}}
-{{- end -}}
-{{- if and (eq $values.adapter.kind "external") (not $values.adapter.endpoint) -}}
-{{- $faults = append $faults "adapter.endpoint: is needed when adapter.kind is external; set it to the adapter's URL, such as http://192.0.2.10:8443" -}}
-{{- end -}}
+{{- $faults = concat $faults (include "cloud-controllers.adapterFaults" . | fromJsonArray) -}}
 {{- if and $values.routeController.enabled (not $values.routeController.clusterCidr) -}}
 {{- $faults = append $faults "routeController.clusterCidr: is needed when routeController.enabled is true; set it to the pods' network, such as 10.244.0.0/16, or set routeController.enabled to false where the CNI routes by itself" -}}
 {{- end -}}
@@ -35,6 +28,37 @@
 {{- if $faults -}}
 {{- fail (printf "\n\nThese values need a change:\n  - %s\n" (join "\n  - " $faults)) -}}
 {{- end -}}
+{{- end }}
+
+{{/* What is wrong with how the adapter is found and trusted: a JSON list. Takes the root. */}}
+{{- define "cloud-controllers.adapterFaults" -}}
+{{- $faults := list -}}
+{{- $adapter := .Values.adapter -}}
+{{- $tls := $adapter.tls -}}
+{{- if and (eq $adapter.kind "external") (not $adapter.endpoint) -}}
+{{- $faults = append $faults "adapter.endpoint: is needed when adapter.kind is external; set it to where the adapter is, such as https://192.0.2.10:8443" -}}
+{{- end -}}
+{{- if and (eq $tls.mode "secret") (not $tls.secretName) -}}
+{{- $faults = append $faults "adapter.tls.secretName: is needed when adapter.tls.mode is secret; set it to a Secret with tls.crt, tls.key and ca.crt, as cert-manager makes them (with ca.crt alone when adapter.kind is external)" -}}
+{{- end -}}
+{{- if eq $tls.mode "generated" -}}
+{{- if eq $adapter.kind "external" -}}
+{{- $faults = append $faults "adapter.tls.mode: generated makes a certificate authority for the chart's own adapter, and adapter.kind is external; set it to secret (with the ca.crt of your adapter) or to off" -}}
+{{- else if not (lookup "v1" "Namespace" "" "kube-system") -}}
+{{- $faults = append $faults "adapter.tls.mode: generated keeps the certificate authority over upgrades by looking it up in the cluster, and the chart is rendered without one: each rendering would make another; set it to secret, with a Secret as cert-manager makes it" -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $tls.mode "off" -}}
+{{- if hasPrefix "https:" $adapter.endpoint -}}
+{{- $faults = append $faults (printf "adapter.tls.mode: is off, and adapter.endpoint %s asks for TLS; set it to secret, or the endpoint to a URL such as http://192.0.2.10:8443" $adapter.endpoint) -}}
+{{- end -}}
+{{- if ne $adapter.authentication "none" -}}
+{{- $faults = append $faults "adapter.authentication: shows tokens to the adapter, and without TLS whoever listens could use them; set it to none, or adapter.tls.mode to generated or secret" -}}
+{{- end -}}
+{{- else if hasPrefix "http:" $adapter.endpoint -}}
+{{- $faults = append $faults (printf "adapter.endpoint: %s is without TLS, and adapter.tls.mode is %s; set the endpoint to a URL such as https://192.0.2.10:8443, or adapter.tls.mode and adapter.authentication to off and none" $adapter.endpoint $tls.mode) -}}
+{{- end -}}
+{{- toJson $faults -}}
 {{- end }}
 
 {{/*
