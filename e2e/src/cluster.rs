@@ -44,7 +44,7 @@ impl Cluster {
         let mut values = Values::new(&mut control_plane)?.simcloud(cloud.url()).render();
         change(&mut values);
         let release = Release::install(&control_plane, &values).await?;
-        let pods = Pods::from_release(&control_plane, &release).await?;
+        let pods = Pods::from_release(&mut control_plane, &release).await?;
         Ok(Self { pods, cloud, release, control_plane })
     }
 }

@@ -1,12 +1,14 @@
 //! The chart, installed by Helm as a user would.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::pods::pod_ip;
 
 /// The name of the release and of the chart.
 const NAME: &str = "cloud-controllers";
@@ -63,6 +65,7 @@ impl Release {
 /// What tests set in the chart's values: ports of our own, so that several clusters fit on one machine.
 #[derive(Clone, Debug)]
 pub struct Values {
+    ip: IpAddr,
     ports: [u16; 5],
     cluster_cidr: String,
     simcloud: Option<String>,
@@ -78,7 +81,7 @@ impl Values {
         for port in &mut ports {
             *port = control_plane.take_port()?;
         }
-        Ok(Self { ports, cluster_cidr: "10.244.0.0/16".to_owned(), simcloud: None })
+        Ok(Self { ip: pod_ip()?, ports, cluster_cidr: "10.244.0.0/16".to_owned(), simcloud: None })
     }
 
     /// Lets the adapter use a simulated cloud that runs apart, instead of one of its own.
@@ -92,7 +95,7 @@ impl Values {
     pub fn render(&self) -> Value {
         let [grpc, adapter, node, service, route] = self.ports;
         json!({
-            "bindAddress": "127.0.0.1",
+            "bindAddress": self.ip,
             "adapter": {
                 "grpcPort": grpc,
                 "httpPort": adapter,

@@ -1,13 +1,14 @@
-//! What a kubelet, a cluster DNS and a kube-proxy would do for the pods of the release: each container's program runs here
+//! What a kubelet and the endpoint slice controller would do for the pods of the release: each container's program runs here
 //! as a process, with the very arguments, environment and identity that its Deployment gives it.
 //!
 //! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so a test sees it; the demo
 //! starts it again by itself.
 
+mod address;
 mod container;
+mod endpoints;
 mod expand;
 mod identity;
-mod network;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{PodSpec, Service};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
@@ -27,8 +28,10 @@ use crate::helm::Release;
 use crate::http::Http;
 use crate::process::{Launch, Process, tail};
 
-use container::{Container, Surroundings};
-use network::Network;
+use container::{Container, Ports, Surroundings};
+use endpoints::Replica;
+
+pub(crate) use address::pod_ip;
 
 /// The pods of a release, by the names of their Deployments.
 #[derive(Debug)]
@@ -41,9 +44,18 @@ pub struct Pods {
 pub struct Pod {
     container: Container,
     launch: Launch,
+    source: Source,
     user: String,
     process: Option<Process>,
     http: Http,
+}
+
+/// Where a pod's volumes come from and are.
+#[derive(Debug)]
+struct Source {
+    namespace: String,
+    spec: PodSpec,
+    dir: PathBuf,
 }
 
 impl Pods {
@@ -51,23 +63,39 @@ impl Pods {
     ///
     /// # Errors
     /// When a Deployment asks for something that is done for no pod here; the message names the field.
-    pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
+    pub async fn from_release(control_plane: &mut ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), &release.namespace);
         let deployments = deployments.list(&list).await.context("cannot list Deployments")?.items;
         let deployments: Vec<_> = deployments.into_iter().filter(|it| release.owns(it)).collect();
-        let services: Api<Service> = Api::namespaced(client, &release.namespace);
+        let services: Api<Service> = Api::namespaced(client.clone(), &release.namespace);
         let services = services.list(&list).await.context("cannot list Services")?.items;
 
-        let network = Network::new(&services, &deployments);
-        let mut pods = BTreeMap::new();
+        let (mut pods, mut replicas) = (BTreeMap::new(), Vec::new());
         for deployment in &deployments {
-            let name = deployment.name_any();
-            let pod = Pod::prepare(control_plane, deployment, &network).await;
-            pods.insert(name.clone(), pod.with_context(|| format!("Deployment {name}"))?);
+            for number in 0..deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1) {
+                let replica = replica(control_plane, deployment, number)?;
+                let pod = Pod::prepare(control_plane, &replica).await;
+                let pod = pod.with_context(|| format!("Deployment {}", deployment.name_any()))?;
+                pods.insert(pod.name().to_owned(), pod);
+                replicas.push(replica);
+            }
         }
+        endpoints::publish(&client, &services, &replicas, pod_ip()?).await?;
         Ok(Self { pods })
+    }
+
+    /// Brings what has changed in ConfigMaps and Secrets, and new tokens, into the volumes of all pods, as a kubelet does.
+    ///
+    /// # Errors
+    /// When the API server does not give one of them.
+    pub async fn refresh_volumes(&self, control_plane: &ControlPlane) -> anyhow::Result<()> {
+        for pod in self.pods.values() {
+            let Source { namespace, spec, dir } = &pod.source;
+            volumes::materialise(&control_plane.client(), namespace, spec, dir).await?;
+        }
+        Ok(())
     }
 
     /// Starts all that do not run.
@@ -105,19 +133,22 @@ impl Pods {
 }
 
 impl Pod {
-    async fn prepare(
-        control_plane: &ControlPlane,
-        deployment: &Deployment,
-        network: &Network,
-    ) -> anyhow::Result<Self> {
-        let template = container::template(deployment)?;
-        let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
+    async fn prepare(control_plane: &ControlPlane, replica: &Replica<'_>) -> anyhow::Result<Self> {
+        let template = container::template(replica.deployment)?;
+        let name = replica.pod.clone();
+        let namespace = replica.deployment.namespace().unwrap_or_default();
         let dir = control_plane.dir().join("pods").join(&name);
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
 
         let volumes = volumes::materialise(&control_plane.client(), &namespace, template, &dir).await?;
         let identity = identity::of(control_plane, &namespace, template, &dir).await?;
-        let surroundings = Surroundings { pod: format!("{name}-0"), namespace, volumes, network };
+        let surroundings = Surroundings {
+            pod: name.clone(),
+            namespace: namespace.clone(),
+            volumes,
+            ip: pod_ip()?,
+            ports: replica.ports.clone(),
+        };
         let container = container::resolve(template, &surroundings)?;
         let mut env = container.env.clone();
         env.extend(identity.env);
@@ -128,10 +159,11 @@ impl Pod {
             env,
             log_dir: control_plane.log_dir(),
         };
-        Ok(Self { container, launch, user: identity.user, process: None, http: Http::new()? })
+        let source = Source { namespace, spec: template.clone(), dir };
+        Ok(Self { container, launch, source, user: identity.user, process: None, http: Http::new()? })
     }
 
-    /// The name of the Deployment.
+    /// The name of the Deployment, with a number for all replicas but the first.
     pub fn name(&self) -> &str {
         &self.launch.name
     }
@@ -277,4 +309,21 @@ pub fn binaries() -> anyhow::Result<PathBuf> {
     let dir = exe.parent().context("this program is in no directory")?;
     let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
     Ok(dir.to_path_buf())
+}
+
+/// A replica: the first has the Deployment's name and ports, each other a number and ports of its own.
+fn replica<'a>(
+    control_plane: &mut ControlPlane,
+    deployment: &'a Deployment,
+    number: i32,
+) -> anyhow::Result<Replica<'a>> {
+    let name = deployment.name_any();
+    if number == 0 {
+        return Ok(Replica { deployment, pod: name, ports: Ports::default() });
+    }
+    let containers = &container::template(deployment)?.containers;
+    let ports = containers.iter().flat_map(|container| container.ports.iter().flatten());
+    let ports = ports.map(|port| Ok((port.container_port, control_plane.take_port()?)));
+    let ports = ports.collect::<anyhow::Result<Ports>>()?;
+    Ok(Replica { deployment, pod: format!("{name}-{number}"), ports })
 }

@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use e2e::{ControlPlane, Pods, Release, Values, rights};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, from_value, json};
 
 #[tokio::test]
@@ -16,21 +17,25 @@ async fn the_chart_installs_and_uninstalls() {
     let values = Values::new(&mut control_plane).unwrap();
     let release = Release::install(&control_plane, &values.render()).await.unwrap();
 
-    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let mut pods = Pods::from_release(&mut control_plane, &release).await.unwrap();
     let names = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
     assert_eq!(pods.names(), names);
-    let adapter_port = values.render()["adapter"]["grpcPort"].clone();
     let id = cluster_id(&control_plane).await;
     for controller in &names[1..] {
         let pod = pods.get(controller).unwrap();
         let args = pod.args();
         assert!(args.contains(&format!("--cluster-id={id}")), "{args:?}");
-        // The Service's name and port, after what DNS and kube-proxy make of them.
-        assert!(args.contains(&format!("--adapter-endpoint=http://127.0.0.1:{adapter_port}")), "{args:?}");
+        let endpoint = "--adapter-endpoint=kubernetes:///kube-system/cloud-adapter:grpc";
+        assert!(args.iter().any(|arg| arg == endpoint), "{args:?}");
+        let mounted = |flag: &str| {
+            let path = args.iter().find_map(|arg| arg.strip_prefix(flag)).unwrap();
+            std::fs::read_to_string(path).unwrap()
+        };
+        assert!(mounted("--adapter-ca-file=").starts_with("-----BEGIN CERTIFICATE"));
+        assert!(!mounted("--adapter-token-file=").is_empty());
         assert!(pod.env().contains_key("KUBECONFIG"), "{controller} has no identity");
     }
     let adapter = pods.get("cloud-adapter").unwrap();
-    assert!(!adapter.env().contains_key("KUBECONFIG"), "the adapter must not reach the API server");
     let config = adapter.args().iter().find_map(|arg| arg.strip_prefix("--config=")).unwrap();
     assert!(std::fs::read_to_string(config).unwrap().contains("buckets:"), "{config}");
 
@@ -64,6 +69,9 @@ fn wrong_shapes() -> Vec<Wrong> {
         ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
         ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
         ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
+        ("an unknown mode", json!({ "adapter": { "replicas": "two" } }), "replicas"),
+        ("a part above 1", json!({ "adapter": { "limits": { "share": 1.5 } } }), "share"),
+        ("no duration", json!({ "adapter": { "limits": { "deadline": { "max": "soon" } } } }), "max"),
         ("half a network", json!({ "routeController": { "clusterCidr": "10.244.0.0" } }), "clusterCidr"),
     ]
 }
@@ -99,16 +107,26 @@ fn wrong_senses() -> Vec<Wrong> {
             "routeController.clusterCidr: fd00:10:244/48 is no network",
         ),
         (
-            "TLS to the adapter",
-            json!({ "adapter": { "endpoint": "https://192.0.2.10:8443" } }),
-            "adapter.endpoint: https://192.0.2.10:8443 asks for TLS",
+            "an endpoint without TLS",
+            json!({ "adapter": { "endpoint": "http://192.0.2.10:8443" } }),
+            "adapter.endpoint: http://192.0.2.10:8443 is without TLS",
+        ),
+        (
+            "tokens without TLS",
+            json!({ "adapter": { "tls": { "mode": "off" } } }),
+            "adapter.authentication: shows tokens",
+        ),
+        (
+            "a Secret without a name",
+            json!({ "adapter": { "tls": { "mode": "secret" } } }),
+            "adapter.tls.secretName: is needed",
+        ),
+        (
+            "an authority for an adapter elsewhere",
+            json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
+            "adapter.tls.mode: generated makes",
         ),
         ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
-        (
-            "no address of the Service",
-            json!({ "adapter": { "clusterIP": "10.96.0.256" } }),
-            "adapter.clusterIP: 10.96.0.256 is no",
-        ),
         (
             "one port twice",
             json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
@@ -123,7 +141,7 @@ async fn each_process_has_the_least_rights() {
     let mut control_plane = control_plane().await;
     let values = Values::new(&mut control_plane).unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
-    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let mut pods = Pods::from_release(&mut control_plane, &release).await.unwrap();
     let node =
         ["get nodes", "list nodes", "watch nodes", "patch nodes", "delete nodes", "patch nodes/status"];
     let service = [
@@ -141,8 +159,8 @@ async fn each_process_has_the_least_rights() {
     for (pod, own) in cases {
         let user = pods.get(pod).unwrap().user().to_owned();
         let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
-        let leases = LEASES.map(str::to_owned);
-        let at_home = everywhere.iter().cloned().chain(leases).collect::<BTreeSet<_>>();
+        let own = AT_HOME.map(str::to_owned);
+        let at_home = everywhere.iter().cloned().chain(own).collect::<BTreeSet<_>>();
         assert_eq!(granted(&control_plane, &user, "kube-system").await, at_home, "{pod} in its namespace");
         assert_eq!(granted(&control_plane, &user, "default").await, everywhere, "{pod} elsewhere");
     }
@@ -150,6 +168,52 @@ async fn each_process_has_the_least_rights() {
     for namespace in ["kube-system", "default"] {
         assert_eq!(granted(&control_plane, &adapter, namespace).await, BTreeSet::new(), "the adapter");
     }
+
+    let mut two = values;
+    merge(&mut two, &json!({ "adapter": { "replicas": "active-standby" } }));
+    release.upgrade(&control_plane, &two).await.unwrap();
+    let lease = ["get", "list", "watch", "update", "patch"]
+        .map(|verb| format!("{verb} leases.coordination.k8s.io named cloud-adapter"));
+    assert_eq!(granted(&control_plane, &adapter, "kube-system").await, lease.into(), "one of two adapters");
+    assert_eq!(granted(&control_plane, &adapter, "default").await, BTreeSet::new(), "one of two adapters");
+}
+
+/// On a pod network the controllers alone reach the adapter, and no pod reaches more than it needs.
+#[tokio::test]
+async fn network_policies_hold_where_pods_have_a_network() {
+    let mut control_plane = control_plane().await;
+    let mut values = Values::new(&mut control_plane).unwrap().render();
+    let policies: Api<NetworkPolicy> = Api::namespaced(control_plane.client(), "kube-system");
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    assert_eq!(policies.list(&ListParams::default()).await.unwrap().items.len(), 0, "on the host network");
+
+    merge(&mut values, &json!({ "hostNetwork": false, "adapter": { "replicas": "active-standby" } }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    let policies = policies.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(policies.len(), 4);
+    let adapter = policies.iter().find(|it| it.metadata.name.as_deref() == Some("cloud-adapter")).unwrap();
+    let ingress = adapter.spec.as_ref().unwrap().ingress.as_ref().unwrap();
+    let from = ingress.first().unwrap().from.as_ref().unwrap().iter();
+    let component = |peer: &NetworkPolicyPeer| {
+        let labels = peer.pod_selector.as_ref()?.match_labels.as_ref()?;
+        labels.get("app.kubernetes.io/component").cloned()
+    };
+    let who: BTreeSet<_> = from.map(|peer| component(peer).unwrap()).collect();
+    let wanted = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
+    assert_eq!(who, wanted.map(str::to_owned).into(), "who reaches the port of the contract");
+}
+
+/// Who trusts the adapter today trusts it after an upgrade.
+#[tokio::test]
+async fn the_certificate_authority_is_kept() {
+    let mut control_plane = control_plane().await;
+    let values = Values::new(&mut control_plane).unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
+    let before = secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap();
+    assert!(before.contains_key("ca.crt") && before.contains_key("ca.key"), "{:?}", before.keys());
+    release.upgrade(&control_plane, &values).await.unwrap();
+    assert_eq!(secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap(), before);
 }
 
 /// In both API groups that have Events.
@@ -162,10 +226,14 @@ const EVENTS: [&str; 6] = [
     "update events.events.k8s.io",
 ];
 
-const LEASES: [&str; 3] = [
+/// In the namespace of the release.
+const AT_HOME: [&str; 6] = [
     "get leases.coordination.k8s.io",
     "create leases.coordination.k8s.io",
     "update leases.coordination.k8s.io",
+    "get endpointslices.discovery.k8s.io",
+    "list endpointslices.discovery.k8s.io",
+    "watch endpointslices.discovery.k8s.io",
 ];
 
 async fn control_plane() -> ControlPlane {
@@ -192,8 +260,7 @@ async fn granted(control_plane: &ControlPlane, user: &str, namespace: &str) -> B
 
 /// The names of what the chart made and of what Helm keeps about it.
 async fn left_over(control_plane: &ControlPlane) -> String {
-    let kinds =
-        "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
+    let kinds = "deployments,services,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
     let of_chart = "app.kubernetes.io/name=cloud-controllers";
     let args = ["get", kinds, "--all-namespaces", "--selector", of_chart, "--output", "name"];
     let objects = control_plane.kubectl(&args).await.unwrap();

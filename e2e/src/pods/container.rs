@@ -1,6 +1,7 @@
 //! From a Deployment to what is run: pure, but for what has been asked for before.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -9,7 +10,6 @@ use k8s_openapi::api::core::v1::{self as core, EnvVar, HTTPGetAction, PodSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::expand::expand;
-use super::network::Network;
 use super::volumes::{Mounts, Volumes};
 
 /// The kubelet's default.
@@ -36,23 +36,51 @@ struct Probe {
 
 /// What a container's fields refer to.
 #[derive(Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Surroundings {
     pub(crate) pod: String,
     pub(crate) namespace: String,
     pub(crate) volumes: Volumes,
-    pub(crate) network: &'a Network,
+    pub(crate) ip: IpAddr,
+    pub(crate) ports: Ports,
 }
 
-/// The pod that a Deployment makes. Only one is run here, so it must not ask for more.
+/// Where a replica listens instead of its Deployment's ports: on one machine, two replicas cannot share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ports(BTreeMap<i32, u16>);
+
+impl<const N: usize> From<[(i32, u16); N]> for Ports {
+    fn from(ports: [(i32, u16); N]) -> Self {
+        Self(ports.into())
+    }
+}
+
+impl FromIterator<(i32, u16)> for Ports {
+    fn from_iter<I: IntoIterator<Item = (i32, u16)>>(ports: I) -> Self {
+        Self(ports.into_iter().collect())
+    }
+}
+
+impl Ports {
+    /// Where it listens instead of this port.
+    pub(crate) fn of(&self, port: i32) -> i32 {
+        self.0.get(&port).map_or(port, |port| i32::from(*port))
+    }
+
+    /// Changes the port at the end of an argument or a variable: `--grpc-address=0.0.0.0:8443`.
+    fn moved(&self, text: &str) -> String {
+        let Some((before, port)) = text.rsplit_once(':') else { return text.to_owned() };
+        port.parse().map_or_else(|_| text.to_owned(), |port| format!("{before}:{}", self.of(port)))
+    }
+}
+
+/// The pod that a Deployment makes.
 pub(crate) fn template(deployment: &Deployment) -> anyhow::Result<&PodSpec> {
     let spec = deployment.spec.as_ref().context("spec is missing")?;
-    let replicas = spec.replicas.unwrap_or(1);
-    ensure!(replicas == 1, "spec.replicas is {replicas}; here only 1 is done");
     spec.template.spec.as_ref().context("spec.template.spec is missing")
 }
 
 /// Resolves all references of the pod's only container.
-pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings<'_>) -> anyhow::Result<Container> {
+pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings) -> anyhow::Result<Container> {
     let [container] = pod.containers.as_slice() else {
         bail!("containers has {} items; here only 1 is done", pod.containers.len());
     };
@@ -60,7 +88,7 @@ pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings<'_>) -> anyhow:
     ensure!(container.env_from.iter().flatten().next().is_none(), "envFrom is not done here");
 
     let mounts = mounts(container, &surroundings.volumes)?;
-    let local = |text: &str| mounts.point(&surroundings.network.route(text));
+    let local = |text: &str| mounts.point(&surroundings.ports.moved(text));
     let env = environment(pod, container, surroundings)?;
     let command = container.command.iter().flatten().map(|word| expand(word, &env)).collect::<Vec<_>>();
     let (program, first) = match command.split_first() {
@@ -75,7 +103,7 @@ pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings<'_>) -> anyhow:
         grace: Duration::from_secs(
             pod.termination_grace_period_seconds.unwrap_or(GRACE).try_into().unwrap_or_default(),
         ),
-        readiness: readiness(container)?,
+        readiness: readiness(container, surroundings)?,
     })
 }
 
@@ -106,7 +134,7 @@ fn mounts(container: &core::Container, volumes: &Volumes) -> anyhow::Result<Moun
 fn environment(
     pod: &PodSpec,
     container: &core::Container,
-    surroundings: &Surroundings<'_>,
+    surroundings: &Surroundings,
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let mut env = BTreeMap::from([("HOSTNAME".to_owned(), surroundings.pod.clone())]);
     for variable in container.env.iter().flatten() {
@@ -128,23 +156,27 @@ fn field(variable: &EnvVar) -> anyhow::Result<Option<&str>> {
     Ok(Some(&reference.field_path))
 }
 
-fn field_value(path: &str, pod: &PodSpec, surroundings: &Surroundings<'_>) -> Option<String> {
+fn field_value(path: &str, pod: &PodSpec, surroundings: &Surroundings) -> Option<String> {
     Some(match path {
         "metadata.name" => surroundings.pod.clone(),
         "metadata.namespace" => surroundings.namespace.clone(),
         "spec.serviceAccountName" => pod.service_account_name.clone().unwrap_or_else(|| "default".to_owned()),
         "spec.nodeName" => "localhost".to_owned(),
-        "status.podIP" | "status.hostIP" => "127.0.0.1".to_owned(),
+        "status.podIP" | "status.hostIP" => surroundings.ip.to_string(),
         _ => return None,
     })
 }
 
-fn readiness(container: &core::Container) -> anyhow::Result<Option<Probe>> {
+fn readiness(container: &core::Container, surroundings: &Surroundings) -> anyhow::Result<Option<Probe>> {
     let http = container.readiness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
-    http.map(|get| probe(get, container)).transpose()
+    http.map(|get| probe(get, container, surroundings)).transpose()
 }
 
-fn probe(get: &HTTPGetAction, container: &core::Container) -> anyhow::Result<Probe> {
+fn probe(
+    get: &HTTPGetAction,
+    container: &core::Container,
+    surroundings: &Surroundings,
+) -> anyhow::Result<Probe> {
     let port = match &get.port {
         IntOrString::Int(number) => *number,
         IntOrString::String(name) => {
@@ -153,7 +185,8 @@ fn probe(get: &HTTPGetAction, container: &core::Container) -> anyhow::Result<Pro
             port.with_context(|| format!("readinessProbe: there is no port {name}"))?.container_port
         }
     };
-    let base = format!("http://127.0.0.1:{port}");
+    let base =
+        format!("http://{}", SocketAddr::new(surroundings.ip, surroundings.ports.of(port).try_into()?));
     Ok(Probe { url: format!("{base}{}", get.path.as_deref().unwrap_or("/")), base })
 }
 

@@ -41,15 +41,28 @@ pub(crate) async fn of(
     if automount == Some(false) {
         return Ok(Identity { user, env: BTreeMap::new() });
     }
-    let order = TokenRequest {
-        spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
-        ..TokenRequest::default()
-    };
-    let answer = accounts.create_token_request(name, &PostParams::default(), &order).await;
-    let status = answer.with_context(|| format!("no token for {user}"))?.status;
-    let token = status.with_context(|| format!("the token of {user} is empty"))?.token;
+    let token = token(&accounts, name, None).await?;
     let path = dir.join("kubeconfig");
     kubeconfig::write(&path, &control_plane.server(), &Credential::Token(&token))?;
     let env = BTreeMap::from([("KUBECONFIG".to_owned(), path.display().to_string())]);
     Ok(Identity { user, env })
+}
+
+/// A token of a ServiceAccount, for the API server or for another audience.
+pub(crate) async fn token(
+    accounts: &Api<ServiceAccount>,
+    name: &str,
+    audience: Option<&str>,
+) -> anyhow::Result<String> {
+    let order = TokenRequest {
+        spec: TokenRequestSpec {
+            audiences: audience.into_iter().map(str::to_owned).collect(),
+            expiration_seconds: Some(TOKEN_SECONDS),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts.create_token_request(name, &PostParams::default(), &order).await;
+    let status = answer.with_context(|| format!("no token for {name}"))?.status;
+    Ok(status.with_context(|| format!("the token of {name} is empty"))?.token)
 }

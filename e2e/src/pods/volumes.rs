@@ -5,8 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use k8s_openapi::api::core::v1::{ConfigMap, KeyToPath, PodSpec, Secret, Volume};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, KeyToPath, PodSpec, Secret, ServiceAccount, Volume, VolumeProjection,
+};
 use kube::{Api, Client};
+
+use super::identity;
 
 /// The directories of a pod's volumes, by the volumes' names.
 pub(crate) type Volumes = BTreeMap<String, PathBuf>;
@@ -15,7 +19,8 @@ pub(crate) type Volumes = BTreeMap<String, PathBuf>;
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Vec<(String, PathBuf)>);
 
-/// Writes the volumes of a pod below `dir`. ConfigMaps and Secrets are copied once: later changes are not followed.
+/// Writes the volumes of a pod below `dir`, with new tokens. Done again, it brings what has changed, as a kubelet does now and
+/// then: who reads a file sees the old content or the new one.
 pub(crate) async fn materialise(
     client: &Client,
     namespace: &str,
@@ -26,14 +31,16 @@ pub(crate) async fn materialise(
     for volume in pod.volumes.iter().flatten() {
         let to = dir.join("volumes").join(&volume.name);
         fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
-        for (file, content) in files(client, namespace, volume).await? {
+        for (file, content) in files(client, namespace, pod, volume).await? {
             ensure!(
                 !file.contains('/'),
                 "volume {}: {file:?} is in a directory, which is not done here",
                 volume.name
             );
             let path = to.join(file);
-            fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+            let new = path.with_extension("new");
+            fs::write(&new, content).with_context(|| format!("cannot write {}", new.display()))?;
+            fs::rename(&new, &path).with_context(|| format!("cannot write {}", path.display()))?;
         }
         volumes.insert(volume.name.clone(), to);
     }
@@ -66,28 +73,71 @@ impl Mounts {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-async fn files(client: &Client, namespace: &str, volume: &Volume) -> anyhow::Result<Files> {
-    if let Some(source) = &volume.config_map {
-        let objects: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        let object = objects.get_opt(&source.name).await?;
-        let object =
-            object.with_context(|| format!("volume {}: no ConfigMap {}", volume.name, source.name))?;
-        let text = object.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
-        let binary = object.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
-        return select(text.chain(binary).collect(), source.items.as_deref());
+async fn files(client: &Client, namespace: &str, pod: &PodSpec, volume: &Volume) -> anyhow::Result<Files> {
+    let name = &volume.name;
+    let found = if let Some(source) = &volume.config_map {
+        config_map(client, namespace, &source.name, source.items.as_deref()).await
+    } else if let Some(source) = &volume.secret {
+        secret(client, namespace, source.secret_name.as_deref().unwrap_or_default(), source.items.as_deref())
+            .await
+    } else if let Some(source) = &volume.projected {
+        let mut files = Files::new();
+        for source in source.sources.iter().flatten() {
+            files.extend(
+                projected(client, namespace, pod, source).await.with_context(|| format!("volume {name}"))?,
+            );
+        }
+        Ok(files)
+    } else if volume.empty_dir.is_some() {
+        Ok(Files::new())
+    } else {
+        bail!("only configMap, secret, projected and emptyDir are done here")
+    };
+    found.with_context(|| format!("volume {name}"))
+}
+
+async fn projected(
+    client: &Client,
+    namespace: &str,
+    pod: &PodSpec,
+    source: &VolumeProjection,
+) -> anyhow::Result<Files> {
+    if let Some(source) = &source.config_map {
+        return config_map(client, namespace, &source.name, source.items.as_deref()).await;
     }
-    if let Some(source) = &volume.secret {
-        let name = source.secret_name.as_deref().unwrap_or_default();
-        let objects: Api<Secret> = Api::namespaced(client.clone(), namespace);
-        let object = objects.get_opt(name).await?;
-        let object = object.with_context(|| format!("volume {}: no Secret {name}", volume.name))?;
-        let files = object.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
-        return select(files.collect(), source.items.as_deref());
+    if let Some(source) = &source.secret {
+        return secret(client, namespace, &source.name, source.items.as_deref()).await;
     }
-    if volume.empty_dir.is_some() {
-        return Ok(Files::new());
-    }
-    bail!("volume {}: only configMap, secret and emptyDir are done here", volume.name)
+    let source = source.service_account_token.as_ref();
+    let source = source.context("only configMap, secret and serviceAccountToken are projected here")?;
+    let account = pod.service_account_name.as_deref().unwrap_or("default");
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let token = identity::token(&accounts, account, source.audience.as_deref()).await?;
+    Ok(Files::from([(source.path.clone(), token.into_bytes())]))
+}
+
+async fn config_map(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+) -> anyhow::Result<Files> {
+    let objects: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let object = objects.get_opt(name).await?.with_context(|| format!("no ConfigMap {name}"))?;
+    let text = object.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
+    let binary = object.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
+    select(text.chain(binary).collect(), items)
+}
+
+async fn secret(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+) -> anyhow::Result<Files> {
+    let objects: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let object = objects.get_opt(name).await?.with_context(|| format!("no Secret {name}"))?;
+    select(object.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect(), items)
 }
 
 /// All keys, or those that are asked for, under the names that are asked for.

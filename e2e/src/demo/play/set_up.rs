@@ -47,7 +47,7 @@ async fn install(
     );
     teller.tell(&Report::Fact(Fact::Command { line }));
     let release = Release::install(&control_plane, &values).await?;
-    let pods = Pods::from_release(&control_plane, &release).await?;
+    let pods = Pods::from_release(&mut control_plane, &release).await?;
     let names = pods.names().join(", ");
     teller.tell(&Report::Fact(Fact::note(format!("the API server has the Deployments {names}"))));
     Ok(Cluster { pods, cloud, release, control_plane })

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, from_value, json};
 
-use super::{Container, Network, PodSpec, Surroundings, Volumes, resolve};
+use super::{Container, PodSpec, Ports, Surroundings, Volumes, resolve};
 
 fn pod(container: &Value) -> PodSpec {
     let mut pod = json!({ "serviceAccountName": "app", "containers": [{ "name": "app" }] });
@@ -17,7 +17,8 @@ fn resolved(container: &Value) -> anyhow::Result<Container> {
         pod: "app-0".to_owned(),
         namespace: "kube-system".to_owned(),
         volumes: Volumes::from([("config".to_owned(), "/t/config".into())]),
-        network: &Network::default(),
+        ip: "192.0.2.7".parse().unwrap(),
+        ports: Ports::from([(8443, 20001)]),
     };
     resolve(&pod(container), &surroundings)
 }
@@ -26,7 +27,7 @@ fn resolved(container: &Value) -> anyhow::Result<Container> {
 fn arguments_see_variables_fields_and_volumes() {
     let container = resolved(&json!({
         "command": ["/bin/app", "serve"],
-        "args": ["--name=$(NAME)", "--config=/etc/app/config.yaml"],
+        "args": ["--name=$(NAME)", "--config=/etc/app/config.yaml", "--listen=0.0.0.0:8443", "--other=a:b"],
         "env": [
             { "name": "NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
             { "name": "NAME", "value": "$(NAMESPACE)/$(HOSTNAME)" },
@@ -36,7 +37,14 @@ fn arguments_see_variables_fields_and_volumes() {
     let container = container.unwrap();
 
     assert_eq!(container.program, "app");
-    assert_eq!(container.args, ["serve", "--name=kube-system/app-0", "--config=/t/config/config.yaml"]);
+    let wanted = [
+        "serve",
+        "--name=kube-system/app-0",
+        "--config=/t/config/config.yaml",
+        "--listen=0.0.0.0:20001",
+        "--other=a:b",
+    ];
+    assert_eq!(container.args, wanted);
     assert_eq!(container.env["NAME"], "kube-system/app-0");
 }
 
@@ -58,8 +66,8 @@ fn a_probe_finds_its_port_by_name() {
     }));
     let container = container.unwrap();
 
-    assert_eq!(container.readiness().unwrap(), "http://127.0.0.1:10270/readyz");
-    assert_eq!(container.beside_readiness("/metrics").unwrap(), "http://127.0.0.1:10270/metrics");
+    assert_eq!(container.readiness().unwrap(), "http://192.0.2.7:10270/readyz");
+    assert_eq!(container.beside_readiness("/metrics").unwrap(), "http://192.0.2.7:10270/metrics");
 }
 
 #[test]
