@@ -20,7 +20,6 @@ pub(crate) use self::{doubts::Doubts, service::Service};
 use crate::{
     driver::{Driver, RouteChanges, planned},
     fence::{Fences, check_tag},
-    metrics::Metrics,
     replica::Replica,
     snapshot::Snapshot,
     vendor::Session,
@@ -39,7 +38,6 @@ pub(crate) struct Applier<D> {
     pub(crate) fences: Fences,
     pub(crate) tracker: TaskTracker,
     pub(crate) replica: Replica,
-    pub(crate) metrics: Metrics,
     /// A route table is one object at most vendors: one writer at a time.
     pub(crate) writing: Mutex<()>,
     pub(crate) doubts: Doubts,

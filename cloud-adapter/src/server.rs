@@ -185,7 +185,6 @@ impl<D: Driver> Adapter<D> {
             fences: crate::fence::Fences::default(),
             tracker: self.writes.clone(),
             replica: rpc.replica.clone(),
-            metrics: rpc.metrics.clone(),
             writing: tokio::sync::Mutex::default(),
             doubts: routes::Doubts::default(),
         };

@@ -133,9 +133,7 @@ pub(crate) fn applied_hash(tags: &Tags) -> &str {
 
 /// Whose load balancer it is, with empty words for what was taken off. `None` without our tags.
 pub(crate) fn balancer_owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
-    if Tag::ClusterId.read(tags).or(Tag::OwnerUid.read(tags)).is_none() {
-        return None;
-    }
+    Tag::ClusterId.read(tags).or(Tag::OwnerUid.read(tags))?;
     let owner_uid = Tag::OwnerUid.text(tags);
     let owner = Owner {
         kind: Tag::OwnerKind.text(tags),

@@ -10,7 +10,7 @@ use super::{
     plan::{Change, Verdict},
 };
 use crate::{
-    driver::{Driver, Fault, Outcome, RouteChanges, Step as _, VendorError},
+    driver::{Driver, Fault, Outcome, RouteChanges, VendorError},
     vendor::Session,
 };
 
@@ -42,9 +42,6 @@ impl<D: Driver> Applier<D> {
                 }
                 Ok(Outcome::Accepted) => outcomes.extend(vec![Ok(None); per_step]),
                 Err(error) => {
-                    if error.fault == Fault::OutcomeUnknown {
-                        self.metrics.outcome_unknown(step.operation().name);
-                    }
                     *halt = halt.take().or_else(|| halts(&error));
                     outcomes.extend(vec![Err(AdapterError::from(error)); per_step]);
                 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{Bench, TestAdapter, bench, bench_with, context, fence, refused, until},
+    status::page,
     wanted::{backend, key, owner, spec, tcp},
 };
 
@@ -281,6 +282,32 @@ async fn a_port_that_fails_is_told_by_state_and_condition() {
     assert_eq!(answer.state(), LoadBalancerState::Degraded);
     assert_eq!(answer.conditions[0].r#type, "Degraded");
     assert!(answer.conditions[0].message.ends_with("1 of 2 ports failed: tcp/443"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_calls_are_for_decides_how_urgent_they_are_and_trouble_is_counted() {
+    let bench = bench().await;
+    let lost =
+        json!({ "match": { "operation": "CreateListener" }, "when": { "next": 1 }, "action": "close_after" });
+    bench.cloud.fault(lost).await;
+    let first = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&first).await;
+    let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(2)]).await;
+    request.fence = Some(fence(2, 1));
+    bench.adapter.ensured(&request).await;
+    refused(bench.adapter.ensure(&first).await);
+    delete(&bench, |request| request.fence = Some(fence(2, 2))).await.expect("possible");
+    let (_, metrics) = page(&bench.adapter, "/metrics").await;
+    for line in [
+        r#"vendor_calls_total{family="loadbalancer",op="CreateLoadBalancer",class="interactive""#,
+        r#"vendor_calls_total{family="loadbalancer",op="SetMembers",class="traffic""#,
+        r#"vendor_calls_total{family="loadbalancer",op="DeleteLoadBalancer",class="traffic""#,
+        r#"vendor_calls_total{family="loadbalancer",op="ListLoadBalancers",class="lifecycle""#,
+        r#"outcome_unknown_total{op="CreateListener"} 1"#,
+        r#"fence_rejected_total{scope="service-controller"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
 }
 
 /// P15: whoever dies while asking, there is one load balancer in the end.

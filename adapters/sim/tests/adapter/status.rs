@@ -32,7 +32,7 @@ async fn serving(adapter: &TestAdapter, service: &str) -> bool {
     answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
 }
 
-async fn page(adapter: &TestAdapter, path: &str) -> (u16, String) {
+pub(crate) async fn page(adapter: &TestAdapter, path: &str) -> (u16, String) {
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let answer = client.get(format!("http://{}{path}", adapter.http)).send().await.expect("an answer");
     (answer.status().as_u16(), answer.text().await.expect("text"))

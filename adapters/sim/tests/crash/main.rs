@@ -31,6 +31,7 @@ const AT_ONCE: usize = 8;
 const WRITES_MAX: u64 = 100;
 
 /// Runs the story with a blow after each of its writes. Answers how many writes that are.
+#[expect(clippy::print_stdout, reason = "how many writes that were is part of the result")]
 async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     let runs = stream::iter(1..=WRITES_MAX).map(async |write| {
         let struck = World::start(conditions).await.run(blow, write).await;

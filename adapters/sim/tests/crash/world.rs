@@ -90,7 +90,7 @@ impl World {
     /// Exactly what the chapter wants is there.
     async fn check(&self, chapter: &Chapter, when: &str) {
         let state = self.cloud.state().await;
-        let balancers: Vec<_> = list(&state, "load_balancers").iter().map(balancer).collect();
+        let mut found: Vec<_> = list(&state, "load_balancers").iter().map(balancer).collect();
         let mut wanted: Vec<(String, BTreeSet<u64>, usize)> = chapter
             .balancers
             .iter()
@@ -99,7 +99,6 @@ impl World {
                 ((*uid).to_owned(), ports, spec.listeners.len() * backends.len())
             })
             .collect();
-        let mut found = balancers.clone();
         found.sort();
         wanted.sort();
         assert_eq!(found, wanted, "{when}");

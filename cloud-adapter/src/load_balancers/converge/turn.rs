@@ -165,9 +165,6 @@ impl<D: Driver> Converger<D> {
                 Ok(Turn::Wait(step.to_string()))
             }
             Err(error) => {
-                if error.fault == Fault::OutcomeUnknown {
-                    self.metrics.outcome_unknown(step.operation().name);
-                }
                 let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
                 if error.fault == Fault::OutcomeUnknown || hidden {
                     // Done, or there already and not shown by reads: from now on they have the horizon's time to show it.
