@@ -10,7 +10,7 @@ mod headers;
 mod item;
 mod limit;
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, path::PathBuf, time::Duration};
 
 use cloud_api_proto::v1alpha1::{
     Capability, Fence, Instance, Limits, LoadBalancerKey, Parameter, PlannedStep, Priority, Route, Scope,
@@ -52,6 +52,14 @@ pub trait Driver:
     /// Finds out whose credentials these are. Cost: one cheap vendor call.
     fn self_check(&self, session: &Session) -> impl Future<Output = Result<Scope, VendorError>> + Send;
 
+    /// Credentials in a file that may be replaced while the adapter runs. `None`: they stay as they are.
+    fn credentials(&self) -> Option<CredentialsFile<Self>>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Reads a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 
@@ -88,6 +96,22 @@ pub trait Driver:
         session: &Session,
         step: &Self::Step,
     ) -> impl Future<Output = Result<Outcome, VendorError>> + Send;
+}
+
+/// How a driver goes on with new credentials. The runtime follows the file, and proves what is in it by [`Driver::self_check`].
+pub struct CredentialsFile<D> {
+    /// Where they are.
+    pub path: PathBuf,
+    /// A driver of its own with the credentials of this content; or what is wrong with it, without repeating it.
+    pub candidate: fn(&D, &[u8]) -> Result<D, String>,
+    /// Goes on with the candidate's: they are good, and for the same part of the cloud.
+    pub adopt: fn(&D, D),
+}
+
+impl<D> fmt::Debug for CredentialsFile<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialsFile").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 /// A collection that the vendor can list and look up in.

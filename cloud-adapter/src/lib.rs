@@ -8,6 +8,7 @@
 mod clock;
 mod config;
 mod context;
+mod credentials;
 pub mod driver;
 mod fence;
 mod http;

@@ -25,6 +25,7 @@ use tower::Layer as _;
 use crate::{
     clock::{Clock, wall},
     config::{Config, LiveConfig, Options},
+    credentials,
     driver::{Driver, Fault, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
@@ -132,6 +133,8 @@ impl<D: Driver> Adapter<D> {
             async move { config.run(&metrics, |config| vendor.configure(&config.limits)).await }
         };
         tracker.spawn(draining.clone().run_until_cancelled_owned(limits));
+        let credentials = credentials::follow(Arc::clone(&driver), rpc.clone());
+        tracker.spawn(draining.clone().run_until_cancelled_owned(credentials));
         let peer = election.as_ref().map(|election| election.peer.clone());
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, reporter, peer };
         let mut work = tracker.spawn(work.run());

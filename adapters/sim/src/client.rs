@@ -2,7 +2,10 @@
 //!
 //! Retries nothing, waits for nothing, and has no connection of its own.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use bytes::Bytes;
 use cloud_adapter::{
@@ -58,7 +61,7 @@ const fn balancer_write(name: &'static str) -> Operation {
 pub(crate) struct Client {
     endpoint: String,
     /// The whole header; marked as sensitive, so that nothing prints it.
-    authorization: Option<HeaderValue>,
+    authorization: Arc<RwLock<Option<HeaderValue>>>,
 }
 
 impl fmt::Debug for Client {
@@ -83,7 +86,16 @@ impl Client {
                 Some(value)
             }
         };
-        Ok(Self { endpoint: endpoint.to_string().trim_end_matches('/').to_owned(), authorization })
+        Ok(Self {
+            endpoint: endpoint.to_string().trim_end_matches('/').to_owned(),
+            authorization: Arc::new(RwLock::new(authorization)),
+        })
+    }
+
+    /// Goes on with another's token.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let token = other.authorization.read().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.authorization.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
     /// The base of all addresses.
@@ -280,7 +292,7 @@ impl Client {
         if !content.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = &*self.authorization.read().unwrap_or_else(PoisonError::into_inner) {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         request

@@ -1,11 +1,11 @@
 //! The driver: what the runtime asks, handed to the rooms that know.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, Collection, Deduplication, Description, DesiredLoadBalancer, Driver, Fault,
-        LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
+        Classify, Collection, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver,
+        Fault, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -93,6 +93,12 @@ pub struct SimDriver {
     region: String,
     consistency_horizon: Duration,
     client_tokens: ClientTokens,
+    token_file: Option<PathBuf>,
+}
+
+/// The token of a file; `None` if there is none in it.
+pub(crate) fn token(text: &str) -> Option<&str> {
+    Some(text.trim()).filter(|token| !token.is_empty())
 }
 
 impl SimDriver {
@@ -103,7 +109,23 @@ impl SimDriver {
     pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
         let Settings { endpoint, token, region, consistency_horizon, client_tokens } = settings;
         let client = Client::new(&endpoint, token.as_deref())?;
-        Ok(Self { client, region, consistency_horizon, client_tokens })
+        Ok(Self { client, region, consistency_horizon, client_tokens, token_file: None })
+    }
+
+    /// The token stands in this file, which may be replaced.
+    #[must_use]
+    pub fn following(self, token_file: PathBuf) -> Self {
+        Self { token_file: Some(token_file), ..self }
+    }
+
+    /// The same with the token that stands in this content.
+    fn candidate(&self, content: &[u8]) -> Result<Self, String> {
+        let text = str::from_utf8(content).map_err(|error| format!("the token file: {error}"))?;
+        let token = token(text).ok_or("the token file is empty")?;
+        let endpoint = self.client.endpoint().parse().map_err(|error| format!("the endpoint: {error}"))?;
+        let client = Client::new(&endpoint, Some(token))
+            .map_err(|_secret| "the token holds what no HTTP header may".to_owned())?;
+        Ok(Self { client, ..self.clone() })
     }
 
     async fn create_load_balancer(
@@ -207,6 +229,12 @@ impl Driver for SimDriver {
                 ("ApplyRoutes", Duration::from_millis(100)),
             ],
         }
+    }
+
+    fn credentials(&self) -> Option<CredentialsFile<Self>> {
+        let path = self.token_file.clone()?;
+        let adopt = |driver: &Self, candidate: Self| driver.client.adopt(&candidate.client);
+        Some(CredentialsFile { path, candidate: Self::candidate, adopt })
     }
 
     async fn self_check(&self, session: &Session) -> Result<Scope, VendorError> {

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 
 use crate::{
-    driver::{ClientTokens, Settings, SimDriver},
+    driver::{self, ClientTokens, Settings, SimDriver},
     simcloud::{Cloud, SharedCloud, model::Project, serve},
 };
 
@@ -26,7 +26,7 @@ pub struct SimOptions {
     /// Base URL of a simcloud that runs apart [default: one inside this process, which ends with it]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     endpoint: Option<Uri>,
-    /// File that holds the simcloud's bearer token; read at start. The one inside this process asks for it, too
+    /// File that holds the simcloud's bearer token; read again when it changes. The one inside this process asks for it, too
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
     /// Region that the simcloud serves; part of all provider IDs
@@ -46,7 +46,7 @@ impl SimOptions {
     /// # Errors
     /// A token file that cannot be used, named with its flag, as [`WrongUsage`]; no port for the cloud inside.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
-        let token = self.token_file.map(|path| token(&path)).transpose()?;
+        let token = self.token_file.as_deref().map(token).transpose()?;
         let endpoint = match self.endpoint {
             Some(endpoint) => endpoint,
             None => embed(&self.region, token.as_deref()).await?,
@@ -58,17 +58,21 @@ impl SimOptions {
             consistency_horizon: Duration::from_millis(self.consistency_horizon_ms),
             client_tokens: self.client_tokens,
         };
-        SimDriver::new(settings)
-            .with_context(|| WrongUsage("--token-file: the token holds what no HTTP header may".to_owned()))
+        let driver = SimDriver::new(settings).with_context(|| {
+            WrongUsage("--token-file: the token holds what no HTTP header may".to_owned())
+        })?;
+        Ok(match self.token_file {
+            Some(path) => driver.following(path),
+            None => driver,
+        })
     }
 }
 
 fn token(path: &Path) -> anyhow::Result<String> {
     let fault = |what: &str| WrongUsage(format!("--token-file {}{what}", path.display()));
     let text = fs::read_to_string(path).with_context(|| fault(""))?;
-    let token = text.trim();
-    anyhow::ensure!(!token.is_empty(), fault(": is empty: write the simcloud's bearer token into it"));
-    Ok(token.to_owned())
+    let token = driver::token(&text);
+    Ok(token.with_context(|| fault(": is empty: write the simcloud's bearer token into it"))?.to_owned())
 }
 
 /// A cloud of our own, on any free loopback port.

@@ -39,7 +39,8 @@ impl<S, B, A> Service<Request<B>> for Guard<S>
 where
     S: Service<Request<Bounded<B>>, Response = Response<A>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
-    B: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<StdError>,
 {
@@ -69,7 +70,11 @@ where
                     head.extensions.insert(caller);
                     // Services see no path, and tell it when they refuse.
                     head.extensions.insert(head.uri.clone());
-                    let answer = services.call(Request::from_parts(head, Bounded::new(body, room))).await?;
+                    let body = match Bounded::begun(body, room).await {
+                        Ok(body) => body,
+                        Err(refusal) => return Ok(refusal.into_http()),
+                    };
+                    let answer = services.call(Request::from_parts(head, body)).await?;
                     Ok(answer.map(Body::new))
                 }
             }

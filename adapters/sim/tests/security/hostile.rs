@@ -1,0 +1,96 @@
+//! Peers that mean ill. Each of them gets an error, costs bounded memory, and keeps no good caller waiting.
+
+mod attacks;
+mod raw;
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+
+use crate::program::{Program, info};
+
+/// What any attack may cost, in bytes; the room for requests that are being received is most of it.
+const MEMORY: usize = 96 * 1024 * 1024;
+/// A good caller waits no longer, on a machine that does other things, too.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Who is attacked.
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+}
+
+/// Lets an attack loose, calls as a good client meanwhile, and measures what is left of it.
+async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(Target) -> F) {
+    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
+    adapter.ready().await;
+    let before = adapter.memory();
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let mut attacking = JoinSet::new();
+    let (attack, told) =
+        (attack(Target { address: adapter.grpc.parse().expect("TCP") }), std::sync::Arc::clone(&over));
+    attacking.spawn(async move {
+        attack.await;
+        told.store(true, Ordering::Relaxed);
+    });
+    let kept = adapter.channel();
+    let (mut answers, mut most) = (0, before);
+    while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
+        // One on a connection that is there, one on a new one.
+        for channel in [kept.clone(), adapter.channel()] {
+            let answer = tokio::time::timeout(SOON, info(&channel)).await;
+            assert!(answer.expect("soon"), "a good caller is answered");
+            answers += 1;
+        }
+        most = most.max(adapter.memory());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if let Some(ended) = attacking.try_join_next() {
+            ended.expect("the attack goes as expected");
+        }
+    }
+    while let Some(ended) = attacking.join_next().await {
+        ended.expect("the attack goes as expected");
+    }
+    let (cost, bound) = (most.saturating_sub(before), MEMORY);
+    println!("{answers} good answers; memory {} KiB more than {} KiB", cost / 1024, before / 1024);
+    assert!(answers > 0);
+    assert!(cost < bound, "{cost} bytes more");
+}
+
+#[tokio::test]
+async fn random_bytes_end_the_connection() {
+    attacked(attacks::random_bytes).await;
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    attacked(attacks::huge_headers).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_resets_holds_up_nobody() {
+    attacked(attacks::reset_flood).await;
+}
+
+#[tokio::test]
+async fn those_who_do_not_read_are_not_written_to() {
+    attacked(attacks::slow_readers).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_idle_streams_end_in_time() {
+    attacked(attacks::idle_streams).await;
+}
+
+#[tokio::test]
+async fn messages_that_are_too_large_or_never_end_are_refused() {
+    attacked(attacks::oversized_messages).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused() {
+    attacked(attacks::malformed_messages).await;
+}

@@ -1,0 +1,118 @@
+//! The program as a process of its own, so that its memory can be measured.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use cloud_api_proto::v1alpha1::{
+    GetInfoRequest, RequestContext, adapter_service_client::AdapterServiceClient,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    task::JoinSet,
+};
+use tonic::transport::{Channel, Endpoint};
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(20);
+pub(crate) const CLUSTER: &str = "c1";
+
+/// A running adapter; it is killed when this is dropped.
+pub(crate) struct Program {
+    child: Child,
+    /// As it logs it: an address, or a socket.
+    pub(crate) grpc: String,
+    pub(crate) http: SocketAddr,
+    /// Reads the log on, so that the program never waits for it.
+    _log: JoinSet<()>,
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adapter-sim"));
+    command.args(arguments).env_remove("KUBECONFIG").stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// The exit code and what it says of itself.
+pub(crate) async fn ended(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = tokio::time::timeout(PATIENCE, command(arguments).output());
+    let Output { status, stderr, .. } = output.await.expect("ends").expect("runs");
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+impl Program {
+    /// With its own cloud unless told otherwise, on free ports.
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
+        let given = ["--http-address", "127.0.0.1:0", "--log-format", "json"];
+        let given = [&given[..], arguments].concat();
+        let mut child = command(&given).stderr(Stdio::piped()).spawn().expect("runs");
+        let mut log = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let listens = async {
+            let mut said = String::new();
+            while let Some(line) = log.next_line().await.expect("text") {
+                said = format!("{said}{line}\n");
+                let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+                let field = |name: &str| line["fields"][name].as_str().map(str::to_owned);
+                if let (Some(grpc), Some(http)) = (field("grpc"), field("http")) {
+                    return (grpc, http.parse().expect("an address"));
+                }
+            }
+            panic!("it ended:\n{said}")
+        };
+        let (grpc, http) = tokio::time::timeout(PATIENCE, listens).await.expect("listens");
+        let mut reading = JoinSet::new();
+        reading.spawn(async move { while log.next_line().await.is_ok_and(|line| line.is_some()) {} });
+        Self { child, grpc, http, _log: reading }
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        Endpoint::try_from(format!("http://{}", self.grpc)).expect("an address").connect_lazy()
+    }
+
+    pub(crate) async fn page(&self) -> String {
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let answer = client.get(format!("http://{}/metrics", self.http)).send().await.expect("an answer");
+        answer.text().await.expect("text")
+    }
+
+    /// Resident memory, in bytes. Source: proc(5), statm.
+    pub(crate) fn memory(&self) -> usize {
+        const PAGE: usize = 4096;
+        let id = self.child.id().expect("runs");
+        let statm = fs::read_to_string(format!("/proc/{id}/statm")).expect("it runs");
+        let pages: usize = statm.split(' ').nth(1).expect("resident").parse().expect("a number");
+        pages * PAGE
+    }
+
+    /// Waits until its cloud is known.
+    pub(crate) async fn ready(&self) {
+        let channel = self.channel();
+        until("the self-check", async || info(&channel).await).await;
+    }
+}
+
+/// Whether a well-behaved client is answered, and the cloud is known.
+pub(crate) async fn info(channel: &Channel) -> bool {
+    let request = GetInfoRequest { context: Some(context()) };
+    let answer = AdapterServiceClient::new(channel.clone()).get_info(request).await;
+    answer.is_ok_and(|info| info.into_inner().scope.is_some())
+}
+
+pub(crate) fn context() -> RequestContext {
+    RequestContext { cluster_id: CLUSTER.into(), request_id: "test".into(), ..RequestContext::default() }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !is_so().await {
+            tokio::time::sleep(TICK).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+}

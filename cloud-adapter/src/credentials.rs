@@ -1,0 +1,145 @@
+//! Credentials of the cloud that are replaced while the adapter runs: proved first, and never those of another project.
+//!
+//! A mistyped project would show an empty cloud: every node gone, every load balancer to be made anew.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use cloud_adapter_security::reload::{self, Follow};
+use cloud_api_proto::v1alpha1::{Priority, Scope};
+
+use crate::{
+    driver::{CredentialsFile, Driver, Fault},
+    rpc::Rpc,
+    vendor::Purpose,
+};
+
+/// The word in `config_reload_total`.
+const KIND: &str = "credentials";
+/// New credentials that could not be proved for another reason than themselves are tried again after this.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What becomes of new credentials.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    /// They see what the old ones see.
+    Switch,
+    /// They see something else, or nothing: says why.
+    Refuse(String),
+    /// It cannot be known yet: says why.
+    Later(String),
+}
+
+/// Judges what a self-check with the new ones found. `known`: what the old ones see, if that was ever seen.
+fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdict {
+    match (known, found) {
+        (Some(known), Ok(found)) if known.fingerprint != found.fingerprint => Verdict::Refuse(format!(
+            "they are for {}/{} in {}, and this adapter serves {}/{} in {}: restart it to change that",
+            found.account, found.project, found.region, known.account, known.project, known.region
+        )),
+        (_, Ok(_)) => Verdict::Switch,
+        (_, Err((Fault::Auth | Fault::Forbidden, why))) => Verdict::Refuse(why),
+        (_, Err((_, why))) => Verdict::Later(why),
+    }
+}
+
+/// Follows the driver's file, if it has one; never ends.
+pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc) {
+    let Some(file) = driver.credentials() else { return std::future::pending().await };
+    let follow =
+        Follow::start([file.path.clone()], |contents: &[Vec<u8>]| Ok::<_, Infallible>(contents.concat()));
+    let follow = match follow {
+        Ok(follow) => follow,
+        // It was there when the driver was made.
+        Err(error) => {
+            tracing::error!(%error, "The credentials are not followed: restart the adapter to change them");
+            return std::future::pending().await;
+        }
+    };
+    let mut content = follow.current();
+    let take_over = async {
+        while content.changed().await.is_ok() {
+            loop {
+                let newest = Arc::clone(&content.borrow_and_update());
+                if attempt(&*driver, &rpc, &file, &newest).await {
+                    break;
+                }
+                // A newer file need not wait.
+                let _sooner = tokio::time::timeout(AGAIN, content.changed()).await.is_ok();
+            }
+        }
+    };
+    let unreadable = |result: Result<&Vec<u8>, &reload::ReloadError<Infallible>>| {
+        if let Err(error) = result {
+            rpc.metrics.config_reload(KIND, false);
+            tracing::error!(%error, "New credentials cannot be read: the old ones stay in force");
+        }
+    };
+    tokio::join!(follow.run(reload::EVERY, unreadable), take_over);
+}
+
+/// Proves new credentials, and goes on with them if they are as good. Whether that is decided.
+async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, content: &[u8]) -> bool {
+    // The vendor hears of one replica alone.
+    let mut duty = rpc.replica.subscribe();
+    while !rpc.replica.leads() {
+        if duty.changed().await.is_err() {
+            return true;
+        }
+    }
+    let verdict = match (file.candidate)(driver, content) {
+        Err(why) => Verdict::Refuse(why),
+        Ok(candidate) => {
+            let session = rpc.vendor.session(Purpose::own(Priority::Lifecycle, "credentials"));
+            let found = candidate.self_check(&session).await;
+            let found = found.as_ref().map_err(|error| (error.fault, error.to_string()));
+            let verdict = judge(rpc.scope().as_ref(), found);
+            if verdict == Verdict::Switch {
+                (file.adopt)(driver, candidate);
+            }
+            verdict
+        }
+    };
+    match verdict {
+        Verdict::Switch => {
+            rpc.metrics.config_reload(KIND, true);
+            tracing::info!("New credentials are in force");
+        }
+        Verdict::Refuse(why) => {
+            rpc.metrics.config_reload(KIND, false);
+            tracing::error!(why, "New credentials are refused: the old ones stay in force");
+        }
+        Verdict::Later(why) => {
+            tracing::warn!(why, "New credentials cannot be proved yet: the old ones stay in force");
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(project: &str) -> Scope {
+        Scope { project: project.to_owned(), fingerprint: format!("print of {project}"), ..Scope::default() }
+    }
+
+    #[test]
+    fn new_credentials_must_see_what_the_old_ones_see() {
+        let (ours, other) = (scope("ours"), scope("other"));
+        let failed = |fault| Err((fault, "why".to_owned()));
+        assert_eq!(judge(Some(&ours), Ok(&ours)), Verdict::Switch);
+        assert_eq!(judge(None, Ok(&ours)), Verdict::Switch, "the old ones never saw anything");
+        let refused = judge(Some(&ours), Ok(&other));
+        assert!(
+            matches!(&refused, Verdict::Refuse(why) if why.contains("other") && why.contains("ours")),
+            "{refused:?}"
+        );
+        for fault in [Fault::Auth, Fault::Forbidden] {
+            assert_eq!(judge(Some(&ours), failed(fault)), Verdict::Refuse("why".to_owned()));
+        }
+        for fault in [Fault::Unavailable, Fault::Throttled, Fault::Budget] {
+            assert_eq!(judge(Some(&ours), failed(fault)), Verdict::Later("why".to_owned()));
+        }
+    }
+}
