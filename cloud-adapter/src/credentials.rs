@@ -5,12 +5,11 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use cloud_adapter_security::reload::{self, Follow};
-use cloud_api_proto::v1alpha1::{Priority, Scope};
+use cloud_api_proto::v1alpha1::Scope;
 
 use crate::{
     driver::{CredentialsFile, Driver, Fault},
     rpc::Rpc,
-    vendor::Purpose,
 };
 
 /// The word in `config_reload_total`.
@@ -89,12 +88,13 @@ async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, co
     let verdict = match (file.candidate)(driver, content) {
         Err(why) => Verdict::Refuse(why),
         Ok(candidate) => {
-            let session = rpc.vendor.session(Purpose::own(Priority::Lifecycle, "credentials"));
+            let session = rpc.vendor.self_checking();
             let found = candidate.self_check(&session).await;
             let found = found.as_ref().map_err(|error| (error.fault, error.to_string()));
             let verdict = judge(rpc.scope().as_ref(), found);
             if verdict == Verdict::Switch {
                 (file.adopt)(driver, candidate);
+                rpc.vendor.self_check(true);
             }
             verdict
         }
