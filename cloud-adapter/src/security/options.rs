@@ -151,7 +151,9 @@ impl SecurityOptions {
         let cluster_id = self.cluster_id.as_deref().map(Arc::from);
         match (callers, faults.is_empty()) {
             (Some(callers), true) => {
-                Ok(Settings { tls, callers, identities, cluster_id, kubeconfig: self.kubeconfig.clone() })
+                // An empty variable is none.
+                let kubeconfig = self.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty());
+                Ok(Settings { tls, callers, identities, cluster_id, kubeconfig })
             }
             _ => Err(faults),
         }

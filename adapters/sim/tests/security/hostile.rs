@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::program::{Program, info};
 
-/// What any attack may cost, in bytes; the room for requests that are being received is most of it.
-const MEMORY: usize = 96 * 1024 * 1024;
+/// What any attack may cost, in bytes: 11,000 streams of about 10 KiB, in a build without optimisation, cost most.
+const MEMORY: usize = 160 * 1024 * 1024;
 /// A good caller waits no longer, on a machine that does other things, too.
 const SOON: Duration = Duration::from_secs(5);
 
