@@ -84,7 +84,7 @@ impl<D: Driver> Work<D> {
         if let (Some(peer), Some(leader)) = (&self.peer, leader) {
             peer.follow(leader, self).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Notes which part of the cloud everything is from now on. What was seen of another one is forgotten: what is missing there may

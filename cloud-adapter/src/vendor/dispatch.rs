@@ -4,7 +4,7 @@
 //! vendor's limits. One that still waits is taken back when nobody waits for it.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -117,7 +117,8 @@ impl Dispatcher {
         self.shared.hand_in(|state, now| {
             state.halted = true;
             state.scheduler.allow_until(Some(now));
-            for (ticket, (_call, job)) in state.waiting.drain() {
+            let waiting: BTreeMap<_, _> = std::mem::take(&mut state.waiting).into_iter().collect();
+            for (ticket, (_call, job)) in waiting {
                 state.scheduler.cancel(now, ticket);
                 job.tell(Err(translate::halted()));
             }

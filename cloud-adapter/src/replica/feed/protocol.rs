@@ -43,20 +43,15 @@ pub(super) enum Violation {
 }
 
 /// Where in the protocol we are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Follower<T> {
     /// Nothing was said yet.
+    #[default]
     Waiting,
     /// A listing is under way.
     Listing(BTreeMap<String, T>),
     /// Changes may be applied.
     Live,
-}
-
-impl<T> Default for Follower<T> {
-    fn default() -> Self {
-        Self::Waiting
-    }
 }
 
 impl<T: Item> Follower<T> {
