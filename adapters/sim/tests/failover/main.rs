@@ -2,10 +2,11 @@
 //! controller, and what all of them together ask of the cloud. In real seconds: only a process that is killed is one.
 
 #![expect(
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test ends where something unexpected happens, and asks ports that are no vendor's"
 )]
 
 mod api_server;
@@ -16,6 +17,7 @@ mod standby;
 mod takeover;
 
 #[path = "../support/cloud.rs"]
+#[expect(dead_code, reason = "shared with tests that look into the cloud")]
 mod cloud;
 
 use std::time::Duration;

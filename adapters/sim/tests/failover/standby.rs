@@ -57,10 +57,8 @@ async fn a_standby_knows_what_the_leader_knows_and_asks_the_cloud_nothing() {
     let mut first = Replica::start(&cloud.url, &api).await;
     first.serves().await;
     let second = Replica::start(&cloud.url, &api).await;
-    until("the leader's instances", async || {
-        second.is_up().await == () && second.instances().await.items == 5
-    })
-    .await;
+    second.is_up().await;
+    until("the leader's instances", async || second.instances().await.items == 5).await;
     assert_eq!(cloud.count(Operation::ListInstances), 1, "the leader's, for both");
     let theirs = first.instances().await.observed_at.expect("listed");
     let ours = second.instances().await.observed_at.expect("followed");
