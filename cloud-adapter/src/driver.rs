@@ -160,7 +160,8 @@ pub trait Classify: Send + Sync {
         headers::request_id(response.headers())
     }
 
-    /// The credentials, so that they are taken out of what the vendor says. As it is: there are none.
+    /// Credentials, so that they are taken out of what the vendor says. As it is: none but those that a request carries in headers
+    /// which are marked as sensitive.
     fn secrets(&self) -> Vec<SecretString> {
         Vec::new()
     }

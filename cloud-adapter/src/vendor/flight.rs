@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub::scrub, translate,
+    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub, translate,
     wire::Transport,
 };
 use crate::{
@@ -71,6 +71,7 @@ impl Flight {
         let started = Instant::now();
         let sent = self.wire.send(permit, *operation, job.request.clone()).await;
         let took = started.elapsed();
+        let sent = sent.map(|response| self.scrubbed(response, &job.request));
         let code = sent.as_ref().map_or(0, |response| response.status().as_u16());
         self.metrics.vendor_call(VendorCall { operation: *operation, class, controller, code, took });
         let vendor_request_id = sent.as_ref().ok().and_then(|response| self.classify.request_id(response));
@@ -85,6 +86,13 @@ impl Flight {
         landed
     }
 
+    /// The answer without the secrets that the driver names, and those that this very request carried.
+    fn scrubbed(&self, mut response: VendorResponse, request: &VendorRequest) -> VendorResponse {
+        let secrets: Vec<_> = self.classify.secrets().into_iter().chain(scrub::carried(request)).collect();
+        scrub::scrub(&mut response, &secrets);
+        response
+    }
+
     /// What an answer means, to who asked and to the scheduler.
     fn judge(
         &self,
@@ -93,8 +101,7 @@ impl Flight {
         took: Duration,
     ) -> Landed {
         let (mut bucket, mut hint) = (None, None);
-        let result = sent.and_then(|mut response| {
-            scrub(&mut response, &self.classify.secrets());
+        let result = sent.and_then(|response| {
             bucket = self.classify.bucket(operation, &response);
             hint = self.classify.hint(operation, &response);
             match self.classify.classify(operation, &response) {
