@@ -10,7 +10,7 @@ use cloud_api_proto::{
 use futures::StreamExt as _;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tonic::{Extensions, Status, metadata::MetadataMap};
+use tonic::{Code, Extensions, Status, metadata::MetadataMap};
 
 use crate::{
     clock::Clock,
@@ -140,6 +140,18 @@ pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     let farewell = futures::stream::iter([()])
         .filter_map(move |()| std::future::ready(over.check().err().map(|error| Err(Status::from(error)))));
     Ok(Box::pin(frames.take_until(Box::pin(term.ended())).chain(farewell)))
+}
+
+/// Says of a message above the limit what gRPC says of it: RESOURCE_EXHAUSTED. tonic says OUT_OF_RANGE, which nothing here answers.
+/// Source: gRPC, "Status codes and their use in gRPC".
+pub(crate) fn too_large<B>(mut answer: http::Response<B>) -> http::Response<B> {
+    let code = |code: Code| http::HeaderValue::from(code as i32);
+    if let Some(said) =
+        answer.headers_mut().get_mut("grpc-status").filter(|said| **said == code(Code::OutOfRange))
+    {
+        *said = code(Code::ResourceExhausted);
+    }
+    answer
 }
 
 /// Names the stream in traces.

@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic_health::pb::health_server::{Health, HealthServer};
-use tower::Layer as _;
+use tower::{Layer as _, util::MapResponse};
 
 use crate::{
     clock::{Clock, wall},
@@ -31,7 +31,7 @@ use crate::{
     metrics::{Metrics, RpcLayer},
     replica::{Election, Replica, ReplicaMode, Work},
     routes,
-    rpc::Rpc,
+    rpc::{Rpc, too_large},
     security::Security,
     status::{self, Snapshots},
     vendor::Vendor,
@@ -141,7 +141,8 @@ impl<D: Driver> Adapter<D> {
         let (release, released) = elect(election, &rpc, &tracker);
         tracker.spawn(http::serve(http, rpc.clone(), draining.clone()));
         let Security { gate, terms, fresh, .. } = security;
-        let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services.prepare()), gate);
+        let services = MapResponse::new(services.prepare(), too_large);
+        let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services), gate);
         tracker.spawn(grpc.serve(terms, guard, draining.clone()));
         tracker.spawn(draining.clone().run_until_cancelled_owned(fresh.keep(rpc.metrics.clone())));
         tokio::select! {
