@@ -1,0 +1,79 @@
+//! Too many calls, by our own limits or by the vendor's.
+
+use std::time::Duration;
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::Reason;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::{
+    told::{Retry, Told},
+    world::World,
+};
+
+/// What the vendor asks for where a caller cannot wait, and where it can.
+pub(crate) const PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const SHORT_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn wait_beyond_the_deadline() -> Status {
+    let slow = "limits: {reserve: 0, buckets: {compute: {rate: 0.01, burst: 1}}}";
+    let world = World::configured(slow).await;
+    world.look(Duration::from_secs(20)).await.expect("the first one may");
+    let sent = world.cloud.counts().total;
+    let asked = tokio::time::Instant::now();
+    let status = world.look(Duration::from_secs(20)).await.expect_err("in 100 s");
+    assert!(asked.elapsed() < Duration::from_secs(10), "it is told at once");
+    assert_eq!(world.cloud.counts().total, sent, "and costs nothing");
+    status
+}
+
+pub(crate) async fn full_queue() -> Status {
+    let narrow = "limits: {reserve: 0, queue: {total: 1}, buckets: {loadbalancer: {rate: 0.05, burst: 2}}}";
+    let world = World::configured(narrow).await;
+    let uids = ["a", "b", "c", "d"];
+    let asking = uids.map(async |uid| world.settled(&world.web(uid).await).await);
+    let mut answers: FuturesUnordered<_> = asking.into_iter().collect();
+    let status = answers.next().await.expect("an answer").expect_err("there is room for one");
+    assert!(status.message().contains("too many calls wait"), "{status:?}");
+    status
+}
+
+fn throttled(pause: Duration) -> Value {
+    json!({ "respond": { "status": 429, "headers": { "retry-after": pause.as_secs().to_string() } } })
+}
+
+pub(crate) async fn throttled_read() -> Status {
+    let world = World::start().await;
+    world.always("*Instances", throttled(PAUSE)).await;
+    let status = world.look(Duration::from_secs(20)).await.expect_err("not before the deadline");
+    Told::read(&status).quotes_the_vendor("injected");
+    let sent = world.cloud.counts().total;
+    let again = world.look(Duration::from_secs(20)).await.expect_err("the pause lasts");
+    Told::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
+    assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none while the vendor wants none");
+    status
+}
+
+pub(crate) async fn throttled_write() -> Status {
+    let world = World::start().await;
+    world.always("CreateLoadBalancer", throttled(SHORT_PAUSE)).await;
+    let request = world.web("web").await;
+    let status = world.settled(&request).await.expect_err("throttled twice");
+    Told::read(&status).quotes_the_vendor("injected");
+    assert_eq!(world.cloud.count(Operation::CreateLoadBalancer), 2);
+    status
+}
+
+/// Callers that come back no sooner than they are told are served in the end, without one call too many.
+#[tokio::test]
+async fn whoever_obeys_the_delay_is_served() {
+    let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
+    world.look(Duration::from_secs(5)).await.expect("the first one may");
+    let status = world.look(Duration::from_secs(1)).await.expect_err("in 2 s");
+    let told = Told::read(&status);
+    told.is(Reason::BudgetExhausted, Code::ResourceExhausted, Retry::After(Duration::from_secs(1)));
+    tokio::time::sleep(told.delay()).await;
+    world.look(Duration::from_secs(1)).await.expect("as it was told");
+}
