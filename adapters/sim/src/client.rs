@@ -13,6 +13,7 @@ use cloud_adapter::{
     vendor::{Family, Operation, Session, VendorRequest, VendorResponse},
 };
 use http::{HeaderValue, Method, Uri, header};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -60,8 +61,7 @@ const fn balancer_write(name: &'static str) -> Operation {
 #[derive(Clone)]
 pub(crate) struct Client {
     endpoint: String,
-    /// The whole header; marked as sensitive, so that nothing prints it.
-    authorization: Arc<RwLock<Option<HeaderValue>>>,
+    token: Arc<RwLock<Option<SecretString>>>,
 }
 
 impl fmt::Debug for Client {
@@ -78,24 +78,23 @@ impl Client {
     /// # Errors
     /// If the token cannot stand in a header.
     pub(crate) fn new(endpoint: &Uri, token: Option<&str>) -> Result<Self, header::InvalidHeaderValue> {
-        let authorization = match token {
-            None => None,
-            Some(token) => {
-                let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
+        if let Some(token) = token {
+            authorization(token)?;
+        }
         Ok(Self {
             endpoint: endpoint.to_string().trim_end_matches('/').to_owned(),
-            authorization: Arc::new(RwLock::new(authorization)),
+            token: Arc::new(RwLock::new(token.map(SecretString::from))),
         })
     }
 
     /// Goes on with another's token.
     pub(crate) fn adopt(&self, other: &Self) {
-        let token = other.authorization.read().unwrap_or_else(PoisonError::into_inner).clone();
-        *self.authorization.write().unwrap_or_else(PoisonError::into_inner) = token;
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = other.secret();
+    }
+
+    /// The token as it is now.
+    pub(crate) fn secret(&self) -> Option<SecretString> {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The base of all addresses.
@@ -292,13 +291,22 @@ impl Client {
         if !content.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        if let Some(authorization) = &*self.authorization.read().unwrap_or_else(PoisonError::into_inner) {
-            request = request.header(header::AUTHORIZATION, authorization);
+        if let Some(token) = self.secret() {
+            let value = authorization(token.expose_secret())
+                .map_err(|error| VendorError::nonsense(format!("{operation}: the token: {error}")))?;
+            request = request.header(header::AUTHORIZATION, value);
         }
         request
             .body(content)
             .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
     }
+}
+
+/// The header that proves who we are; marked as sensitive, so that nothing prints it.
+fn authorization(token: &str) -> Result<HeaderValue, header::InvalidHeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn page(path: &str, cursor: Option<&str>, size: Option<u32>) -> String {

@@ -13,6 +13,7 @@ use cloud_api_proto::v1alpha1::{
     Capability, Fence, Instance, Limits, LoadBalancerKey, Route, Scope, capability::Level,
 };
 use http::Uri;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
     answers,
@@ -67,7 +68,7 @@ pub struct Settings {
     /// The base of all addresses, such as `http://127.0.0.1:9797`.
     pub endpoint: Uri,
     /// The project's token, if the cloud asks for one.
-    pub token: Option<String>,
+    pub token: Option<SecretString>,
     /// The region that the endpoint serves: part of all provider IDs.
     pub region: String,
     /// For how long reads may lag behind writes.
@@ -108,7 +109,7 @@ impl SimDriver {
     /// If the token cannot stand in a header.
     pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
         let Settings { endpoint, token, region, consistency_horizon, client_tokens } = settings;
-        let client = Client::new(&endpoint, token.as_deref())?;
+        let client = Client::new(&endpoint, token.as_ref().map(|token| token.expose_secret()))?;
         Ok(Self { client, region, consistency_horizon, client_tokens, token_file: None })
     }
 
@@ -189,6 +190,10 @@ fn gone(result: Result<Box<answers::Route>, VendorError>) -> Result<Option<Route
 impl Classify for SimDriver {
     fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError> {
         classify(operation, response)
+    }
+
+    fn secrets(&self) -> Vec<SecretString> {
+        self.client.secret().into_iter().collect()
     }
 }
 

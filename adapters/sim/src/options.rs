@@ -53,7 +53,7 @@ impl SimOptions {
         };
         let settings = Settings {
             endpoint,
-            token,
+            token: token.map(Into::into),
             region: self.region,
             consistency_horizon: Duration::from_millis(self.consistency_horizon_ms),
             client_tokens: self.client_tokens,

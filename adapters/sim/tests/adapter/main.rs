@@ -10,6 +10,7 @@
 mod absence;
 mod bench;
 mod conditions;
+mod credentials;
 mod faults;
 mod fewer_calls;
 mod instances;

@@ -50,7 +50,7 @@ pub(crate) async fn bench_with(settings: Value) -> Bench {
 pub(crate) fn driver(url: &str, token: Option<&str>, region: &str) -> SimDriver {
     let settings = Settings {
         endpoint: url.parse().expect("a URL"),
-        token: token.map(str::to_owned),
+        token: token.map(Into::into),
         region: region.to_owned(),
         consistency_horizon: Duration::from_secs(2),
         client_tokens: ClientTokens::Sent,
