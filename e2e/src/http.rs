@@ -15,6 +15,10 @@ pub(crate) struct Http(Client);
 impl Http {
     pub(crate) fn new() -> anyhow::Result<Self> {
         // Without certificates, because loading the system's takes time and fails where there are none.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the tests play the vendor's operator, who has no budget"
+        )]
         let client = Client::builder().no_proxy().tls_certs_only([]).timeout(ANSWER_WITHIN).build();
         client.map(Self).context("cannot make an HTTP client")
     }

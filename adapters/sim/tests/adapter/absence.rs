@@ -138,9 +138,9 @@ async fn one_that_ended_is_gone_once_somebody_bears_witness() {
     bench.cloud.admin(Http::PATCH, &path, json!({ "status": "terminated" })).await;
     let result = becomes(&bench, node(1), Existence::Gone).await;
     assert_eq!(result.evidence.expect("proof").method(), Method::TerminalState, "the credentials speak");
-    let refused =
-        json!({ "match": { "operation": "GetProject" }, "action": { "respond": { "status": 403 } } });
-    bench.cloud.fault(refused).await;
+    let silent =
+        json!({ "match": { "operation": "GetProject" }, "action": { "respond": { "status": 503 } } });
+    bench.cloud.fault(silent).await;
     assert_eq!(ask(&bench, [node(1)]).await[0].existence(), Existence::NotVisible, "nobody does");
     bench.cloud.machines(1).await;
     let results = ask(&bench, [node(1), node(2)]).await;

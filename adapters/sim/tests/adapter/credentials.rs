@@ -127,7 +127,8 @@ async fn rejected_credentials_stop_all_calls_and_nobody_is_told_that_anything_is
     bench.cloud.machines(1).await;
     let node = || [Ref::NodeName("node-1".into())];
     bench.adapter.batch_get(live(), node()).await.expect("possible");
-    let unauthorized = json!({ "match": {}, "action": { "respond": { "status": 401 } } });
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let unauthorized = json!({ "match": { "operation": "*" }, "action": { "respond": { "status": 401 } } });
     bench.cloud.fault(unauthorized).await;
     let (reason, _) = refused(bench.adapter.batch_get(live(), node()).await);
     assert_eq!(reason, Reason::VendorAuth);
@@ -140,7 +141,6 @@ async fn rejected_credentials_stop_all_calls_and_nobody_is_told_that_anything_is
     })
     .await;
     let before = bench.cloud.counts().total;
-    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     assert_eq!(refused(bench.adapter.ensure(&request).await).0, Reason::VendorAuth);
     assert_eq!(refused(bench.adapter.batch_get(live(), node()).await).0, Reason::VendorAuth);
     assert_eq!(bench.cloud.counts().total, before, "vendors lock accounts");

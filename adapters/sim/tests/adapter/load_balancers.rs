@@ -156,6 +156,7 @@ async fn what_cannot_change_in_place_is_made_anew_if_that_is_allowed() {
 async fn the_mirror_shows_what_is_ours_and_follows() {
     let bench = bench().await;
     let theirs = json!({ "name": "theirs", "scheme": "internet", "tags": { "team": "x" } });
+    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let url = format!("{}/v1/load-balancers", bench.cloud.url);
     client.post(url).json(&theirs).send().await.expect("made");

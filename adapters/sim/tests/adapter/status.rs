@@ -33,6 +33,7 @@ async fn serving(adapter: &TestAdapter, service: &str) -> bool {
 }
 
 pub(crate) async fn page(adapter: &TestAdapter, path: &str) -> (u16, String) {
+    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let answer = client.get(format!("http://{}{path}", adapter.http)).send().await.expect("an answer");
     (answer.status().as_u16(), answer.text().await.expect("text"))

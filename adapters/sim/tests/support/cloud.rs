@@ -28,6 +28,10 @@ impl TestCloud {
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, cloud.clone(), CancellationToken::new()));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the tests play the vendor's operator, who has no budget"
+        )]
         let admin = Client::builder().no_proxy().build().expect("a client");
         let started = Self { url, cloud, admin, _serving: serving };
         started.settings(settings).await;
