@@ -34,7 +34,7 @@ impl Subject {
     /// The packages that have a bench of the subject's name, in the order in which their rows are shown.
     const fn packages(self) -> &'static [&'static str] {
         match self {
-            Self::Runtime => &["cloud-budget-simulation"],
+            Self::Runtime => &["cloud-budget-simulation", "adapter-sim"],
         }
     }
 

@@ -1,0 +1,163 @@
+//! The program `adapter-sim`, started as a process of its own.
+
+use std::{fs, path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, bail};
+use cloud_api_proto::v1alpha1::{
+    Budget, GetInfoRequest, WatchStatusRequest, adapter_service_client::AdapterServiceClient,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+    task::JoinSet,
+};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::requests::context;
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+const TICK: Duration = Duration::from_millis(50);
+/// A queue that has not changed for so long is as long as it gets.
+const SETTLED: Duration = Duration::from_secs(5);
+/// The calls that are to wait, and how many a second are sent then: next to none. Listings go on.
+const WAITING: &str = "loadbalancer:CreateLoadBalancer";
+const SLOW: f64 = 0.01;
+
+/// A running adapter; it ends when this is dropped.
+pub(crate) struct Adapter {
+    grpc: String,
+    channel: Channel,
+    config: PathBuf,
+    child: Child,
+    _directory: TempDir,
+    _log: JoinSet<()>,
+}
+
+/// In bytes. Source: proc(5), `/proc/pid/status`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) resident: u64,
+    pub(crate) peak: u64,
+}
+
+impl Adapter {
+    /// Starts one that limits nothing, and waits until it knows its cloud.
+    pub(crate) async fn start(cloud: &str) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let config = directory.path().join("config.yaml");
+        fs::write(&config, limits(100_000.0, 10_000))?;
+        let mut child = Command::new(env!("CARGO_BIN_EXE_adapter-sim"))
+            .args(["--endpoint", cloud, "--log-format", "json", "--config"])
+            .arg(&config)
+            .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start adapter-sim")?;
+        let mut log = BufReader::new(child.stderr.take().context("its log is piped")?).lines();
+        let grpc = patiently("the adapter to listen", address(&mut log)).await??;
+        let mut reading = JoinSet::new();
+        reading.spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
+        let channel = Endpoint::try_from(grpc.clone())?.connect_lazy();
+        let adapter = Self { grpc, channel, config, child, _directory: directory, _log: reading };
+        patiently("the adapter to know its cloud", adapter.ready()).await?;
+        Ok(adapter)
+    }
+
+    /// The connection that everybody shares.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// A connection of its own: each takes a limited number of requests.
+    pub(crate) fn connect(&self) -> anyhow::Result<Channel> {
+        Ok(Endpoint::try_from(self.grpc.clone())?.connect_lazy())
+    }
+
+    /// From now on next to no load balancers are made, so that the calls for it wait.
+    pub(crate) async fn slow_down(&self) -> anyhow::Result<()> {
+        fs::write(&self.config, limits(SLOW, 1))?;
+        let slow = async {
+            while self.budget().await?.ceiling > SLOW {
+                tokio::time::sleep(TICK).await;
+            }
+            anyhow::Ok(())
+        };
+        patiently("the adapter to take its configuration over", slow).await?
+    }
+
+    /// Calls that wait to make a load balancer, as soon as no more of them come.
+    pub(crate) async fn queued(&self) -> anyhow::Result<u64> {
+        let settled = async {
+            let mut queued = 0;
+            loop {
+                tokio::time::sleep(SETTLED).await;
+                match self.budget().await?.queued {
+                    same if same == queued && same > 0 => return anyhow::Ok(queued),
+                    more => queued = more,
+                }
+            }
+        };
+        patiently("calls to queue", settled).await?
+    }
+
+    pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
+        let id = self.child.id().context("the adapter has ended")?;
+        let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
+            let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+            anyhow::Ok(kib * 1024)
+        };
+        Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
+    }
+
+    async fn budget(&self) -> anyhow::Result<Budget> {
+        let mut client = AdapterServiceClient::new(self.channel());
+        let request = WatchStatusRequest { context: Some(context()) };
+        let status = client.watch_status(request).await?.into_inner().message().await?;
+        let budgets = status.context("the status stream ended")?.budgets;
+        budgets.into_iter().find(|budget| budget.bucket == WAITING).context("no such bucket")
+    }
+
+    async fn ready(&self) {
+        let mut client = AdapterServiceClient::new(self.channel());
+        loop {
+            let info = client.get_info(GetInfoRequest { context: Some(context()) }).await;
+            if info.is_ok_and(|info| info.into_inner().scope.is_some()) {
+                return;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+}
+
+/// Where it listens, as its log says.
+async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<String> {
+    let mut said = String::new();
+    while let Some(line) = log.next_line().await? {
+        let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+        if let Some(grpc) = entry.pointer("/fields/grpc").and_then(Value::as_str) {
+            return Ok(format!("http://{grpc}"));
+        }
+        said = line;
+    }
+    bail!("the adapter ended: {said}")
+}
+
+async fn patiently<T>(what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
+    tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("waited in vain for {what}"))
+}
+
+fn limits(rate: f64, burst: u32) -> String {
+    let fast = "{rate: 100000, burst: 10000}";
+    format!(
+        "limits: {{buckets: {{compute: {fast}, network: {fast}, identity: {fast}, loadbalancer: {fast}, \
+         \"{WAITING}\": {{parent: loadbalancer, rate: {rate}, burst: {burst}}}}}}}\n"
+    )
+}

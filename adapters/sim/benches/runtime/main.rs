@@ -1,0 +1,77 @@
+//! Prints the figures of a whole adapter: a process of its own, in front of a simulated cloud that is large.
+
+#![expect(clippy::disallowed_methods, reason = "real time is what is measured here")]
+
+mod adapter;
+mod cloud;
+mod requests;
+
+use std::time::{Duration, Instant};
+
+use adapter::Adapter;
+use bench_table::{Row, time};
+use cloud::BenchCloud;
+
+/// What the cloud holds.
+const INSTANCES: u32 = 10_000;
+const LOAD_BALANCERS: u32 = 1_000;
+/// Nodes behind each port of a load balancer.
+const BACKENDS: u32 = 100;
+/// Services that are new while the vendor takes nothing: each wants one call.
+const WAITING: u32 = 8_192;
+/// References in one question, and how often it is asked.
+const REFERENCES: u32 = 500;
+const QUESTIONS: u32 = 2_000;
+
+const MEMORY: u64 = 150 * MIB;
+const ANSWER: Duration = Duration::from_millis(2);
+const MIB: u64 = 1024 * 1024;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let cloud = BenchCloud::start(INSTANCES).await?;
+    cloud.load_balancers(LOAD_BALANCERS, 1..=BACKENDS).await?;
+    let adapter = Adapter::start(&cloud.url).await?;
+    let _watching = requests::watch_everything(&adapter).await?;
+    bench_table::print(&answers(&adapter).await?)?;
+    let idle = adapter.memory()?;
+    adapter.slow_down().await?;
+    requests::order_all(&adapter, WAITING, 1..=BACKENDS).await?;
+    let queued = adapter.queued().await?;
+    let full = adapter.memory()?;
+    bench_table::print(&memory(idle, full, queued))?;
+    Ok(())
+}
+
+fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row> {
+    let mib = |bytes: u64| format!("{} MiB", bytes.div_ceil(MIB));
+    let what =
+        format!("memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, 3 watches");
+    vec![
+        Row::told("P17", what.clone(), mib(idle.resident)),
+        Row::told("P17", format!("{what}, {queued} calls queued"), mib(full.resident))
+            .promised(format!("<= {}", mib(MEMORY)), full.resident <= MEMORY),
+        Row::told("P17", format!("{what}, {queued} calls queued: peak"), mib(full.peak)),
+    ]
+}
+
+/// How long the adapter takes to answer what it knows.
+async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
+    let mut took = Vec::new();
+    for question in 0..QUESTIONS + QUESTIONS / 10 {
+        let request = requests::references(question, REFERENCES, INSTANCES);
+        let began = Instant::now();
+        requests::ask(adapter, request).await?;
+        took.push(began.elapsed());
+    }
+    // The first ones find connections and caches cold.
+    let mut took = took.split_off(took.len() / 11);
+    took.sort_unstable();
+    let quantile = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or_default();
+    let what = format!("answer for {REFERENCES} references from the snapshot, over loopback");
+    Ok(vec![
+        Row::told("P19", format!("{what}: p50"), time(quantile(50))),
+        Row::told("P19", format!("{what}: p99"), time(quantile(99)))
+            .promised(format!("<= {}", time(ANSWER)), quantile(99) <= ANSWER),
+    ])
+}
