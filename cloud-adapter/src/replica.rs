@@ -18,5 +18,5 @@ pub use self::options::{ReplicaMode, ReplicaOptions};
 pub(crate) use self::{
     duty::{Duty, Replica, Term},
     election::Election,
-    work::Work,
+    work::{Work, end_health_watches},
 };

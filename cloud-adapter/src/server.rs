@@ -29,7 +29,7 @@ use crate::{
     driver::{Driver, Fault, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
-    replica::{Election, Replica, ReplicaMode, Work},
+    replica::{Election, Replica, ReplicaMode, Work, end_health_watches},
     routes,
     rpc::{Rpc, too_large},
     security::Security,
@@ -136,6 +136,7 @@ impl<D: Driver> Adapter<D> {
         let credentials = credentials::follow(Arc::clone(&driver), rpc.clone());
         tracker.spawn(draining.clone().run_until_cancelled_owned(credentials));
         let peer = election.as_ref().map(|election| election.peer.clone());
+        let telling = reporter.clone();
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, reporter, peer };
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
@@ -159,6 +160,7 @@ impl<D: Driver> Adapter<D> {
             release.cancel();
             released.await;
             draining.cancel();
+            end_health_watches::<D>(telling).await;
             tracker.close();
             tracker.wait().await;
         };

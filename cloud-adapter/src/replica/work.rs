@@ -123,13 +123,25 @@ impl<D: Driver> Work<D> {
 
     /// Tells clients that look at `grpc.health.v1` how all services of the contract are.
     async fn tell_health(&self, status: ServingStatus) {
-        for service in [
-            AdapterServiceServer::<status::Service<D>>::NAME,
-            InstanceServiceServer::<instances::Service<D>>::NAME,
-            LoadBalancerServiceServer::<load_balancers::Service<D>>::NAME,
-            RouteServiceServer::<routes::Service<D>>::NAME,
-        ] {
+        for service in services::<D>() {
             self.reporter.set_service_status(service, status).await;
         }
     }
+}
+
+/// Ends the health watches of clients. They have no end of their own, and their connections would be waited for.
+pub(crate) async fn end_health_watches<D: Driver>(mut reporter: HealthReporter) {
+    for service in services::<D>().into_iter().chain([""]) {
+        reporter.clear_service_status(service).await;
+    }
+}
+
+/// The names by which `grpc.health.v1` knows the services of the contract.
+fn services<D: Driver>() -> [&'static str; 4] {
+    [
+        AdapterServiceServer::<status::Service<D>>::NAME,
+        InstanceServiceServer::<instances::Service<D>>::NAME,
+        LoadBalancerServiceServer::<load_balancers::Service<D>>::NAME,
+        RouteServiceServer::<routes::Service<D>>::NAME,
+    ]
 }
