@@ -46,6 +46,10 @@ pub struct ReplicaOptions {
     /// plain text]
     #[arg(long, value_name = "FILE", help_heading = "Replicas")]
     pub peer_ca_file: Option<PathBuf>,
+
+    /// The name in the other replicas' certificates [default: the first of --tls-server-names, or cloud-adapter]
+    #[arg(long, value_name = "NAME", help_heading = "Replicas")]
+    pub peer_server_name: Option<String>,
 }
 
 /// Whether an adapter is the only one.
@@ -67,6 +71,7 @@ impl Default for ReplicaOptions {
             lease_name: LEASE_NAME.to_owned(),
             peer_token_file: None,
             peer_ca_file: None,
+            peer_server_name: None,
         }
     }
 }
@@ -100,7 +105,8 @@ impl ReplicaOptions {
                 "--peer-ca-file: is missing: name the CA of --tls-cert, by which replicas know each other";
             return Err(WrongUsage(text.to_owned()));
         }
-        let server_name = own.tls_server_names.first().map_or(SERVER_NAME, String::as_str).to_owned();
+        let server_name = self.peer_server_name.as_ref().or(own.tls_server_names.first());
+        let server_name = server_name.map_or(SERVER_NAME, String::as_str).to_owned();
         Ok(Security {
             server_name: ca.as_ref().map(|_| server_name),
             ca,
@@ -110,7 +116,7 @@ impl ReplicaOptions {
             flags: Flags {
                 endpoint: "--advertise-address",
                 ca: "--peer-ca-file",
-                server_name: "--tls-server-names",
+                server_name: "--peer-server-name",
                 token: "--peer-token-file",
                 ..Flags::default()
             },
