@@ -2,6 +2,7 @@
 //!
 //! Every look waits for a condition, with one deadline for all: it is no measure of speed, only the end of hope.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -13,8 +14,10 @@ use serde_json::Value;
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::eventually::eventually;
+use crate::helm::merge;
+use crate::metrics::{by_label, sum};
 use crate::objects::{UNINITIALIZED, node};
-use crate::quiet::{quiet, sum};
+use crate::quiet::quiet;
 use crate::simcloud::State;
 use crate::{seconds, tools};
 
@@ -51,7 +54,15 @@ impl Bed {
     /// # Errors
     /// When a part does not start, or the chart is refused.
     pub async fn install() -> anyhow::Result<Self> {
-        let cluster = Cluster::install(&tools()?, |_| ()).await?;
+        Self::install_with(&Value::Null).await
+    }
+
+    /// The chart is installed with these values besides, and none of its pods runs yet.
+    ///
+    /// # Errors
+    /// When a part does not start, or the chart is refused.
+    pub async fn install_with(values: &Value) -> anyhow::Result<Self> {
+        let cluster = Cluster::install(&tools()?, |all| merge(all, values)).await?;
         Ok(Self { cluster })
     }
 
@@ -239,6 +250,41 @@ impl Bed {
             Ok(())
         })
         .await
+    }
+
+    /// How the controllers' calls to the adapter ended, and how often: `OK`, or the reason of the error.
+    ///
+    /// # Errors
+    /// When one does not answer.
+    pub async fn adapter_calls(&mut self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let mut all = BTreeMap::new();
+        for controller in CONTROLLERS {
+            let metrics = self.cluster.pods.get(controller)?.metrics().await?;
+            for (outcome, calls) in by_label(&metrics, "cloud_controller_adapter_calls_total", "outcome") {
+                *all.entry(outcome).or_default() += calls;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The Warning Events of the controllers on anything, each with its object.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn warnings(&self) -> anyhow::Result<Vec<String>> {
+        let events: Api<Event> = Api::all(self.client());
+        let warnings = events.list(&ListParams::default().fields("type=Warning")).await?.items;
+        let named = |event: &Event| {
+            let object = &event.involved_object;
+            let (kind, name) = (object.kind.as_deref(), object.name.as_deref());
+            let (kind, name) = (kind.unwrap_or_default(), name.unwrap_or_default());
+            format!("{kind} {name}: {}", lines(std::slice::from_ref(event)).join(""))
+        };
+        let ours = |event: &&Event| {
+            let who = event.reporting_component.as_deref().unwrap_or_default();
+            CONTROLLERS.contains(&who)
+        };
+        Ok(warnings.iter().filter(ours).map(named).collect())
     }
 
     /// Waits until a controller runs, says that it is not ready, and why.

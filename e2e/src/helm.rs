@@ -112,3 +112,15 @@ fn chart() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).join("helm").join(NAME)
 }
+
+/// Changes values that are named, and leaves the rest.
+pub fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, value) => *into = value.clone(),
+    }
+}

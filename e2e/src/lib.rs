@@ -12,9 +12,12 @@ mod cluster;
 mod control_plane;
 pub mod demo;
 mod eventually;
+mod grpc;
 mod helm;
 mod http;
 mod kubeconfig;
+mod load;
+mod metrics;
 mod objects;
 mod pki;
 mod pods;
@@ -32,7 +35,9 @@ pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use e2e_tools::Tools;
 pub use eventually::eventually;
-pub use helm::{Release, Values};
+pub use grpc::GrpcPort;
+pub use helm::{Release, Values, merge};
+pub use load::{Load, Outcome};
 pub use objects::{
     NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
 };

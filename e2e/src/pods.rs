@@ -178,6 +178,15 @@ impl Pod {
         &self.launch.args
     }
 
+    /// The value of one of the program's flags.
+    ///
+    /// # Errors
+    /// When it is not given.
+    pub fn flag(&self, name: &str) -> anyhow::Result<&str> {
+        let mut values = self.args().iter().filter_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
+        values.next().with_context(|| format!("{} is started without {name}", self.name()))
+    }
+
     /// The program's whole environment.
     pub fn env(&self) -> &BTreeMap<String, String> {
         &self.launch.env

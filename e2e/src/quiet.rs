@@ -2,6 +2,8 @@
 
 use anyhow::ensure;
 
+use crate::metrics::sum;
+
 /// Fails unless each work queue was worked on, and nothing waits or is under way.
 pub(crate) fn quiet(metrics: &str) -> anyhow::Result<()> {
     let sum = |name| sum(metrics, name);
@@ -12,17 +14,6 @@ pub(crate) fn quiet(metrics: &str) -> anyhow::Result<()> {
         "{worked} keys done, {waiting} wait, {under_way} s of work under way"
     );
     Ok(())
-}
-
-/// The sum of a metric's values, whatever their labels.
-pub(crate) fn sum(metrics: &str, name: &str) -> f64 {
-    let of_name = |line: &str| {
-        let rest = line.strip_prefix(name)?;
-        // A longer name that begins alike is another metric.
-        let value = rest.starts_with(['{', ' ']).then(|| rest.rsplit(' ').next())??;
-        value.parse::<f64>().ok()
-    };
-    metrics.lines().filter_map(of_name).sum()
 }
 
 #[cfg(test)]

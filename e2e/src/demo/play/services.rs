@@ -11,7 +11,7 @@ use crate::demo::facts::{self, events_of};
 use crate::demo::report::{BalancerFact, Fact, Report};
 use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
-use crate::quiet::sum;
+use crate::metrics::sum;
 use crate::{eventually, seconds, service};
 
 /// The Service of the first steps.

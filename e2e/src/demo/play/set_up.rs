@@ -2,12 +2,13 @@
 
 use adapter_sim::simcloud::counts::Counts;
 use e2e_tools::Tools;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::demo::cost::Cost;
 use crate::demo::report::{Fact, Report};
 use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
+use crate::helm::merge;
 use crate::{Cluster, ControlPlane, Pods, Release, Simcloud, Values, seconds};
 
 use super::Play;
@@ -62,16 +63,4 @@ pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Res
         teller.tell(&Report::Fact(Fact::Process { name, user: pod.user().to_owned() }));
     }
     stage.cost_since(&Counts::default()).await
-}
-
-/// Changes what is named, and leaves the rest.
-fn merge(into: &mut Value, change: &Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, value) => *into = value.clone(),
-    }
 }

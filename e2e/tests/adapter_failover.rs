@@ -1,0 +1,150 @@
+//! Two adapters of which one leads: it is killed, or stopped in good order, while users are at work.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use adapter_sim::simcloud::counts::LogEntry;
+use adapter_sim::simcloud::model::LoadBalancer;
+use anyhow::{Context, ensure};
+use e2e::{ADAPTER, Bed, GrpcPort, Load, Outcome, eventually};
+use serde_json::{Value, json};
+
+/// The service level of an unplanned change of leader, and of a planned one.
+const FAILOVER: Duration = Duration::from_secs(12);
+const HANDOVER: Duration = Duration::from_secs(1);
+/// Controllers take the end of a watch that held for so long for the change of leader that it is.
+const STEADY: Duration = Duration::from_secs(10);
+/// The other replica.
+const OTHER: &str = "cloud-adapter-1";
+/// What the cloud may be asked: calls a second, and calls at once.
+const LIMITS: [(&str, f64, f64); 3] =
+    [("compute", 10.0, 20.0), ("loadbalancer", 20.0, 40.0), ("network", 10.0, 20.0)];
+/// The cloud notes a call when it arrives, which is that much after it was sent, at most.
+const ON_THE_WAY: f64 = 0.3;
+
+#[tokio::test]
+async fn a_leader_that_is_killed_or_stopped_is_followed_and_no_user_notices() {
+    let buckets: BTreeMap<_, _> =
+        LIMITS.iter().map(|(name, rate, burst)| (*name, json!({ "rate": rate, "burst": burst }))).collect();
+    let values = json!({ "adapter": { "replicas": "active-standby", "limits": { "buckets": buckets } } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let mut load = Load::start(&bed).await.unwrap();
+    load.work_for(STEADY).await.unwrap();
+
+    let first = leader(&mut bed).await;
+    let second = other(first);
+    let standby = port(&mut bed, second);
+    standby.look_serving().await.expect_err("two replicas serve");
+    let killed = Instant::now();
+    bed.cluster.pods.get(first).unwrap().kill().await.unwrap();
+    serves(&standby).await;
+    let took = killed.elapsed();
+    println!("kill -9 of the leader: the other one serves after {took:?}");
+    assert!(took <= FAILOVER, "{took:?}");
+    load.rounds(10).await.unwrap();
+
+    bed.cluster.pods.get(first).unwrap().start().unwrap();
+    bed.ready().await.unwrap();
+    load.work_for(STEADY).await.unwrap();
+    let standby = port(&mut bed, first);
+    let stopped = Instant::now();
+    let leading = bed.cluster.pods.get(second).unwrap();
+    let (ended, took) = tokio::join!(leading.terminate(), async {
+        serves(&standby).await;
+        stopped.elapsed()
+    });
+    ended.unwrap();
+    let log = std::fs::read_to_string(bed.cluster.pods.get(second).unwrap().log()).unwrap();
+    assert!(!log.contains("stopped with work under way"), "{log}");
+    println!("SIGTERM of the leader: the other one serves after {took:?}");
+    assert!(took <= HANDOVER, "{took:?}");
+    load.rounds(10).await.unwrap();
+
+    let outcome = load.stop().await.unwrap();
+    settled(&bed, &outcome).await;
+    unnoticed(&mut bed).await;
+    within_budget(&bed.cluster.cloud.requests().await.unwrap());
+}
+
+/// No call of a controller failed for its user: what it has to repeat is done in the same turn.
+async fn unnoticed(bed: &mut Bed) {
+    let calls = bed.adapter_calls().await.unwrap();
+    println!("calls of the controllers: {calls:?}");
+    // A new leader has none of the backend sets, and is given them.
+    let failed: Vec<_> =
+        calls.keys().filter(|it| !["OK", "BACKEND_SET_UNKNOWN"].contains(&it.as_str())).collect();
+    assert!(failed.is_empty(), "{calls:?}");
+    assert_eq!(bed.warnings().await.unwrap(), Vec::<String>::new());
+}
+
+/// In no time is more asked of the cloud than one replica alone may ask for.
+fn within_budget(log: &[LogEntry]) {
+    for (family, rate, burst) in LIMITS {
+        let of_family = |entry: &&LogEntry| Value::from(json!(entry.operation.family())) == family;
+        let at: Vec<_> = log.iter().filter(of_family).map(|entry| entry.at_ms).collect();
+        let mut fullest = 0.0_f64;
+        for (n, from) in at.iter().enumerate() {
+            for (calls, to) in at[n..].iter().enumerate() {
+                let seconds = Duration::from_millis(to - from).as_secs_f64() + ON_THE_WAY;
+                let share = f64::from(u32::try_from(calls + 1).unwrap()) / (burst + rate * seconds);
+                fullest = fullest.max(share);
+            }
+        }
+        println!("{family}: {} calls, at most {:.0} % of what any time may hold", at.len(), fullest * 100.0);
+        assert!(!at.is_empty() && fullest <= 1.0, "{family}: {fullest}");
+    }
+}
+
+/// Each Service has one load balancer, complete; each node its route; nothing else is left.
+async fn settled(bed: &Bed, outcome: &Outcome) {
+    bed.until_cloud("everything is there once", |state| {
+        let complete = |it: &LoadBalancer| json!(it.status) == "ACTIVE" && it.listeners.len() == 2;
+        ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
+        let owner = |it: &LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").cloned();
+        let mut owners: Vec<_> = state.load_balancers.iter().filter_map(owner).collect();
+        owners.sort();
+        ensure!(owners == outcome.services, "load balancers of {owners:?}, not of {:?}", outcome.services);
+        let mut routes: Vec<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
+        routes.sort();
+        ensure!(routes == outcome.networks, "routes to {routes:?}, not to {:?}", outcome.networks);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// The replica that serves.
+async fn leader(bed: &mut Bed) -> &'static str {
+    let ports = [ADAPTER, OTHER].map(|name| (name, port(bed, name)));
+    let look = || async {
+        for (name, port) in &ports {
+            if port.look_serving().await.is_ok() {
+                return Ok(*name);
+            }
+        }
+        Err(anyhow::anyhow!("none")).context("no replica serves")
+    };
+    eventually("a replica serves", e2e::WITHIN, look).await.unwrap()
+}
+
+fn other(replica: &str) -> &'static str {
+    if replica == ADAPTER { OTHER } else { ADAPTER }
+}
+
+/// A replica's port, as a controller calls it.
+fn port(bed: &mut Bed, replica: &str) -> GrpcPort {
+    let (ca, token) = {
+        let controller = bed.cluster.pods.get("service-controller").unwrap();
+        let file = |flag| Some(controller.flag(flag).unwrap().into());
+        (file("--adapter-ca-file"), file("--adapter-token-file"))
+    };
+    GrpcPort::open(bed.cluster.pods.get(replica).unwrap(), ca, token).unwrap()
+}
+
+async fn serves(port: &GrpcPort) {
+    eventually("the other replica serves", FAILOVER * 2, || port.look_serving()).await.unwrap();
+}
