@@ -1,5 +1,7 @@
 //! The whole way of a call through a session, on paused time, to a vendor that answers as it is told to.
 
+mod jumps;
+
 use std::{collections::VecDeque, sync::Mutex, time::Duration};
 
 use cloud_budget::{BucketConfig, Mode, RateLimit};

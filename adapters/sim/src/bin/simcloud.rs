@@ -54,6 +54,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 127.0.0.1:9797"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a cloud tells when it made things")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();

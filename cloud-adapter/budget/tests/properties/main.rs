@@ -3,10 +3,12 @@
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "clippy knows tests, and not their helpers"
 )]
 
 mod audit;
+mod clock;
 mod fairness;
 mod limits;
 mod random;
