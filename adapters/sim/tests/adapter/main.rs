@@ -9,7 +9,6 @@
 
 mod absence;
 mod bench;
-mod conditions;
 mod credentials;
 mod faults;
 mod fewer_calls;

@@ -142,7 +142,7 @@ fn bad_tokens(guarded: &Guarded) -> Vec<String> {
         wrong("sub", json!("system:serviceaccount:kube-system:stranger")),
         TokenKey::elliptic("a").token(account),
         TokenKey::elliptic("unheard-of").token(account),
-        good[..good.len() - 8].to_owned(),
+        good.strip_suffix(|_: char| true).expect("a character").to_owned(),
         format!("{good}.more"),
         "no-token-at-all-but-surely-secret".to_owned(),
     ]

@@ -77,3 +77,18 @@ async fn whoever_obeys_the_delay_is_served() {
     tokio::time::sleep(told.delay()).await;
     world.look(Duration::from_secs(1)).await.expect("as it was told");
 }
+
+/// A question that nobody waits for any more is not put to the vendor when its turn comes.
+#[tokio::test]
+async fn whoever_hangs_up_while_waiting_costs_nothing() {
+    let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
+    let patient = Duration::from_secs(30);
+    world.look(patient).await.expect("the first one may");
+    for _ in 0..3 {
+        let hung_up = tokio::time::timeout(Duration::from_millis(300), world.look(patient)).await;
+        assert!(hung_up.is_err(), "its turn comes in 2 s");
+    }
+    world.look(patient).await.expect("in its turn");
+    world.look(patient).await.expect("in its turn");
+    assert_eq!(world.cloud.counts().total, 3, "those who waited, and nobody else");
+}
