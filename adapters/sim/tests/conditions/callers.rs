@@ -107,7 +107,7 @@ pub(crate) async fn another_cluster() -> Status {
     guarded.delete(&guarded.token("service-controller"), change).await
 }
 
-pub(crate) async fn anothers_fence() -> Status {
+pub(crate) async fn foreign_fence() -> Status {
     let guarded = Guarded::start().await;
     let change = |request: &mut DeleteLoadBalancerRequest| {
         request.fence.as_mut().expect("set").scope = "route-controller/0".into();

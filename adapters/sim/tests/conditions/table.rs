@@ -72,7 +72,7 @@ conditions! {
     an_adapter_that_stops: Draining, Unavailable, SOON, replica::draining;
     a_caller_with_another_role: CallerForbidden, PermissionDenied, NEVER, callers::another_role;
     a_caller_of_another_cluster: CallerForbidden, PermissionDenied, NEVER, callers::another_cluster;
-    a_caller_under_anothers_fence: CallerForbidden, PermissionDenied, NEVER, callers::anothers_fence;
+    a_caller_under_a_foreign_fence: CallerForbidden, PermissionDenied, NEVER, callers::foreign_fence;
     an_operator_who_writes: CallerForbidden, PermissionDenied, NEVER, callers::operator_who_writes;
     a_caller_without_a_token: CallerUnauthenticated, Unauthenticated, NEVER, callers::without_a_token;
     a_caller_with_an_old_token: CallerUnauthenticated, Unauthenticated, NEVER, callers::old_token;
