@@ -44,7 +44,7 @@ pub struct Flags {
     pub endpoint: &'static str,
     /// Of [`Security::ca`].
     pub ca: &'static str,
-    /// Of [`Security::server_name`].
+    /// Of `Security::server_name`.
     pub server_name: &'static str,
     /// Of [`Security::token`].
     pub token: &'static str,

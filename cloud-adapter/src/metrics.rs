@@ -1,6 +1,6 @@
 //! The adapter's metrics: `cloud_adapter_*`, labels from closed sets. One method for each thing that happens.
 //!
-//! Names and labels: budgets, section 8. What is a state and not an event is read when the page is scraped ([`scrape`]).
+//! Names and labels: budgets, section 8. What is a state and not an event is read when the page is scraped (`scrape`).
 
 mod layer;
 mod scrape;

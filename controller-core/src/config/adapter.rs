@@ -24,6 +24,7 @@ pub struct AdapterArgs {
     ///
     /// Of several replicas the one is called that says that it serves (grpc.health.v1);
     /// calls wait for it up to 15 s.
+    #[expect(rustdoc::broken_intra_doc_links, reason = "the help text shows it as it stands")]
     #[arg(long, value_name = "URL", default_value = "http://cloud-adapter:8443", verbatim_doc_comment)]
     pub adapter_endpoint: String,
 

@@ -1,5 +1,5 @@
 //! What benches print, one row a figure, and the table that people read. A bench prints rows to standard output with
-//! [`print`]; `cargo xtask bench` reads them and shows one table of all. Text between tabs, so that it can be read without.
+//! [`print()`]; `cargo xtask bench` reads them and shows one table of all. Text between tabs, so that it can be read without.
 
 use std::{
     fmt,
