@@ -3,6 +3,7 @@
 //! In reading order:
 //! - [`model`] and [`requests`]: the JSON that goes over the wire; [`error`]: how a call is refused;
 //! - `operation`: the table of all operations, which routing, counting and limits share;
+//! - `tokens`: who may come in;
 //! - `table`: rows that readers see only after the consistency lag; `instances`, `load_balancers`, `routes`: what there is;
 //! - [`settings`], `limiter`, [`faults`]: the nuisances, which the admin API sets; [`counts`]: what was asked of the cloud;
 //! - [`Cloud`]: all of it as one deterministic value without I/O, which is told the time; [`call`]: one call and its answer;
@@ -32,6 +33,7 @@ mod shared;
 mod table;
 #[cfg(test)]
 mod testing;
+mod tokens;
 
 pub use self::cloud::Cloud;
 pub use self::operation::{Access, Family, Operation};

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use axum::routing::{delete, get, patch, post};
+use axum::routing::{delete, get, patch, post, put};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use super::http::{bearer, plain};
 use super::instances::NewInstances;
 use super::model::ProvisioningStatus;
 use super::settings::Settings;
+use super::tokens::{Token, Tokens};
 use super::{Moment, SharedCloud};
 
 /// Log entries in an answer that was not asked for a number.
@@ -25,6 +26,7 @@ pub(super) fn router() -> Router<SharedCloud> {
     Router::new()
         .route("/admin/state", get(state))
         .route("/admin/settings", get(settings).patch(change_settings).delete(reset_settings))
+        .route("/admin/tokens", put(change_tokens))
         .route("/admin/faults", get(faults).post(add_fault).delete(clear_faults))
         .route("/admin/faults/{id}", delete(remove_fault))
         .route("/admin/counts", get(counts))
@@ -43,7 +45,7 @@ fn act(
     work: impl FnOnce(&mut Cloud, Moment) -> Result<Value, ApiError>,
 ) -> Response {
     let result = cloud.with(|cloud, now| {
-        cloud.check_token(bearer(headers).as_deref())?;
+        cloud.tokens.check(bearer(headers).as_deref())?;
         cloud.settle(now);
         work(cloud, now)
     });
@@ -81,6 +83,21 @@ async fn reset_settings(context: Context) -> Response {
     act(&context, |cloud, _| {
         cloud.settings = Settings::default();
         value(&cloud.settings)
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewTokens {
+    tokens: Vec<Token>,
+}
+
+/// Answers nothing of them.
+async fn change_tokens(context: Context, body: Bytes) -> Response {
+    act(&context, |cloud, _| {
+        let NewTokens { tokens } = parse(&body)?;
+        cloud.tokens = Tokens::these(tokens)?;
+        Ok(json!({}))
     })
 }
 

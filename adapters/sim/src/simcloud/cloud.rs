@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -19,16 +18,18 @@ use super::instances::Instances;
 use super::limiter::{Limiter, Standing};
 use super::load_balancers::{LoadBalancers, Outcome};
 use super::model::Project;
+use super::operation::Operation;
 use super::perform::Done;
 use super::routes::Routes;
 use super::settings::Settings;
 use super::table::Write;
+use super::tokens::Tokens;
 
 /// A whole cloud. It does no I/O and has no clock: whoever calls says what time it is, and never an earlier one than before.
 #[derive(Debug)]
 pub struct Cloud {
     pub(super) project: Project,
-    token: Option<Secret>,
+    pub(super) tokens: Tokens,
     /// Wall-clock time at [`Moment`] zero.
     epoch: Timestamp,
     random: u64,
@@ -41,15 +42,6 @@ pub struct Cloud {
     pub(super) counts: Counts,
     pub(super) log: Log,
     limiter: Limiter,
-}
-
-/// What must not get into logs.
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// What is known of a call before it is carried out.
@@ -66,7 +58,7 @@ impl Cloud {
         const NEW_YEAR_2026: i64 = 1_767_225_600;
         Self {
             project,
-            token: None,
+            tokens: Tokens::default(),
             epoch: Timestamp::constant(NEW_YEAR_2026, 0),
             random: 0,
             requests: 0,
@@ -84,7 +76,7 @@ impl Cloud {
     /// Asks every caller for this token.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(Secret(token.into()));
+        self.tokens = Tokens::one(token.into());
         self
     }
 
@@ -136,17 +128,6 @@ impl Cloud {
         answer
     }
 
-    /// Whether a caller with this token may come in.
-    pub(super) fn check_token(&self, bearer: Option<&str>) -> Result<(), ApiError> {
-        match &self.token {
-            Some(Secret(token)) if bearer != Some(token) => {
-                let message = "send the project's token as `Authorization: Bearer <token>`";
-                Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Carries out what has come due.
     pub(super) fn settle(&mut self, now: Moment) {
         self.load_balancers.settle(now, self.settings.lag());
@@ -173,7 +154,13 @@ impl Cloud {
 
     fn admit(&mut self, call: &Call, now: Moment, entry: &mut Entry) -> Result<(), ApiError> {
         entry.latency = self.latency(call);
-        self.check_token(call.bearer.as_deref())?;
+        let bearer = call.bearer.as_deref();
+        // Whoever has a token may know what it is for.
+        if call.operation == Operation::GetProject {
+            self.tokens.other_project(bearer)?;
+        } else {
+            self.tokens.check(bearer)?;
+        }
         entry.standing = self.limiter.take(&self.settings.rate_limits, call.operation.family(), now);
         if let Some(wait) = entry.standing.and_then(|standing| standing.retry_after) {
             let message = format!("too many {} calls; come back later", call.operation.family());

@@ -9,7 +9,7 @@ use super::call::Call;
 use super::cloud::Cloud;
 use super::error::ApiError;
 use super::load_balancers::{Children, LoadBalancers, Order, Outcome};
-use super::model::RouteStatus;
+use super::model::{Project, RouteStatus};
 use super::operation::Operation;
 use super::routes::RouteRules;
 use super::table::PageRequest;
@@ -26,7 +26,7 @@ impl Cloud {
         let id = call.id();
         let at = (now, outcome);
         match call.operation {
-            Operation::GetProject => done(&self.project),
+            Operation::GetProject => self.get_project(call),
             Operation::ListInstances => self.list_instances(call, now),
             Operation::BatchGetInstances => self.batch_get_instances(call, now),
             Operation::FindInstances => self.find_instances(call, now),
@@ -68,6 +68,12 @@ impl Cloud {
         let wall = self.wall(now);
         let order = Order { settings: &self.settings, now, wall, outcome };
         answer(StatusCode::ACCEPTED, &write(&mut self.load_balancers, &order)?)
+    }
+
+    fn get_project(&self, call: &Call) -> Result<Done, ApiError> {
+        let other = self.tokens.other_project(call.bearer.as_deref())?;
+        let project = other.map_or_else(|| self.project.project.clone(), str::to_owned);
+        done(&Project { project, ..self.project.clone() })
     }
 
     fn list_instances(&self, call: &Call, now: Moment) -> Result<Done, ApiError> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::simcloud::call::{Call, Ending};
 use crate::simcloud::operation::Operation;
 use crate::simcloud::testing::{Lab, create, lab};
+use crate::simcloud::tokens::Tokens;
 
 fn ids(page: &Value, items: &str) -> Vec<String> {
     page[items].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
@@ -240,4 +241,23 @@ fn without_the_token_nobody_comes_in() {
     call.bearer = Some("secret".into());
     lab.ok(&call);
     assert!(!format!("{:?}", lab.cloud).contains("secret"));
+}
+
+#[test]
+fn a_token_of_another_project_opens_nothing_of_this_one() {
+    let mut lab = lab(1, json!({}));
+    let tokens = json!([{ "token": "old" }, { "token": "new" }, { "token": "theirs", "project": "other" }]);
+    lab.cloud.tokens = Tokens::these(serde_json::from_value(tokens).unwrap()).unwrap();
+    let ask = |lab: &mut Lab, operation, token: &str| {
+        let call = Call { bearer: Some(token.into()), ..Call::new(operation) };
+        lab.send(&call)
+    };
+    for token in ["old", "new"] {
+        assert_eq!(ask(&mut lab, Operation::GetProject, token).body["project"], "demo");
+        assert_eq!(ask(&mut lab, Operation::ListInstances, token).status, StatusCode::OK);
+    }
+    assert_eq!(ask(&mut lab, Operation::GetProject, "theirs").body["project"], "other");
+    assert_eq!(ask(&mut lab, Operation::ListInstances, "theirs").status, StatusCode::FORBIDDEN);
+    assert_eq!(ask(&mut lab, Operation::GetProject, "nobody's").status, StatusCode::UNAUTHORIZED);
+    assert!(!format!("{:?}", lab.cloud).contains("theirs"));
 }

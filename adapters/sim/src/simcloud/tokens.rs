@@ -1,0 +1,68 @@
+//! Who may come in: bearer tokens, each for one project. No token appears in an answer or a log.
+
+use std::fmt;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::error::ApiError;
+
+/// All tokens that are good. None at all: everybody may come in.
+#[derive(Debug, Default)]
+pub(super) struct Tokens(Vec<Token>);
+
+/// One of them, as the admin API takes it.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Token {
+    token: String,
+    /// Nothing: the project that all objects belong to.
+    #[serde(default)]
+    project: Option<String>,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("project", &self.project).finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// One token, for the project that all objects belong to.
+    pub(super) fn one(token: String) -> Self {
+        Self(vec![Token { token, project: None }])
+    }
+
+    /// These and no others.
+    pub(super) fn these(tokens: Vec<Token>) -> Result<Self, ApiError> {
+        if tokens.iter().any(|one| one.token.is_empty()) {
+            return Err(ApiError::invalid("tokens", "must not be empty texts"));
+        }
+        Ok(Self(tokens))
+    }
+
+    /// The other project that this token is for; nothing: it is for the project that all objects belong to.
+    pub(super) fn other_project(&self, bearer: Option<&str>) -> Result<Option<&str>, ApiError> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        match self.0.iter().find(|one| bearer == Some(&one.token)) {
+            Some(one) => Ok(one.project.as_deref()),
+            None => {
+                let message = "send the project's token as `Authorization: Bearer <token>`";
+                Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message))
+            }
+        }
+    }
+
+    /// Whether this token opens the project that all objects belong to.
+    pub(super) fn check(&self, bearer: Option<&str>) -> Result<(), ApiError> {
+        match self.other_project(bearer)? {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!("the token is for the project {other}, which has nothing here");
+                Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
+            }
+        }
+    }
+}
