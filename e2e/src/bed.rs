@@ -3,20 +3,23 @@
 //! Every look waits for a condition, with one deadline for all: it is no measure of speed, only the end of hope.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::eventually::eventually;
 use crate::helm::merge;
-use crate::metrics::{by_label, sum};
+use crate::metrics::sum;
 use crate::objects::{UNINITIALIZED, node};
+use crate::pods::token;
 use crate::quiet::quiet;
 use crate::simcloud::State;
 use crate::{seconds, tools};
@@ -54,7 +57,7 @@ impl Bed {
     /// # Errors
     /// When a part does not start, or the chart is refused.
     pub async fn install() -> anyhow::Result<Self> {
-        Self::install_with(&Value::Null).await
+        Self::install_with(&json!({})).await
     }
 
     /// The chart is installed with these values besides, and none of its pods runs yet.
@@ -259,8 +262,9 @@ impl Bed {
     pub async fn adapter_calls(&mut self) -> anyhow::Result<BTreeMap<String, f64>> {
         let mut all = BTreeMap::new();
         for controller in CONTROLLERS {
-            let metrics = self.cluster.pods.get(controller)?.metrics().await?;
-            for (outcome, calls) in by_label(&metrics, "cloud_controller_adapter_calls_total", "outcome") {
+            let pod = self.cluster.pods.get(controller)?;
+            let counted = pod.counted("cloud_controller_adapter_calls_total", "outcome").await?;
+            for (outcome, calls) in counted {
                 *all.entry(outcome).or_default() += calls;
             }
         }
@@ -285,6 +289,20 @@ impl Bed {
             CONTROLLERS.contains(&who)
         };
         Ok(warnings.iter().filter(ours).map(named).collect())
+    }
+
+    /// A file with a token of a ServiceAccount of the release's namespace, for these audiences; without any, for the API
+    /// server.
+    ///
+    /// # Errors
+    /// When the API server refuses, or the file cannot be written.
+    pub async fn token(&self, account: &str, audiences: &[&str]) -> anyhow::Result<PathBuf> {
+        let accounts = Api::namespaced(self.client(), &self.cluster.release.namespace);
+        let token = token(&accounts, account, audiences).await?;
+        let name = format!("{account}-{}.token", audiences.join("-").replace('/', "-"));
+        let file = self.cluster.control_plane.dir().join(name);
+        fs::write(&file, token).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
     }
 
     /// Waits until a controller runs, says that it is not ready, and why.

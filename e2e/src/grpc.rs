@@ -20,13 +20,22 @@ pub struct GrpcPort {
 }
 
 impl GrpcPort {
-    /// The port of `adapter`, for whoever trusts this authority and shows this token. Connects to nothing yet.
+    /// The port of `adapter`, for whoever trusts this authority, or speaks plaintext, and shows this token. Connects to nothing
+    /// yet.
     ///
     /// # Errors
     /// When a file cannot be used.
     pub fn open(adapter: &Pod, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
+        Self::at(adapter.flag("--grpc-address")?, ca, token)
+    }
+
+    /// The same for any address.
+    ///
+    /// # Errors
+    /// When it is none, or a file cannot be used.
+    pub fn at(address: &str, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         let scheme = if ca.is_some() { "https" } else { "http" };
-        let target: Target = format!("{scheme}://{}", adapter.flag("--grpc-address")?).parse()?;
+        let target: Target = format!("{scheme}://{address}").parse()?;
         let server_name = ca.as_ref().map(|_| adapter_client::SERVER_NAME.to_owned());
         let security = Security { ca, server_name, token, ..Security::default() };
         let connection = Connection::new(target, &security);

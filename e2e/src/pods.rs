@@ -26,12 +26,14 @@ use crate::control_plane::ControlPlane;
 use crate::eventually::eventually;
 use crate::helm::Release;
 use crate::http::Http;
+use crate::metrics::by_label;
 use crate::process::{Launch, Process, tail};
 
 use container::{Container, Ports, Surroundings};
 use endpoints::Replica;
 
 pub(crate) use address::pod_ip;
+pub(crate) use identity::token;
 
 /// The pods of a release, by the names of their Deployments.
 #[derive(Debug)]
@@ -301,6 +303,14 @@ impl Pod {
     /// When it does not answer.
     pub async fn metrics(&self) -> anyhow::Result<String> {
         self.http.get_text(&self.container.beside_readiness("/metrics")?).await
+    }
+
+    /// What it counts as `metric`, added up by the value of one label.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn counted(&self, metric: &str, label: &str) -> anyhow::Result<BTreeMap<String, f64>> {
+        Ok(by_label(&self.metrics().await?, metric, label))
     }
 
     fn take(&mut self) -> anyhow::Result<Process> {

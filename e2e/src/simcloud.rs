@@ -25,6 +25,8 @@ pub struct Simcloud {
     _process: Process,
     url: String,
     http: Http,
+    /// What its callers must show, once it has been told.
+    token: Option<String>,
 }
 
 /// Everything there is in the cloud, whatever its callers can see yet.
@@ -55,7 +57,8 @@ impl Simcloud {
             log_dir: control_plane.log_dir(),
         };
         let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
-        let this = Self { _process: process, url: format!("http://{address}"), http: Http::new()? };
+        let this =
+            Self { _process: process, url: format!("http://{address}"), http: Http::new()?, token: None };
         eventually("simcloud answers", seconds(10), || async { this.counts().await }).await?;
         Ok(this)
     }
@@ -206,6 +209,16 @@ impl Simcloud {
         self.order(Method::DELETE, "/admin/faults", None).await
     }
 
+    /// From now on only these tokens are good, of which the first is ours: `{"token", "project"}`.
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn set_tokens(&mut self, tokens: &Value) -> anyhow::Result<()> {
+        self.order(Method::PUT, "/admin/tokens", Some(&json!({ "tokens": tokens }))).await?;
+        self.token = tokens.pointer("/0/token").and_then(Value::as_str).map(str::to_owned);
+        Ok(())
+    }
+
     /// Changes latency, limits, quotas and the like: a part of the settings object; what is not given stays.
     ///
     /// # Errors
@@ -228,6 +241,10 @@ impl Simcloud {
         let (what, url) = (format!("simcloud {method} {path}"), format!("{}{path}", self.url));
         let answer = self.http.text(&what, |client| {
             let request = client.request(method, &url);
+            let request = match &self.token {
+                Some(token) => request.bearer_auth(token),
+                None => request,
+            };
             match body {
                 Some(body) => request.json(body),
                 None => request,

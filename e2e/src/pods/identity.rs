@@ -41,22 +41,22 @@ pub(crate) async fn of(
     if automount == Some(false) {
         return Ok(Identity { user, env: BTreeMap::new() });
     }
-    let token = token(&accounts, name, None).await?;
+    let token = token(&accounts, name, &[]).await?;
     let path = dir.join("kubeconfig");
     kubeconfig::write(&path, &control_plane.server(), &Credential::Token(&token))?;
     let env = BTreeMap::from([("KUBECONFIG".to_owned(), path.display().to_string())]);
     Ok(Identity { user, env })
 }
 
-/// A token of a ServiceAccount, for the API server or for another audience.
+/// A token of a ServiceAccount for these audiences; without any, for the API server.
 pub(crate) async fn token(
     accounts: &Api<ServiceAccount>,
     name: &str,
-    audience: Option<&str>,
+    audiences: &[&str],
 ) -> anyhow::Result<String> {
     let order = TokenRequest {
         spec: TokenRequestSpec {
-            audiences: audience.into_iter().map(str::to_owned).collect(),
+            audiences: audiences.iter().map(|&it| it.to_owned()).collect(),
             expiration_seconds: Some(TOKEN_SECONDS),
             ..TokenRequestSpec::default()
         },

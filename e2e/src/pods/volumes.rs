@@ -112,7 +112,8 @@ async fn projected(
     let source = source.context("only configMap, secret and serviceAccountToken are projected here")?;
     let account = pod.service_account_name.as_deref().unwrap_or("default");
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let token = identity::token(&accounts, account, source.audience.as_deref()).await?;
+    let audiences: Vec<_> = source.audience.as_deref().into_iter().collect();
+    let token = identity::token(&accounts, account, &audiences).await?;
     Ok(Files::from([(source.path.clone(), token.into_bytes())]))
 }
 

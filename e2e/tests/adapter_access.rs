@@ -1,0 +1,166 @@
+//! Who may call the adapter, with the tokens that a real API server gives out.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::path::PathBuf;
+
+use cloud_api_proto::v1alpha1::adapter_service_client::AdapterServiceClient;
+use cloud_api_proto::v1alpha1::instance_service_client::InstanceServiceClient;
+use cloud_api_proto::v1alpha1::load_balancer_service_client::LoadBalancerServiceClient;
+use cloud_api_proto::v1alpha1::{
+    BatchGetInstancesRequest, DeleteLoadBalancerRequest, GetInfoRequest, RequestContext,
+};
+use cloud_api_proto::{AdapterError, Reason};
+use e2e::{ADAPTER, Bed, CONTROLLERS, GrpcPort, service};
+use tonic::Code;
+
+/// What the API server itself takes.
+const API_SERVER: &str = "https://kubernetes.default.svc";
+
+#[tokio::test]
+async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
+    let mut bed = Bed::start().await.unwrap();
+    let door = Door::of(&mut bed);
+    let ours = door.audience.as_str();
+
+    // No token at all, and tokens that are no proof for this adapter.
+    let strangers: [(&str, Option<(&str, &[&str])>); 5] = [
+        ("without a token", None),
+        ("a token for the API server", Some(("cloud-node-controller", &[]))),
+        ("a token for something else", Some(("cloud-node-controller", &["vault"]))),
+        ("a token for another cluster", Some(("cloud-node-controller", &["cloudadapter.0"]))),
+        ("a token that the API server takes, too", Some(("cloud-node-controller", &[ours, API_SERVER]))),
+    ];
+    for (name, shows) in strangers {
+        let token = match shows {
+            Some((account, audiences)) => Some(bed.token(account, audiences).await.unwrap()),
+            None => None,
+        };
+        let refused = get_info(&door.port(&mut bed, token), &door.cluster).await.expect_err(name);
+        assert_eq!(
+            judged(&refused),
+            (Code::Unauthenticated, Reason::CallerUnauthenticated),
+            "{name}: {refused}"
+        );
+    }
+
+    // Who is known, and may not.
+    let create = ["create", "serviceaccount", "nobody", "--namespace", "kube-system"];
+    bed.cluster.control_plane.kubectl(&create).await.unwrap();
+    let nobody = bed.token("nobody", &[ours]).await.unwrap();
+    let refused = get_info(&door.port(&mut bed, Some(nobody)), &door.cluster).await.unwrap_err();
+    assert_eq!(judged(&refused), FORBIDDEN, "{refused}");
+    assert!(refused.message.contains("kube-system:nobody"), "{refused}");
+    let token = bed.token("cloud-node-controller", &[ours]).await.unwrap();
+    let node = door.port(&mut bed, Some(token));
+    for refused in [
+        delete_load_balancer(&node, &door.cluster).await,
+        get_info(&node, "another cluster").await,
+        find_instances(&node, "another cluster").await,
+    ] {
+        let refused = refused.unwrap_err();
+        assert_eq!(judged(&refused), FORBIDDEN, "{refused}");
+    }
+    get_info(&node, &door.cluster).await.unwrap();
+    find_instances(&node, &door.cluster).await.unwrap();
+
+    // Who does not speak TLS, or takes the adapter for somebody else, gets no answer.
+    let plaintext = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), None, None).unwrap();
+    let other_ca = bed.cluster.control_plane.dir().join("pki/ca.crt");
+    let distrustful = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), Some(other_ca), None).unwrap();
+    for port in [plaintext, distrustful] {
+        let refused = get_info(&port, &door.cluster).await.unwrap_err();
+        assert!([Code::Internal, Code::Unavailable].contains(&refused.code), "{refused:?}");
+    }
+
+    // All of it is counted, and the controllers were not disturbed.
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
+    let refused = adapter.counted("cloud_adapter_calls_refused_total", "reason").await.unwrap();
+    let wanted = [("CALLER_FORBIDDEN", 4.0), ("CALLER_UNAUTHENTICATED", 5.0)];
+    assert_eq!(refused, wanted.map(|(reason, calls)| (reason.to_owned(), calls)).into());
+    let ended = adapter.counted("cloud_adapter_connections_ended_total", "why").await.unwrap();
+    assert!(ended.get("handshake").is_some_and(|ended| *ended >= 2.0), "{ended:?}");
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    let calls = bed.adapter_calls().await.unwrap();
+    assert_eq!(calls.keys().collect::<Vec<_>>(), ["OK"], "{calls:?}");
+}
+
+/// Probes and metrics are for everybody, and therefore nothing else is there.
+#[tokio::test]
+async fn the_plain_port_serves_no_api() {
+    let mut bed = Bed::start().await.unwrap();
+    let door = Door::of(&mut bed);
+    let address = bed.cluster.pods.get(ADAPTER).unwrap().flag("--http-address").unwrap().to_owned();
+
+    let info = get_info(&GrpcPort::at(&address, None, None).unwrap(), &door.cluster).await;
+    assert_eq!(info.expect_err("the contract is served there").code, Code::Unimplemented);
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+    for path in
+        ["/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/", "/debug/pprof"]
+    {
+        let answer = client.post(format!("http://{address}{path}")).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+    }
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        let answer = client.get(format!("http://{address}{path}")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+    }
+}
+
+const FORBIDDEN: (Code, Reason) = (Code::PermissionDenied, Reason::CallerForbidden);
+
+fn judged(error: &AdapterError) -> (Code, Reason) {
+    (error.code, error.reason)
+}
+
+/// What a controller is given in order to be let in.
+struct Door {
+    ca: PathBuf,
+    cluster: String,
+    audience: String,
+}
+
+impl Door {
+    fn of(bed: &mut Bed) -> Self {
+        let controller = bed.cluster.pods.get(CONTROLLERS[0]).unwrap();
+        let flag = |name| controller.flag(name).unwrap().to_owned();
+        let cluster = flag("--cluster-id");
+        let audience = format!("cloudadapter.{cluster}");
+        Self { ca: flag("--adapter-ca-file").into(), cluster, audience }
+    }
+
+    fn port(&self, bed: &mut Bed, token: Option<PathBuf>) -> GrpcPort {
+        let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
+        GrpcPort::open(adapter, Some(self.ca.clone()), token).unwrap()
+    }
+}
+
+fn context(cluster: &str) -> Option<RequestContext> {
+    Some(RequestContext {
+        cluster_id: cluster.to_owned(),
+        request_id: "e2e".to_owned(),
+        ..RequestContext::default()
+    })
+}
+
+async fn get_info(port: &GrpcPort, cluster: &str) -> Result<(), AdapterError> {
+    let mut client = AdapterServiceClient::new(port.channel());
+    let answer = client.get_info(GetInfoRequest { context: context(cluster) }).await;
+    answer.map(drop).map_err(AdapterError::from)
+}
+
+async fn find_instances(port: &GrpcPort, cluster: &str) -> Result<(), AdapterError> {
+    let mut client = InstanceServiceClient::new(port.channel());
+    let request =
+        BatchGetInstancesRequest { context: context(cluster), ..BatchGetInstancesRequest::default() };
+    client.batch_get_instances(request).await.map(drop).map_err(AdapterError::from)
+}
+
+async fn delete_load_balancer(port: &GrpcPort, cluster: &str) -> Result<(), AdapterError> {
+    let mut client = LoadBalancerServiceClient::new(port.channel());
+    let request =
+        DeleteLoadBalancerRequest { context: context(cluster), ..DeleteLoadBalancerRequest::default() };
+    client.delete_load_balancer(request).await.map(drop).map_err(AdapterError::from)
+}
