@@ -132,8 +132,8 @@ pub(super) async fn idle_streams(target: Target) {
 pub(super) async fn oversized_messages(target: Target) {
     const LIMIT: u32 = 4 * 1024 * 1024;
     let mut connection = Connection::open(&target, &Builder::new()).await;
-    // OUT_OF_RANGE.
-    let refused = End::Grpc("11".to_owned());
+    // RESOURCE_EXHAUSTED.
+    let refused = End::Grpc("8".to_owned());
     assert_eq!(connection.call(post(PUT), message(LIMIT + 1, &[])).await, refused);
     assert_eq!(connection.call(post(PUT), message(u32::MAX, &[1, 2, 3])).await, refused);
     let most = usize::try_from(LIMIT).expect("fits") - 1;
