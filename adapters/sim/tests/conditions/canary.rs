@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU16, AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,11 +15,11 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
-use cloud_adapter_security::testing::{TokenKey, claims};
+use cloud_adapter_security::testing::{AUDIENCE, TokenKey, claims};
 use cloud_api_proto::v1alpha1::{
     BatchGetInstancesRequest, DeleteLoadBalancerRequest, GetInfoRequest, InstanceRef, RequestContext,
-    WatchStatusRequest, instance_ref::Ref, instance_service_client::InstanceServiceClient,
-    load_balancer_service_client::LoadBalancerServiceClient,
+    WatchStatusRequest, adapter_service_client::AdapterServiceClient, instance_ref::Ref,
+    instance_service_client::InstanceServiceClient, load_balancer_service_client::LoadBalancerServiceClient,
 };
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -30,8 +30,9 @@ use tonic_reflection::pb::v1::{
 
 use crate::{
     callers::{Guarded, bearing},
+    program::{Program, until},
     wanted::{key, owner},
-    world::{context, fence},
+    world::{PLENTY, cloud, context, fence},
 };
 
 /// The cloud's token.
@@ -182,13 +183,87 @@ async fn no_secret_is_told_to_anybody() {
         assert!(heard.0.contains(words), "{words} is not in\n{}", heard.0);
     }
     let secrets = bad.iter().chain(&good).map(String::as_str).chain([CANARY]);
-    for secret in secrets {
-        // Of a token the signature is what makes it one; and each part of it would be a leak.
-        for part in secret.split('.').filter(|part| part.len() > 12) {
-            for (place, text) in [("an answer", &heard.0), ("the log", &log)] {
-                let found = text.lines().find(|line| line.contains(part));
-                assert_eq!(found, None, "{part} is in {place}");
-            }
+    kept(secrets, &[("an answer", &heard.0), ("the log", &log)]);
+}
+
+/// Fails if a part of a secret is in one of the texts. Of a token the signature is what makes it one; each part would be a leak.
+#[track_caller]
+fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) {
+    for part in secrets.into_iter().flat_map(|secret| secret.split('.')).filter(|part| part.len() > 12) {
+        for (place, text) in texts {
+            let found = text.lines().find(|line| line.contains(part));
+            assert_eq!(found, None, "{part} is in {place}");
         }
     }
+}
+
+/// What the API server hears: whose token it was, and what was to be reviewed.
+type Asked = Arc<Mutex<String>>;
+
+/// An API server that takes all tokens for good, and has no Lease for us.
+async fn api_server(asked: &Asked, serving: &mut JoinSet<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let router = Router::new().fallback(review).with_state(Arc::clone(asked));
+    serving.spawn(async move { axum::serve(listener, router).await.expect("serves") });
+    url
+}
+
+async fn review(State(asked): State<Asked>, uri: Uri, headers: HeaderMap, body: String) -> Response {
+    asked.lock().expect("whole").push_str(&format!("{headers:?} {body}\n"));
+    if !uri.path().ends_with("/tokenreviews") {
+        let refusal = json!({ "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no" });
+        return (StatusCode::FORBIDDEN, refusal.to_string()).into_response();
+    }
+    let user = json!({ "username": "system:serviceaccount:kube-system:operator" });
+    let status = json!({ "authenticated": true, "user": user, "audiences": [AUDIENCE] });
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {}, "status": status,
+    });
+    review.to_string().into_response()
+}
+
+/// A replica has two more: its own token for the API server, and the one by which it reads the leader's watches.
+#[tokio::test]
+async fn what_the_api_server_is_told_is_told_to_nobody_else() {
+    const OWN: &str = "canary-of-the-pod-itself-0123456789";
+    const PEER: &str = "canary-among-replicas-0123456789";
+    let (asked, mut serving, cloud) = (Asked::default(), JoinSet::new(), cloud().await);
+    let api = api_server(&asked, &mut serving).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (kubeconfig, peer) = (folder.path().join("kubeconfig"), folder.path().join("peer"));
+    let text = format!(
+        "{{apiVersion: v1, kind: Config, clusters: [{{name: c, cluster: {{server: \"{api}\"}}}}], users: [{{name: u, user: {{token: \
+         {OWN}}}}}], contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}"
+    );
+    std::fs::write(&kubeconfig, text).expect("room");
+    std::fs::write(&peer, PEER).expect("room");
+    let flags = [
+        "--authentication=token-review",
+        "--token-audience",
+        AUDIENCE,
+        "--identity=operator=kube-system/operator",
+        "--kubeconfig",
+        kubeconfig.to_str().expect("a plain path"),
+        "--replicas=active-standby",
+        "--advertise-address=127.0.0.1:1",
+        "--lease-namespace=n",
+        "--peer-token-file",
+        peer.to_str().expect("a plain path"),
+        "--log-level=trace",
+    ];
+    let adapter = Program::start(&cloud.url, PLENTY, &flags).await;
+    let token = TokenKey::elliptic("a").token("kube-system:operator");
+    let mut heard = Heard::default();
+    let mut info = AdapterServiceClient::new(adapter.channel.clone());
+    let request = GetInfoRequest { context: Some(context()) };
+    heard.note(&info.get_info(bearing(&token, request)).await.expect("the review was good"));
+    until("a look at the Lease", async || asked.lock().expect("whole").lines().count() > 1).await;
+    heard.note(&adapter.page("/metrics").await);
+    heard.note(&adapter.page("/readyz").await);
+    let log = adapter.ended().await;
+    let asked = asked.lock().expect("whole").clone();
+    assert!(asked.contains(OWN) && asked.contains(&token), "the API server was asked:\n{asked}");
+    assert!(log.contains("May not use the Lease"), "{log}");
+    kept([OWN, PEER, &token], &[("an answer", &heard.0), ("the log", &log)]);
 }
