@@ -53,8 +53,8 @@ spec:
 {{- end }}
 
 {{/*
-The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace Leases and a look
-at where the adapter is. Takes {root, component, rules}.
+The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace a look at where the
+adapter is. Takes {root, component, rules}.
 */}}
 {{- define "cloud-controllers.rbac" -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -93,6 +93,7 @@ subjects:
   - kind: ServiceAccount
     name: {{ $account }}
     namespace: {{ $namespace }}
+{{- if not .root.Values.adapter.endpoint }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -101,14 +102,9 @@ metadata:
   namespace: {{ $namespace }}
   labels: {{- $labels }}
 rules:
-  - apiGroups: [coordination.k8s.io]
-    resources: [leases]
-    verbs: [get, create, update]
-  {{- if not .root.Values.adapter.endpoint }}
   - apiGroups: [discovery.k8s.io]
     resources: [endpointslices]
     verbs: [get, list, watch]
-  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -124,5 +120,6 @@ subjects:
   - kind: ServiceAccount
     name: {{ $account }}
     namespace: {{ $namespace }}
+{{- end }}
 {{- end }}
 

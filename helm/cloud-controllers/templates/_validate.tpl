@@ -48,6 +48,12 @@
 {{- $faults = append $faults "adapter.tls.mode: generated keeps the certificate authority over upgrades by looking it up in the cluster, and the chart is rendered without one: each rendering would make another; set it to secret, with a Secret as cert-manager makes it" -}}
 {{- end -}}
 {{- end -}}
+{{- if and (eq $adapter.replicas "active-standby") (ne $adapter.kind "external") -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace "cloud-adapter" -}}
+{{- if and $live (not (contains "--replicas=active-standby" (toJson $live.spec.template.spec))) (gt (int $live.spec.replicas) 0) -}}
+{{- $faults = append $faults (printf "adapter.replicas: an adapter runs that knows of no Lease, and Kubernetes would start a second one like it first: two would write to the cloud; delete it with `kubectl --namespace %s delete deployment cloud-adapter --cascade=foreground --wait`, then repeat this" .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
 {{- if eq $tls.mode "off" -}}
 {{- if hasPrefix "https:" $adapter.endpoint -}}
 {{- $faults = append $faults (printf "adapter.tls.mode: is off, and adapter.endpoint %s asks for TLS; set it to secret, or the endpoint to a URL such as http://192.0.2.10:8443" $adapter.endpoint) -}}
