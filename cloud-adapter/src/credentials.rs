@@ -6,9 +6,11 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use cloud_adapter_security::reload::{self, Follow};
 use cloud_api_proto::v1alpha1::Scope;
+use tokio::sync::watch;
 
 use crate::{
     driver::{CredentialsFile, Driver, Fault},
+    replica::Duty,
     rpc::Rpc,
 };
 
@@ -16,6 +18,23 @@ use crate::{
 const KIND: &str = "credentials";
 /// New credentials that could not be proved for another reason than themselves are tried again after this.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// Whether there are new credentials that were not tried yet. A replica that stands by may not ask the vendor: it tries them when it
+/// leads, before the old ones, which may be good no more. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Untried(Arc<watch::Sender<bool>>);
+
+impl Untried {
+    /// Until there are none. In a replica that leads, that takes one self-check.
+    pub(crate) async fn none(&self) {
+        // Whoever asks keeps the sender.
+        let _none = self.0.subscribe().wait_for(|untried| !untried).await.is_ok();
+    }
+
+    fn set(&self, untried: bool) {
+        self.0.send_replace(untried);
+    }
+}
 
 /// What becomes of new credentials.
 #[derive(Debug, PartialEq)]
@@ -42,7 +61,7 @@ fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdi
 }
 
 /// Follows the driver's file, if it has one; never ends.
-pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc) {
+pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried) {
     let Some(file) = driver.credentials() else { return std::future::pending().await };
     let follow =
         Follow::start([file.path.clone()], |contents: &[Vec<u8>]| Ok::<_, Infallible>(contents.concat()));
@@ -57,9 +76,14 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc) {
     let mut content = follow.current();
     let take_over = async {
         while content.changed().await.is_ok() {
+            untried.set(true);
             loop {
+                // The vendor hears of one replica alone.
+                leads(&rpc).await;
                 let newest = Arc::clone(&content.borrow_and_update());
-                if attempt(&*driver, &rpc, &file, &newest).await {
+                let decided = attempt(&*driver, &rpc, &file, &newest).await;
+                untried.set(false);
+                if decided {
                     break;
                 }
                 // A newer file need not wait.
@@ -76,15 +100,13 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc) {
     tokio::join!(follow.run(reload::EVERY, unreadable), take_over);
 }
 
+/// Until this replica leads.
+async fn leads(rpc: &Rpc) {
+    let _leads = rpc.replica.subscribe().wait_for(|duty| matches!(duty, Duty::Leading { .. })).await.is_ok();
+}
+
 /// Proves new credentials, and goes on with them if they are as good. Whether that is decided.
 async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, content: &[u8]) -> bool {
-    // The vendor hears of one replica alone.
-    let mut duty = rpc.replica.subscribe();
-    while !rpc.replica.leads() {
-        if duty.changed().await.is_err() {
-            return true;
-        }
-    }
     let verdict = match (file.candidate)(driver, content) {
         Err(why) => Verdict::Refuse(why),
         Ok(candidate) => {

@@ -25,7 +25,7 @@ use tower::{Layer as _, util::MapResponse};
 use crate::{
     clock::{Clock, wall},
     config::{Config, LiveConfig, Options},
-    credentials,
+    credentials::{self, Untried},
     driver::{Driver, Fault, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
@@ -133,11 +133,12 @@ impl<D: Driver> Adapter<D> {
             async move { config.run(&metrics, |config| vendor.configure(&config.limits)).await }
         };
         tracker.spawn(draining.clone().run_until_cancelled_owned(limits));
-        let credentials = credentials::follow(Arc::clone(&driver), rpc.clone());
+        let untried = Untried::default();
+        let credentials = credentials::follow(Arc::clone(&driver), rpc.clone(), untried.clone());
         tracker.spawn(draining.clone().run_until_cancelled_owned(credentials));
         let peer = election.as_ref().map(|election| election.peer.clone());
         let telling = reporter.clone();
-        let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, reporter, peer };
+        let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, untried, reporter, peer };
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
         tracker.spawn(http::serve(http, rpc.clone(), draining.clone()));

@@ -12,6 +12,7 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 
 use super::{Duty, feed::Peer};
 use crate::{
+    credentials::Untried,
     driver::{Collection, Driver, Fault, Item, VendorError},
     instances, load_balancers, routes,
     rpc::Rpc,
@@ -29,6 +30,7 @@ pub(crate) struct Work<D: Driver> {
     pub(crate) rpc: Rpc,
     /// Why the cloud is not reachable; `None`: it is.
     pub(crate) health: watch::Sender<Option<VendorError>>,
+    pub(crate) untried: Untried,
     pub(crate) reporter: HealthReporter,
     /// How to reach whoever leads. `None`: this is the only replica.
     pub(crate) peer: Option<Peer>,
@@ -65,6 +67,7 @@ impl<D: Driver> Work<D> {
         self.health.send_replace(Some(VendorError::new(Fault::Unavailable, "it was not asked yet")));
         // Nobody fed these, and whoever led in between may have changed what they show.
         self.snapshots.load_balancers.forget();
+        self.untried.none().await;
         let Rpc { vendor, .. } = &self.rpc;
         let scope = self_check::pass(&*self.driver, vendor, &self.health, None).await;
         tracing::info!(project = scope.project, region = scope.region, "The credentials are good");
