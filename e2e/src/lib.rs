@@ -41,6 +41,7 @@ pub use load::{Load, Outcome};
 pub use objects::{
     NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
 };
+pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries};
 pub use ports::Ports;
 pub use process::{Launch, Process};

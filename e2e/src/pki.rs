@@ -54,6 +54,15 @@ impl Pki {
     }
 }
 
+/// A certificate authority to be given to somebody: its certificate and its key, as PEM.
+///
+/// # Errors
+/// When the system has no chance to spare.
+pub fn new_authority() -> anyhow::Result<(String, String)> {
+    let ca = authority().context("cannot make a certificate authority")?;
+    Ok((ca.pem(), ca.key().serialize_pem()))
+}
+
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = name(&[(DnType::CommonName, "e2e")]);

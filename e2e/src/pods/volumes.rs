@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -20,7 +21,7 @@ pub(crate) type Volumes = BTreeMap<String, PathBuf>;
 pub(crate) struct Mounts(Vec<(String, PathBuf)>);
 
 /// Writes the volumes of a pod below `dir`, with new tokens. Done again, it brings what has changed, as a kubelet does now and
-/// then: who reads a file sees the old content or the new one.
+/// then.
 pub(crate) async fn materialise(
     client: &Client,
     namespace: &str,
@@ -31,20 +32,31 @@ pub(crate) async fn materialise(
     for volume in pod.volumes.iter().flatten() {
         let to = dir.join("volumes").join(&volume.name);
         fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
-        for (file, content) in files(client, namespace, pod, volume).await? {
-            ensure!(
-                !file.contains('/'),
-                "volume {}: {file:?} is in a directory, which is not done here",
-                volume.name
-            );
-            let path = to.join(file);
-            let new = path.with_extension("new");
-            fs::write(&new, content).with_context(|| format!("cannot write {}", new.display()))?;
-            fs::rename(&new, &path).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        let files = files(client, namespace, pod, volume).await?;
+        publish(&to, &files).with_context(|| format!("cannot write volume {}", volume.name))?;
         volumes.insert(volume.name.clone(), to);
     }
     Ok(volumes)
+}
+
+/// Replaces all files at once, as a kubelet does: `..data` leads to a directory of this version, and each file through it.
+fn publish(volume: &Path, files: &Files) -> anyhow::Result<()> {
+    let (data, new) = (volume.join("..data"), volume.join("..new"));
+    let old = fs::read_link(&data).ok();
+    let version = tempfile::Builder::new().prefix("..version-").tempdir_in(volume)?.keep();
+    for (file, content) in files {
+        ensure!(!file.contains('/'), "{file:?} is in a directory, which is not done here");
+        fs::write(version.join(file), content)?;
+    }
+    symlink(version.file_name().context("the directory has no name")?, &new)?;
+    fs::rename(&new, &data)?;
+    for file in files.keys().map(|file| volume.join(file)).filter(|file| !file.is_symlink()) {
+        symlink(Path::new("..data").join(file.file_name().unwrap_or_default()), file)?;
+    }
+    match old {
+        Some(old) => Ok(fs::remove_dir_all(volume.join(old))?),
+        None => Ok(()),
+    }
 }
 
 impl Mounts {
@@ -153,7 +165,20 @@ fn select(files: Files, items: Option<&[KeyToPath]>) -> anyhow::Result<Files> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mounts, PathBuf};
+    use super::{Files, Mounts, PathBuf, fs, publish};
+
+    #[test]
+    fn a_volume_is_replaced_as_a_whole() {
+        let volume = tempfile::tempdir().unwrap();
+        for content in ["old", "new"] {
+            let files: Files = ["a", "b"].map(|file| (file.to_owned(), content.into())).into();
+            publish(volume.path(), &files).unwrap();
+            for file in ["a", "b"] {
+                assert_eq!(fs::read_to_string(volume.path().join(file)).unwrap(), content);
+            }
+        }
+        assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 4, "two files, ..data and one version");
+    }
 
     #[test]
     fn paths_lead_into_the_volume() {
