@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, Method, RequestBuilder};
 
 /// Servers on loopback answer at once or not at all.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -26,6 +26,12 @@ impl Http {
     /// The body of a successful answer. A refusal is an error with its body.
     pub(crate) async fn get_text(&self, url: &str) -> anyhow::Result<String> {
         self.text(url, |client| client.get(url)).await
+    }
+
+    /// The status of the answer, whatever it is.
+    pub(crate) async fn status(&self, method: Method, url: &str) -> anyhow::Result<u16> {
+        let answer = self.0.request(method, url).send().await;
+        Ok(answer.with_context(|| format!("no answer from {url}"))?.status().as_u16())
     }
 
     /// Sends what `request` makes of the client; `what` names it in errors.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::bed::{Bed, WITHIN, address, is_uninitialised};
 use crate::eventually::eventually;

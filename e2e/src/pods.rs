@@ -17,6 +17,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use http::Method;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PodSpec, Service};
 use kube::api::ListParams;
@@ -303,6 +304,14 @@ impl Pod {
     /// When it does not answer.
     pub async fn metrics(&self) -> anyhow::Result<String> {
         self.http.get_text(&self.container.beside_readiness("/metrics")?).await
+    }
+
+    /// The status with which the server of its probes answers.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn http_status(&self, method: Method, path: &str) -> anyhow::Result<u16> {
+        self.http.status(method, &self.container.beside_readiness(path)?).await
     }
 
     /// What it counts as `metric`, added up by the value of one label.

@@ -12,6 +12,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use cloud_api_proto::{AdapterError, Reason};
 use e2e::{ADAPTER, Bed, CONTROLLERS, GrpcPort, service};
+use http::Method;
 use tonic::Code;
 
 /// What the API server itself takes.
@@ -24,16 +25,16 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
     let ours = door.audience.as_str();
 
     // No token at all, and tokens that are no proof for this adapter.
-    let strangers: [(&str, Option<(&str, &[&str])>); 5] = [
+    let strangers: [(&str, Option<&[&str]>); 5] = [
         ("without a token", None),
-        ("a token for the API server", Some(("cloud-node-controller", &[]))),
-        ("a token for something else", Some(("cloud-node-controller", &["vault"]))),
-        ("a token for another cluster", Some(("cloud-node-controller", &["cloudadapter.0"]))),
-        ("a token that the API server takes, too", Some(("cloud-node-controller", &[ours, API_SERVER]))),
+        ("a token for the API server", Some(&[])),
+        ("a token for something else", Some(&["vault"])),
+        ("a token for another cluster", Some(&["cloudadapter.0"])),
+        ("a token that the API server takes, too", Some(&[ours, API_SERVER])),
     ];
-    for (name, shows) in strangers {
-        let token = match shows {
-            Some((account, audiences)) => Some(bed.token(account, audiences).await.unwrap()),
+    for (name, audiences) in strangers {
+        let token = match audiences {
+            Some(audiences) => Some(bed.token("cloud-node-controller", audiences).await.unwrap()),
             None => None,
         };
         let refused = get_info(&door.port(&mut bed, token), &door.cluster).await.expect_err(name);
@@ -96,16 +97,14 @@ async fn the_plain_port_serves_no_api() {
 
     let info = get_info(&GrpcPort::at(&address, None, None).unwrap(), &door.cluster).await;
     assert_eq!(info.expect_err("the contract is served there").code, Code::Unimplemented);
-    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     for path in
         ["/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/", "/debug/pprof"]
     {
-        let answer = client.post(format!("http://{address}{path}")).send().await.unwrap();
-        assert_eq!(answer.status(), 404, "{path}");
+        assert_eq!(adapter.http_status(Method::POST, path).await.unwrap(), 404, "{path}");
     }
     for path in ["/metrics", "/healthz", "/readyz"] {
-        let answer = client.get(format!("http://{address}{path}")).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{path}");
+        assert_eq!(adapter.http_status(Method::GET, path).await.unwrap(), 200, "{path}");
     }
 }
 

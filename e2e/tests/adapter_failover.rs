@@ -1,15 +1,17 @@
 //! Two adapters of which one leads: it is killed, or stopped in good order, while users are at work.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::print_stdout, reason = "the measured times are worth reading")]
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adapter_sim::simcloud::counts::LogEntry;
 use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::{Context, ensure};
 use e2e::{ADAPTER, Bed, GrpcPort, Load, Outcome, eventually};
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::time::Instant;
 
 /// The service level of an unplanned change of leader, and of a planned one.
 const FAILOVER: Duration = Duration::from_secs(12);
@@ -84,11 +86,11 @@ async fn unnoticed(bed: &mut Bed) {
 /// In no time is more asked of the cloud than one replica alone may ask for.
 fn within_budget(log: &[LogEntry]) {
     for (family, rate, burst) in LIMITS {
-        let of_family = |entry: &&LogEntry| Value::from(json!(entry.operation.family())) == family;
+        let of_family = |entry: &&LogEntry| json!(entry.operation.family()) == family;
         let at: Vec<_> = log.iter().filter(of_family).map(|entry| entry.at_ms).collect();
         let mut fullest = 0.0_f64;
         for (n, from) in at.iter().enumerate() {
-            for (calls, to) in at[n..].iter().enumerate() {
+            for (calls, to) in at.iter().skip(n).enumerate() {
                 let seconds = Duration::from_millis(to - from).as_secs_f64() + ON_THE_WAY;
                 let share = f64::from(u32::try_from(calls + 1).unwrap()) / (burst + rate * seconds);
                 fullest = fullest.max(share);
