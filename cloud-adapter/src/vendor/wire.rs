@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use bytes::BytesMut;
 use futures::{FutureExt as _, future::BoxFuture};
 
 use super::{Operation, Permit, VendorRequest, VendorResponse};
@@ -9,6 +10,9 @@ use crate::driver::{Fault, VendorError};
 
 /// A vendor call that takes longer has failed. Drivers do not set their own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest answer that is read. A page of a listing has some hundred KiB; beyond this it is a mistake, and not memory of ours.
+const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
 /// Carries requests to the vendor.
 pub(super) trait Transport: fmt::Debug + Send + Sync {
@@ -63,9 +67,16 @@ impl Wire {
             // Of the address only the host: some vendors sign in the query.
             VendorError::new(fault, format!("{operation}: {place}: {}", chain(&error.without_url())))
         };
-        let answer = self.0.execute(request).await.map_err(lost)?;
+        let mut answer = self.0.execute(request).await.map_err(lost)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let mut response = http::Response::new(answer.bytes().await.map_err(lost)?);
+        let mut body = BytesMut::new();
+        while let Some(chunk) = answer.chunk().await.map_err(lost)? {
+            if body.len() + chunk.len() > ANSWER_MAX {
+                return Err(too_large(operation, &place));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let mut response = http::Response::new(body.freeze());
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         Ok(response)
@@ -83,6 +94,12 @@ impl Transport for Wire {
     }
 }
 
+/// The vendor did what it did: of a write that is not known.
+fn too_large(operation: Operation, place: &str) -> VendorError {
+    let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
+    VendorError::new(fault, format!("{operation}: {place}: the answer is larger than {ANSWER_MAX} bytes"))
+}
+
 /// An error with its causes; reqwest hides them from `Display`.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -92,4 +109,42 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, body::Body, routing::get};
+    use bytes::Bytes;
+    use tokio::{net::TcpListener, task::JoinSet};
+
+    use super::*;
+    use crate::vendor::Family;
+
+    /// What comes of an answer of this many bytes, whose length the vendor does not announce.
+    async fn answered(operation: Operation, size: usize) -> Result<usize, VendorError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let page = get(move || async move {
+            let piece = Bytes::from(vec![b'a'; 64 * 1024]);
+            let pieces = std::iter::repeat_n(Ok::<_, std::convert::Infallible>(piece), size / (64 * 1024));
+            Body::from_stream(futures::stream::iter(pieces))
+        });
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, Router::new().route("/", page)).await });
+        let request = http::Request::get(format!("http://{address}/")).body(Bytes::new()).expect("good");
+        let wire = Wire::new().expect("a TLS library");
+        wire.execute(operation, request).await.map(|answer| answer.body().len())
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_up_to_a_limit() {
+        let (read, write) =
+            (Operation::read(Family::Compute, "List"), Operation::write(Family::Compute, "Make"));
+        assert_eq!(answered(read, ANSWER_MAX).await.expect("just small enough"), ANSWER_MAX);
+        let error = answered(read, 4 * ANSWER_MAX).await.expect_err("too large");
+        assert_eq!(error.fault, Fault::Nonsense, "{error}");
+        assert!(error.to_string().contains("List: 127.0.0.1: the answer is larger than"), "{error}");
+        let error = answered(write, 4 * ANSWER_MAX).await.expect_err("too large");
+        assert_eq!(error.fault, Fault::OutcomeUnknown, "the vendor may have done it");
+    }
 }
