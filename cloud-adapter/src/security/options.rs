@@ -11,8 +11,8 @@ const SERVER_NAME: &str = "cloud-adapter";
 /// Who may call, how it proves who it is, and what the port proves of itself.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SecurityOptions {
-    /// The one cluster that is served: the UID of its namespace kube-system. Calls for others are refused. Without it, any
-    /// cluster is served.
+    /// The one cluster that is served: the UID of its namespace kube-system. Calls for others are refused. Needed unless callers
+    /// prove nothing (--authentication none): then any cluster is served without it.
     #[arg(long, value_name = "UID", help_heading = "Callers")]
     pub cluster_id: Option<String>,
 
@@ -137,12 +137,14 @@ impl SecurityOptions {
                 "--insecure: is for plaintext, and there are flags for TLS: leave one of them out".to_owned(),
             );
         }
-        let kind = self.authentication.unwrap_or(if plain {
-            AuthenticationKind::None
-        } else {
-            AuthenticationKind::ServiceAccount
-        });
+        let kind = self.proof();
         let callers = self.callers(kind, plain, &mut faults);
+        if kind != AuthenticationKind::None && self.cluster_id.is_none() {
+            faults.push(
+                "--cluster-id: is missing: callers of one cluster may not name another: give the UID of its namespace kube-system"
+                    .to_owned(),
+            );
+        }
         self.unused(kind, &mut faults);
         let identities = Identities::new(&self.identity).unwrap_or_else(|fault| {
             faults.push(format!("--identity: {fault}"));
@@ -157,6 +159,16 @@ impl SecurityOptions {
             }
             _ => Err(faults),
         }
+    }
+
+    /// How callers prove who they are, said or not.
+    pub(crate) fn proof(&self) -> AuthenticationKind {
+        let plain = [&self.tls_ca_cert, &self.tls_ca_key, &self.tls_cert, &self.tls_key];
+        self.authentication.unwrap_or(if plain.iter().all(|file| file.is_none()) {
+            AuthenticationKind::None
+        } else {
+            AuthenticationKind::ServiceAccount
+        })
     }
 
     fn tls(&self, faults: &mut Vec<String>) -> Option<TlsFiles> {
@@ -192,10 +204,10 @@ impl SecurityOptions {
         match kind {
             AuthenticationKind::None => Some(Callers::Anyone),
             AuthenticationKind::ServiceAccount => {
-                let (audience, keys) = (self.audience(faults), self.keys(faults));
-                Some(Callers::Offline { audience: audience?, keys: keys? })
+                let keys = self.keys(faults)?;
+                Some(Callers::Offline { audience: self.audience()?, keys })
             }
-            AuthenticationKind::TokenReview => Some(Callers::Review { audience: self.audience(faults)? }),
+            AuthenticationKind::TokenReview => Some(Callers::Review { audience: self.audience()? }),
             AuthenticationKind::ClientCertificate => {
                 if plain {
                     faults.push(
@@ -216,13 +228,10 @@ impl SecurityOptions {
         }
     }
 
-    fn audience(&self, faults: &mut Vec<String>) -> Option<String> {
+    /// `None`: there is no cluster either, which [`Self::check`] has said.
+    fn audience(&self) -> Option<String> {
         let of = |cluster: &String| format!("cloudadapter.{cluster}");
-        let audience = self.token_audience.clone().or_else(|| self.cluster_id.as_ref().map(of));
-        if audience.is_none() {
-            faults.push("--cluster-id: is missing: tokens are for one cluster's adapter; give it, or --token-audience".to_owned());
-        }
-        audience
+        self.token_audience.clone().or_else(|| self.cluster_id.as_ref().map(of))
     }
 
     fn keys(&self, faults: &mut Vec<String>) -> Option<TokenKeys> {
@@ -350,16 +359,21 @@ mod tests {
                 "--authentication client-certificate: needs TLS",
             ),
             (format!("{NODE} --authentication token-review"), "--cluster-id: is missing"),
+            (format!("{NODE} --authentication token-review --token-audience x"), "--cluster-id: is missing"),
+            (
+                format!("{TLS} {NODE} --authentication client-certificate --client-ca a --trust-domain b"),
+                "--cluster-id: is missing",
+            ),
         ] {
             let fault = checked("127.0.0.1:0", &flags).expect_err(&flags);
             assert!(fault.contains(wanted), "{flags}: {fault}");
         }
         for flags in [
-            format!("{NODE} --authentication token-review --token-audience x"),
+            format!("{NODE} --authentication token-review --cluster-id a --token-audience x"),
+            format!("{NODE} --authentication service-account --cluster-id a --token-jwks k --token-issuer i"),
             format!(
-                "{NODE} --authentication service-account --token-audience x --token-jwks k --token-issuer i"
+                "{TLS} {NODE} --authentication client-certificate --cluster-id a --client-ca a --trust-domain b"
             ),
-            format!("{TLS} {NODE} --authentication client-certificate --client-ca a --trust-domain b"),
         ] {
             assert!(checked("127.0.0.1:0", &flags).is_ok(), "{flags}");
         }

@@ -240,6 +240,7 @@ async fn what_the_api_server_is_told_is_told_to_nobody_else() {
     std::fs::write(&peer, PEER).expect("room");
     let flags = [
         "--authentication=token-review",
+        "--cluster-id=c-1",
         "--token-audience",
         AUDIENCE,
         "--identity=operator=kube-system/operator",
