@@ -14,7 +14,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::{process::WrongUsage, security::SecurityOptions};
+use crate::{
+    process::WrongUsage,
+    security::{AuthenticationKind, SecurityOptions},
+};
 
 /// The name of the Lease unless somebody chose another.
 const LEASE_NAME: &str = "cloud-adapter";
@@ -41,6 +44,15 @@ pub struct ReplicaOptions {
     /// File with the bearer token by which this replica reads the watches of the leading one.
     #[arg(long, value_name = "FILE", help_heading = "Replicas")]
     pub peer_token_file: Option<PathBuf>,
+
+    /// File with the certificate (PEM) by which this replica reads the watches of the leading one, with --authentication
+    /// client-certificate.
+    #[arg(long, value_name = "FILE", help_heading = "Replicas")]
+    pub peer_client_cert: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(long, value_name = "FILE", help_heading = "Replicas")]
+    pub peer_client_key: Option<PathBuf>,
 
     /// File with the certificates that the other replicas' are signed by [default: that of --tls-ca-cert; without one they speak
     /// plain text]
@@ -70,6 +82,8 @@ impl Default for ReplicaOptions {
             lease_namespace: None,
             lease_name: LEASE_NAME.to_owned(),
             peer_token_file: None,
+            peer_client_cert: None,
+            peer_client_key: None,
             peer_ca_file: None,
             peer_server_name: None,
         }
@@ -97,7 +111,7 @@ impl ReplicaOptions {
     /// How a connection to another replica is made safe: all replicas have the same flags.
     ///
     /// # Errors
-    /// Replicas that serve TLS and do not know by which CA, as [`WrongUsage`].
+    /// Replicas that serve TLS and do not know by which CA, or that cannot prove to each other who they are, as [`WrongUsage`].
     pub(super) fn security(&self, own: &SecurityOptions) -> Result<Security, WrongUsage> {
         let ca = self.peer_ca_file.clone().or_else(|| own.tls_ca_cert.clone());
         if ca.is_none() && own.tls_cert.is_some() {
@@ -105,21 +119,43 @@ impl ReplicaOptions {
                 "--peer-ca-file: is missing: name the CA of --tls-cert, by which replicas know each other";
             return Err(WrongUsage(text.to_owned()));
         }
+        self.proof(own.proof())?;
         let server_name = self.peer_server_name.as_ref().or(own.tls_server_names.first());
         let server_name = server_name.map_or(SERVER_NAME, String::as_str).to_owned();
         Ok(Security {
             server_name: ca.as_ref().map(|_| server_name),
             ca,
             token: self.peer_token_file.clone(),
-            client_certificate: None,
-            client_key: None,
+            client_certificate: self.peer_client_cert.clone(),
+            client_key: self.peer_client_key.clone(),
             flags: Flags {
                 endpoint: "--advertise-address",
                 ca: "--peer-ca-file",
                 server_name: "--peer-server-name",
                 token: "--peer-token-file",
-                ..Flags::default()
+                client_certificate: "--peer-client-cert",
+                client_key: "--peer-client-key",
             },
+        })
+    }
+
+    /// What the leader asks of its callers, it asks of a replica that follows it: one without it would never know anything.
+    fn proof(&self, asked: AuthenticationKind) -> Result<(), WrongUsage> {
+        let missing = match asked {
+            AuthenticationKind::None => None,
+            AuthenticationKind::ServiceAccount | AuthenticationKind::TokenReview => {
+                self.peer_token_file.is_none().then_some("--peer-token-file: is missing: name the token")
+            }
+            AuthenticationKind::ClientCertificate if self.peer_client_cert.is_none() => {
+                Some("--peer-client-cert: is missing: name the certificate")
+            }
+            AuthenticationKind::ClientCertificate => self
+                .peer_client_key
+                .is_none()
+                .then_some("--peer-client-key: is missing: name the key of the certificate"),
+        };
+        missing.map_or(Ok(()), |text| {
+            Err(WrongUsage(format!("{text} by which a replica that stands by follows the leading one")))
         })
     }
 
@@ -166,6 +202,31 @@ async fn kubernetes(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_follows_needs_what_the_leader_asks_of_callers() {
+        use AuthenticationKind::{ClientCertificate, None as Anyone, ServiceAccount, TokenReview};
+        let file = || Some(PathBuf::from("file"));
+        let missing = |replicas: &ReplicaOptions, asked| {
+            let own = SecurityOptions { authentication: Some(asked), ..SecurityOptions::default() };
+            let fault = replicas.security(&own).err().map(|fault| fault.to_string())?;
+            Some(fault.split(':').next().unwrap_or_default().to_owned())
+        };
+        let nothing = ReplicaOptions::default();
+        assert_eq!(missing(&nothing, Anyone), None);
+        assert_eq!(missing(&nothing, ServiceAccount).as_deref(), Some("--peer-token-file"));
+        assert_eq!(missing(&nothing, TokenReview).as_deref(), Some("--peer-token-file"));
+        assert_eq!(missing(&nothing, ClientCertificate).as_deref(), Some("--peer-client-cert"));
+        let token = ReplicaOptions { peer_token_file: file(), ..ReplicaOptions::default() };
+        assert_eq!(missing(&token, ServiceAccount), None);
+        let half = ReplicaOptions { peer_client_cert: file(), ..token };
+        assert_eq!(missing(&half, ClientCertificate).as_deref(), Some("--peer-client-key"));
+        let whole = ReplicaOptions { peer_client_key: file(), ..half };
+        assert_eq!(missing(&whole, ClientCertificate), None);
+        let with_tls =
+            SecurityOptions { tls_ca_cert: file(), tls_ca_key: file(), ..SecurityOptions::default() };
+        assert!(nothing.security(&with_tls).is_err(), "tokens are the default with TLS");
+    }
 
     #[test]
     fn who_is_one_of_several_must_say_where_it_is_reached() {
