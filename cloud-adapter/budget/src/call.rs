@@ -52,8 +52,6 @@ pub struct Call {
     pub cost: u32,
     /// When its answer is of no use any more. `None`: never.
     pub deadline: Option<Time>,
-    /// Whether it changes anything at the vendor.
-    pub write: bool,
     /// Whether it finds out if the credentials are good: the only kind of call that passes while they are not.
     pub self_check: bool,
 }

@@ -25,8 +25,6 @@ pub struct Config {
     pub deadline: Deadlines,
     /// When a family is given a rest.
     pub breaker: BreakerLimits,
-    /// How much longer a window is than it looks, for vendors that count at arrival. Only proofs use it.
-    pub network_slack: Duration,
 }
 
 impl Default for Config {
@@ -41,7 +39,6 @@ impl Default for Config {
             concurrency: BTreeMap::new(),
             deadline: Deadlines::default(),
             breaker: BreakerLimits::default(),
-            network_slack: Duration::from_millis(50),
         }
     }
 }

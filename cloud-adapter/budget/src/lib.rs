@@ -42,7 +42,6 @@
 //!     object: Arc::from("node-1"),
 //!     cost: 1,
 //!     deadline: Some(Time::ZERO + Duration::from_secs(30)),
-//!     write: false,
 //!     self_check: false,
 //! })?;
 //! assert_eq!(scheduler.next(Time::ZERO), Decision::Send { ticket, waited: Duration::ZERO });

@@ -107,7 +107,7 @@ impl Scheduler {
 
     /// Nobody waits for the call any more. One that waits is dropped unsent: true. One in flight stays, and is not sent
     /// again: false.
-    pub fn cancel(&mut self, _now: Time, ticket: Ticket) -> bool {
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let queued = self.queue.remove(ticket).is_some();
         if let Some(flight) = self.flights.get_mut(&ticket) {
             flight.abandoned = true;

@@ -1,6 +1,6 @@
 //! The buckets and who pays where: a call takes from all buckets of its path or from none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{BucketConfig, BucketReport, Config, Time, bucket::Bucket};
 
@@ -17,6 +17,8 @@ pub(crate) struct Tree {
     narrowest_first: Vec<BucketId>,
     /// The path of each family and operation that was used so far.
     known: BTreeMap<(&'static str, &'static str), PathId>,
+    /// All families that were used so far, before the last configuration too: their buckets stay.
+    families: BTreeSet<&'static str>,
     /// A bucket that appears later was empty then.
     empty_since: Option<Time>,
 }
@@ -52,7 +54,7 @@ impl Tree {
     pub(crate) fn configure(&mut self, now: Time, config: &Config) {
         let old = std::mem::take(self);
         self.empty_since = old.empty_since;
-        let families: Vec<_> = old.paths.iter().map(|path| path.family).collect();
+        self.families = old.families;
         let mut old: BTreeMap<_, _> =
             old.buckets.into_iter().map(|bucket| (bucket.name.clone(), bucket)).collect();
         for (name, settings) in &config.buckets {
@@ -65,7 +67,7 @@ impl Tree {
             self.add(bucket);
         }
         // A family that lost its settings keeps its tokens.
-        for family in families {
+        for family in self.families.clone() {
             if let Some(mut bucket) = old.remove(family) {
                 bucket.configure(now, &BucketConfig::unconfigured());
                 self.add(bucket);
@@ -78,6 +80,7 @@ impl Tree {
         if let Some(known) = self.known.get(&(family, operation)) {
             return *known;
         }
+        self.families.insert(family);
         if !self.names.contains_key(family) {
             let mut bucket = Bucket::new(family, &BucketConfig::unconfigured());
             if let Some(since) = self.empty_since {
@@ -98,22 +101,27 @@ impl Tree {
         id
     }
 
-    /// The bucket and its parents; a chain that comes back to itself ends there.
+    /// The bucket and its parents, below the first of them that is on the path already; a chain that comes back to itself ends there.
     fn climb(&self, name: &str, config: &Config, path: &mut Vec<BucketId>) {
-        let mut next = Some(name);
+        let (mut chain, mut next) = (Vec::new(), Some(name));
         while let Some(name) = next {
-            let Some(id) = self.names.get(name) else { return };
-            if path.contains(id) {
+            let Some(id) = self.names.get(name) else { break };
+            if let Some(met) = path.iter().position(|one| one == id) {
                 // The topmost stays last.
+                path.splice(met..met, chain);
                 return;
             }
-            path.push(*id);
+            if chain.contains(id) {
+                break;
+            }
+            chain.push(*id);
             next = match config.buckets.get(name).and_then(|bucket| bucket.parent.as_deref()) {
                 Some(parent) => Some(parent),
                 None if name.contains(':') || name == ACCOUNT => None,
                 None => Some(ACCOUNT),
             };
         }
+        path.extend(chain);
     }
 
     /// Orders the buckets by how far above them their paths go on.
@@ -197,5 +205,54 @@ impl Tree {
 
     pub(crate) fn report(&self, now: Time, queued: impl Fn(BucketId) -> u64) -> Vec<BucketReport> {
         self.names.values().filter_map(|id| Some(self.get(*id)?.report(now, queued(*id)))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn config(buckets: &[(&str, Option<&str>)]) -> Config {
+        let bucket = |parent: Option<&str>| BucketConfig {
+            parent: parent.map(str::to_owned),
+            ..BucketConfig::unconfigured()
+        };
+        let buckets = buckets.iter().map(|(name, parent)| ((*name).to_owned(), bucket(*parent))).collect();
+        Config { buckets, ..Config::default() }
+    }
+
+    #[test]
+    fn the_topmost_is_last_whatever_the_parent_of_an_operation() {
+        for (name, parent, wanted) in [
+            ("its family", "net", ["net:Op", "net", "account"]),
+            ("that of its family", "account", ["net:Op", "net", "account"]),
+            ("itself", "net:Op", ["net:Op", "net", "account"]),
+        ] {
+            let config = config(&[("account", None), ("net", None), ("net:Op", Some(parent))]);
+            let mut tree = Tree::new(&config);
+            let path = tree.path("net", "Op", &config);
+            let names: Vec<&str> = tree.along(path).map(|(_, bucket)| bucket.name.as_str()).collect();
+            assert_eq!(names, wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_family_without_settings_keeps_its_tokens_over_any_number_of_configurations() {
+        let config = config(&[("account", None)]);
+        let mut tree = Tree::new(&config);
+        let path = tree.path("net", "Op", &config);
+        tree.empty(Time::ZERO);
+        let tokens = |tree: &Tree, now| {
+            tree.named("net").and_then(|id| tree.get(id)).map(|bucket| bucket.report(now, 0).tokens)
+        };
+        assert!(tree.pays(path, tree.named("net").expect("used")));
+        for _ in 0..3 {
+            tree.configure(Time::ZERO, &config);
+        }
+        assert_eq!(tokens(&tree, Time::ZERO), Some(0.0));
+        tree.tick(Time::ZERO + Duration::from_secs(1), 0.0);
+        assert_eq!(tokens(&tree, Time::ZERO + Duration::from_secs(1)), Some(5.0), "at its own rate");
     }
 }

@@ -54,7 +54,6 @@ pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -
         concurrency: limits.section("concurrency", concurrency),
         deadline: limits.section("deadline", deadline),
         breaker: limits.section("breaker", breaker),
-        network_slack: whole.network_slack,
     };
     Limits { scheduler, assumed }
 }

@@ -119,7 +119,7 @@ impl Dispatcher {
             state.scheduler.allow_until(Some(now));
             let waiting: BTreeMap<_, _> = std::mem::take(&mut state.waiting).into_iter().collect();
             for (ticket, (_call, job)) in waiting {
-                state.scheduler.cancel(now, ticket);
+                state.scheduler.cancel(ticket);
                 job.tell(Err(translate::halted()));
             }
         });
@@ -190,7 +190,7 @@ impl Shared {
         }
         self.hand_in(|state, now| match (state.scheduler.answered(now, ticket, answer), result) {
             (Next::Again, result) if state.halted => {
-                state.scheduler.cancel(now, ticket);
+                state.scheduler.cancel(ticket);
                 job.tell(result);
             }
             (Next::Again, result) => {
@@ -247,8 +247,8 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
-        self.shared.hand_in(|state, now| {
-            state.scheduler.cancel(now, ticket);
+        self.shared.hand_in(|state, _now| {
+            state.scheduler.cancel(ticket);
             state.waiting.remove(&ticket);
         });
     }

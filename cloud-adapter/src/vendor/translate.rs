@@ -33,7 +33,6 @@ pub(super) fn call(
         object: purpose.object.clone(),
         cost: 1,
         deadline,
-        write: operation.write,
         self_check,
     }
 }

@@ -86,7 +86,6 @@ impl Queue for Budget {
             object: Arc::clone(&work.object),
             cost: 1,
             deadline: None,
-            write: false,
             self_check: false,
         };
         match self.scheduler.submit(now, call) {

@@ -29,7 +29,6 @@ fn call(operation: &'static str, object: &str) -> Call {
         object: Arc::from(object),
         cost: 1,
         deadline: None,
-        write: false,
         self_check: false,
     }
 }

@@ -45,8 +45,8 @@ fn expired_and_abandoned_calls_are_not_sent() {
     let abandoned = submit(&mut scheduler, Class::Background, "c", None);
     let urgent: Vec<_> =
         (0..8).map(|index| submit(&mut scheduler, Class::Traffic, &index.to_string(), None)).collect();
-    assert!(scheduler.cancel(Time::ZERO, abandoned), "it waited");
-    assert!(!scheduler.cancel(Time::ZERO, abandoned), "it is forgotten");
+    assert!(scheduler.cancel(abandoned), "it waited");
+    assert!(!scheduler.cancel(abandoned), "it is forgotten");
 
     let (sent, refused) = all(&mut scheduler, at(100.0));
     assert_eq!(refused, [(expired, RefusalReason::Budget, at(2.5))], "told as soon as it is known");
@@ -60,7 +60,7 @@ fn an_abandoned_call_is_not_sent_again() {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
     let ticket = scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "a")).expect("place");
     assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
-    assert!(!scheduler.cancel(Time::ZERO, ticket));
+    assert!(!scheduler.cancel(ticket));
     let throttled = Outcome::Throttled { retry_after: None, bucket: None };
     let answer = Answer { outcome: throttled, latency: Duration::ZERO, hint: None };
     assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), cloud_budget::Next::Done);

@@ -205,7 +205,6 @@ pub(crate) fn call(class: Class, controller: &'static str, object: &str) -> Call
         object: Arc::from(object),
         cost: 1,
         deadline: None,
-        write: false,
         self_check: false,
     }
 }

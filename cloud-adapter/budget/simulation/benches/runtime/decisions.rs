@@ -75,7 +75,6 @@ impl Full {
             object: format!("object-{}", number % OBJECTS).into(),
             cost: 1,
             deadline: Some(self.now + Duration::from_hours(24)),
-            write: false,
             self_check: false,
         };
         self.resubmit(call);
