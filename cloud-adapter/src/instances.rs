@@ -189,7 +189,7 @@ impl<D: Driver> Finder<D> {
         for target in targets {
             if let Target::Id { provider_id, vendor_id } = target
                 && self.sight(provider_id, bound).is_none()
-                && self.memory.recall(provider_id, bound).is_none()
+                && self.recall(provider_id, bound).is_none()
             {
                 wanted.insert(provider_id.clone(), vendor_id.clone());
             }
@@ -234,14 +234,12 @@ impl<D: Driver> Finder<D> {
     fn answered(&self, provider_id: &str, answer: &Answer, asked: Instant) -> Known {
         match answer {
             Answer::Found(instance) => {
-                self.memory.seen(provider_id);
+                self.seen(provider_id);
                 Known::Found(instance.clone(), asked)
             }
-            Answer::Gone => {
-                Known::Missing(provider_id.to_owned(), self.memory.missed(provider_id, asked, true))
-            }
+            Answer::Gone => Known::Missing(provider_id.to_owned(), self.missed(provider_id, asked, true)),
             Answer::NotListed => {
-                self.memory.missed(provider_id, asked, false);
+                self.missed(provider_id, asked, false);
                 Known::Plain(Seen::NotListed, Some(asked))
             }
             Answer::Unsaid => {
@@ -253,14 +251,30 @@ impl<D: Driver> Finder<D> {
 
     fn remembered(&self, provider_id: &str, bound: Option<Instant>) -> Known {
         if let Some((instance, seen)) = self.sight(provider_id, bound) {
-            self.memory.seen(provider_id);
+            self.seen(provider_id);
             return Known::Found(Box::new(Instance::clone(&instance)), seen);
         }
-        match self.memory.recall(provider_id, bound) {
+        match self.recall(provider_id, bound) {
             Some(absent) if absent.direct => Known::Missing(provider_id.to_owned(), absent),
             Some(absent) => Known::Plain(Seen::NotListed, Some(absent.last)),
             None => Known::Plain(Seen::NotListed, None),
         }
+    }
+
+    /// Notes that an instance of the cluster is there.
+    fn seen(&self, provider_id: &str) {
+        self.memory.seen(provider_id, |id| self.snapshot.sight(id).is_some());
+    }
+
+    /// Notes that an instance was not there. What the snapshot saw since the absence began ended it.
+    fn missed(&self, provider_id: &str, asked: Instant, direct: bool) -> Absent {
+        self.memory.missed(provider_id, (asked, self.snapshot.last_seen(provider_id)), direct)
+    }
+
+    /// What is known of an absence, unless it was seen since.
+    fn recall(&self, provider_id: &str, bound: Option<Instant>) -> Option<Absent> {
+        let shown = self.snapshot.last_seen(provider_id);
+        self.memory.recall(provider_id, bound).filter(|absent| shown <= Some(absent.last))
     }
 
     /// What proves the absence of each, if anything does. Credentials are checked only where that can prove something.

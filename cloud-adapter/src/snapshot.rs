@@ -37,8 +37,8 @@ use crate::{
 /// A listing that somebody left is taken up again after at most so long: cursors expire.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 
-/// Nobody waits for a listing for longer. Source: the longest deadline of a request, budgets, section 3.
-const WAITED_MAX: Duration = Duration::from_mins(1);
+/// Nobody waits for a listing or a look-up for longer. Source: the longest deadline of a request, budgets, section 3.
+pub(crate) const WAITED_MAX: Duration = Duration::from_mins(1);
 
 /// What the vendor has, as of a known time.
 #[derive(Debug)]
@@ -257,6 +257,11 @@ impl<T: Item> Snapshot<T> {
     /// What is remembered of an item that was seen and is no more.
     pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
         self.with(|state| state.departed.get(key).copied())
+    }
+
+    /// The last read that showed an item, also if it is no more.
+    pub(crate) fn last_seen(&self, key: &str) -> Option<Instant> {
+        self.sight(key).map(|(_, seen)| seen).or_else(|| self.departed(key).map(|one| one.last_seen))
     }
 
     /// Why the last attempt failed, if it began at `bound` or later.

@@ -51,8 +51,14 @@ impl Memory {
         fresh.then(|| absent.clone())
     }
 
-    /// Notes that a read did not show it. Returns what is known of its absence now.
-    pub(crate) fn missed(&self, id: &str, asked: Instant, direct: bool) -> Absent {
+    /// Notes that a read did not show it. `shown`: when a read last did, whoever asked; an absence from before that is over. Returns what
+    /// is known of its absence now.
+    pub(crate) fn missed(
+        &self,
+        id: &str,
+        (asked, shown): (Instant, Option<Instant>),
+        direct: bool,
+    ) -> Absent {
         let mut inner = self.inner();
         let first = Absent { since: asked, last: asked, direct, proof: None };
         if inner.absent.len() >= ABSENT_MAX {
@@ -62,7 +68,7 @@ impl Memory {
             return first;
         }
         let absent = inner.absent.entry(id.to_owned()).or_insert_with(|| first.clone());
-        if absent.last.elapsed() >= GONE_KEPT {
+        if absent.last.elapsed() >= GONE_KEPT || shown > Some(absent.since) {
             *absent = first;
         } else if asked > absent.last {
             *absent = Absent { since: absent.since, ..first };
@@ -79,10 +85,13 @@ impl Memory {
         }
     }
 
-    /// Notes that it was asked for by its ID and is there.
-    pub(crate) fn seen(&self, id: &str) {
+    /// Notes that it was asked for by its ID and is there. `held`: whether one is still known to be there; others make room.
+    pub(crate) fn seen(&self, id: &str, held: impl Fn(&str) -> bool) {
         let mut inner = self.inner();
         inner.absent.remove(id);
+        if inner.members.len() >= MEMBERS_MAX && !inner.members.contains(id) {
+            inner.members.retain(|id| held(id));
+        }
         if inner.members.len() < MEMBERS_MAX && !inner.members.contains(id) {
             inner.members.insert(id.to_owned());
         }
@@ -114,8 +123,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_not_visible_is_remembered_for_five_seconds_and_what_is_gone_for_ten_minutes() {
         let memory = Memory::default();
-        memory.missed("a", Instant::now(), true);
-        memory.missed("b", Instant::now(), true);
+        memory.missed("a", (Instant::now(), None), true);
+        memory.missed("b", (Instant::now(), None), true);
         memory.proven("b", Proof::Witnesses(1));
         for (wait, a, b) in [
             (SECOND * 4, true, true),
@@ -131,7 +140,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_wants_to_know_it_fresher_is_not_answered_from_memory() {
         let memory = Memory::default();
-        memory.missed("a", Instant::now(), true);
+        memory.missed("a", (Instant::now(), None), true);
         memory.proven("a", Proof::Credentials);
         let before = Instant::now();
         advance(SECOND).await;
@@ -143,28 +152,54 @@ mod tests {
     async fn an_absence_begins_with_the_first_miss_and_ends_when_it_is_seen() {
         let memory = Memory::default();
         let first = Instant::now();
-        memory.missed("a", first, true);
+        memory.missed("a", (first, None), true);
         memory.proven("a", Proof::Witnesses(3));
         advance(SECOND).await;
-        let again = memory.missed("a", Instant::now(), true);
+        let again = memory.missed("a", (Instant::now(), None), true);
         assert_eq!((again.since, again.last), (first, Instant::now()));
         assert_eq!(again.proof, None, "what was proven then is to be proven again");
         assert!(!memory.is_member("a"));
-        memory.seen("a");
+        memory.seen("a", |_| true);
         assert!(memory.is_member("a") && memory.recall("a", None).is_none());
-        assert_eq!(memory.missed("a", Instant::now(), true).since, Instant::now());
+        assert_eq!(memory.missed("a", (Instant::now(), None), true).since, Instant::now());
     }
 
     #[tokio::test(start_paused = true)]
     async fn somebody_who_asks_for_anything_does_not_fill_the_memory() {
         let memory = Memory::default();
         for n in 0..=ABSENT_MAX {
-            memory.missed(&format!("i-{n}"), Instant::now(), true);
+            memory.missed(&format!("i-{n}"), (Instant::now(), None), true);
         }
         assert_eq!(memory.inner().absent.len(), ABSENT_MAX);
         assert!(memory.recall(&format!("i-{ABSENT_MAX}"), None).is_none());
         advance(GONE_KEPT).await;
-        memory.missed("new", Instant::now(), true);
+        memory.missed("new", (Instant::now(), None), true);
         assert_eq!(memory.inner().absent.len(), 1, "old ones make room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_absence_is_over_when_any_read_shows_it() {
+        let memory = Memory::default();
+        let first = Instant::now();
+        memory.missed("a", (first, Some(first - SECOND)), true);
+        advance(SECOND).await;
+        let shown = Instant::now();
+        advance(SECOND).await;
+        let again = memory.missed("a", (Instant::now(), Some(shown)), true);
+        assert_eq!(again.since, Instant::now(), "a listing showed it in between");
+        advance(SECOND).await;
+        assert_eq!(memory.missed("a", (Instant::now(), Some(shown)), true).since, again.since);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn members_that_left_make_room_for_new_ones() {
+        let memory = Memory::default();
+        for n in 0..MEMBERS_MAX {
+            memory.seen(&format!("i-{n}"), |_| true);
+        }
+        memory.seen("new", |_| true);
+        assert!(!memory.is_member("new"), "all are there");
+        memory.seen("new", |id| id != "i-7");
+        assert!(memory.is_member("new") && memory.is_member("i-8") && !memory.is_member("i-7"));
     }
 }

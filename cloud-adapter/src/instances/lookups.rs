@@ -27,7 +27,7 @@ use crate::{
     config::BatchWindow,
     driver::{Collection, Fault, Item as _, VendorError},
     metrics::{Coalesced, Metrics},
-    snapshot::Snapshot,
+    snapshot::{Snapshot, WAITED_MAX},
     vendor::Session,
 };
 
@@ -90,7 +90,7 @@ struct Gathering {
 
 struct Order {
     wanted: Wanted,
-    /// Pays. That of the most urgent who joined, with the latest deadline.
+    /// Pays. That of the most urgent who joined.
     session: Session,
     opened: Instant,
     joined: Instant,
@@ -189,11 +189,11 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
 }
 
 impl Order {
-    /// One caller's deadline is not everybody's, and one that is not urgent holds nobody up.
+    /// One that is not urgent holds nobody up.
     fn paid_by(&mut self, session: &Session) {
-        let latest = self.session.purpose().deadline.zip(session.purpose().deadline).map(|(a, b)| a.max(b));
-        let urgent = session.purpose().priority > self.session.purpose().priority;
-        self.session = if urgent { session } else { &self.session }.until(latest);
+        if session.purpose().priority > self.session.purpose().priority {
+            self.session = session.clone();
+        }
     }
 }
 
@@ -248,7 +248,9 @@ impl Gathering {
                     (Instant::now(), (order.joined + window.idle).min(order.opened + window.max));
                 if full || due <= now {
                     order.asked = Some(now);
-                    return (order.wanted.clone(), order.session.clone(), now);
+                    // One caller's deadline is not everybody's: others may join what is under way.
+                    let payer = order.session.until(Some(now + WAITED_MAX));
+                    return (order.wanted.clone(), payer, now);
                 }
                 due
             };

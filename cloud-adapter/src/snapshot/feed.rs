@@ -36,6 +36,7 @@ impl<T: Item> Snapshot<T> {
             if state.observed.is_some_and(|before| before < observed) {
                 state.observed = Some(observed);
                 state.attempt = Some((observed, None));
+                state.forget_departed(observed);
             }
         });
     }

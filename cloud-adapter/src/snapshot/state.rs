@@ -85,7 +85,7 @@ impl<T: Item> State<T> {
     pub(super) fn replace(&mut self, mut listed: BTreeMap<String, Arc<T>>, began: Instant) {
         self.written.retain(|_, at| *at + self.horizon > began);
         self.doubts.retain(|_, at| *at > began);
-        self.departed.retain(|_, one| one.since + DEPARTED_KEPT > began);
+        self.forget_departed(began);
         for key in self.written.keys() {
             match self.items.get(key) {
                 Some(current) => listed.insert(key.clone(), Arc::clone(&current.item)),
@@ -179,6 +179,11 @@ impl<T: Item> State<T> {
         let last_seen = self.observed.max(entry.looked_up).unwrap_or(entry.since);
         self.departed.insert(key.clone(), Departed { last_seen, since: read, en_masse });
         self.log.push(Change { key, old: Some(entry.item) });
+    }
+
+    /// Forgets those that left too long before a read.
+    pub(super) fn forget_departed(&mut self, read: Instant) {
+        self.departed.retain(|_, one| one.since + DEPARTED_KEPT > read);
     }
 
     /// Forgets everything: it was another place. Watchers begin anew.

@@ -58,3 +58,15 @@ async fn after_another_place_everybody_begins_anew() {
     assert_eq!(words, ["reset", "items z", "synced 1"]);
     assert!(bed.snapshot.departed("a").is_none(), "nothing is compared with what was elsewhere");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_left_is_forgotten_although_nothing_is_listed() {
+    let bed = Bed::new(&[]);
+    bed.snapshot.replace_from(vec![instance("a"), instance("b")], Instant::now());
+    bed.snapshot.remove_from("a");
+    for (minutes, remembered) in [(9, true), (2, false)] {
+        advance(Duration::from_mins(minutes)).await;
+        bed.snapshot.observed_from(Instant::now());
+        assert_eq!(bed.snapshot.departed("a").is_some(), remembered);
+    }
+}
