@@ -29,7 +29,7 @@ pub(crate) use self::{
 };
 use crate::{
     config::CollectionSettings,
-    driver::{Collection, Fault, Item, VendorError},
+    driver::{Collection, Item, VendorError},
     metrics::{Coalesced, Metrics},
     vendor::Session,
 };
@@ -108,7 +108,7 @@ impl<T: Item> Snapshot<T> {
         let Some(deadline) = session.purpose().deadline else { return shared.await };
         let late = |_elapsed| {
             let text = format!("the {} are not listed before the deadline", T::COLLECTION);
-            Err(VendorError::new(Fault::Budget, text))
+            Err(session.late(T::FAMILY, text))
         };
         tokio::time::timeout_at(deadline, shared).await.unwrap_or_else(late)
     }

@@ -33,7 +33,7 @@ pub use self::{
     operation::{Family, Operation},
 };
 use crate::{
-    driver::{Classify, VendorError},
+    driver::{Classify, Fault, VendorError},
     metrics::Metrics,
 };
 
@@ -209,6 +209,17 @@ impl Session {
     #[must_use]
     pub fn about(&self, object: impl Into<Arc<str>>) -> Self {
         Self { purpose: Purpose { object: object.into(), ..self.purpose.clone() }, ..self.clone() }
+    }
+
+    /// Why work of a family that is shared is not done before the caller's deadline: the vendor's pause, if there is one, else our budget.
+    pub(crate) fn late(&self, family: Family, message: impl Into<String>) -> VendorError {
+        match self.vendor.paused_until(family) {
+            None => VendorError::new(Fault::Budget, message),
+            Some(until) => VendorError {
+                retry_after: Some(until.saturating_duration_since(Instant::now())),
+                ..VendorError::new(Fault::Throttled, message)
+            },
+        }
     }
 
     /// On whose behalf calls are made.

@@ -107,8 +107,10 @@ impl<D: Driver> Work<D> {
     where
         D: Collection<T>,
     {
-        let Rpc { vendor, replica, instance_id, .. } = &self.rpc;
-        snapshot.keep_fresh(&*self.driver, vendor, replica, instance_id).await;
+        let Rpc { vendor, replica, access, instance_id, .. } = &self.rpc;
+        // The cluster's ticks stay where they are over restarts.
+        let who = access.cluster_id.as_deref().unwrap_or(instance_id);
+        snapshot.keep_fresh(&*self.driver, vendor, replica, who).await;
     }
 
     /// Tells clients whether the cloud is reachable, now and from now on. Never ends.

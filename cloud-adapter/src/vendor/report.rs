@@ -3,9 +3,13 @@
 use cloud_api_proto::v1alpha1::{Breaker, Budget, breaker::State};
 use cloud_budget::{BreakerState, BucketConfig, BucketReport};
 
+use tokio::time::Instant;
+
 use super::{Family, Vendor};
 use crate::clock::Clock;
 
+/// What the whole account shares.
+const ACCOUNT: &str = "account";
 /// The breaker of the credentials: it stops all families.
 const CREDENTIALS: &str = "credentials";
 
@@ -16,6 +20,16 @@ impl Vendor {
         let (_, report) = self.dispatcher.report();
         let bucket = report.buckets.iter().find(|bucket| bucket.name == family.word());
         bucket.map_or_else(|| BucketConfig::unconfigured().limit.rate, |bucket| bucket.rate)
+    }
+
+    /// When the pause ends that the vendor wants of a family, or of the whole account. An operation's own pause is not looked at.
+    #[must_use]
+    pub(super) fn paused_until(&self, family: Family) -> Option<Instant> {
+        let (_, report) = self.dispatcher.report();
+        let shared = |bucket: &BucketReport| bucket.name == family.word() || bucket.name == ACCOUNT;
+        let until =
+            report.buckets.into_iter().filter(shared).filter_map(|bucket| bucket.paused_until).max()?;
+        Some(self.dispatcher.instant(until)).filter(|until| *until > Instant::now())
     }
 
     /// All buckets and breakers.

@@ -156,6 +156,20 @@ async fn a_call_whose_deadline_ends_in_the_pause_is_told_what_the_vendor_said() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_others_too_long_is_told_of_the_vendors_pause() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    let session = session(&vendor);
+    let late = || session.late(READ.family, "not listed before the deadline");
+    assert_eq!(late().fault, Fault::Budget);
+    fake.answers([(429, Some(60))]);
+    let hasty = session.until(Some(Instant::now() + Duration::from_secs(5)));
+    read(&hasty, "/").await.expect_err("throttled");
+    let error = late();
+    assert_eq!(error.fault, Fault::Throttled);
+    assert!(error.retry_after > Some(Duration::from_secs(50)), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_would_be_late_is_refused_at_once_with_the_delay() {
     let (fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");
