@@ -41,7 +41,12 @@ impl LiveConfig {
         };
         let parse: Parse = Box::new(move |contents| {
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
-            parse(str::from_utf8(content).map_err(|error| format!("is no text: {error}"))?)
+            let text = str::from_utf8(content).map_err(|error| format!("is no text: {error}"))?;
+            // Whoever writes it in place empties it first: that is no wish for the defaults.
+            if text.trim().is_empty() {
+                return Err("is empty: write {} for the adapter's own limits".to_owned());
+            }
+            parse(text)
         });
         let file = Follow::start([path], parse)?;
         tell_assumed(&file.current().borrow());

@@ -53,7 +53,8 @@ impl Authority {
         let key = KeyPair::generate().map_err(refused)?;
         let mut params = CertificateParams::new(names).map_err(refused)?;
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "cloud-adapter");
+        // Never the authority's own name: a certificate whose subject is its issuer counts as self-signed. Source: RFC 5280, 3.2.
+        params.distinguished_name.push(DnType::CommonName, "server of the cloud adapter contract");
         params.not_before = (now - EARLIER).into();
         params.not_after = (now + Duration::from_hours(LIFE_HOURS)).into();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

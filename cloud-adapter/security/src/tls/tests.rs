@@ -93,14 +93,14 @@ async fn connect(
 
 #[tokio::test]
 async fn out_of_an_authority_come_certificates_of_a_day_for_the_names_that_clients_expect() {
-    let ca = Ca::new("ours");
+    let ca = Ca::new("cloud-adapter");
     let tls = start(&ca.pair(), Some(&["cloud-adapter", "127.0.0.1"])).expect("good");
     let config = Arc::clone(&tls.current().borrow());
     let leaf = seen(&config, &ca, "cloud-adapter").await.expect("trusted");
     assert!(seen(&config, &ca, "127.0.0.1").await.is_ok());
     assert!(seen(&config, &ca, "elsewhere").await.is_err());
     assert!(
-        seen(&config, &Ca::new("ours"), "cloud-adapter").await.is_err(),
+        seen(&config, &Ca::new("cloud-adapter"), "cloud-adapter").await.is_err(),
         "another authority of the same name"
     );
     let (_, leaf) = parse_x509_certificate(&leaf).expect("a certificate");
@@ -108,6 +108,7 @@ async fn out_of_an_authority_come_certificates_of_a_day_for_the_names_that_clien
     assert_eq!(leaf.validity().not_before.timestamp(), day_zero - 600);
     assert_eq!(leaf.validity().not_after.timestamp(), day_zero + 24 * 3600);
     assert!(!leaf.is_ca());
+    assert_ne!(leaf.subject(), leaf.issuer(), "others would take it for self-signed");
 }
 
 #[tokio::test]
