@@ -186,3 +186,17 @@ async fn an_answer_is_told_with_its_reason_and_caller() {
     cloud_adapter_rpc_duration_seconds_sum{service="other",method="other",code="UNIMPLEMENTED",reason="UNSPECIFIED",controller="route-controller"} 2.0
     "#);
 }
+
+#[test]
+fn the_chart_alerts_on_metrics_that_there_are() {
+    let alerts = include_str!("../../../helm/cloud-controllers/templates/alerts.yaml");
+    let page = eventful().render().expect("a page");
+    let mut named = 0;
+    for word in alerts.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
+        if word.starts_with("cloud_adapter_") {
+            assert!(page.contains(&format!("\n{word}{{")), "{word}");
+            named += 1;
+        }
+    }
+    assert_eq!(named, 9, "in five alerts");
+}

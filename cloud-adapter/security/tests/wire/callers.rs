@@ -144,11 +144,10 @@ async fn a_certificate_with_a_spiffe_id_proves_as_much() {
     let refused = bench.secure(&ours, Some(&elsewhere)).call(GET_INFO).await.expect_err("another domain");
     assert_eq!(refused.reason, Reason::CallerUnauthenticated);
     let forged = Ca::new("mesh").client(&[&id("route-controller")]);
-    for (name, own) in [("forged", Some(&forged)), ("none", None)] {
-        let refused = bench.secure(&ours, own).ask(GET_INFO).await.expect_err(name);
-        assert_ne!(refused.code(), Code::PermissionDenied, "{name}: the handshake fails already");
-        assert_ne!(refused.code(), Code::Ok, "{name}");
-    }
+    let refused = bench.secure(&ours, Some(&forged)).ask(GET_INFO).await.expect_err("forged");
+    assert!(!matches!(refused.code(), Code::PermissionDenied | Code::Ok), "the handshake fails already");
+    let refused = bench.secure(&ours, None).call(GET_INFO).await.expect_err("none");
+    assert_eq!(refused.reason, Reason::CallerUnauthenticated);
     let page = bench.page();
     assert!(page.contains(r#"connections_ended_total{why="handshake"} "#), "{page}");
 }
