@@ -27,7 +27,7 @@ use crate::{
     driver::{Driver, Fault, Item as _, Location, VendorError},
     metrics::{Coalesced, Metrics},
     rpc::Rpc,
-    snapshot::{Snapshot, View},
+    snapshot::{Sight, Snapshot, View},
     vendor::Session,
 };
 
@@ -63,7 +63,7 @@ enum Known {
     /// Nothing needs to be asked or proven.
     Plain(Seen, Option<Instant>),
     /// It is there, and was seen then.
-    Found(Box<Instance>, Instant),
+    Found(Arc<Instance>, Instant),
     /// The vendor said that there is none.
     Missing(String, Absent),
 }
@@ -119,9 +119,13 @@ impl<D: Driver> Finder<D> {
         let asked = Instant::now();
         let targets: Vec<Target> = refs.into_iter().enumerate().map(|(at, one)| self.read(at, one)).collect();
         let view = self.listed(&targets, bound, session).await?;
-        let answers = self.look_up(&targets, bound, session).await?;
-        let known: Vec<Known> =
-            targets.iter().map(|target| self.known(target, bound, view.as_ref(), &answers)).collect();
+        let sights = self.sights(&targets, bound);
+        let answers = self.look_up((&targets, &sights), bound, session).await?;
+        let known = targets.iter().zip(sights).map(|(target, sight)| match sight {
+            Some((instance, seen)) => Known::Found(instance, seen),
+            None => self.known(target, bound, view.as_ref(), &answers),
+        });
+        let known: Vec<Known> = known.collect();
         let proofs = self.prove(&known, session).await;
         let oldest = known.iter().filter_map(Known::observed).min().unwrap_or(asked);
         let scope = self.scope.borrow().clone().unwrap_or_default();
@@ -129,11 +133,11 @@ impl<D: Driver> Finder<D> {
         let judge = |(known, proof): (Known, Option<Proof>)| {
             let observed_at = self.clock.at(known.observed().unwrap_or(asked));
             let facts = Facts { scope: &scope, observed_at, now: self.clock.now(), horizon };
-            let result = existence::judge(self.settle(known, proof), &facts);
-            self.metrics.existence(word(result.existence()));
-            result
+            existence::judge(self.settle(known, proof), &facts)
         };
-        Ok((known.into_iter().zip(proofs).map(judge).collect(), oldest))
+        let results: Vec<_> = known.into_iter().zip(proofs).map(judge).collect();
+        self.count(&results);
+        Ok((results, oldest))
     }
 
     fn read(&self, at: usize, one: InstanceRef) -> Target {
@@ -181,14 +185,14 @@ impl<D: Driver> Finder<D> {
     /// Asks the vendor for the IDs of which nothing fresh enough is known, and remembers what it says.
     async fn look_up(
         &self,
-        targets: &[Target],
+        (targets, sights): (&[Target], &[Option<Sight<Instance>>]),
         bound: Option<Instant>,
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
         let mut wanted = Wanted::new();
-        for target in targets {
+        for (target, sight) in targets.iter().zip(sights) {
             if let Target::Id { provider_id, vendor_id } = target
-                && self.sight(provider_id, bound).is_none()
+                && sight.is_none()
                 && self.recall(provider_id, bound).is_none()
             {
                 wanted.insert(provider_id.clone(), vendor_id.clone());
@@ -203,9 +207,15 @@ impl<D: Driver> Finder<D> {
         self.lookups.get(wanted, bound, session).await
     }
 
-    /// An instance that was seen at `bound` or later.
-    fn sight(&self, provider_id: &str, bound: Option<Instant>) -> Option<(Arc<Instance>, Instant)> {
-        self.snapshot.sight(provider_id).filter(|(_, seen)| bound.is_none_or(|bound| *seen >= bound))
+    /// Of each target that is an ID: the instance, if it was seen at `bound` or later.
+    fn sights(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<Sight<Instance>>> {
+        let ids = targets.iter().map(|target| match target {
+            Target::Id { provider_id, .. } => Some(provider_id.as_str()),
+            Target::Name(_) | Target::Foreign | Target::Bad(_) => None,
+        });
+        let sights = self.snapshot.sights(ids, bound);
+        self.seen(sights.iter().flatten().map(|(instance, _)| instance.provider_id.as_str()));
+        sights
     }
 
     fn known(
@@ -234,8 +244,8 @@ impl<D: Driver> Finder<D> {
     fn answered(&self, provider_id: &str, answer: &Answer, asked: Instant) -> Known {
         match answer {
             Answer::Found(instance) => {
-                self.seen(provider_id);
-                Known::Found(instance.clone(), asked)
+                self.seen([provider_id]);
+                Known::Found(Arc::clone(instance), asked)
             }
             Answer::Gone => Known::Missing(provider_id.to_owned(), self.missed(provider_id, asked, true)),
             Answer::NotListed => {
@@ -250,9 +260,10 @@ impl<D: Driver> Finder<D> {
     }
 
     fn remembered(&self, provider_id: &str, bound: Option<Instant>) -> Known {
-        if let Some((instance, seen)) = self.sight(provider_id, bound) {
-            self.seen(provider_id);
-            return Known::Found(Box::new(Instance::clone(&instance)), seen);
+        let sight = self.snapshot.sight(provider_id);
+        if let Some((instance, seen)) = sight.filter(|(_, seen)| bound.is_none_or(|bound| *seen >= bound)) {
+            self.seen([provider_id]);
+            return Known::Found(instance, seen);
         }
         match self.recall(provider_id, bound) {
             Some(absent) if absent.direct => Known::Missing(provider_id.to_owned(), absent),
@@ -261,9 +272,9 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Notes that an instance of the cluster is there.
-    fn seen(&self, provider_id: &str) {
-        self.memory.seen(provider_id, |id| self.snapshot.sight(id).is_some());
+    /// Notes that these instances of the cluster are there.
+    fn seen<'a>(&self, provider_ids: impl IntoIterator<Item = &'a str>) {
+        self.memory.seen(provider_ids, |id| self.snapshot.sight(id).is_some());
     }
 
     /// Notes that an instance was not there. What the snapshot saw since the absence began ended it.
@@ -316,6 +327,17 @@ impl<D: Driver> Finder<D> {
         let scope = self.driver.self_check(session).await;
         let known = self.scope.borrow().as_ref().map(|scope| scope.fingerprint.clone());
         scope.is_ok_and(|scope| known == Some(scope.fingerprint))
+    }
+
+    /// Counts what became of whom.
+    fn count(&self, results: &[InstanceResult]) {
+        let mut counts = BTreeMap::<_, u64>::new();
+        for result in results {
+            *counts.entry(word(result.existence())).or_default() += 1;
+        }
+        for (word, count) in counts {
+            self.metrics.existence(word, count);
+        }
     }
 
     /// Remembers what is proven.
@@ -377,7 +399,7 @@ fn by_name(name: &str, view: &View<Instance>) -> Known {
     let mut found = named(name, view);
     match (found.next(), found.next()) {
         (None, _) => Known::Plain(Seen::NotListed, Some(view.observed)),
-        (Some(instance), None) => Known::Found(Box::new(Instance::clone(instance)), view.observed),
+        (Some(instance), None) => Known::Found(Arc::clone(instance), view.observed),
         (Some(_), Some(_)) => {
             let ids: Vec<&str> = named(name, view).map(|item| item.provider_id.as_str()).collect();
             let text = format!("more than one instance is named {name:?}: {}", ids.join(", "));

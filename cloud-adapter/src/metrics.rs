@@ -284,9 +284,9 @@ impl Metrics {
         self.outcomes_unknown.get_or_create(&[("op", op)]).inc();
     }
 
-    /// What became of an instance that was asked for: `present`, `gone` and so on.
-    pub(crate) fn existence(&self, result: &'static str) {
-        self.existence.get_or_create(&[("result", result)]).inc();
+    /// What became of so many instances that were asked for: `exists`, `gone` and so on.
+    pub(crate) fn existence(&self, result: &'static str, instances: u64) {
+        self.existence.get_or_create(&[("result", result)]).inc_by(instances);
     }
 
     /// A writer that is not the newest of its scope was refused. Of a scope such as `service-controller/0` the shard is left out.

@@ -8,11 +8,14 @@ mod write;
 use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
-    AdapterError,
+    AdapterError, Reason,
     v1alpha1::{Fence, PlannedStep, Route, RouteResult},
 };
 use ipnet::IpNet;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tokio_util::task::TaskTracker;
 
 use self::plan::{Item, Verdict};
@@ -27,6 +30,8 @@ use crate::{
 
 /// Items in one request. Source: contract, section 1.
 const ITEMS_MAX: usize = 200;
+/// Requests that are under way or wait for their turn: as many as calls may wait for one object. Source: budgets, section 3.
+const ORDERS_MAX: usize = 32;
 /// Nobody is sent away for less.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
@@ -40,7 +45,31 @@ pub(crate) struct Applier<D> {
     pub(crate) replica: Replica,
     /// A route table is one object at most vendors: one writer at a time.
     pub(crate) writing: Mutex<()>,
+    pub(crate) places: Places,
     pub(crate) doubts: Doubts,
+}
+
+/// Room for requests: who hangs up leaves his behind, and asks again.
+#[derive(Debug)]
+pub(crate) struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(ORDERS_MAX)))
+    }
+}
+
+impl Places {
+    /// Room for one, until the answer is dropped.
+    ///
+    /// # Errors
+    /// `QUEUE_FULL`.
+    fn take(&self) -> Result<OwnedSemaphorePermit, AdapterError> {
+        Arc::clone(&self.0).try_acquire_owned().map_err(|_full| {
+            let text = format!("{ORDERS_MAX} requests for routes wait: come back when some are done");
+            AdapterError::new(Reason::QueueFull, text)
+        })
+    }
 }
 
 /// A checked request.

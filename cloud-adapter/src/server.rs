@@ -193,6 +193,7 @@ impl<D: Driver> Adapter<D> {
             tracker: self.writes.clone(),
             replica: rpc.replica.clone(),
             writing: tokio::sync::Mutex::default(),
+            places: routes::Places::default(),
             doubts: routes::Doubts::default(),
         };
         let balancers = load_balancers::Service {

@@ -24,7 +24,7 @@ use tokio::{sync::watch as signal, time::Instant};
 
 use self::{listing::Listing, log::Change, state::State};
 pub(crate) use self::{
-    state::{Departed, LookedUp},
+    state::{Departed, LookedUp, Sight},
     watch::{Frame, WatchOptions, Watcher, checksum},
 };
 use crate::{
@@ -104,7 +104,8 @@ impl<T: Item> Snapshot<T> {
             self.saved(session, Coalesced::Snapshot);
             return Ok(view);
         }
-        let shared = self.share(bound, source, session);
+        // Rare and large: the tasks that wait for something else do not have room for it each.
+        let shared = Box::pin(self.share(bound, source, session));
         let Some(deadline) = session.purpose().deadline else { return shared.await };
         let late = |_elapsed| {
             let text = format!("the {} are not listed before the deadline", T::COLLECTION);
@@ -226,10 +227,19 @@ impl<T: Item> Snapshot<T> {
     }
 
     /// An item, if there is one, and when the vendor was asked that showed it.
-    pub(crate) fn sight(&self, key: &str) -> Option<(Arc<T>, Instant)> {
+    pub(crate) fn sight(&self, key: &str) -> Option<Sight<T>> {
+        self.with(|state| state.sight(key))
+    }
+
+    /// Of each key the item, if there is one that was seen at `bound` or later. All at one moment.
+    pub(crate) fn sights<'a>(
+        &self,
+        keys: impl IntoIterator<Item = Option<&'a str>>,
+        bound: Option<Instant>,
+    ) -> Vec<Option<Sight<T>>> {
         self.with(|state| {
-            let entry = state.items.get(key)?;
-            Some((Arc::clone(&entry.item), state.seen(entry).unwrap_or(entry.since)))
+            let fresh = |(_, seen): &Sight<T>| bound.is_none_or(|bound| *seen >= bound);
+            keys.into_iter().map(|key| state.sight(key?).filter(fresh)).collect()
         })
     }
 

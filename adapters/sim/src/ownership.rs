@@ -230,7 +230,7 @@ mod tests {
             },
             cluster_name: "prod".into(),
             spec: cloud_api_proto::v1alpha1::LoadBalancerSpec { tags, ..Default::default() },
-            backends: Vec::new(),
+            backends: [].into(),
             hash: "1-aa".into(),
         }
     }

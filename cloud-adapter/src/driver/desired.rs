@@ -1,5 +1,7 @@
 //! What shall be: the input of a driver's pure plans.
 
+use std::sync::Arc;
+
 use cloud_api_proto::v1alpha1::{Backend, Fence, LoadBalancerKey, LoadBalancerSpec, Owner, RouteUpsert};
 
 /// What a load balancer shall be: checked, complete, its backends resolved.
@@ -13,8 +15,8 @@ pub struct DesiredLoadBalancer {
     pub cluster_name: String,
     /// What it shall be.
     pub spec: LoadBalancerSpec,
-    /// The backends, ordered by provider ID.
-    pub backends: Vec<Backend>,
+    /// The backends, ordered by provider ID. Shared: thousands of load balancers have the same ones.
+    pub backends: Arc<[Backend]>,
     /// The versioned hash of the specification without the backends. Recorded at the vendor by the last step.
     pub hash: String,
 }

@@ -1,7 +1,7 @@
 //! What is remembered of instances that were not there, and of those that were.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -38,7 +38,7 @@ pub(crate) struct Memory(Mutex<Inner>);
 struct Inner {
     absent: BTreeMap<String, Absent>,
     /// Instances that somebody asked for by ID and that were there: they belong to the cluster.
-    members: BTreeSet<String>,
+    members: HashSet<String>,
 }
 
 impl Memory {
@@ -85,15 +85,22 @@ impl Memory {
         }
     }
 
-    /// Notes that it was asked for by its ID and is there. `held`: whether one is still known to be there; others make room.
-    pub(crate) fn seen(&self, id: &str, held: impl Fn(&str) -> bool) {
+    /// Notes that these were asked for by their IDs and are there. `held`: whether one is still known to be there; others make room.
+    pub(crate) fn seen<'a>(&self, ids: impl IntoIterator<Item = &'a str>, held: impl Fn(&str) -> bool) {
         let mut inner = self.inner();
-        inner.absent.remove(id);
-        if inner.members.len() >= MEMBERS_MAX && !inner.members.contains(id) {
-            inner.members.retain(|id| held(id));
-        }
-        if inner.members.len() < MEMBERS_MAX && !inner.members.contains(id) {
-            inner.members.insert(id.to_owned());
+        let mut full = false;
+        for id in ids {
+            inner.absent.remove(id);
+            if full || inner.members.contains(id) {
+                continue;
+            }
+            if inner.members.len() >= MEMBERS_MAX {
+                inner.members.retain(|id| held(id));
+                full = inner.members.len() >= MEMBERS_MAX;
+            }
+            if !full {
+                inner.members.insert(id.to_owned());
+            }
         }
     }
 
@@ -159,7 +166,7 @@ mod tests {
         assert_eq!((again.since, again.last), (first, Instant::now()));
         assert_eq!(again.proof, None, "what was proven then is to be proven again");
         assert!(!memory.is_member("a"));
-        memory.seen("a", |_| true);
+        memory.seen(["a"], |_| true);
         assert!(memory.is_member("a") && memory.recall("a", None).is_none());
         assert_eq!(memory.missed("a", (Instant::now(), None), true).since, Instant::now());
     }
@@ -195,11 +202,11 @@ mod tests {
     async fn members_that_left_make_room_for_new_ones() {
         let memory = Memory::default();
         for n in 0..MEMBERS_MAX {
-            memory.seen(&format!("i-{n}"), |_| true);
+            memory.seen([format!("i-{n}").as_str()], |_| true);
         }
-        memory.seen("new", |_| true);
+        memory.seen(["new"], |_| true);
         assert!(!memory.is_member("new"), "all are there");
-        memory.seen("new", |id| id != "i-7");
+        memory.seen(["new"], |id| id != "i-7");
         assert!(memory.is_member("new") && memory.is_member("i-8") && !memory.is_member("i-7"));
     }
 }

@@ -1,6 +1,9 @@
 //! Absence must be proven: from what was seen to one of the five values. Pure. Source: contract, section 5.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use cloud_api_proto::{
     AdapterError,
@@ -11,7 +14,7 @@ use cloud_api_proto::{
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
     /// In the listing, or by direct look-up. The proof matters only to one that has ended.
-    Found(Box<Instance>, Option<Proof>),
+    Found(Arc<Instance>, Option<Proof>),
     /// Not in the listing, and not asked for directly.
     NotListed,
     /// The vendor said for this very ID that there is none.
@@ -53,7 +56,9 @@ pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> InstanceResult {
             let old = facts.now.duration_since(created(&instance)).is_ok_and(|age| age >= facts.horizon);
             gone(Method::TerminalState, proof.filter(|_| old), facts)
         }
-        Seen::Found(instance, _) => InstanceResult { instance: Some(*instance), ..plain(Existence::Exists) },
+        Seen::Found(instance, _) => {
+            InstanceResult { instance: Some(Arc::unwrap_or_clone(instance)), ..plain(Existence::Exists) }
+        }
         Seen::DirectlyGone { missing_for, proof } => {
             gone(Method::DirectGetNotFound, proof.filter(|_| missing_for >= facts.horizon), facts)
         }
@@ -100,7 +105,7 @@ mod tests {
             created_at: Some((now() - age).into()),
             ..Instance::default()
         };
-        Seen::Found(Box::new(instance), proof)
+        Seen::Found(Arc::new(instance), proof)
     }
 
     fn gone(missing_for: Duration, proof: Option<Proof>) -> Seen {

@@ -47,7 +47,7 @@ pub(crate) struct Answers {
 /// What the vendor said of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    Found(Box<Instance>),
+    Found(Arc<Instance>),
     /// There is none of this very ID.
     Gone,
     /// A complete listing does not have it, and the vendor cannot be asked for one ID.

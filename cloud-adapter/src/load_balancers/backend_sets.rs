@@ -1,8 +1,9 @@
-//! Immutable sets of backends, uploaded once and named by ID. Least recently used, bounded in number and age.
+//! Immutable sets of backends, uploaded once and named by ID. Least recently used, bounded in number, age and bytes.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    mem::size_of,
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -16,17 +17,28 @@ use tokio::time::Instant;
 const SETS_MAX: usize = 64;
 /// A set that nobody named for this long is dropped.
 const SET_AGE: Duration = Duration::from_mins(15);
+/// What all sets take together, those included that are not kept any more and that a task still works with. A set of 5,000 nodes
+/// takes about 1 MiB.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Backends by provider ID: ordered, so that equal sets are equal.
-type Set = BTreeMap<String, Backend>;
+/// Cluster and ID.
+type Name = (String, String);
 
 /// The sets.
 #[derive(Debug, Default)]
-pub(crate) struct BackendSets(Mutex<BTreeMap<(String, String), Entry>>);
+pub(crate) struct BackendSets(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    kept: BTreeMap<Name, Entry>,
+    /// All that are in use, kept or not, and how many bytes each takes.
+    alive: Vec<(Weak<[Backend]>, usize)>,
+}
 
 #[derive(Clone, Debug)]
 struct Entry {
-    set: Arc<Set>,
+    /// Ordered by provider ID, so that equal sets are equal.
+    set: Arc<[Backend]>,
     used: Instant,
 }
 
@@ -35,7 +47,8 @@ impl BackendSets {
     ///
     /// # Errors
     /// `BACKEND_SET_UNKNOWN` if the base of a difference is not here; `FIELD_INVALID` for a missing field, a repeated backend,
-    /// or an ID that already names other content.
+    /// an ID that already names other content, or more than all sets may take; `QUEUE_FULL` if those that tasks work with leave no
+    /// room.
     pub(crate) fn put(
         &self,
         cluster: &str,
@@ -50,22 +63,19 @@ impl BackendSets {
             Some(Content::Full(full)) => index("full.backends", full.backends)?,
             Some(Content::Delta(delta)) => self.apply(cluster, delta)?,
         };
+        let set: Arc<[Backend]> = set.into_values().collect();
         let size = set.len();
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        sets.retain(|_, entry| now.duration_since(entry.used) < SET_AGE);
+        inner.kept.retain(|_, entry| now.duration_since(entry.used) < SET_AGE);
         let name = (cluster.to_owned(), id.to_owned());
-        if sets.get(&name).is_some_and(|entry| *entry.set != set) {
-            return Err(AdapterError::field("id", format!("{id:?} names other content already")));
+        match inner.kept.get_mut(&name) {
+            Some(entry) if entry.set == set => entry.used = now,
+            Some(_) => {
+                return Err(AdapterError::field("id", format!("{id:?} names other content already")));
+            }
+            None => inner.insert(name, Entry { set, used: now })?,
         }
-        if sets.len() >= SETS_MAX
-            && !sets.contains_key(&name)
-            && let Some(oldest) =
-                sets.iter().min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone())
-        {
-            sets.remove(&oldest);
-        }
-        sets.insert(name, Entry { set: Arc::new(set), used: now });
         Ok(size)
     }
 
@@ -73,14 +83,10 @@ impl BackendSets {
     ///
     /// # Errors
     /// `BACKEND_SET_UNKNOWN`: put it, and repeat.
-    pub(crate) fn get(&self, cluster: &str, id: &str) -> Result<Vec<Backend>, AdapterError> {
-        Ok(self.find(cluster, id)?.values().cloned().collect())
-    }
-
-    fn find(&self, cluster: &str, id: &str) -> Result<Arc<Set>, AdapterError> {
+    pub(crate) fn get(&self, cluster: &str, id: &str) -> Result<Arc<[Backend]>, AdapterError> {
         let now = Instant::now();
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = sets.get_mut(&(cluster.to_owned(), id.to_owned()));
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = inner.kept.get_mut(&(cluster.to_owned(), id.to_owned()));
         match entry.filter(|entry| now.duration_since(entry.used) < SET_AGE) {
             None => Err(AdapterError::new(
                 Reason::BackendSetUnknown,
@@ -93,8 +99,10 @@ impl BackendSets {
         }
     }
 
-    fn apply(&self, cluster: &str, delta: BackendDelta) -> Result<Set, AdapterError> {
-        let mut set = Set::clone(&*self.find(cluster, &delta.base_id)?);
+    fn apply(&self, cluster: &str, delta: BackendDelta) -> Result<BTreeMap<String, Backend>, AdapterError> {
+        let base = self.get(cluster, &delta.base_id)?;
+        let mut set: BTreeMap<_, _> =
+            base.iter().map(|backend| (backend.provider_id.clone(), backend.clone())).collect();
         for provider_id in delta.remove {
             set.remove(&provider_id);
         }
@@ -103,8 +111,55 @@ impl BackendSets {
     }
 }
 
-fn index(field: &str, backends: Vec<Backend>) -> Result<Set, AdapterError> {
-    let mut set = Set::new();
+impl Inner {
+    /// Puts a set in. The ones that were not named for the longest make room.
+    fn insert(&mut self, name: Name, entry: Entry) -> Result<(), AdapterError> {
+        let bytes = weigh(&name, &entry.set);
+        if bytes > BYTES_MAX {
+            let text = format!("makes a set of {bytes} bytes: at most {BYTES_MAX}");
+            return Err(AdapterError::field("content", text));
+        }
+        if self.kept.len() >= SETS_MAX {
+            self.evict(|_| true);
+        }
+        while self.taken() + bytes > BYTES_MAX {
+            // One that a task works with stays in memory anyway.
+            if !self.evict(|entry| Arc::strong_count(&entry.set) == 1) {
+                let text = "load balancers that are worked on hold too many backend sets: come back later";
+                return Err(AdapterError::new(Reason::QueueFull, text));
+            }
+        }
+        self.alive.push((Arc::downgrade(&entry.set), bytes));
+        self.kept.insert(name, entry);
+        Ok(())
+    }
+
+    /// Drops the least recently used of these. False: there is none.
+    fn evict(&mut self, may_go: impl Fn(&Entry) -> bool) -> bool {
+        let those = self.kept.iter().filter(|(_, entry)| may_go(entry));
+        let oldest = those.min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
+        oldest.is_some_and(|name| self.kept.remove(&name).is_some())
+    }
+
+    /// The bytes of all sets in use.
+    fn taken(&mut self) -> usize {
+        self.alive.retain(|(set, _)| set.strong_count() > 0);
+        self.alive.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// About how many bytes a set takes.
+fn weigh((cluster, id): &Name, set: &[Backend]) -> usize {
+    let heap = |backend: &Backend| {
+        let Backend { provider_id, node_name, addresses, zone, .. } = backend;
+        let addresses: usize = addresses.iter().map(|address| size_of::<String>() + address.len()).sum();
+        provider_id.len() + node_name.len() + addresses + zone.len()
+    };
+    cluster.len() + id.len() + size_of_val(set) + set.iter().map(heap).sum::<usize>()
+}
+
+fn index(field: &str, backends: Vec<Backend>) -> Result<BTreeMap<String, Backend>, AdapterError> {
+    let mut set = BTreeMap::new();
     for (at, backend) in backends.into_iter().enumerate() {
         if backend.provider_id.is_empty() {
             return Err(AdapterError::field(format!("{field}[{at}].provider_id"), "is empty"));
@@ -132,7 +187,7 @@ mod tests {
     }
 
     fn ids(sets: &BackendSets, id: &str) -> Vec<String> {
-        sets.get("c", id).expect("known").into_iter().map(|backend| backend.provider_id).collect()
+        sets.get("c", id).expect("known").iter().map(|backend| backend.provider_id.clone()).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -177,5 +232,36 @@ mod tests {
         assert_eq!(sets.put("c", "1", full(&["b"])).expect_err("other").reason, Reason::FieldInvalid);
         let twice = sets.put("c", "2", full(&["b", "b"])).expect_err("twice");
         assert_eq!(twice.violations[0].field, "full.backends[1].provider_id");
+    }
+
+    /// A set of one backend that takes so many bytes, and a few more.
+    fn heavy(bytes: usize) -> Option<Content> {
+        full(&[&"x".repeat(bytes)])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sets_that_nobody_works_with_make_room_for_a_large_one() {
+        let sets = BackendSets::default();
+        for number in 0..10 {
+            sets.put("c", &number.to_string(), heavy(BYTES_MAX / 4)).expect("the oldest makes room");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let kept: Vec<_> = (0..10).filter(|number| sets.get("c", &number.to_string()).is_ok()).collect();
+        assert_eq!(kept, [7, 8, 9]);
+        let large = sets.put("c", "large", heavy(BYTES_MAX)).expect_err("larger than all may be");
+        assert_eq!(large.reason, Reason::FieldInvalid);
+        assert!(sets.get("c", "9").is_ok(), "nothing makes room for what finds none");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sets_that_tasks_work_with_count_until_they_are_done() {
+        let sets = BackendSets::default();
+        sets.put("c", "old", heavy(BYTES_MAX / 2)).expect("put");
+        let at_work = sets.get("c", "old").expect("known");
+        tokio::time::advance(SET_AGE).await;
+        let put = || sets.put("c", "new", heavy(BYTES_MAX / 2));
+        assert_eq!(put().expect_err("no room").reason, Reason::QueueFull);
+        drop(at_work);
+        put().expect("there is room again");
     }
 }

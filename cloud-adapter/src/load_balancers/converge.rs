@@ -3,10 +3,10 @@
 //! Keeps nothing that a killed process would miss: whoever repeats the request goes on from what the cloud shows. Here tasks are
 //! started, joined, handed newer goals and ended; what one does between two looks is in [`turn`].
 
+mod tasks;
 mod turn;
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -18,10 +18,10 @@ use cloud_api_proto::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use self::turn::Turn;
+use self::{tasks::Tasks, turn::Turn};
 use super::{
     decide::{End, Goal},
-    memory::{KeyName, Memories, name},
+    memory::{Memories, name},
 };
 use crate::{
     driver::{Driver, LoadBalancerRecord},
@@ -50,7 +50,7 @@ pub(crate) struct Converger<D: Driver> {
     pub(crate) metrics: Metrics,
     tracker: TaskTracker,
     replica: Replica,
-    tasks: Mutex<BTreeMap<KeyName, Handle<D::Detail>>>,
+    tasks: Mutex<Tasks<Handle<D::Detail>>>,
     memories: Memories<D::Step>,
 }
 
@@ -137,7 +137,7 @@ impl<D: Driver> Converger<D> {
 
     /// Whether a task of this key runs.
     pub(crate) fn is_running(&self, key: &LoadBalancerKey) -> bool {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&name(key))
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
     }
 
     /// The listing, if it is fresh enough for a first look.
@@ -172,7 +172,7 @@ impl<D: Driver> Converger<D> {
     ///
     /// # Errors
     /// If another replica leads, or this one is about to stop; `STALE_FENCE` and `OPERATION_CONFLICT` if the task that runs
-    /// takes no such order.
+    /// takes no such order; `QUEUE_FULL` if none runs and too many of other keys do.
     pub(crate) fn submit(
         self: &Arc<Self>,
         key: &LoadBalancerKey,
@@ -189,6 +189,7 @@ impl<D: Driver> Converger<D> {
             });
             return Ok((number?, running.clone()));
         }
+        tasks.check_place()?;
         let (orders, inbox) = watch::channel(order);
         let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);

@@ -14,7 +14,7 @@ use crate::driver::{DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
     /// It shall be so.
-    Present(Box<DesiredLoadBalancer>, Terms),
+    Present(Arc<DesiredLoadBalancer>, Terms),
     /// Nothing shall be left. `known`: the vendor's ID, if the caller knows one.
     Absent { key: LoadBalancerKey, known: Option<String> },
 }

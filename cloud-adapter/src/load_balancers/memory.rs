@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::vendor::Meter;
 
-/// Keys that are remembered before those that nobody touched are forgotten.
+/// Keys that are remembered before those of no use are forgotten.
 const KEYS_MIN: usize = 4096;
 /// For how long a key is remembered at least. Longer than any consistency horizon.
 const KEPT: Duration = Duration::from_mins(15);
@@ -43,10 +43,20 @@ pub(super) struct Memory<S> {
     used: Instant,
 }
 
+impl<S> Memory<S> {
+    /// Whether somebody may miss it. Of keys without a task these are as many as the budget has allowed calls lately, however many
+    /// others are asked for.
+    fn is_of_use(&self, now: Instant) -> bool {
+        let at_work = Arc::strong_count(&self.meter) > 1;
+        let spent = self.last.is_some() || self.meter.has_counted();
+        at_work || (spent && now.duration_since(self.used) < KEPT)
+    }
+}
+
 /// A write that may have been done.
 #[derive(Clone, Debug)]
 pub(super) struct Written<S> {
-    pub(super) step: S,
+    pub(super) step: Arc<S>,
     pub(super) at: Instant,
     pub(super) effect: Effect,
 }
@@ -66,12 +76,12 @@ impl<S> Default for Memories<S> {
 }
 
 impl<S> Memories<S> {
-    /// Reads or changes what is remembered of a key. What nobody touched for long is forgotten.
+    /// Reads or changes what is remembered of a key. What is of no use any more is forgotten.
     pub(super) fn of<R>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<S>) -> R) -> R {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if content.memories.len() >= content.full {
-            content.memories.retain(|_, memory| now.duration_since(memory.used) < KEPT);
+            content.memories.retain(|_, memory| memory.is_of_use(now));
             // As many new ones again before the next look: each costs a constant on average.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
@@ -79,5 +89,44 @@ impl<S> Memories<S> {
         let memory = content.memories.entry(name(key)).or_insert_with(fresh);
         memory.used = now;
         act(memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::{Family, Operation};
+
+    const CREATE: Operation = Operation::write(Family::LoadBalancer, "CreateLoadBalancer");
+
+    fn key(owner_uid: &str) -> LoadBalancerKey {
+        LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: owner_uid.to_owned() }
+    }
+
+    fn count(memories: &Memories<()>) -> usize {
+        memories.0.lock().expect("whole").memories.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_for_which_nothing_was_done_do_not_fill_the_memory() {
+        let memories = Memories::default();
+        let written = Written { step: Arc::new(()), at: Instant::now(), effect: Effect::Creates };
+        memories.of(&key("written"), |memory| memory.last = Some(written));
+        memories.of(&key("unpaid"), |memory| memory.meter.count(CREATE, Duration::ZERO));
+        let at_work = memories.of(&key("at work"), |memory| Arc::clone(&memory.meter));
+        for number in 0..3 * KEYS_MIN {
+            memories.of(&key(&number.to_string()), |_| ());
+        }
+        assert!(count(&memories) <= KEYS_MIN, "{}", count(&memories));
+        assert!(memories.of(&key("written"), |memory| memory.last.is_some()));
+        assert!(memories.of(&key("unpaid"), |memory| memory.meter.has_counted()));
+        assert!(memories.of(&key("at work"), |memory| Arc::ptr_eq(&memory.meter, &at_work)));
+
+        drop(at_work);
+        tokio::time::advance(KEPT).await;
+        for number in 0..KEYS_MIN {
+            memories.of(&key(&number.to_string()), |_| ());
+        }
+        assert!(memories.of(&key("written"), |memory| memory.last.is_none()), "forgotten after a while");
     }
 }

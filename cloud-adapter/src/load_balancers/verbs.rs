@@ -102,7 +102,7 @@ impl<D: Driver> Service<D> {
         let hash = validate::hash(&spec);
         let cluster_name = context.cluster_name.clone();
         let desired = DesiredLoadBalancer { key, owner: owner.clone(), cluster_name, spec, backends, hash };
-        Ok((Goal::Present(Box::new(desired), terms), owner))
+        Ok((Goal::Present(Arc::new(desired), terms), owner))
     }
 
     /// Hands a goal to the key's task, and waits for it as long as the contract allows.

@@ -25,7 +25,7 @@ fn eventful() -> Metrics {
     metrics.refreshed("instances", Some(3));
     metrics.noop("EnsureLoadBalancer");
     metrics.outcome_unknown("CreateListener");
-    metrics.existence("present");
+    metrics.existence("present", 2);
     metrics.fence_rejected("service-controller/0");
     metrics.leader(true);
     metrics.config_reload("limits", false);
@@ -97,7 +97,7 @@ fn the_page_has_these_names_and_labels() {
     cloud_adapter_coalesced_total{op="ListInstances",kind="singleflight"} 1
     cloud_adapter_config_reload_total{kind="limits",result="failed"} 1
     cloud_adapter_connections 0
-    cloud_adapter_existence_total{result="present"} 1
+    cloud_adapter_existence_total{result="present"} 2
     cloud_adapter_fence_rejected_total{scope="service-controller"} 1
     cloud_adapter_key_tasks{state="working"} 0
     cloud_adapter_leader 1

@@ -87,7 +87,12 @@ impl<D: Driver> Service<D> {
         }
         let keys: Vec<RouteKey> = order.items.iter().map(Item::key).collect();
         let (applier, session) = (Arc::clone(&self.applier), context.session.patient().about(OBJECT));
-        let task = self.applier.tracker.spawn(async move { applier.apply(&order, &session).await });
+        let place = applier.places.take()?;
+        let task = self.applier.tracker.spawn(async move {
+            let applied = applier.apply(&order, &session).await;
+            drop(place);
+            applied
+        });
         let until = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(applied)) => applied,

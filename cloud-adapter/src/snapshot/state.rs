@@ -41,6 +41,9 @@ pub(super) struct Entry<T> {
     looked_up: Option<Instant>,
 }
 
+/// An item, and when the vendor was asked that showed it.
+pub(crate) type Sight<T> = (Arc<T>, Instant);
+
 /// An item that was seen and is no more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Departed {
@@ -79,6 +82,11 @@ impl<T: Item> State<T> {
     /// When an item was asked for that the vendor showed.
     pub(super) fn seen(&self, entry: &Entry<T>) -> Option<Instant> {
         self.observed.max(entry.looked_up)
+    }
+
+    pub(super) fn sight(&self, key: &str) -> Option<Sight<T>> {
+        let entry = self.items.get(key)?;
+        Some((Arc::clone(&entry.item), self.seen(entry).unwrap_or(entry.since)))
     }
 
     /// Swaps the content for a complete listing, except what was written or looked up since it began.

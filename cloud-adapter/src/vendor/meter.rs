@@ -22,11 +22,16 @@ struct Count {
 }
 
 impl Meter {
-    pub(super) fn count(&self, operation: Operation, queued: Duration) {
+    pub(crate) fn count(&self, operation: Operation, queued: Duration) {
         self.with(|count| {
             *count.calls.entry(operation.family).or_default() += 1;
             count.queued += queued;
         });
+    }
+
+    /// Whether a call was counted that stands in no answer yet.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.with(|count| !count.calls.is_empty())
     }
 
     /// A call that was saved because somebody else's answered.

@@ -155,7 +155,7 @@ fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
         },
         cluster_name: "prod".into(),
         spec,
-        backends: vec![backend(1), backend(2)],
+        backends: [backend(1), backend(2)].into(),
         hash: String::new(),
     };
     hashed(desired)
@@ -215,7 +215,7 @@ fn a_node_that_joins_costs_one_write_a_port_and_no_tag() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80), tcp(443)]);
     bench.settled(&desired);
-    desired.backends.push(backend(3));
+    desired.backends = [1, 2, 3].map(backend).into();
     let (record, writes) = bench.settled(&desired);
     assert_eq!(
         writes,
@@ -229,9 +229,9 @@ fn a_whole_new_set_of_members_is_sent_as_such() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80)]);
     bench.settled(&desired);
-    desired.backends = vec![backend(7)];
+    desired.backends = [backend(7)].into();
     assert_eq!(bench.settled(&desired).1, ["set the 1 members of pool tcp-80"]);
-    desired.backends.clear();
+    desired.backends = [].into();
     assert_eq!(bench.settled(&desired).1, ["set the 0 members of pool tcp-80"]);
 }
 
@@ -240,8 +240,8 @@ fn a_draining_backend_gets_no_new_connections() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80)]);
     bench.settled(&desired);
-    desired.backends[0].draining = true;
-    desired.backends[1].weight = Some(7);
+    let draining = Backend { draining: true, ..backend(1) };
+    desired.backends = [draining, Backend { weight: Some(7), ..backend(2) }].into();
     let (record, _) = bench.settled(&desired);
     assert_eq!(members(&record), [("10.0.0.1".into(), 30_080, 0), ("10.0.0.2".into(), 30_080, 7)]);
 }

@@ -1,5 +1,7 @@
 //! Routes: laid, moved, removed, and what is never touched.
 
+use std::time::Duration;
+
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -9,6 +11,7 @@ use cloud_api_proto::{
     },
 };
 use serde_json::json;
+use tonic::Request;
 
 use crate::{
     bench::{Bench, TestAdapter, bench, context, fence, refused, until},
@@ -281,6 +284,23 @@ async fn a_throttled_batch_is_one_call_and_answers_item_by_item() {
         bench.cloud.count(Operation::BatchRoutes) <= 2,
         "sent again once at most, and never route by route"
     );
+}
+
+#[tokio::test]
+async fn requests_whose_callers_have_left_do_not_pile_up() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    let slow = json!({ "match": { "operation": "BatchRoutes" }, "action": { "delay_ms": 60_000 } });
+    bench.cloud.fault(slow).await;
+    let asked = (0..33).map(async |_| {
+        let mut asked = Request::new(request([upsert(1, 1)], []));
+        asked.set_timeout(Duration::from_secs(2));
+        bench.adapter.routes().apply_routes(asked).await.map_err(AdapterError::from)
+    });
+    let (under_way, refused): (Vec<_>, Vec<_>) =
+        futures::future::join_all(asked).await.into_iter().partition(Result::is_ok);
+    let reasons: Vec<_> = refused.iter().filter_map(|one| one.as_ref().err()).map(|one| one.reason).collect();
+    assert_eq!((under_way.len(), reasons), (32, vec![Reason::QueueFull]));
 }
 
 #[tokio::test]

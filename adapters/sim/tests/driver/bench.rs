@@ -68,7 +68,7 @@ pub(crate) fn session(driver: &SimDriver) -> Session {
 }
 
 /// The Service `shop/web`.
-pub(crate) fn desired(spec: LoadBalancerSpec, backends: impl Into<Vec<Backend>>) -> DesiredLoadBalancer {
+pub(crate) fn desired(spec: LoadBalancerSpec, backends: impl Into<Arc<[Backend]>>) -> DesiredLoadBalancer {
     DesiredLoadBalancer {
         key: key("web"),
         owner: owner("web"),

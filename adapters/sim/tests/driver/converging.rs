@@ -44,9 +44,9 @@ async fn a_node_costs_one_write_a_port() {
     let mut wanted = desired(spec([tcp(80), tcp(443)]), [backend(1), backend(2)]);
     bench.ensure(&wanted).await;
     bench.cloud.count_from_here();
-    wanted.backends.push(backend(3));
+    wanted.backends = [1, 2, 3].map(backend).into();
     bench.ensure(&wanted).await;
-    wanted.backends.remove(0);
+    wanted.backends = [2, 3].map(backend).into();
     bench.ensure(&wanted).await;
     assert_eq!(bench.cloud.counts().writes, 4);
     assert_eq!(bench.cloud.balancer().await["pools"][1]["members"][1]["instance_id"], json!("i-0003"));

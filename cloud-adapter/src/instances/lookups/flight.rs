@@ -82,7 +82,7 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
         let view = self.snapshot.at_least(Some(flying.asked), &*self.source, flying.session).await?;
         for item in &view.items {
             if let Some((id, _)) = wanted.remove_entry(&item.provider_id) {
-                flying.found.insert(id, Answer::Found(Box::new(Instance::clone(item))));
+                flying.found.insert(id, Answer::Found(Arc::clone(item)));
             }
         }
         Ok(())
@@ -116,7 +116,7 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
             return Err(VendorError::nonsense(text));
         }
         let answers = answers.into_iter().map(|answer| match answer {
-            Lookup::Found(instance) => Answer::Found(Box::new(instance)),
+            Lookup::Found(instance) => Answer::Found(Arc::new(instance)),
             Lookup::Gone => Answer::Gone,
             Lookup::Unknown => Answer::Unsaid,
         });

@@ -13,11 +13,12 @@ use super::{
         decide::{End, Goal, Next, decide},
         memory::{Effect, Written},
     },
-    Converger, Order,
+    Converger, Order, Record,
 };
 use crate::{
     driver::{Deduplication, Driver, Fault, Outcome, Step as _, VendorError},
     replica::Term,
+    snapshot::View,
     urgency::classed,
     vendor::{Meter, Session},
 };
@@ -55,6 +56,19 @@ pub(super) enum Turn<D: Driver> {
 
 type Turned<D> = Result<Turn<D>, AdapterError>;
 
+/// What follows from a look.
+enum Seen<D: Driver> {
+    /// Nothing is written.
+    Turn(Turn<D>),
+    /// This is.
+    Write {
+        step: Arc<D::Step>,
+        effect: Effect,
+        /// The load balancers of the key, by vendor ID.
+        mine: Vec<String>,
+    },
+}
+
 impl<D: Driver> Converger<D> {
     pub(super) fn begin(&self, key: &LoadBalancerKey, term: Term, bound: Option<Instant>) -> Work<D> {
         let (meter, last) = self.memories.of(key, |memory| (Arc::clone(&memory.meter), memory.last.clone()));
@@ -77,50 +91,73 @@ impl<D: Driver> Converger<D> {
     /// One look and at most one vendor write.
     pub(super) async fn turn(&self, order: &Order, work: &mut Work<D>) -> Turned<D> {
         work.term.check()?;
+        // Thousands of tasks may wait for their turn to write: none with the whole collection.
+        let seen = {
+            let view = self.look(order, work).await?;
+            self.judge(order, &view, work)?
+        };
+        match seen {
+            Seen::Turn(turn) => Ok(turn),
+            Seen::Write { step, effect, mine } => {
+                let turned = self.execute(order, (step, effect), work).await;
+                // Should the next look fail, nobody may take what was seen before the write for what is there now.
+                mine.iter().for_each(|vendor_id| self.snapshot.doubt(vendor_id));
+                turned
+            }
+        }
+    }
+
+    async fn look(&self, order: &Order, work: &Work<D>) -> Result<View<Record<D>>, VendorError> {
         let class = if work.looks == 0 { Priority::Interactive } else { Priority::Lifecycle };
         let session = self.session(order, class, work);
-        let view = self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await?;
-        let mut mine = view.items.iter().filter(|record| record.belongs_to(&work.key));
-        if mine.any(|record| self.snapshot.doubted(&record.summary.vendor_id)) {
+        self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await
+    }
+
+    /// What the look tells to do.
+    fn judge(
+        &self,
+        order: &Order,
+        view: &View<Record<D>>,
+        work: &mut Work<D>,
+    ) -> Result<Seen<D>, AdapterError> {
+        let mine = view.items.iter().filter(|record| record.belongs_to(&work.key));
+        let mine: Vec<String> = mine.map(|record| record.summary.vendor_id.clone()).collect();
+        if mine.iter().any(|vendor_id| self.snapshot.doubted(vendor_id)) {
             work.bound = Instant::now();
-            return Ok(Turn::Again);
+            return Ok(Seen::Turn(Turn::Again));
         }
         work.looks = work.looks.saturating_add(1);
-        self.check_fence(&work.key.cluster_id, &order.fence, &view)?;
+        self.check_fence(&work.key.cluster_id, &order.fence, view)?;
         let proof = self.proof(&order.goal, work);
         let fresh = view.observed >= proof;
         let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, &view.items, fresh)? {
-            Next::End(end) => return Ok(Turn::End(end)),
+            Next::End(end) => return Ok(Seen::Turn(Turn::End(end))),
             Next::Look if fresh => {
                 return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
             }
             Next::Look if proof > Instant::now() => {
                 let waits_for = "reads that are sure to show what was written last".to_owned();
-                return patience(work, waits_for);
+                return patience(work, waits_for).map(Seen::Turn);
             }
             Next::Look => {
                 work.bound = proof;
-                return Ok(Turn::Again);
+                return Ok(Seen::Turn(Turn::Again));
             }
-            Next::Wait(waits_for) => return patience(work, waits_for),
+            Next::Wait(waits_for) => return patience(work, waits_for).map(Seen::Turn),
             Next::Create(steps) => (steps, Effect::Creates),
             Next::Write(steps) => (steps, Effect::Changes),
             Next::Remove(steps) => (steps, Effect::Removes),
         };
         work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
-        let Some(step) = steps.into_iter().next() else { return Ok(Turn::Again) };
+        let Some(step) = steps.into_iter().next() else { return Ok(Seen::Turn(Turn::Again)) };
         // After a create that reads do not show yet, however its order looked, another would make a second one.
         let early =
             if effect == Effect::Creates { proof > Instant::now() } else { self.repeats(&step, work) };
         if early {
-            return Ok(Turn::Wait(format!("the cloud to show what it was told before: {step}")));
+            let waits_for = format!("the cloud to show what it was told before: {step}");
+            return Ok(Seen::Turn(Turn::Wait(waits_for)));
         }
-        let turned = self.execute(order, (step, effect), work).await;
-        // Should the next look fail, nobody may take what was seen before the write for what is there now.
-        for record in view.items.iter().filter(|record| record.belongs_to(&work.key)) {
-            self.snapshot.doubt(&record.summary.vendor_id);
-        }
-        turned
+        Ok(Seen::Write { step: Arc::new(step), effect, mine })
     }
 
     fn session(&self, order: &Order, class: Priority, work: &Work<D>) -> Session {
@@ -144,13 +181,13 @@ impl<D: Driver> Converger<D> {
     /// Whether the very step was made so shortly ago that reads may not show it.
     fn repeats(&self, step: &D::Step, work: &Work<D>) -> bool {
         let horizon = self.driver.describe().consistency_horizon;
-        work.last.as_ref().is_some_and(|last| last.step == *step && last.at.elapsed() < horizon)
+        work.last.as_ref().is_some_and(|last| *last.step == *step && last.at.elapsed() < horizon)
     }
 
     async fn execute(
         &self,
         order: &Order,
-        (step, effect): (D::Step, Effect),
+        (step, effect): (Arc<D::Step>, Effect),
         work: &mut Work<D>,
     ) -> Turned<D> {
         // The intent first: should this task break, the next one of the key knows what may have been done.
@@ -173,13 +210,13 @@ impl<D: Driver> Converger<D> {
                     work.last.clone_from(&before);
                     self.memories.of(&work.key, |memory| memory.last = before);
                 }
-                failed(&step, error, work)
+                failed(&*step, error, work)
             }
         }
     }
 
-    fn note(&self, step: &D::Step, effect: Effect, work: &mut Work<D>) {
-        let written = Written { step: step.clone(), at: Instant::now(), effect };
+    fn note(&self, step: &Arc<D::Step>, effect: Effect, work: &mut Work<D>) {
+        let written = Written { step: Arc::clone(step), at: Instant::now(), effect };
         work.last = Some(written.clone());
         work.poll = self.driver.describe().poll;
         self.memories.of(&work.key, |memory| memory.last = Some(written));

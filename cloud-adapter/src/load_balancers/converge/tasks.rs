@@ -1,0 +1,68 @@
+//! Which tasks run, and that they are not too many: each waits for the vendor with all that it shall do.
+
+use std::collections::BTreeMap;
+
+use cloud_api_proto::{AdapterError, Reason};
+
+use super::super::memory::KeyName;
+
+/// Tasks at once: as many as calls may wait. Source: budgets, section 3.
+const TASKS_MAX: usize = 8192;
+
+/// By key: how to reach each.
+#[derive(Debug)]
+pub(super) struct Tasks<H>(BTreeMap<KeyName, H>);
+
+impl<H> Default for Tasks<H> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<H> Tasks<H> {
+    pub(super) fn get(&self, name: &KeyName) -> Option<&H> {
+        self.0.get(name)
+    }
+
+    /// Whether one more may start.
+    ///
+    /// # Errors
+    /// `QUEUE_FULL`.
+    pub(super) fn check_place(&self) -> Result<(), AdapterError> {
+        if self.0.len() < TASKS_MAX {
+            return Ok(());
+        }
+        let text = format!("{TASKS_MAX} load balancers are worked on: come back when some are done");
+        Err(AdapterError::new(Reason::QueueFull, text))
+    }
+
+    pub(super) fn insert(&mut self, name: KeyName, handle: H) {
+        self.0.insert(name, handle);
+    }
+
+    pub(super) fn remove(&mut self, name: &KeyName) {
+        self.0.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> KeyName {
+        ("c".to_owned(), number.to_string())
+    }
+
+    #[test]
+    fn a_task_starts_when_another_has_ended() {
+        let mut tasks = Tasks::default();
+        for number in 0..TASKS_MAX {
+            tasks.check_place().expect("not full yet");
+            tasks.insert(key(number), ());
+        }
+        assert_eq!(tasks.check_place().expect_err("full").reason, Reason::QueueFull);
+        assert!(tasks.get(&key(7)).is_some(), "those that run can be joined");
+        tasks.remove(&key(7));
+        tasks.check_place().expect("one has left");
+    }
+}
