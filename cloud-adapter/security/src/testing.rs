@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp, jwk::Jwk};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, SanType,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, SanType,
 };
 use serde_json::{Value, json};
 
@@ -27,6 +27,12 @@ impl TokenKey {
     #[must_use]
     pub fn elliptic(id: &str) -> Self {
         Self::new(id, Algorithm::ES256, KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256))
+    }
+
+    /// For ES384.
+    #[must_use]
+    pub fn elliptic_384(id: &str) -> Self {
+        Self::new(id, Algorithm::ES384, KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384))
     }
 
     /// For RS256.

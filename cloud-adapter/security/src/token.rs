@@ -23,7 +23,7 @@ pub enum TokenError {
     #[error("is no signed token with a key ID")]
     Malformed,
     /// Such as `none`, or one with a shared secret.
-    #[error("is not signed with RS256 or ES256, as its key demands")]
+    #[error("is not signed with RS256, ES256 or ES384, as its key demands")]
     Algorithm,
     /// Signed by somebody else, or by a key that is gone.
     #[error("is signed with a key that the cluster does not publish")]

@@ -14,7 +14,9 @@ pub enum KeySetError {
     #[error("is no JSON Web Key Set: {0}")]
     Malformed(String),
     /// Nothing in it can verify a token.
-    #[error("has no key with a kid for RS256 or ES256")]
+    #[error(
+        "has no key with a kid for RS256, ES256 or ES384: with keys of other kinds use --authentication token-review"
+    )]
     Empty,
 }
 
@@ -77,6 +79,9 @@ fn read(jwk: &Jwk) -> Option<(String, Key)> {
         AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
         AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
             (Algorithm::ES256, KeyAlgorithm::ES256)
+        }
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => {
+            (Algorithm::ES384, KeyAlgorithm::ES384)
         }
         _ => return None,
     };

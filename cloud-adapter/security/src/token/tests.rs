@@ -24,9 +24,9 @@ fn set(keys: &[&TokenKey]) -> KeySet {
 
 #[test]
 fn a_projected_token_proves_its_service_account_by_either_kind_of_key() {
-    let (elliptic, rsa) = (TokenKey::elliptic("e"), TokenKey::rsa("r"));
-    let keys = set(&[&elliptic, &rsa]);
-    for key in [&elliptic, &rsa] {
+    let (elliptic, longer, rsa) = (TokenKey::elliptic("e"), TokenKey::elliptic_384("l"), TokenKey::rsa("r"));
+    let keys = set(&[&elliptic, &longer, &rsa]);
+    for key in [&elliptic, &longer, &rsa] {
         let verified = verify(&key.token(WHO), &keys, AUDIENCE).expect("good");
         assert_eq!(verified.account.to_string(), format!("system:serviceaccount:{WHO}"));
         assert!(verified.lasts > Duration::from_secs(590) && verified.lasts <= Duration::from_secs(600));
