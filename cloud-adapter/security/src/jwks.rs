@@ -111,8 +111,8 @@ impl Keys {
     pub async fn keep_fresh(&self) {
         loop {
             self.look(&mut *self.last.lock().await).await;
-            let known = self.current.borrow().is_some();
-            tokio::time::sleep(if known { self.source.every() } else { AT_MOST }).await;
+            let failed = self.last.lock().await.as_ref().is_none_or(|last| last.answer.is_err());
+            tokio::time::sleep(pause(self.source.every(), failed)).await;
         }
     }
 
@@ -151,6 +151,11 @@ impl Keys {
         self.current.send_replace(Some(Arc::new(keys)));
         Ok(())
     }
+}
+
+/// Until the next look. A failed one must not leave a key that was taken back in force for an hour more.
+fn pause(every: Duration, failed: bool) -> Duration {
+    if failed { every.min(AT_MOST) } else { every }
 }
 
 #[cfg(test)]

@@ -89,3 +89,10 @@ async fn keys_are_fetched_again_by_themselves_and_the_same_answer_is_the_same_se
         () = script => (),
     }
 }
+
+#[test]
+fn a_failed_look_is_repeated_soon_whatever_is_known() {
+    assert_eq!(pause(EVERY, false), EVERY);
+    assert!(pause(EVERY, true) <= Duration::from_mins(1));
+    assert_eq!(pause(reload::EVERY, true), reload::EVERY.min(AT_MOST));
+}
