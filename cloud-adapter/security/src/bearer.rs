@@ -20,6 +20,8 @@ const REVIEW_GOOD: Duration = Duration::from_secs(30);
 const REVIEW_BAD: Duration = Duration::from_secs(10);
 /// Questions to the API server at once.
 const REVIEWS: usize = 4;
+/// Callers that wait for their turn to have one asked. More are told to come again: made-up tokens are cheap.
+const WAITING: usize = 64;
 /// Tokens remembered. Each caller has one, and a new one every few minutes.
 const REMEMBERED: usize = 1024;
 
@@ -41,8 +43,12 @@ pub enum Bearers {
         audience: String,
         /// Who is asked.
         api: ApiServer,
-        /// What was asked already.
+        /// What was found good already.
         seen: Seen<()>,
+        /// What was found bad: apart, so that made-up tokens do not push out good ones.
+        refused: Seen<()>,
+        /// Held while waiting and asking.
+        waiting: Semaphore,
         /// Held while asking.
         asking: Semaphore,
     },
@@ -58,7 +64,14 @@ impl Bearers {
     /// Tokens are checked by the API server.
     #[must_use]
     pub fn review(audience: String, api: ApiServer) -> Self {
-        Self::Review { audience, api, seen: Seen::default(), asking: Semaphore::new(REVIEWS) }
+        Self::Review {
+            audience,
+            api,
+            seen: Seen::default(),
+            refused: Seen::default(),
+            waiting: Semaphore::new(REVIEWS + WAITING),
+            asking: Semaphore::new(REVIEWS),
+        }
     }
 
     /// Who sent these headers.
@@ -78,14 +91,20 @@ impl Bearers {
                 seen.remember(token, keys, Ok(verified.account.clone()), verified.lasts);
                 Ok(verified.account)
             }
-            Self::Review { audience, api, seen, asking } => {
-                if let Some(known) = seen.find(token, |()| true) {
+            Self::Review { audience, api, seen, refused, waiting, asking } => {
+                let known = || seen.find(token, |()| true).or_else(|| refused.find(token, |()| true));
+                if let Some(known) = known() {
                     return known.map_err(|error| wrong(&error));
                 }
+                let _place = waiting.try_acquire().map_err(|_full| not_now("too many wait for it"))?;
                 let _turn = asking.acquire().await.map_err(|closed| not_now(&closed.to_string()))?;
+                // Somebody with the same token may have asked meanwhile.
+                if let Some(known) = known() {
+                    return known.map_err(|error| wrong(&error));
+                }
                 let answer = review(token, audience, api).await?;
-                let good = if answer.is_ok() { REVIEW_GOOD } else { REVIEW_BAD };
-                seen.remember(token, (), answer.clone(), good);
+                let (seen, lasts) = if answer.is_ok() { (seen, REVIEW_GOOD) } else { (refused, REVIEW_BAD) };
+                seen.remember(token, (), answer.clone(), lasts);
                 answer.map_err(|error| wrong(&error))
             }
         }
