@@ -22,8 +22,11 @@ use tokio::sync::watch;
 use self::authority::Authority;
 use crate::reload::{Follow, ReloadError};
 
-/// Certificates that are issued here are replaced at half their life.
+/// Certificates that are issued here are replaced at half their life, as the wall clock counts it: while a machine is suspended,
+/// and after its clock was set, the monotonic one says nothing of them.
 const RENEW: Duration = Duration::from_hours(authority::LIFE_HOURS / 2);
+/// How often that is looked at, and tried again.
+const LOOK: Duration = Duration::from_mins(1);
 
 /// Where the server's identity comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,11 +131,16 @@ impl Tls {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();
         let renew = async {
+            let mut issued = sources.borrow().read_at;
             loop {
-                let changed = tokio::time::timeout(RENEW, sources.changed()).await.is_ok();
+                let changed = tokio::time::timeout(LOOK, sources.changed()).await.is_ok();
                 let source = Arc::clone(&sources.borrow_and_update());
+                if !changed && !source.is_due(issued, wall()) {
+                    continue;
+                }
                 match if changed { Ok(Arc::clone(&source.first)) } else { source.config(wall()) } {
                     Ok(fresh) => {
+                        issued = if changed { source.read_at } else { wall() };
                         config.send_replace(fresh);
                         told(Ok(()));
                     }
@@ -154,6 +162,7 @@ struct Source {
     identity: Identity,
     clients: Option<Arc<dyn ClientCertVerifier>>,
     first: Arc<ServerConfig>,
+    read_at: SystemTime,
 }
 
 enum Identity {
@@ -177,7 +186,14 @@ impl Source {
         };
         let clients = clients.first().map(|pem| verifier(pem)).transpose()?;
         let first = config(&identity, clients.as_ref(), now)?;
-        Ok(Self { identity, clients, first })
+        Ok(Self { identity, clients, first, read_at: now })
+    }
+
+    /// Whether what was issued then is to be replaced: at half its life, or if the clock was set back to before it began.
+    fn is_due(&self, issued: SystemTime, now: SystemTime) -> bool {
+        let age = now.duration_since(issued);
+        matches!(self.identity, Identity::Authority { .. })
+            && age.map_or_else(|back| back.duration() >= authority::EARLIER, |age| age >= RENEW)
     }
 
     fn config(&self, now: SystemTime) -> Result<Arc<ServerConfig>, TlsError> {

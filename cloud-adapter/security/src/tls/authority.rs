@@ -13,7 +13,7 @@ use super::{TlsError, certificates, pair, unreadable};
 /// How long a certificate is good.
 pub(super) const LIFE_HOURS: u64 = 24;
 /// It begins this much before it is issued: clients' clocks may be behind.
-const EARLIER: Duration = Duration::from_mins(10);
+pub(super) const EARLIER: Duration = Duration::from_mins(10);
 
 /// Who issues our certificates.
 pub(super) struct Authority {

@@ -1,4 +1,9 @@
-use std::{fs, path::Path, time::UNIX_EPOCH};
+use std::{
+    cell::{Cell, OnceCell},
+    fs,
+    path::Path,
+    time::UNIX_EPOCH,
+};
 
 use rustls::{
     ClientConfig, ProtocolVersion,
@@ -6,6 +11,7 @@ use rustls::{
     version::TLS12,
 };
 use tempfile::TempDir;
+use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use x509_parser::parse_x509_certificate;
 
@@ -15,9 +21,16 @@ use crate::{
     testing::{Ca, Pair},
 };
 
+thread_local! {
+    /// How far the wall clock was set on, or ran while the machine was suspended.
+    static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static START: OnceCell<Instant> = const { OnceCell::new() };
+}
+
 /// The wall clock of these tests: tokio's, which is paused, from a fixed day on.
 fn wall() -> SystemTime {
-    UNIX_EPOCH + DAY_ZERO
+    let passed = START.with(|start| start.get_or_init(Instant::now).elapsed());
+    UNIX_EPOCH + DAY_ZERO + passed + AHEAD.get()
 }
 
 /// 2026-11-21.
@@ -58,7 +71,7 @@ async fn seen(config: &Arc<ServerConfig>, ca: &Ca, name: &'static str) -> Result
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM")).expect("an authority");
     let client = ClientConfig::builder_with_details(
         Arc::new(aws_lc_rs::default_provider()),
-        Arc::new(Fixed(UnixTime::since_unix_epoch(DAY_ZERO))),
+        Arc::new(Fixed(UnixTime::since_unix_epoch(wall().duration_since(UNIX_EPOCH).expect("after 1970")))),
     );
     let client = client.with_safe_default_protocol_versions().expect("both").with_root_certificates(roots);
     connect(config, client.with_no_client_auth(), name).await
@@ -202,6 +215,31 @@ async fn what_is_issued_here_is_renewed_at_half_its_life() {
         tokio::time::sleep(Duration::from_mins(2)).await;
         assert!(current.has_changed().expect("runs"), "too late");
         assert_ne!(leaf(&Arc::clone(&current.borrow_and_update())).await, first);
+    };
+    tokio::select! {
+        () = tls.run(EVERY, |result| assert_eq!(result, Ok(()))) => (),
+        () = script => (),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_grew_old_while_the_machine_was_suspended_is_renewed_within_a_minute() {
+    let ca = Ca::new("ours");
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), &ca.pair());
+    let tls = Tls::start(files(&dir, Some(&["cloud-adapter"])), wall).expect("good");
+    let mut current = tls.current();
+    let script = async {
+        tokio::time::sleep(LOOK * 3).await;
+        assert!(!current.has_changed().expect("runs"), "nothing is due");
+        // The monotonic clock stands still meanwhile.
+        AHEAD.set(DAY * 2);
+        tokio::time::sleep(LOOK + Duration::from_secs(1)).await;
+        assert!(current.has_changed().expect("runs"));
+        let fresh = Arc::clone(&current.borrow_and_update());
+        seen(&fresh, &ca, "cloud-adapter").await.expect("trusted");
+        tokio::time::sleep(LOOK * 3).await;
+        assert!(!current.has_changed().expect("runs"), "once is enough");
     };
     tokio::select! {
         () = tls.run(EVERY, |result| assert_eq!(result, Ok(()))) => (),
