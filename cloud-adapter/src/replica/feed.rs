@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adapter_client::{Connection, Security, Target};
 use cloud_api_proto::{
-    AdapterError,
+    AdapterError, Reason,
     v1alpha1::{
         Instance, Priority, RequestContext, Route, WatchInstancesRequest, WatchRoutesRequest,
         instance_service_client::InstanceServiceClient, route_service_client::RouteServiceClient,
@@ -27,6 +27,8 @@ use crate::{
 
 /// A watch that broke is opened again after this time. The one who leads may be gone, and nothing here is urgent.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Tries that end in the same way until that is told: a change of leaders takes fewer.
+const LASTING: u32 = 30;
 /// Signs of life come at least every 30 s. Source: contract, section 3.
 const SILENCE: Duration = Duration::from_secs(90);
 /// Every route overlaps these, so that the watch tells all of them and not only one cluster's.
@@ -57,6 +59,26 @@ enum Error {
     Silent,
 }
 
+/// Why the watch ended last, and how often in a row.
+#[derive(Debug, Default)]
+struct Trouble {
+    last: String,
+    times: u32,
+}
+
+impl Trouble {
+    /// Whether somebody must look at it: once for each refusal of this replica, and for what lasts, such as a certificate that is
+    /// not trusted.
+    fn is_news(&mut self, error: &Error) -> bool {
+        let text = error.to_string();
+        self.times = if text == self.last { self.times.saturating_add(1) } else { 1 };
+        self.last = text;
+        let refused = matches!(error, Error::Unsafe(_))
+            || matches!(error, Error::Refused(why) if matches!(why.reason, Reason::CallerUnauthenticated | Reason::CallerForbidden));
+        self.times == if refused { 1 } else { LASTING }
+    }
+}
+
 impl Peer {
     /// Judges how connections to other replicas are made safe: as one to our own address `identity`.
     ///
@@ -72,15 +94,17 @@ impl Peer {
     pub(super) async fn follow<D: Driver>(&self, leader: &str, work: &Work<D>) {
         let about = work.driver.describe();
         let instances = async {
+            let mut trouble = Trouble::default();
             while about.can("instances") {
                 let ended = self.instances(leader, work).await;
-                rest(leader, Instance::COLLECTION, ended).await;
+                rest((leader, Instance::COLLECTION), ended, &mut trouble).await;
             }
         };
         let routes = async {
+            let mut trouble = Trouble::default();
             while about.can("routes") {
                 let ended = self.routes(leader, work).await;
-                rest(leader, Route::COLLECTION, ended).await;
+                rest((leader, Route::COLLECTION), ended, &mut trouble).await;
             }
         };
         tokio::join!(instances, routes);
@@ -146,9 +170,13 @@ async fn pump<T: Item, M: Message<T>, D: Driver>(
 }
 
 /// Until the next try. A leader that leads no more, or not yet, is no news.
-async fn rest(leader: &str, collection: &'static str, ended: Result<(), Error>) {
+async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Error>, trouble: &mut Trouble) {
     if let Err(error) = ended {
-        tracing::debug!(leader, collection, %error, "The leader's watch ended");
+        if trouble.is_news(&error) {
+            tracing::warn!(leader, collection, %error, "The leader cannot be followed: a take-over would begin with nothing known");
+        } else {
+            tracing::debug!(leader, collection, %error, "The leader's watch ended");
+        }
     }
     tokio::time::sleep(AGAIN).await;
 }
@@ -160,5 +188,22 @@ fn context(rpc: &Rpc) -> RequestContext {
         priority: Priority::Background.into(),
         request_id: "standby".to_owned(),
         ..RequestContext::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_once_and_other_trouble_when_it_lasts() {
+        let refused = |why: &str| Error::Refused(AdapterError::new(Reason::CallerUnauthenticated, why));
+        let mut trouble = Trouble::default();
+        assert!(trouble.is_news(&refused("the token has expired")));
+        assert!(!trouble.is_news(&refused("the token has expired")));
+        assert!(trouble.is_news(&refused("the call carries no token")), "a change is news");
+        let away = || Error::Refused(AdapterError::new(Reason::VendorUnavailable, "unknown issuer"));
+        let told: Vec<u32> = (1..=2 * LASTING).filter(|_| trouble.is_news(&away())).collect();
+        assert_eq!(told, [LASTING]);
     }
 }
