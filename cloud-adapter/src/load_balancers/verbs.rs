@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cloud_adapter_security::Role;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -27,6 +28,16 @@ use crate::{
 /// The longest that an RPC waits for its task, and what it leaves of its deadline. Source: contract, section 6.
 const WAIT: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(500);
+
+/// Who makes dry runs alone cannot put a set: `put it, and repeat` would send them in circles.
+fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
+    if role == Role::Operator && error.reason == Reason::BackendSetUnknown {
+        let text = "this backend set is not here, and an operator cannot put one: name one that the service controller uses now";
+        AdapterError::new(Reason::BackendSetUnknown, text)
+    } else {
+        error
+    }
+}
 
 /// What a goal would do: the decision, and its steps as a dry run tells them.
 type Told<D> = (Next<<D as Driver>::Detail, <D as Driver>::Step>, Vec<PlannedStep>);
@@ -98,7 +109,8 @@ impl<D: Driver> Service<D> {
         let terms = validate::terms(request)?;
         let (key, owner) =
             validate::identity(&context.cluster_id, request.key.clone(), request.owner.clone())?;
-        let backends = self.sets.get(&context.cluster_id, &spec.backend_set_id)?;
+        let backends = self.sets.get(&context.cluster_id, &spec.backend_set_id);
+        let backends = backends.map_err(|error| unknown_set(error, context.caller.role))?;
         let hash = validate::hash(&spec);
         let cluster_name = context.cluster_name.clone();
         let desired = DesiredLoadBalancer { key, owner: owner.clone(), cluster_name, spec, backends, hash };
@@ -171,4 +183,19 @@ fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::
 /// A task ends for the goal of its order, so that this cannot be.
 fn mixed_up() -> AdapterError {
     AdapterError::new(Reason::Internal, "the task ended for another goal than that of its order")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_put_a_set_is_not_told_to() {
+        let unknown = || AdapterError::new(Reason::BackendSetUnknown, "put it, and repeat");
+        let operator = unknown_set(unknown(), Role::Operator);
+        assert_eq!(operator.reason, Reason::BackendSetUnknown);
+        assert!(operator.to_string().contains("an operator cannot put one"), "{operator}");
+        let controller = unknown_set(unknown(), Role::ServiceController);
+        assert!(controller.to_string().contains("put it, and repeat"), "{controller}");
+    }
 }
