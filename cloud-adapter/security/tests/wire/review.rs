@@ -19,9 +19,9 @@ use cloud_adapter_security::{
 use cloud_api_proto::Reason;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
-use crate::bench::{Bench, Setting};
+use crate::bench::{Bench, Setting, until};
 
 const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const WHO: &str = "kube-system:node-controller";
@@ -36,10 +36,15 @@ struct Answers {
     reviews: Vec<Value>,
 }
 
+/// Reviews that are answered at once.
+const HANDS: u32 = 1000;
+
 type Shared = Arc<Mutex<Answers>>;
 
 struct Cluster {
     answers: Shared,
+    /// Held by each review while it is answered.
+    turn: Arc<Semaphore>,
     kubeconfig: std::path::PathBuf,
     _dir: TempDir,
     _serving: JoinSet<()>,
@@ -50,11 +55,15 @@ impl Cluster {
         // As the process does at its start: the client of Kubernetes asks for it.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
         let answers = Shared::default();
+        let turn = Arc::new(Semaphore::new(HANDS as usize));
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/openid/v1/jwks", get(keys))
-            .route("/apis/authentication.k8s.io/v1/tokenreviews", post(review))
-            .with_state(Arc::clone(&answers));
+            .with_state(Arc::clone(&answers))
+            .route(
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                post(review).with_state((Arc::clone(&answers), Arc::clone(&turn))),
+            );
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let mut serving = JoinSet::new();
@@ -62,7 +71,7 @@ impl Cluster {
         let dir = tempfile::tempdir().expect("a folder");
         let kubeconfig = dir.path().join("kubeconfig");
         std::fs::write(&kubeconfig, kubeconfig_for(address)).expect("room");
-        Self { answers, kubeconfig, _dir: dir, _serving: serving }
+        Self { answers, turn, kubeconfig, _dir: dir, _serving: serving }
     }
 
     fn api(&self) -> ApiServer {
@@ -103,7 +112,11 @@ async fn keys(State(answers): State<Shared>) -> String {
     answers.lock().expect("whole").jwks.clone()
 }
 
-async fn review(State(answers): State<Shared>, Json(review): Json<Value>) -> axum::response::Response {
+async fn review(
+    State((answers, turn)): State<(Shared, Arc<Semaphore>)>,
+    Json(review): Json<Value>,
+) -> axum::response::Response {
+    let _turn = turn.acquire().await;
     let mut answers = answers.lock().expect("whole");
     if answers.away {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -186,6 +199,36 @@ async fn while_the_api_server_is_away_callers_come_again() {
     let user = format!("system:serviceaccount:{WHO}");
     cluster.set(|answers| (answers.away, answers.status) = (false, accepted(&json!([AUDIENCE]), &user)));
     assert!(client.call(METHOD).await.is_ok(), "what is not known is not remembered");
+}
+
+#[tokio::test]
+async fn made_up_tokens_push_nobody_out() {
+    let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
+    let bearers = Bearers::review(AUDIENCE.to_owned(), cluster.api());
+    let authentication = Authentication::Bearer(Box::new(bearers));
+    let bench = Bench::start(Setting { authentication, identities: &IDENTITIES, ..Setting::default() }).await;
+    let client = bench.plain().with(&key.token(WHO));
+    let user = format!("system:serviceaccount:{WHO}");
+    cluster.set(|answers| answers.status = accepted(&json!([AUDIENCE]), &user));
+    client.call(METHOD).await.expect("good");
+    let held = cluster.turn.clone().acquire_many_owned(HANDS).await.expect("open");
+    cluster.set(|answers| answers.status = json!({ "authenticated": false }));
+    let (mut asking, told) = (JoinSet::new(), Arc::new(Mutex::new(Vec::new())));
+    for number in 0..100 {
+        let mut made_up = claims(WHO);
+        made_up["iat"] = json!(number);
+        let (caller, told) = (bench.plain().with(&key.sign(&made_up)), Arc::clone(&told));
+        asking.spawn(async move {
+            let refused = caller.call(METHOD).await.expect_err("made up");
+            told.lock().expect("whole").push(refused.reason);
+        });
+    }
+    let starting = || told.lock().expect("whole").iter().filter(|why| **why == Reason::Starting).count();
+    until("those beyond the queue are told to come again", async || starting() == 32).await;
+    client.call(METHOD).await.expect("known, and asks nobody");
+    drop(held);
+    asking.join_all().await;
+    assert_eq!(starting(), 32, "those in the queue got an answer");
 }
 
 #[tokio::test]
