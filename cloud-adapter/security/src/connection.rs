@@ -61,21 +61,48 @@ impl Default for Times {
 pub(crate) struct Peer {
     /// Whom the client certificate names, or why it names nobody. `None`: there is none.
     pub(crate) account: Option<Result<ServiceAccount, String>>,
-    admitted: Arc<AtomicBool>,
+    newcomer: Arc<Newcomer>,
+}
+
+/// A connection as long as no call over it was admitted.
+#[derive(Debug, Default)]
+pub(crate) struct Newcomer {
+    admitted: AtomicBool,
+    out: CancellationToken,
+}
+
+impl Newcomer {
+    /// Whether a call was admitted: then it is none any more.
+    pub(crate) fn is_known(&self) -> bool {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    /// Ends it.
+    pub(crate) fn make_room(&self) {
+        self.out.cancel();
+    }
+
+    /// Returns when it has to end: never, once a call was admitted.
+    pub(crate) async fn must_go(&self) {
+        self.out.cancelled().await;
+        if self.is_known() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl Peer {
-    pub(crate) fn of(account: Option<Result<ServiceAccount, String>>) -> Self {
-        Self { account, admitted: Arc::default() }
+    pub(crate) fn of(account: Option<Result<ServiceAccount, String>>, newcomer: Arc<Newcomer>) -> Self {
+        Self { account, newcomer }
     }
 
     /// A call was admitted.
     pub(crate) fn known(&self) {
-        self.admitted.store(true, Ordering::Relaxed);
+        self.newcomer.admitted.store(true, Ordering::Relaxed);
     }
 
     fn is_known(&self) -> bool {
-        self.admitted.load(Ordering::Relaxed)
+        self.newcomer.is_known()
     }
 }
 

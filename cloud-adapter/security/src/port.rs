@@ -1,13 +1,14 @@
 //! The gRPC port: takes connections, as many as it may, and shakes hands without letting one hold up the others.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     fmt, fs, io,
     net::SocketAddr,
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     str::FromStr,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -25,13 +26,15 @@ use tonic::body::Body;
 use tower::Service;
 
 use crate::{
-    connection::{self, Peer, Times},
+    connection::{self, Newcomer, Peer, Times},
     metrics::{Ended, Metrics},
     spiffe,
 };
 
 /// Connections at once; more wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
+/// Of these, connections over which no call was admitted yet; the oldest of them makes room. So strangers take no places of callers.
+const NEWCOMERS: usize = 128;
 /// Handshakes at once, and the time for one: slow ones make room for the others.
 const HANDSHAKES: usize = 128;
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -161,6 +164,7 @@ impl Port {
         let tracker = TaskTracker::new();
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let hands = Arc::new(Semaphore::new(HANDSHAKES));
+        let mut lobby = Lobby::default();
         let accept = async {
             loop {
                 let (Ok(place), Ok(hand)) =
@@ -168,10 +172,13 @@ impl Port {
                 else {
                     return;
                 };
-                let arrival = Arrival { terms: terms.clone(), stop: stop.clone(), place, hand };
+                let arrive = || {
+                    let (terms, stop) = (terms.clone(), stop.clone());
+                    Arrival { terms, stop, place, hand, newcomer: lobby.enter() }
+                };
                 match self.accept().await {
-                    Ok(Stream::Tcp(stream)) => tracker.spawn(arrival.welcome(stream, service.clone())),
-                    Ok(Stream::Unix(stream)) => tracker.spawn(arrival.welcome(stream, service.clone())),
+                    Ok(Stream::Tcp(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
+                    Ok(Stream::Unix(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
                     Err(error) => {
                         tracing::warn!(%error, "A connection cannot be taken");
                         tokio::time::sleep(BREATH).await;
@@ -214,22 +221,55 @@ struct Arrival {
     stop: CancellationToken,
     place: OwnedSemaphorePermit,
     hand: OwnedSemaphorePermit,
+    newcomer: Arc<Newcomer>,
+}
+
+/// Connections over which no call was admitted yet, the oldest first.
+#[derive(Debug, Default)]
+struct Lobby(VecDeque<Weak<Newcomer>>);
+
+impl Lobby {
+    fn enter(&mut self) -> Arc<Newcomer> {
+        let stays = |one: &Weak<Newcomer>| one.upgrade().is_some_and(|one| !one.is_known());
+        self.0.retain(stays);
+        if self.0.len() >= NEWCOMERS
+            && let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            oldest.make_room();
+        }
+        let newcomer = Arc::new(Newcomer::default());
+        self.0.push_back(Arc::downgrade(&newcomer));
+        newcomer
+    }
 }
 
 impl Arrival {
-    /// Shakes hands, serves, and counts the end.
+    /// Serves until it ends, or until a newer one takes the place of one that has proved nothing.
     async fn welcome<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let Self { terms, stop, place, hand } = self;
+        let (newcomer, metrics) = (Arc::clone(&self.newcomer), self.terms.metrics.clone());
+        tokio::select! {
+            () = self.served(stream, service) => (),
+            () = newcomer.must_go() => metrics.ended(Ended::Silent),
+        }
+    }
+
+    /// Shakes hands, serves, and counts the end.
+    async fn served<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+    {
+        let Self { terms, stop, place, hand, newcomer } = self;
         let Terms { tls, trust_domain, times, metrics } = terms;
         let _counted = Counted::one_more(&metrics);
         let ended = match tls.map(|tls| Arc::clone(&tls.borrow())) {
             None => {
                 drop(hand);
-                connection::serve(stream, Peer::default(), service, (times, stop)).await
+                connection::serve(stream, Peer::of(None, newcomer), service, (times, stop)).await
             }
             Some(config) => match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream))
                 .await
@@ -239,7 +279,7 @@ impl Arrival {
                     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                     let domain = trust_domain.as_deref();
                     let account = certificate.zip(domain).map(|(der, domain)| spiffe::account(der, domain));
-                    connection::serve(stream, Peer::of(account), service, (times, stop)).await
+                    connection::serve(stream, Peer::of(account, newcomer), service, (times, stop)).await
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "A TLS handshake failed");

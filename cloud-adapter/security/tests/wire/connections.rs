@@ -104,3 +104,22 @@ async fn what_is_no_grpc_is_ended_at_once_and_not_answered() {
     until("the end is counted", async || bench.page().contains(r#"connections_ended_total{why="broken"} 1"#))
         .await;
 }
+
+#[tokio::test]
+async fn strangers_take_no_places_of_callers() {
+    let bench = Bench::start(Setting::default()).await;
+    let (caller, mut strangers) = (bench.plain(), Vec::new());
+    caller.call(METHOD).await.expect("admitted");
+    for _ in 0..600 {
+        strangers.push(TcpStream::connect(bench.address).await.expect("taken"));
+    }
+    let newest = tokio::time::timeout(Duration::from_secs(5), bench.plain().call(METHOD)).await;
+    newest.expect("at once, and not when the strangers' time is over").expect("served");
+    caller.call(METHOD).await.expect("whoever called before stays");
+    until("the oldest strangers have gone", async || {
+        let page = bench.page();
+        let open = page.lines().find_map(|line| line.split_once("connections ")?.1.parse::<u32>().ok());
+        open.is_some_and(|open| open <= 130)
+    })
+    .await;
+}
