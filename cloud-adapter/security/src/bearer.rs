@@ -27,6 +27,7 @@ const REMEMBERED: usize = 1024;
 
 /// Checks the tokens of callers.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process, in a box")]
 pub enum Bearers {
     /// By the cluster's public keys.
     Offline {
