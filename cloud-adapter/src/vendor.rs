@@ -88,7 +88,8 @@ impl Vendor {
         Session { vendor: Arc::clone(self), purpose, meter, self_check: false }
     }
 
-    /// For finding out whether the credentials are good: its calls pass while all others are stopped because they are not.
+    /// For finding out whether credentials are good: its calls pass while all others are stopped because they are not. What they
+    /// find is told to [`Self::self_check`], unless it is about credentials that are not in force.
     #[must_use]
     pub(crate) fn self_checking(self: &Arc<Self>) -> Session {
         let purpose = Purpose::own(Priority::Lifecycle, "self-check");

@@ -27,7 +27,7 @@ pub enum Outcome {
     },
     /// 5xx, timeout, no connection.
     Failed,
-    /// The credentials were rejected (401, 403).
+    /// The credentials were rejected (401, 403). Stops nothing by itself: [`self_check`](crate::Scheduler::self_check) does.
     Unauthorized,
 }
 

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::fmt::friendly::SpanParser;
 use serde_json::{Map, Value};
 
+/// A longer time is a slip of the finger, and reckoning with it may overflow the clock.
+const LONGEST: Duration = Duration::from_hours(30 * 24);
 /// What clap takes for a slip of the finger.
 const SIMILAR: f64 = 0.7;
 
@@ -57,14 +59,16 @@ impl Section<'_> {
         })
     }
 
-    /// A length of time, such as `30s`. Above zero.
+    /// A length of time, such as `30s`. Above zero, at most [`LONGEST`].
     pub(super) fn duration(&mut self, key: &'static str) -> Option<Duration> {
         let value = self.take(key)?;
         let parsed = value.as_str().and_then(|text| SpanParser::new().parse_unsigned_duration(text).ok());
         let parsed = parsed.filter(|duration| !duration.is_zero());
-        self.or_fault(key, parsed, || {
+        let parsed = self.or_fault(key, parsed, || {
             format!("{value} is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h")
-        })
+        })?;
+        let short = Some(parsed).filter(|duration| *duration <= LONGEST);
+        self.or_fault(key, short, || format!("{value}: use 30 days or less, such as 720h"))
     }
 
     /// A number that `accept` accepts; `fix` says which those are.

@@ -178,3 +178,13 @@ fn what_is_no_yaml_is_refused_with_the_place() {
         assert!(faults(text).contains(wanted), "{name}: {}", faults(text));
     }
 }
+
+#[test]
+fn times_that_would_overflow_the_clock_are_refused() {
+    Config::parse("cache: {instances: {maxAge: 720h}}", &[]).expect("thirty days");
+    let found = faults("cache: {instances: {maxAge: 4000000000000000h}}\nlimits: {deadline: {max: 721h}}");
+    assert_snapshot!(found, @r#"
+    limits.deadline.max: "721h": use 30 days or less, such as 720h
+    cache.instances.maxAge: "4000000000000000h": use 30 days or less, such as 720h
+    "#);
+}

@@ -57,6 +57,12 @@ pub enum Fault {
     Nonsense,
 }
 
+/// A vendor that asks for a longer pause is asked again after this: the budget goes by no longer one, either.
+const PAUSE_MAX: Duration = Duration::from_mins(15);
+/// Bytes of a vendor's words that are told on: clients refuse answers whose trailers are long.
+const MESSAGE_MAX: usize = 1_000;
+const NAME_MAX: usize = 200;
+
 impl VendorError {
     /// A failure without the vendor's own words.
     #[must_use]
@@ -78,10 +84,28 @@ impl VendorError {
         self
     }
 
+    /// The same with what the vendor chose cut to what callers can take: words, and the delay.
+    pub(crate) fn bounded(mut self) -> Self {
+        cut(&mut self.message, MESSAGE_MAX);
+        for name in [&mut self.code, &mut self.request_id].into_iter().flatten() {
+            cut(name, NAME_MAX);
+        }
+        self.retry_after = self.retry_after.map(|delay| delay.min(PAUSE_MAX));
+        self
+    }
+
     /// An answer that cannot be read.
     #[must_use]
     pub fn nonsense(message: impl Into<String>) -> Self {
         Self::new(Fault::Nonsense, message)
+    }
+}
+
+/// Cuts a text between two characters, and shows that it was cut.
+fn cut(text: &mut String, max: usize) {
+    if text.len() > max {
+        text.truncate(text.floor_char_boundary(max));
+        text.push('…');
     }
 }
 

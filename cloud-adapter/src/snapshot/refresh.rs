@@ -86,7 +86,7 @@ fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origi
         None => origin.min(Instant::now()),
         Some((at, Some(error))) => {
             let asked = AdapterError::from(error.clone()).retry_after.unwrap_or_default();
-            *at + asked.max(RETRY)
+            at.checked_add(asked.max(RETRY)).unwrap_or(*at + RETRY)
         }
         Some((at, None)) => tick_after(*at, period, origin),
     }

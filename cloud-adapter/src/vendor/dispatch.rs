@@ -5,11 +5,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use cloud_budget::{Call, Config, Decision, Next, Outcome, Refusal, Report, Scheduler, Ticket, Time};
+use futures::FutureExt as _;
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -176,7 +178,9 @@ impl Shared {
         if let Some((call, job)) = state.waiting.remove(&ticket) {
             let shared = Arc::clone(self);
             self.flights.spawn(async move {
-                let landed = shared.flight.send(Permit(()), &job, waited).await;
+                // A defect of the driver must not keep the call's place among those in flight.
+                let flight = AssertUnwindSafe(shared.flight.send(Permit(()), &job, waited)).catch_unwind();
+                let landed = flight.await.unwrap_or_else(|_panic| Flight::broken(job.operation));
                 shared.came_back((ticket, call, job), landed);
             });
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use cloud_budget::Answer;
+use cloud_budget::{Answer, Outcome};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -76,12 +76,13 @@ impl Flight {
         self.metrics.vendor_call(VendorCall { operation: *operation, class, controller, code, took });
         let vendor_request_id = sent.as_ref().ok().and_then(|response| self.classify.request_id(response));
         let mut landed = self.judge(*operation, sent, took);
-        if let Err(error) = &mut landed.result {
+        landed.result = landed.result.map_err(|error| {
             if error.fault == Fault::OutcomeUnknown {
                 self.metrics.outcome_unknown(operation.name);
             }
-            error.request_id = error.request_id.take().or_else(|| vendor_request_id.clone());
-        }
+            let request_id = error.request_id.clone().or_else(|| vendor_request_id.clone());
+            VendorError { request_id, ..error }.bounded()
+        });
         audit::answer(job, code, landed.result.as_ref().err(), vendor_request_id.as_deref());
         landed
     }
@@ -91,6 +92,14 @@ impl Flight {
         let secrets: Vec<_> = self.classify.secrets().into_iter().chain(scrub::carried(request)).collect();
         scrub::scrub(&mut response, &secrets);
         response
+    }
+
+    /// What becomes of a request on whose way the driver's table broke. It was sent, as far as anybody knows.
+    pub(super) fn broken(operation: Operation) -> Landed {
+        let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
+        let error = VendorError::new(fault, format!("{operation}: the driver broke on the cloud's answer"));
+        let answer = Answer { outcome: Outcome::Failed, latency: Duration::ZERO, hint: None };
+        Landed { result: Err(error), answer }
     }
 
     /// What an answer means, to who asked and to the scheduler.

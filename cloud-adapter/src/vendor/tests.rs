@@ -15,6 +15,10 @@ const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
 /// How long the vendor takes.
 const LATENCY: Duration = Duration::from_millis(10);
 
+/// Statuses for which the table is talkative, or breaks.
+const LOQUACIOUS: u16 = 418;
+const BREAKS: u16 = 599;
+
 /// An answer: status, and `Retry-After` in seconds.
 type Order = (u16, Option<u64>);
 
@@ -54,7 +58,8 @@ impl Transport for Fake {
         let (status, retry_after) = self.orders.lock().expect("whole").pop_front().unwrap_or((200, None));
         async move {
             tokio::time::sleep(LATENCY).await;
-            let response = http::Response::builder().status(status).header("x-request-id", "req-7");
+            let id = if status == LOQUACIOUS { "7".repeat(50_000) } else { "req-7".to_owned() };
+            let response = http::Response::builder().status(status).header("x-request-id", id);
             let response = match retry_after {
                 Some(seconds) => response.header("retry-after", seconds),
                 None => response,
@@ -73,6 +78,11 @@ impl Classify for Table {
             200 => return None,
             401 => Fault::Auth,
             429 => Fault::Throttled,
+            LOQUACIOUS => {
+                let code = Some("é".repeat(50_000));
+                return Some(VendorError { code, ..VendorError::new(Fault::Invalid, "é".repeat(100_000)) });
+            }
+            BREAKS => panic!("on purpose"),
             _ => Fault::Unavailable,
         };
         let header =
@@ -271,6 +281,7 @@ async fn rejected_credentials_stop_everything_but_the_self_check() {
     assert_eq!(read(&session(&vendor), "/").await.expect_err("401").fault, Fault::Auth);
     tokio::time::timeout(Duration::from_secs(1), vendor.rejected()).await.expect("somebody is told");
     assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
+    vendor.self_check(false);
     let stopped = session(&vendor).call(WRITE, get("/write")).await.expect_err("stopped");
     assert_eq!(stopped.fault, Fault::Unavailable);
     read(&vendor.self_checking(), "/check").await.expect("passes, in its time");
@@ -279,6 +290,40 @@ async fn rejected_credentials_stop_everything_but_the_self_check() {
     let arrived = fake.arrived();
     assert_eq!(arrived.len(), 4, "{arrived:?}");
     assert!(arrived[2].1 - arrived[1].1 >= 30_000, "vendors lock accounts: {arrived:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_are_not_in_force_stop_nothing_by_being_rejected() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(401, None)]);
+    assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
+    read(&session(&vendor), "/").await.expect("those in force are good");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_vendors_words_are_cut_to_what_a_caller_can_take() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(429, Some(u64::MAX)), (429, Some(u64::MAX))]);
+    let error = read(&session(&vendor), "/").await.expect_err("throttled twice");
+    assert_eq!((error.fault, error.retry_after), (Fault::Throttled, Some(Duration::from_mins(15))));
+    fake.answers([(LOQUACIOUS, None)]);
+    let error = read(&session(&vendor), "/").await.expect_err("refused");
+    let lengths =
+        [&error.message, error.code.as_ref().expect("a code"), error.request_id.as_ref().expect("an ID")]
+            .map(String::len);
+    assert!(lengths.iter().all(|length| *length <= 1_100), "{lengths:?}");
+    assert!(error.message.ends_with('…'), "says that it was cut: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_breaks_holds_nothing_up_and_a_write_may_have_been_done() {
+    let limits = Config { concurrency: [("compute".to_owned(), 1)].into(), ..limits(100.0, 10) };
+    let (fake, vendor) = vendor(&limits);
+    fake.answers([(BREAKS, None), (BREAKS, None)]);
+    assert_eq!(read(&session(&vendor), "/read").await.expect_err("broken").fault, Fault::Nonsense);
+    let error = session(&vendor).call(WRITE, get("/write")).await.expect_err("broken");
+    assert_eq!(error.fault, Fault::OutcomeUnknown);
+    read(&session(&vendor), "/").await.expect("the only place is free again");
 }
 
 #[tokio::test(start_paused = true)]
