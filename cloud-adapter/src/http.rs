@@ -25,12 +25,13 @@ pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, stop: CancellationTok
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-/// A replica that stands by is ready to take over: rollouts and disruption budgets count it.
-async fn ready(State(rpc): State<Rpc>) -> impl IntoResponse {
+/// A process that serves is ready, whatever its part: rollouts and disruption budgets count one that stands by, and one whose
+/// cloud is out of reach must be found by its clients to tell them why.
+async fn ready(State(rpc): State<Rpc>) -> String {
     match &*rpc.health.borrow() {
-        _ if !rpc.replica.leads() => (StatusCode::OK, "ok: stands by\n".to_owned()),
-        None => (StatusCode::OK, "ok\n".to_owned()),
-        Some(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("the cloud is not reachable: {error}\n")),
+        _ if !rpc.replica.leads() => "ok: stands by\n".to_owned(),
+        None => "ok\n".to_owned(),
+        Some(error) => format!("ok, but the cloud is not reachable: {error}\n"),
     }
 }
 

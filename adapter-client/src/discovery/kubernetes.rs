@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api, Client, ResourceExt as _,
     runtime::watcher::{self, Event, watcher},
@@ -86,20 +86,11 @@ async fn follow_watch(
     }
 }
 
-/// Where the endpoints of one slice are.
+/// Where the endpoints of one slice are, ready or not: whether one serves is told by itself.
 fn addresses(slice: &EndpointSlice, service: &ServicePort) -> BTreeSet<Address> {
     let Some(port) = port(slice, service) else { return BTreeSet::new() };
-    let there = slice.endpoints.iter().filter(|endpoint| is_there(endpoint));
-    let hosts = there.flat_map(|endpoint| &endpoint.addresses);
+    let hosts = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
     hosts.map(|host| Address::Tcp(HostPort { host: host.clone(), port })).collect()
-}
-
-/// A pod that stops may still serve; one of which nothing is said is there.
-fn is_there(endpoint: &Endpoint) -> bool {
-    endpoint
-        .conditions
-        .as_ref()
-        .is_none_or(|conditions| conditions.ready != Some(false) || conditions.serving == Some(true))
 }
 
 /// The port that is named; else the only one, or the one that is called `grpc`.
@@ -116,30 +107,30 @@ fn port(slice: &EndpointSlice, service: &ServicePort) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::discovery::v1::{EndpointConditions, EndpointPort};
+    use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
 
     use super::*;
 
-    fn conditions(ready: Option<bool>, serving: Option<bool>) -> EndpointConditions {
-        EndpointConditions { ready, serving, terminating: None }
-    }
-
     #[test]
-    fn who_ends_may_serve_and_who_is_not_ready_does_not() {
-        for (conditions, there) in [
-            (None, true),
-            (Some(conditions(None, None)), true),
-            (Some(conditions(Some(true), Some(true))), true),
-            (Some(conditions(Some(false), Some(true))), true),
-            (Some(conditions(Some(false), Some(false))), false),
-            (Some(conditions(Some(false), None)), false),
-        ] {
-            assert_eq!(
-                is_there(&Endpoint { conditions: conditions.clone(), ..Endpoint::default() }),
-                there,
-                "{conditions:?}"
-            );
-        }
+    fn who_is_not_ready_is_asked_all_the_same() {
+        let endpoint = |host: &str, ready, serving| Endpoint {
+            addresses: vec![host.to_owned()],
+            conditions: Some(EndpointConditions { ready, serving, terminating: None }),
+            ..Endpoint::default()
+        };
+        let slice = EndpointSlice {
+            endpoints: vec![
+                endpoint("192.0.2.1", Some(true), Some(true)),
+                endpoint("192.0.2.2", Some(false), Some(false)),
+                endpoint("192.0.2.3", None, None),
+            ],
+            ports: Some(vec![EndpointPort { port: Some(1), ..EndpointPort::default() }]),
+            ..EndpointSlice::default()
+        };
+        let service =
+            ServicePort { namespace: "cloud".to_owned(), service: "adapter".to_owned(), port: None };
+        let found: Vec<_> = addresses(&slice, &service).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"]);
     }
 
     #[test]

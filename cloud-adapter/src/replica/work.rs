@@ -68,6 +68,11 @@ impl<D: Driver> Work<D> {
         // Nobody fed these, and whoever led in between may have changed what they show.
         self.snapshots.load_balancers.forget();
         self.untried.none().await;
+        tokio::join!(self.tell_serving(), self.keep_in_step());
+    }
+
+    /// Checks the credentials, then keeps what is known of the cloud in step with it. Never ends by itself.
+    async fn keep_in_step(&self) {
         let Rpc { vendor, .. } = &self.rpc;
         let scope = self_check::pass(&*self.driver, vendor, &self.health, None).await;
         tracing::info!(project = scope.project, region = scope.region, "The credentials are good");
@@ -75,7 +80,6 @@ impl<D: Driver> Work<D> {
         self_check::tell(&self.health, None);
         tokio::join!(
             self_check::keep(&*self.driver, vendor, &self.health, &scope),
-            self.tell_reachable(),
             self.keep_fresh(&self.snapshots.instances),
             self.keep_fresh(&self.snapshots.load_balancers),
             self.keep_fresh(&self.snapshots.routes),
@@ -113,13 +117,12 @@ impl<D: Driver> Work<D> {
         snapshot.keep_fresh(&*self.driver, vendor, replica, who).await;
     }
 
-    /// Tells clients whether the cloud is reachable, now and from now on. Never ends.
-    async fn tell_reachable(&self) {
+    /// Tells clients whether calls are answered here, now and from now on. Never ends.
+    async fn tell_serving(&self) {
         let mut health = self.health.subscribe();
         loop {
-            let reachable = health.borrow_and_update().is_none();
-            self.tell_health(if reachable { ServingStatus::Serving } else { ServingStatus::NotServing })
-                .await;
+            let serves = answers(health.borrow_and_update().as_ref());
+            self.tell_health(if serves { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
             if health.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -132,6 +135,12 @@ impl<D: Driver> Work<D> {
             self.reporter.set_service_status(service, status).await;
         }
     }
+}
+
+/// Whether a leader answers for a cloud of this health. With rejected credentials it does: its clients must come to it to hear
+/// why nothing works. Only one that has not found the cloud yet is still starting.
+fn answers(trouble: Option<&VendorError>) -> bool {
+    trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
 }
 
 /// Ends the health watches of clients. They have no end of their own, and their connections would be waited for.

@@ -120,7 +120,9 @@ async fn it_starts_before_its_cloud_and_waits_for_it() {
     assert!(error.message.contains("not reachable"), "{error}");
     assert!(error.retry_after.is_some());
     assert!(!serving(&adapter, &full("InstanceService")).await);
-    assert_eq!(page(&adapter, "/readyz").await.0, 503);
+    let (status, ready) = page(&adapter, "/readyz").await;
+    assert_eq!(status, 200, "nobody else could tell why");
+    assert!(ready.contains("not reachable"), "{ready}");
     assert_eq!(page(&adapter, "/healthz").await.0, 200, "a restart would not help");
 
     let cloud = TestCloud::start_at(&port.to_string(), json!({})).await;
@@ -128,5 +130,26 @@ async fn it_starts_before_its_cloud_and_waits_for_it() {
     adapter.ready().await;
     assert_eq!(asked().await.expect("served").results.len(), 1);
     until("health", async || serving(&adapter, &full("InstanceService")).await).await;
-    assert_eq!(page(&adapter, "/readyz").await.0, 200);
+    assert_eq!(page(&adapter, "/readyz").await, (200, "ok\n".to_owned()));
+}
+
+/// Clients of several replicas call only one that says it serves: else none would hear what the matter is.
+#[tokio::test]
+async fn a_leader_with_rejected_credentials_serves_and_says_so() {
+    let bench = bench().await;
+    let rejected = json!({ "respond": { "status": 401 } });
+    bench.cloud.fault(json!({ "match": { "operation": "*" }, "when": "always", "action": rejected })).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    assert_eq!(refused(bench.adapter.ensure(&request).await).0, Reason::VendorAuth);
+    until("word of it", async || page(&bench.adapter, "/readyz").await.1.contains("not reachable")).await;
+    let started = TestAdapter::start(&bench.cloud.url).await;
+    for adapter in [&bench.adapter, &started] {
+        until("the reason", async || {
+            let asked = adapter.batch_get(context(), [Ref::NodeName("node-1".into())]).await;
+            asked.is_err_and(|error| error.reason == Reason::VendorAuth)
+        })
+        .await;
+        until("health", async || serving(adapter, &full("InstanceService")).await).await;
+        assert_eq!(page(adapter, "/readyz").await.0, 200);
+    }
 }
