@@ -71,6 +71,11 @@ impl Replica {
         matches!(*self.0.borrow(), Duty::Leading { .. })
     }
 
+    /// Whether it is about to stop.
+    pub(crate) fn drains(&self) -> bool {
+        *self.0.borrow() == Duty::Draining
+    }
+
     /// The term that runs.
     ///
     /// # Errors

@@ -80,6 +80,10 @@ async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
 }
 
 fn lead(rpc: &Rpc, epoch: u32, valid_until: Instant) {
+    if rpc.replica.drains() {
+        // The Lease is kept until the last call has ended. What was halted stays so.
+        return;
+    }
     if !rpc.replica.leads() {
         // What the one before us spent is spent: nothing is saved up at the begin of a term.
         rpc.vendor.start_empty();
