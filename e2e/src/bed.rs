@@ -202,7 +202,8 @@ impl Bed {
         eventually(what, WITHIN, || async { look(&cloud.state().await?) }).await
     }
 
-    /// The Events on an object, oldest first.
+    /// The Events of the controllers on an object, oldest first. The API server has some of its own to tell: it may take a Service
+    /// that is made just after its start for one without an address.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -210,6 +211,7 @@ impl Bed {
         let events: Api<Event> = Api::all(self.client());
         let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
         let mut events = events.list(&ListParams::default().fields(&fields)).await?.items;
+        events.retain(is_ours);
         events.sort_by(|a, b| a.event_time.cmp(&b.event_time));
         Ok(events)
     }
@@ -284,11 +286,7 @@ impl Bed {
             let (kind, name) = (kind.unwrap_or_default(), name.unwrap_or_default());
             format!("{kind} {name}: {}", lines(std::slice::from_ref(event)).join(""))
         };
-        let ours = |event: &&Event| {
-            let who = event.reporting_component.as_deref().unwrap_or_default();
-            CONTROLLERS.contains(&who)
-        };
-        Ok(warnings.iter().filter(ours).map(named).collect())
+        Ok(warnings.iter().filter(|event| is_ours(event)).map(named).collect())
     }
 
     /// A file with a token of a ServiceAccount of the release's namespace, for these audiences; without any, for the API
@@ -353,6 +351,10 @@ pub fn is_uninitialised(node: &Node) -> bool {
 pub fn address(service: &Service) -> Option<String> {
     let ingress = service.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref()?.first()?;
     ingress.ip.clone().or_else(|| ingress.hostname.clone())
+}
+
+fn is_ours(event: &Event) -> bool {
+    CONTROLLERS.contains(&event.reporting_component.as_deref().unwrap_or_default())
 }
 
 fn lines(events: &[Event]) -> Vec<String> {
