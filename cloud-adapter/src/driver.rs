@@ -87,7 +87,8 @@ pub trait Driver:
     /// What removes a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is at it already.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
-    /// Groups route changes into vendor calls. Pure.
+    /// Groups route changes into vendor calls: one for all, or one each. What they bring stands in the order of the changes, removals
+    /// first. Pure.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;
 
     /// Makes one vendor write. Never sleeps, retries or loops.

@@ -23,7 +23,7 @@ pub(crate) use self::{doubts::Doubts, service::Service};
 use crate::{
     driver::{Driver, RouteChanges, planned},
     fence::{Fences, check_tag},
-    replica::Replica,
+    replica::{Replica, Term},
     snapshot::Snapshot,
     vendor::Session,
 };
@@ -32,6 +32,8 @@ use crate::{
 const ITEMS_MAX: usize = 200;
 /// Requests that are under way or wait for their turn: as many as calls may wait for one object. Source: budgets, section 3.
 const ORDERS_MAX: usize = 32;
+/// A listing older than so many target ages is not acted upon.
+const TRUSTED_AGES: u32 = 3;
 /// Nobody is sent away for less.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
@@ -119,15 +121,17 @@ impl<D: Driver> Applier<D> {
             let plan = self.driver.plan_routes(&changes).iter().map(planned).collect();
             return Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan });
         }
-        let (mut unseen, mut halt) = (false, None);
+        let (mut unseen, mut halt, mut wrote) = (false, None, false);
         for batch in plan::batches(&mut verdicts, self.batch()) {
             let changes = plan::changes(batch, order);
             if changes != RouteChanges::default() {
-                if let Some(fence) = &order.fence {
-                    self.fences.check(&order.cluster_id, fence)?;
-                }
-                term.check()?;
-                let outcomes = self.write(&changes, session, &mut halt).await;
+                let outcomes = match self.may_write(order, &term) {
+                    Ok(()) => self.write(&changes, session, &mut halt).await,
+                    // What was written before is told all the same.
+                    Err(error) if wrote => vec![Err(error); changes.remove.len() + changes.add.len()],
+                    Err(error) => return Err(error),
+                };
+                wrote = true;
                 unseen |= self.learn(&changes, &outcomes);
                 write::settle(batch, &changes, outcomes);
                 self.doubts.note(batch);
@@ -141,6 +145,14 @@ impl<D: Driver> Applier<D> {
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
 
+    /// Whether this writer and this replica are still the newest.
+    fn may_write(&self, order: &Order, term: &Term) -> Result<(), AdapterError> {
+        if let Some(fence) = &order.fence {
+            self.fences.check(&order.cluster_id, fence)?;
+        }
+        term.check()
+    }
+
     /// What becomes of each item. What may or may not have been written is looked at as soon as reads are sure to show it.
     async fn judge(
         &self,
@@ -149,8 +161,9 @@ impl<D: Driver> Applier<D> {
         session: &Session,
     ) -> Result<Vec<Verdict>, AdapterError> {
         let horizon = self.driver.describe().consistency_horizon;
-        // What another replica saw before this term may be changed by it since.
-        let trusted = Snapshot::<Route>::no_older_than(self.snapshot.target_age()).max(since);
+        // The refresher may take longer than the target age where its share of the budget is small. What another replica saw
+        // before this term may be changed by it since.
+        let trusted = Snapshot::<Route>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since);
         let now = Instant::now();
         let certain = order.items.iter().filter_map(|item| self.doubts.at(item.destination()?));
         let certain = certain.map(|at| at + horizon).filter(|certain| *certain <= now).max();

@@ -29,7 +29,15 @@ impl<D: Driver> Applier<D> {
         halt: &mut Option<VendorError>,
     ) -> Vec<Written> {
         let steps = self.driver.plan_routes(changes);
-        let per_step = if steps.len() == 1 { changes.remove.len() + changes.add.len() } else { 1 };
+        let wanted = changes.remove.len() + changes.add.len();
+        if steps.len() != 1 && steps.len() != wanted {
+            let text = format!(
+                "the driver plans {} calls for {wanted} changes: neither one nor one each",
+                steps.len()
+            );
+            return vec![Err(AdapterError::new(Reason::Internal, text)); wanted];
+        }
+        let per_step = if steps.len() == 1 { wanted } else { 1 };
         let mut outcomes = Vec::new();
         for step in &steps {
             let result = match halt {
@@ -37,6 +45,11 @@ impl<D: Driver> Applier<D> {
                 None => self.driver.execute(session, step).await,
             };
             match result {
+                Ok(Outcome::Items(items)) if items.len() != per_step => {
+                    let text = format!("{step}: {} outcomes for {per_step} changes", items.len());
+                    let error = AdapterError::new(Reason::OutcomeUnknown, text);
+                    outcomes.extend(vec![Err(error); per_step]);
+                }
                 Ok(Outcome::Items(items)) => {
                     outcomes.extend(items.into_iter().map(|item| item.map_err(AdapterError::from)));
                 }
