@@ -104,8 +104,7 @@ impl<T: Item> Snapshot<T> {
             self.saved(session, Coalesced::Snapshot);
             return Ok(view);
         }
-        // Rare and large: the tasks that wait for something else do not have room for it each.
-        let shared = Box::pin(self.share(bound, source, session));
+        let shared = self.share(bound, source, session);
         let Some(deadline) = session.purpose().deadline else { return shared.await };
         let late = |_elapsed| {
             let text = format!("the {} are not listed before the deadline", T::COLLECTION);
@@ -138,7 +137,9 @@ impl<T: Item> Snapshot<T> {
         let listing = under_way.get_or_insert_with(Listing::begin);
         // One caller's deadline is not everybody's, but nobody waits for longer than the longest.
         let payer = session.until(Some(Instant::now() + WAITED_MAX));
-        let ended = listing.complete(source, &payer, self.settings().page_size).await;
+        let (page_size, known) = (self.settings().page_size, |item| self.known(item));
+        // One lists and thousands may wait for it: they do not have room for a listing each.
+        let ended = Box::pin(listing.complete(source, &payer, page_size, &known)).await;
         let began = listing.began;
         let listed = ended.map(|()| under_way.take());
         *under_way = None;
@@ -158,6 +159,16 @@ impl<T: Item> Snapshot<T> {
                 Err(error)
             }
         }
+    }
+
+    /// An item that was read; the one that is here already, if they are equal. So a listing of what has not changed takes hardly
+    /// more memory than a page.
+    fn known(&self, item: T) -> Arc<T> {
+        let here = self.with(|state| {
+            let entry = state.items.get(item.key())?;
+            (*entry.item == item).then(|| Arc::clone(&entry.item))
+        });
+        here.unwrap_or_else(|| Arc::new(item))
     }
 
     /// Counts a listing that was not made.

@@ -42,7 +42,7 @@ impl<T: Item> Listing<T> {
         Self { began, items, pages: 0, cursor: None, total: None, restarts: 0 }
     }
 
-    /// Reads the pages that are left. What was read stays if nobody waits for the rest any more.
+    /// Reads the pages that are left. What was read stays if nobody waits for the rest any more. `share` keeps an item.
     ///
     /// # Errors
     /// Those of the pages, and [`Fault::Unavailable`] if they shift each time. A failed listing cannot go on.
@@ -51,10 +51,11 @@ impl<T: Item> Listing<T> {
         source: &impl Collection<T>,
         session: &Session,
         page_size: Option<u32>,
+        share: &(impl Fn(T) -> Arc<T> + Sync),
     ) -> Result<(), VendorError> {
         loop {
             let page = source.list_page(session, self.cursor.as_deref(), page_size).await?;
-            match self.read(page)? {
+            match self.read(page, share)? {
                 Read::More => (),
                 Read::Complete => return Ok(()),
                 Read::Shifted if self.restarts < RESTARTS_MAX => {
@@ -68,10 +69,10 @@ impl<T: Item> Listing<T> {
         }
     }
 
-    fn read(&mut self, page: Page<T>) -> Result<Read, VendorError> {
+    fn read(&mut self, page: Page<T>, share: impl Fn(T) -> Arc<T>) -> Result<Read, VendorError> {
         let first = self.cursor.is_none();
         self.pages += 1;
-        self.items.extend(page.items.into_iter().map(|item| (item.key().to_owned(), Arc::new(item))));
+        self.items.extend(page.items.into_iter().map(|item| (item.key().to_owned(), share(item))));
         if !first && page.total != self.total {
             return Ok(Read::Shifted);
         }

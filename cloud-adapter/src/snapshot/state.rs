@@ -168,7 +168,7 @@ impl<T: Item> State<T> {
     pub(super) fn put(&mut self, key: String, item: Arc<T>, read: Instant) {
         self.departed.remove(&key);
         let old = match self.items.get_mut(&key) {
-            Some(entry) if entry.item == item => return,
+            Some(entry) if Arc::ptr_eq(&entry.item, &item) || entry.item == item => return,
             Some(entry) => {
                 let moved = entry.item.cluster() != item.cluster();
                 Some(std::mem::replace(&mut entry.item, item)).filter(|_| moved)

@@ -69,7 +69,9 @@ impl Wire {
         };
         let mut answer = self.0.execute(request).await.map_err(lost)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let mut body = BytesMut::new();
+        // As large as announced: a buffer that grows step by step is twice as large in the end.
+        let announced = answer.content_length().and_then(|length| usize::try_from(length).ok());
+        let mut body = BytesMut::with_capacity(announced.unwrap_or_default().min(ANSWER_MAX));
         while let Some(chunk) = answer.chunk().await.map_err(lost)? {
             if body.len() + chunk.len() > ANSWER_MAX {
                 return Err(too_large(operation, &place));

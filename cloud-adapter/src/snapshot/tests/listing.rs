@@ -55,6 +55,20 @@ async fn who_waits_goes_on_with_the_listing_of_who_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listing_holds_what_has_not_changed_only_once() {
+    let bed = Bed::new(&["a=0", "b=0", "c=0"]);
+    bed.refresh().await.expect("listed");
+    advance(Duration::from_secs(1)).await;
+    bed.has(&["a=0", "b=1", "c=0"]);
+    let left = tokio::time::timeout(Duration::from_millis(15), bed.refresh()).await;
+    assert!(left.is_err(), "after its first page");
+    let listing = bed.snapshot.listing.lock().await;
+    let read = &listing.as_ref().expect("left").items;
+    let shared = |id: &str| Arc::ptr_eq(&read[id], &bed.snapshot.sight(id).expect("listed").0);
+    assert_eq!((shared("a"), shared("b")), (true, false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listing_that_was_left_is_too_old_for_who_asks_later() {
     let bed = Bed::new(&["a", "b", "c", "d"]);
     let left = tokio::time::timeout(Duration::from_millis(15), bed.refresh()).await;
