@@ -33,6 +33,9 @@ pub const ADAPTER: &str = "cloud-adapter";
 /// The Deployments of the controllers.
 pub const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
+/// As whom the controllers report Events: by the names that those of Kubernetes had.
+const REPORTERS: [&str; 3] = ["cloud-node-controller", "route_controller", "service-controller"];
+
 /// A cluster for one scenario.
 #[derive(Debug)]
 pub struct Bed {
@@ -354,7 +357,7 @@ pub fn address(service: &Service) -> Option<String> {
 }
 
 fn is_ours(event: &Event) -> bool {
-    CONTROLLERS.contains(&event.reporting_component.as_deref().unwrap_or_default())
+    REPORTERS.contains(&event.reporting_component.as_deref().unwrap_or_default())
 }
 
 fn lines(events: &[Event]) -> Vec<String> {

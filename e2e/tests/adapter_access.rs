@@ -71,7 +71,9 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
     let distrustful = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), Some(other_ca), None).unwrap();
     for port in [plaintext, distrustful] {
         let refused = get_info(&port, &door.cluster).await.unwrap_err();
-        assert!([Code::Internal, Code::Unavailable].contains(&refused.code), "{refused:?}");
+        // How the end of a connection is told depends on what was under way.
+        let broken = [Code::Internal, Code::Unavailable, Code::Unknown];
+        assert!(broken.contains(&refused.code), "{refused:?}");
     }
 
     // All of it is counted, and the controllers were not disturbed.
