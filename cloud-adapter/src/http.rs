@@ -13,16 +13,13 @@ use crate::rpc::Rpc;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until told to stop.
-///
-/// # Errors
-/// Those of the listener.
-pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, stop: CancellationToken) -> std::io::Result<()> {
-    let router = Router::new()
+pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, stop: CancellationToken) {
+    let pages = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
         .with_state(rpc);
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    plain_http::serve(listener, pages, stop).await;
 }
 
 /// A process that serves is ready, whatever its part: rollouts and disruption budgets count one that stands by, and one whose

@@ -108,17 +108,8 @@ struct Exposed {
 }
 
 /// Serves the three pages until `stop`.
-///
-/// # Errors
-/// The listener broke.
-pub async fn serve(
-    listener: TcpListener,
-    health: Health,
-    registry: Registry,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    let pages = pages(health, registry);
-    axum::serve(listener, pages).with_graceful_shutdown(stop.cancelled_owned()).await
+pub async fn serve(listener: TcpListener, health: Health, registry: Registry, stop: CancellationToken) {
+    plain_http::serve(listener, pages(health, registry), stop).await;
 }
 
 fn pages(health: Health, registry: Registry) -> Router {

@@ -127,11 +127,7 @@ impl Process {
         background.spawn("events", self.events.run(last.clone()));
         if let Some(listener) = self.listener {
             let pages = health::serve(listener, self.health, self.registry, last.clone());
-            background.spawn("pages", async {
-                if let Err(error) = pages.await {
-                    error!(%error, "Pages are not served any more");
-                }
-            });
+            background.spawn("pages", pages);
         }
         let ended = self.tasks.until(&self.stop, GRACE).await;
         last.cancel();

@@ -4,12 +4,13 @@ mod attacks;
 mod raw;
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use tokio::task::JoinSet;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet};
 
 use crate::program::{Program, info};
 
@@ -17,6 +18,10 @@ use crate::program::{Program, info};
 const MEMORY: usize = 160 * 1024 * 1024;
 /// A good caller waits no longer, on a machine that does other things, too.
 const SOON: Duration = Duration::from_secs(5);
+/// Nor does a scraper, for a page of the plain port.
+const PROBE: Duration = Duration::from_secs(2);
+/// Connections that the plain port may have, and a few files of other origin.
+const PLAIN: usize = 64 + 20;
 
 /// Who is attacked.
 pub(crate) struct Target {
@@ -93,4 +98,31 @@ async fn messages_that_are_too_large_or_never_end_are_refused() {
 #[tokio::test]
 async fn what_cannot_be_read_is_refused() {
     attacked(attacks::malformed_messages).await;
+}
+
+/// The plain port takes no callers' names: it must bear anybody.
+#[tokio::test]
+async fn thousands_of_half_sent_requests_keep_no_probe_waiting() {
+    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
+    adapter.ready().await;
+    let (files, memory) = (adapter.open_files(), adapter.memory());
+    let (mut kept, mut most) = (VecDeque::new(), files);
+    for half in 0..3_000 {
+        let mut stream = TcpStream::connect(adapter.http).await.expect("taken");
+        // It may have made room already.
+        let _sent = stream.write_all(b"GET /metrics HTTP/1.1\r\nx-never: ").await.is_ok();
+        kept.push_back(stream);
+        // As many as a process may hold open with usual limits.
+        if kept.len() > 500 {
+            kept.pop_front();
+        }
+        if half % 100 == 99 {
+            let page = tokio::time::timeout(PROBE, adapter.page()).await.expect("soon");
+            assert!(page.contains("# EOF"), "{page}");
+            most = most.max(adapter.open_files());
+        }
+    }
+    assert!(most < files + PLAIN, "{most} open files, {files} before");
+    let cost = adapter.memory().saturating_sub(memory);
+    assert!(cost < MEMORY, "{cost} bytes more");
 }

@@ -89,6 +89,12 @@ impl Program {
         pages * PAGE
     }
 
+    /// Sockets and other files that it holds open. Source: proc(5), fd.
+    pub(crate) fn open_files(&self) -> usize {
+        let id = self.child.id().expect("runs");
+        fs::read_dir(format!("/proc/{id}/fd")).expect("it runs").count()
+    }
+
     /// Waits until its cloud is known.
     pub(crate) async fn ready(&self) {
         let channel = self.channel();

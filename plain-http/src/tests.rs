@@ -1,0 +1,115 @@
+use std::net::SocketAddr;
+
+use axum::routing::get;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::Instant,
+};
+
+use super::*;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A kubelet waits no longer for a probe.
+const PROBE: Duration = Duration::from_secs(1);
+
+struct Port {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinSet<()>,
+}
+
+impl Port {
+    async fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let pages = Router::new()
+            .route("/healthz", get(async || "ok\n"))
+            .route("/large", get(async || "x".repeat(64 << 20)));
+        let (stop, mut serving) = (CancellationToken::new(), JoinSet::new());
+        serving.spawn(serve(listener, pages, stop.clone()));
+        Self { address, stop, serving }
+    }
+
+    async fn send(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.expect("taken");
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        stream
+    }
+
+    async fn healthz(&self) -> String {
+        said(&mut self.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await).await
+    }
+}
+
+/// Everything until the other side closes.
+async fn said(stream: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    // One that was cut may end with a reset.
+    let _whole = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("closes").is_ok();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Those that the other side has not closed.
+fn still_open(streams: &[TcpStream]) -> usize {
+    let open = |stream: &&TcpStream| {
+        let read = stream.try_read(&mut [0; 16]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    streams.iter().filter(open).count()
+}
+
+#[tokio::test]
+async fn a_connection_has_one_request() {
+    let port = Port::open().await;
+    let answer = port.healthz().await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+}
+
+#[tokio::test]
+async fn half_sent_requests_keep_no_probe_waiting() {
+    let port = Port::open().await;
+    let mut halves = Vec::new();
+    for number in 0..5 * CONNECTIONS {
+        halves.push(port.send("GET /healthz HTTP/1.1\r\nx-never: ").await);
+        if number % 50 == 0 {
+            let answer = timeout(PROBE, port.healthz()).await.expect("soon");
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        }
+    }
+    assert!(timeout(PROBE, port.healthz()).await.expect("soon").contains("200 OK"));
+    // What was taken in the meantime may still be on its way to the oldest.
+    timeout(PATIENCE, async {
+        while still_open(&halves) >= CONNECTIONS {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the older ones are closed");
+    assert!(still_open(&halves) > 0, "the newer ones have their time");
+}
+
+#[tokio::test]
+async fn who_does_not_go_on_is_cut_in_time() {
+    let port = Port::open().await;
+    let mut half = port.send("GET /healthz HTTP/1.1\r\nx-never: ").await;
+    let mut deaf = port.send("GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    deaf.readable().await.expect("begins");
+    let began = Instant::now();
+    assert_eq!(said(&mut half).await, "");
+    assert!(began.elapsed() > TIME / 2, "it had its time: {:?}", began.elapsed());
+    let read = said(&mut deaf).await;
+    assert!(read.len() < 64 << 20, "{} bytes for somebody who did not read them", read.len());
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_nobody_long() {
+    let mut port = Port::open().await;
+    let _half = port.send("GET /healthz HTTP/1.1\r\nx-never: ").await;
+    assert!(port.healthz().await.contains("200 OK"));
+    port.stop.cancel();
+    let ended = timeout(GRACE * 5, port.serving.join_next()).await.expect("soon");
+    ended.expect("it served").expect("no panic");
+    assert!(TcpStream::connect(port.address).await.is_err(), "closed");
+}
