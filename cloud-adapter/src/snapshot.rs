@@ -31,14 +31,11 @@ use crate::{
     config::CollectionSettings,
     driver::{Collection, Item, VendorError},
     metrics::{Coalesced, Metrics},
-    vendor::Session,
+    vendor::{Session, Waiters},
 };
 
 /// A listing that somebody left is taken up again after at most so long: cursors expire.
 const LEFT_FOR: Duration = Duration::from_secs(30);
-
-/// Nobody waits for a listing or a look-up for longer. Source: the longest deadline of a request, budgets, section 3.
-pub(crate) const WAITED_MAX: Duration = Duration::from_mins(1);
 
 /// What the vendor has, as of a known time.
 #[derive(Debug)]
@@ -46,6 +43,8 @@ pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
     /// Held by who lists for all that wait. Holds what it has read when it hangs up: the next one goes on from there.
     listing: tokio::sync::Mutex<Option<Listing<T>>>,
+    /// All that wait for one: it goes on in the name of the most urgent.
+    waiters: Arc<Waiters>,
     /// Grows with each change of the state; watchers wait on it.
     revision: signal::Sender<u64>,
     watchers: AtomicUsize,
@@ -66,6 +65,7 @@ impl<T: Item> Snapshot<T> {
         Self {
             state: Mutex::new(State::new(horizon)),
             listing: tokio::sync::Mutex::default(),
+            waiters: Arc::default(),
             revision: signal::Sender::new(0),
             watchers: AtomicUsize::new(0),
             settings: Mutex::new(settings),
@@ -104,13 +104,23 @@ impl<T: Item> Snapshot<T> {
             self.saved(session, Coalesced::Snapshot);
             return Ok(view);
         }
-        let shared = self.share(bound, source, session);
-        let Some(deadline) = session.purpose().deadline else { return shared.await };
-        let late = |_elapsed| {
-            let text = format!("the {} are not listed before the deadline", T::COLLECTION);
-            Err(session.late(T::FAMILY, text))
+        let mut waiter = self.waiters.join(session);
+        let payer = session.shared(&self.waiters);
+        let late = async {
+            match session.own_deadline() {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => self.waiters.follow(session).await,
+            }
         };
-        tokio::time::timeout_at(deadline, shared).await.unwrap_or_else(late)
+        tokio::select! {
+            biased;
+            view = self.share(bound, source, &payer) => view,
+            error = waiter.refused() => Err(error),
+            () = late => {
+                let text = format!("the {} are not listed before the deadline", T::COLLECTION);
+                Err(session.late(T::FAMILY, text))
+            }
+        }
     }
 
     /// Lists, or waits for who does. Knows no deadline: what fails here fails for all who wait.
@@ -135,11 +145,9 @@ impl<T: Item> Snapshot<T> {
             *under_way = None;
         }
         let listing = under_way.get_or_insert_with(Listing::begin);
-        // One caller's deadline is not everybody's, but nobody waits for longer than the longest.
-        let payer = session.until(Some(Instant::now() + WAITED_MAX));
         let (page_size, known) = (self.settings().page_size, |item| self.known(item));
         // One lists and thousands may wait for it: they do not have room for a listing each.
-        let ended = Box::pin(listing.complete(source, &payer, page_size, &known)).await;
+        let ended = Box::pin(listing.complete(source, session, page_size, &known)).await;
         let began = listing.began;
         let listed = ended.map(|()| under_way.take());
         *under_way = None;

@@ -13,16 +13,21 @@ mod scrub;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod waiters;
 mod wire;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::Priority;
-use cloud_budget::{Config, Deadlines};
+use cloud_budget::{Call, Config, Deadlines};
 use tokio::{sync::Notify, time::Instant};
 
+pub(crate) use self::waiters::{Waiter, Waiters};
 use self::{
     dispatch::{Dispatcher, Permit},
     flight::{Flight, Job},
@@ -36,6 +41,12 @@ use crate::{
     driver::{Classify, Fault, VendorError},
     metrics::Metrics,
 };
+
+/// A shared call waits for its turn no longer, if nobody who waits for it has a deadline. Source: the longest deadline of a request,
+/// budgets, section 3.
+const WAITED_MAX: Duration = Duration::from_mins(1);
+/// How often it is foreseen anew for whom a shared call comes too late: others may go before it, or the vendor may want a pause.
+const FORESEEN: Duration = Duration::from_secs(1);
 
 /// What a driver sends.
 pub type VendorRequest = http::Request<Bytes>;
@@ -85,7 +96,7 @@ impl Vendor {
 
     /// The same, counted on a meter that is there already.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
-        Session { vendor: Arc::clone(self), purpose, meter, self_check: false }
+        Session { vendor: Arc::clone(self), purpose, meter, self_check: false, waiters: None }
     }
 
     /// For finding out whether credentials are good: its calls pass while all others are stopped because they are not. What they
@@ -164,6 +175,8 @@ pub struct Session {
     purpose: Purpose,
     meter: Arc<Meter>,
     self_check: bool,
+    /// Those for whom its work is done, if it is shared: they decide in whose name, and for how long.
+    waiters: Option<Arc<Waiters>>,
 }
 
 impl Session {
@@ -186,12 +199,43 @@ impl Session {
         operation: Operation,
         request: VendorRequest,
     ) -> Result<VendorResponse, VendorError> {
-        let dispatcher = &self.vendor.dispatcher;
-        let deadline = self.purpose.deadline.map(|deadline| dispatcher.time(deadline));
-        let call = translate::call(operation, &self.purpose, (self.self_check, deadline));
-        let (purpose, meter) = (self.purpose.clone(), Arc::clone(&self.meter));
+        let joined = self.waiters.as_ref().map(|waiters| waiters.subscribe());
+        let until = Instant::now() + WAITED_MAX;
+        let (call, purpose) = self.on_behalf(operation, until);
+        let meter = Arc::clone(&self.meter);
         let job = |told| Job { operation, request, purpose, meter, throttled: None, told };
-        dispatcher.call(call, job).await
+        let mut waiting = self.vendor.dispatcher.submit(call, job)?;
+        let (Some(waiters), Some(mut joined)) = (&self.waiters, joined) else {
+            return waiting.answer().await;
+        };
+        loop {
+            waiters.send_away(|deadline| waiting.late(deadline));
+            tokio::select! {
+                biased;
+                answer = waiting.answer() => return answer,
+                Ok(()) = joined.changed() => {
+                    let (call, purpose) = self.on_behalf(operation, until);
+                    waiting.raise(call, purpose);
+                }
+                () = tokio::time::sleep(FORESEEN) => (),
+            }
+        }
+    }
+
+    /// A call as the scheduler sees it now, and in whose name. What is shared is of no use after `until` unless somebody says so.
+    fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
+        let mut purpose = self.payer();
+        if self.waiters.is_some() {
+            purpose.deadline = purpose.deadline.or(Some(until));
+        }
+        let deadline = purpose.deadline.map(|deadline| self.vendor.dispatcher.time(deadline));
+        (translate::call(operation, &purpose, (self.self_check, deadline)), purpose)
+    }
+
+    /// In whose name it is done now.
+    fn payer(&self) -> Purpose {
+        let payer = self.waiters.as_ref().and_then(|waiters| waiters.payer());
+        payer.unwrap_or_else(|| self.purpose.clone())
     }
 
     /// The same budget and meter, for work that is shared: one caller's deadline is not everybody's.
@@ -200,10 +244,17 @@ impl Session {
         Self { purpose: Purpose { deadline: None, ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// The same budget and meter, for work that is shared by callers of whom the last waits until then.
+    /// The same budget and meter, for work that is shared by all these.
     #[must_use]
-    pub(crate) fn until(&self, deadline: Option<Instant>) -> Self {
-        Self { purpose: Purpose { deadline, ..self.purpose.clone() }, ..self.clone() }
+    pub(crate) fn shared(&self, waiters: &Arc<Waiters>) -> Self {
+        let mut session = Self { waiters: Some(Arc::clone(waiters)), ..self.clone() };
+        session.purpose = session.payer();
+        session
+    }
+
+    /// When its answer is of no use any more to who waits for it alone; those who share its work have deadlines of their own.
+    pub(crate) fn own_deadline(&self) -> Option<Instant> {
+        self.purpose.deadline.filter(|_| self.waiters.is_none())
     }
 
     /// The same, for calls about one object.

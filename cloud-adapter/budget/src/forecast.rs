@@ -1,12 +1,12 @@
-//! When a call would be sent if it queued now. An estimate: it takes rates and demand to stay as they are.
+//! When a call would be sent that waits, or that would if it queued now. An estimate: it takes rates and demand to stay as they are.
 
 use std::time::Duration;
 
 use crate::{
-    Call, Config, Time,
+    Config, Time,
     bucket::{Bucket, Need},
     families::Families,
-    queue::Queue,
+    queue::{Queue, Waiting},
     tree::{PathId, Tree},
 };
 
@@ -32,17 +32,18 @@ pub(crate) struct Forecast {
 
 impl View<'_> {
     /// Cost: O(leaves x buckets of the path). `p50`: how long the operation usually takes.
-    pub(crate) fn forecast(&self, now: Time, call: &Call, path: PathId, p50: Duration) -> Forecast {
+    pub(crate) fn forecast(&self, now: Time, waiting: &Waiting, p50: Duration) -> Forecast {
+        let path = waiting.path;
         let mut worst = Forecast { at: now, step: Duration::ZERO, paused_until: None };
         for (id, bucket) in self.tree.along(path) {
-            let (at, step) = self.at_bucket(now, call, bucket, |path| self.tree.pays(path, id));
+            let (at, step) = self.at_bucket(now, waiting, bucket, |path| self.tree.pays(path, id));
             worst.paused_until = worst.paused_until.max(bucket.paused_until());
             if at >= worst.at {
                 (worst.at, worst.step) = (at, step);
             }
         }
-        if let Some(most) = self.families.full(call.family) {
-            let ahead = self.queue.ahead(call, |queued| queued == path).saturating_add(1);
+        if let Some(most) = self.families.full(waiting.call.family) {
+            let ahead = self.queue.ahead(waiting, |queued| queued == path).saturating_add(1);
             let rounds = u32::try_from(ahead.div_ceil(u64::from(most))).unwrap_or(u32::MAX);
             worst.at = worst.at.max(now + p50.saturating_mul(rounds));
         }
@@ -53,12 +54,12 @@ impl View<'_> {
     fn at_bucket(
         &self,
         now: Time,
-        call: &Call,
+        waiting: &Waiting,
         bucket: &Bucket,
         pays: impl Fn(PathId) -> bool,
     ) -> (Time, Duration) {
-        let cost = u64::from(call.cost.max(1));
-        let own = self.queue.ahead(call, &pays);
+        let (call, cost) = (&waiting.call, waiting.cost());
+        let own = self.queue.ahead(waiting, &pays);
         let weight = u64::from(self.config.weights.of(call.class));
         let (mut ahead, mut weights) = (own, weight);
         for (class, tokens) in self.queue.others(call, &pays) {

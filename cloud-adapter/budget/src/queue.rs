@@ -118,6 +118,17 @@ impl Queue {
         self.waiting.insert(waiting.ticket, waiting);
     }
 
+    /// A call that waits is of use until another time: it keeps its place.
+    pub(crate) fn extend(&mut self, ticket: Ticket, deadline: Option<Time>, expiry: Option<Time>) {
+        if let Some(waiting) = self.waiting.get_mut(&ticket) {
+            waiting.call.deadline = deadline;
+            if let Some(before) = std::mem::replace(&mut waiting.expiry, expiry) {
+                self.by_expiry.remove(&(before, ticket));
+            }
+            self.by_expiry.extend(expiry.map(|expiry| (expiry, ticket)));
+        }
+    }
+
     /// Takes a call out that nobody serves.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.waiting.remove(&ticket)?;
@@ -156,13 +167,16 @@ impl Queue {
         self.by_expiry.first().copied()
     }
 
-    /// Tokens that wait in a leaf for a bucket, as `pays` tells, and which part of them goes before one more call about
-    /// the object: objects take turns.
-    pub(crate) fn ahead(&self, call: &Call, pays: impl Fn(PathId) -> bool) -> u64 {
-        let Some(leaf) = self.leaf((call.class, call.controller)) else { return 0 };
-        let rounds = leaf.len_of(&call.object).saturating_add(1);
+    /// Tokens that wait in a leaf for a bucket, as `pays` tells, and which part of them goes before the call: objects take
+    /// turns. One that does not wait yet comes last of its object.
+    pub(crate) fn ahead(&self, waiting: &Waiting, pays: impl Fn(PathId) -> bool) -> u64 {
+        let Some(leaf) = self.leaf(waiting.leaf()) else { return 0 };
+        let object = &waiting.call.object;
         let calls = leaf.len().max(1);
-        let turns = rounds.saturating_mul(leaf.objects()).min(calls);
+        let turns = leaf.before(object, waiting.ticket).unwrap_or_else(|| {
+            let rounds = leaf.len_of(object).saturating_add(1);
+            rounds.saturating_mul(leaf.objects()).min(calls)
+        });
         let share = u128::from(leaf.waiting(pays)) * turns as u128 / calls as u128;
         u64::try_from(share).unwrap_or(u64::MAX)
     }

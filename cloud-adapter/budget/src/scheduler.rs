@@ -2,6 +2,7 @@
 
 mod choice;
 mod refusal;
+mod shared;
 #[cfg(test)]
 mod tests;
 

@@ -25,10 +25,10 @@ use tokio::{
 
 use crate::{
     config::BatchWindow,
-    driver::{Collection, Fault, Item as _, VendorError},
+    driver::{Collection, Item as _, VendorError},
     metrics::{Coalesced, Metrics},
-    snapshot::{Snapshot, WAITED_MAX},
-    vendor::Session,
+    snapshot::Snapshot,
+    vendor::{Session, Waiter, Waiters},
 };
 
 /// What is asked for: vendor IDs by provider ID.
@@ -58,6 +58,12 @@ pub(crate) enum Answer {
 
 type Flight = Shared<BoxFuture<'static, Arc<Answers>>>;
 
+/// A flight, and a place among those who wait for it.
+struct Joined {
+    flight: Flight,
+    waiter: Waiter,
+}
+
 /// From a provider ID to the vendor's, if it is one of this cloud.
 type Locate = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
@@ -84,13 +90,15 @@ struct Batch {
 
 struct Gathering {
     order: Mutex<Order>,
+    /// In whose name it is asked, before it was sent and after.
+    waiters: Arc<Waiters>,
     /// Nothing is won by waiting for more.
     full: Notify,
 }
 
 struct Order {
     wanted: Wanted,
-    /// Pays. That of the most urgent who joined.
+    /// Counts what it costs. That of the most urgent who joined before it was sent.
     session: Session,
     opened: Instant,
     joined: Instant,
@@ -144,13 +152,15 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
         let ids: Vec<String> = wanted.keys().cloned().collect();
-        let landed = futures::future::join_all(self.join(wanted, bound, session));
-        let answers = match session.purpose().deadline {
+        let landed =
+            futures::future::try_join_all(self.join(wanted, bound, session).into_iter().map(Joined::landed));
+        let answers = match session.own_deadline() {
             None => landed.await,
-            Some(deadline) => timeout_at(deadline, landed).await.map_err(|_elapsed| {
-                VendorError::new(Fault::Budget, "the instances are not looked up before the deadline")
-            })?,
-        };
+            Some(deadline) => timeout_at(deadline, landed).await.unwrap_or_else(|_elapsed| {
+                let text = "the instances are not looked up before the deadline";
+                Err(session.late(Instance::FAMILY, text))
+            }),
+        }?;
         let answered = |id: &String| answers.iter().any(|one| one.found.contains_key(id));
         match answers.iter().find_map(|one| one.error.clone()) {
             Some(error) if !ids.iter().all(answered) => Err(error),
@@ -159,7 +169,7 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
     }
 
     /// Joins what is gathered or under way, and opens a batch for the rest.
-    fn join(self: &Arc<Self>, mut wanted: Wanted, bound: Option<Instant>, session: &Session) -> Vec<Flight> {
+    fn join(self: &Arc<Self>, mut wanted: Wanted, bound: Option<Instant>, session: &Session) -> Vec<Joined> {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         batches.retain(|batch| batch.flight.upgrade().is_some());
         let mut flights = Vec::new();
@@ -168,16 +178,17 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
             if let Some(kind) = batch.gathering.join(&mut wanted, bound, (session, self.full())) {
                 session.meter().coalesced();
                 self.metrics.coalesced(Instance::COLLECTION, kind);
-                flights.push(flight);
+                flights.push(Joined { flight, waiter: batch.gathering.waiters.join(session) });
             }
         }
         if !wanted.is_empty() {
             let gathering = Arc::new(Gathering::open(wanted, session, self.full()));
+            let waiter = gathering.waiters.join(session);
             let flight = Arc::clone(self).fly(Arc::clone(&gathering)).boxed().shared();
             if let Some(weak) = flight.downgrade() {
                 batches.push(Batch { gathering, flight: weak });
             }
-            flights.push(flight);
+            flights.push(Joined { flight, waiter });
         }
         flights
     }
@@ -188,8 +199,19 @@ impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
     }
 }
 
+impl Joined {
+    /// What came of it, or that it comes too late for this one.
+    async fn landed(mut self) -> Result<Arc<Answers>, VendorError> {
+        tokio::select! {
+            biased;
+            answers = self.flight => Ok(answers),
+            error = self.waiter.refused() => Err(error),
+        }
+    }
+}
+
 impl Order {
-    /// One that is not urgent holds nobody up.
+    /// The most urgent pays.
     fn paid_by(&mut self, session: &Session) {
         if session.purpose().priority > self.session.purpose().priority {
             self.session = session.clone();
@@ -201,7 +223,7 @@ impl Gathering {
     fn open(wanted: Wanted, session: &Session, full: usize) -> Self {
         let now = Instant::now();
         let order = Order { wanted, session: session.clone(), opened: now, joined: now, asked: None };
-        let gathering = Self { order: Mutex::new(order), full: Notify::new() };
+        let gathering = Self { order: Mutex::new(order), waiters: Arc::default(), full: Notify::new() };
         gathering.close_if(full);
         gathering
     }
@@ -248,9 +270,7 @@ impl Gathering {
                     (Instant::now(), (order.joined + window.idle).min(order.opened + window.max));
                 if full || due <= now {
                     order.asked = Some(now);
-                    // One caller's deadline is not everybody's: others may join what is under way.
-                    let payer = order.session.until(Some(now + WAITED_MAX));
-                    return (order.wanted.clone(), payer, now);
+                    return (order.wanted.clone(), order.session.shared(&self.waiters), now);
                 }
                 due
             };

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    VendorResponse,
+    Purpose, VendorResponse,
     flight::{Flight, Job, Landed},
     translate,
 };
@@ -79,25 +79,27 @@ impl Dispatcher {
         Self { shared, _clock: clock }
     }
 
-    /// Waits for the call's turn, sends it, and answers what came of it. Dropped while the call waits, it is never sent.
+    /// Queues a call. It is sent when its turn comes, unless what is returned is dropped before.
     ///
     /// # Errors
-    /// The scheduler's refusals, and what `flight` makes of the vendor's answer.
-    pub(super) async fn call(&self, call: Call, make: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> Answer {
+    /// The scheduler's refusals.
+    pub(super) fn submit(
+        &self,
+        call: Call,
+        make: impl FnOnce(oneshot::Sender<Answer>) -> Job,
+    ) -> Result<Waiting<'_>, VendorError> {
         let (told, answer) = oneshot::channel();
-        let submitted = self.shared.hand_in(|state, now| {
+        let shared = &self.shared;
+        let ticket = shared.hand_in(move |state, now| {
             if state.halted {
                 return Err(translate::halted());
             }
             let submitted = state.scheduler.submit(now, call.clone());
-            let ticket = submitted.map_err(|refusal| self.shared.refused(&call, refusal, None))?;
-            state.waiting.insert(ticket, (call.clone(), make(told)));
+            let ticket = submitted.map_err(|refusal| shared.refused(&call, refusal, None))?;
+            state.waiting.insert(ticket, (call, make(told)));
             Ok(ticket)
-        });
-        let mut waiting = Waiting { shared: &self.shared, ticket: Some(submitted?) };
-        let answer = answer.await;
-        waiting.ticket = None;
-        answer.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
+        })?;
+        Ok(Waiting { shared, ticket, answer, answered: false })
     }
 
     /// Changes the scheduler, and lets it decide anew.
@@ -241,19 +243,56 @@ impl Shared {
     }
 }
 
-/// Takes the call back if nobody waits for it any more.
-struct Waiting<'a> {
+/// A call that waits for its turn, or for the vendor. Dropped before its turn, it is never sent.
+#[derive(Debug)]
+pub(super) struct Waiting<'a> {
     shared: &'a Arc<Shared>,
-    /// `None`: it was told.
-    ticket: Option<Ticket>,
+    ticket: Ticket,
+    answer: oneshot::Receiver<Answer>,
+    answered: bool,
+}
+
+impl Waiting<'_> {
+    /// What came of it. To be asked for until it is told, and no more.
+    ///
+    /// # Errors
+    /// The scheduler's refusals, and what `flight` makes of the vendor's answer.
+    pub(super) async fn answer(&mut self) -> Answer {
+        let answer = (&mut self.answer).await;
+        self.answered = true;
+        answer.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
+    }
+
+    /// Others wait for it, too: it is theirs from now on.
+    pub(super) fn raise(&self, call: Call, purpose: Purpose) {
+        self.shared.hand_in(|state, now| {
+            let moved = state.scheduler.raise(now, self.ticket, call.clone());
+            if let Some((queued, job)) = state.waiting.get_mut(&self.ticket).filter(|_| moved) {
+                (*queued, job.purpose) = (call, purpose);
+            }
+        });
+    }
+
+    /// Whether its answer comes too late for one who waits until then: before when it is not expected, and the refusal.
+    pub(super) fn late(&self, deadline: Instant) -> Option<(Instant, VendorError)> {
+        let deadline = self.shared.time(deadline);
+        self.shared.hand_in(|state, now| {
+            let (expected, refusal) = state.scheduler.late(now, self.ticket, deadline)?;
+            let (call, job) = state.waiting.get(&self.ticket)?;
+            let error = self.shared.refused(call, refusal, job.throttled.clone());
+            Some((self.shared.instant(expected), error))
+        })
+    }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
+        if self.answered {
+            return;
+        }
         self.shared.hand_in(|state, _now| {
-            state.scheduler.cancel(ticket);
-            state.waiting.remove(&ticket);
+            state.scheduler.cancel(self.ticket);
+            state.waiting.remove(&self.ticket);
         });
     }
 }

@@ -1,6 +1,7 @@
 //! The whole way of a call through a session, on paused time, to a vendor that answers as it is told to.
 
 mod jumps;
+mod shared;
 
 use std::{collections::VecDeque, sync::Mutex, time::Duration};
 
@@ -172,7 +173,8 @@ async fn who_waits_for_others_too_long_is_told_of_the_vendors_pause() {
     let late = || session.late(READ.family, "not listed before the deadline");
     assert_eq!(late().fault, Fault::Budget);
     fake.answers([(429, Some(60))]);
-    let hasty = session.until(Some(Instant::now() + Duration::from_secs(5)));
+    let deadline = Some(Instant::now() + Duration::from_secs(5));
+    let hasty = vendor.session(Purpose { deadline, ..Purpose::own(Priority::Interactive, "test") });
     read(&hasty, "/").await.expect_err("throttled");
     let error = late();
     assert_eq!(error.fault, Fault::Throttled);

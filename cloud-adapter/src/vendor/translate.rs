@@ -29,7 +29,7 @@ pub(super) fn call(
         operation: operation.name,
         class,
         controller: purpose.caller.role.word(),
-        reserve: may_use_reserve(class, purpose.caller.role),
+        reserve: may_use_reserve(purpose),
         object: purpose.object.clone(),
         cost: 1,
         deadline,
@@ -38,10 +38,10 @@ pub(super) fn call(
 }
 
 /// Whether a call may spend what is kept in each bucket for a rush. Source: budgets, section 2.
-fn may_use_reserve(class: Class, role: Role) -> bool {
-    match class {
+pub(super) fn may_use_reserve(purpose: &Purpose) -> bool {
+    match class(purpose.priority) {
         Class::Traffic => true,
-        Class::Interactive => matches!(role, Role::ServiceController | Role::Anyone),
+        Class::Interactive => matches!(purpose.caller.role, Role::ServiceController | Role::Anyone),
         Class::Lifecycle | Class::Background => false,
     }
 }
@@ -93,15 +93,17 @@ mod tests {
 
     #[test]
     fn the_reserve_is_for_traffic_and_for_services() {
-        for (class, role, wanted) in [
-            (Class::Traffic, Role::RouteController, true),
-            (Class::Interactive, Role::ServiceController, true),
-            (Class::Interactive, Role::Anyone, true),
-            (Class::Interactive, Role::NodeController, false),
-            (Class::Lifecycle, Role::ServiceController, false),
-            (Class::Background, Role::Anyone, false),
+        for (priority, role, wanted) in [
+            (Priority::Traffic, Role::RouteController, true),
+            (Priority::Interactive, Role::ServiceController, true),
+            (Priority::Interactive, Role::Anyone, true),
+            (Priority::Interactive, Role::NodeController, false),
+            (Priority::Lifecycle, Role::ServiceController, false),
+            (Priority::Background, Role::Anyone, false),
         ] {
-            assert_eq!(may_use_reserve(class, role), wanted, "{class:?} {role:?}");
+            let mut purpose = Purpose::own(priority, "test");
+            purpose.caller.role = role;
+            assert_eq!(may_use_reserve(&purpose), wanted, "{priority:?} {role:?}");
         }
     }
 

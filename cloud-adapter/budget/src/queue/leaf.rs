@@ -81,6 +81,19 @@ impl Leaf {
         self.objects.get(object).map_or(0, |object| object.calls.len())
     }
 
+    /// How many go before a call that waits: those before it about its object, and other objects in turn. Cost: O(objects).
+    pub(super) fn before(&self, object: &str, ticket: Ticket) -> Option<usize> {
+        let queue = self.objects.get(object)?;
+        let position = queue.calls.iter().position(|call| call.ticket == ticket)?;
+        let earlier: usize = self.lanes.values().map(|ring| ring.range(..queue.turn).count()).sum();
+        Some(
+            position
+                .saturating_mul(self.objects.len())
+                .saturating_add(earlier)
+                .min(self.len.saturating_sub(1)),
+        )
+    }
+
     /// Tokens that calls on those paths wait for.
     pub(super) fn waiting(&self, on: impl Fn(PathId) -> bool) -> u64 {
         self.waiting.iter().filter(|(path, _)| on(**path)).map(|(_, sum)| sum.tokens).sum()

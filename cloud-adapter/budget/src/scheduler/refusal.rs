@@ -45,7 +45,7 @@ impl Scheduler {
     fn too_late(&self, now: Time, waiting: &Waiting) -> Option<RefusalReason> {
         let deadline = waiting.call.deadline?;
         let latency = self.latency(now, &waiting.call);
-        let forecast = self.view().forecast(now, &waiting.call, waiting.path, latency.p50);
+        let forecast = self.view().forecast(now, waiting, latency.p50);
         let reason = match forecast.paused_until {
             Some(until) if until >= deadline => RefusalReason::Throttled,
             Some(_) | None => RefusalReason::Budget,
@@ -105,7 +105,7 @@ impl Scheduler {
     fn promise(&mut self, now: Time, waiting: &Waiting) -> Time {
         let call = &waiting.call;
         let p50 = self.latency(now, call).p50;
-        let forecast = self.view().forecast(now, call, waiting.path, p50);
+        let forecast = self.view().forecast(now, waiting, p50);
         let promised = self.promised.entry(((call.class, call.controller), waiting.path)).or_default();
         let at = forecast.at.max(*promised);
         *promised = (at + forecast.step.mul_f64(HEADROOM)).min(now + RETRY_MAX);

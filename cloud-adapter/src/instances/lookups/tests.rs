@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::{
     config::CollectionSettings,
-    driver::{Classify, Lookup, Page},
+    driver::{Classify, Fault, Lookup, Page},
     vendor::{Operation, Purpose, Vendor, VendorResponse},
 };
 
@@ -31,8 +31,6 @@ struct Source {
     /// What becomes of the next look-ups; of all others: they are answered.
     errors: Mutex<VecDeque<Option<VendorError>>>,
     batches: Mutex<Vec<(usize, Priority)>>,
-    /// The last of them is paid until then.
-    paid_until: Mutex<Option<Instant>>,
     pages: AtomicUsize,
     cannot_look_up: bool,
 }
@@ -62,7 +60,6 @@ impl Collection<Instance> for Source {
             return Ok(None);
         }
         self.batches.lock().unwrap().push((ids.len(), session.purpose().priority));
-        *self.paid_until.lock().unwrap() = session.purpose().deadline;
         sleep(CALL).await;
         if let Some(Some(error)) = self.errors.lock().unwrap().pop_front() {
             return Err(error);
@@ -334,16 +331,6 @@ async fn one_callers_deadline_is_not_everybodys() {
     assert_eq!(hasty.expect_err("too late").fault, Fault::Budget);
     assert_eq!(found(&patient.expect("answered")), 4);
     assert_eq!(bed.batches(), [4]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_joins_what_is_under_way_does_not_fail_by_the_deadline_of_who_began_it() {
-    let bed = Bed::new(4);
-    let soon = Instant::now() + Duration::from_millis(150);
-    let hasty = bed.session(Priority::Lifecycle).until(Some(soon));
-    bed.lookups.get(ids(0..4), None, &hasty).await.expect("in time");
-    let paid_until = bed.source.paid_until.lock().unwrap().expect("not for ever");
-    assert!(paid_until > soon + Duration::from_secs(50), "the longest deadline of a request");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,56 @@
+//! Calls that several wait for: what changes when somebody joins them while they wait for their turn.
+
+use super::Scheduler;
+use crate::{Call, Mode, Refusal, RefusalReason, Ticket, Time, queue::Waiting};
+
+impl Scheduler {
+    /// Others wait for a call, too, and it is what `call` says from now on: in whose name, how urgent, until when. The request is
+    /// the same.
+    ///
+    /// A queued one goes to the end of the other queue if it would be sent sooner there: true. Else it keeps its place, and only
+    /// the deadline changes. What is in flight goes by it if it is sent once more.
+    ///
+    /// Cost: as [`Self::submit`].
+    pub fn raise(&mut self, now: Time, ticket: Ticket, call: Call) -> bool {
+        self.tree.tick(now, self.config.reserve);
+        let latency = self.latency(now, &call);
+        let Some(queued) = self.queue.get(ticket) else {
+            if let Some(flight) = self.flights.get_mut(&ticket) {
+                flight.call = call;
+            }
+            return false;
+        };
+        let (deadline, expiry) = (call.deadline, call.deadline.map(|deadline| deadline - latency.p50));
+        let raised = Waiting { call, expiry, ..queued.clone() };
+        let at = |waiting: &Waiting| self.view().forecast(now, waiting, latency.p50).at;
+        let sooner = at(&raised) < at(queued) && self.queue.has_place(&raised.call, &self.config.queue);
+        if sooner {
+            self.queue.remove(ticket);
+            self.queue.push_back(raised);
+        } else {
+            self.queue.extend(ticket, deadline, expiry);
+        }
+        sooner
+    }
+
+    /// Whether a queued call comes too late for one who waits for it until `deadline`. Then: the time before which its answer is
+    /// not expected, and the refusal for all who do not wait as long. `None`: in time, as far as can be foreseen, or on its way.
+    ///
+    /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
+    pub fn late(&mut self, now: Time, ticket: Ticket, deadline: Time) -> Option<(Time, Refusal)> {
+        let queued = self.queue.get(ticket).filter(|_| self.config.mode == Mode::Enforce)?;
+        let waiting =
+            Waiting { call: Call { deadline: Some(deadline), ..queued.call.clone() }, ..queued.clone() };
+        self.tree.tick(now, self.config.reserve);
+        let latency = self.latency(now, &waiting.call);
+        let forecast = self.view().forecast(now, &waiting, latency.p50);
+        let rest = self.families.open_until(now, waiting.call.family);
+        let rest = rest.max(self.credentials_open_until(now).filter(|_| !waiting.call.self_check));
+        let (expected, reason) = match (rest, forecast.paused_until) {
+            (Some(rest), _) if rest >= deadline => (rest, RefusalReason::BreakerOpen),
+            (_, Some(until)) if until >= deadline => (forecast.at + latency.p95, RefusalReason::Throttled),
+            _ => (forecast.at + latency.p95, RefusalReason::Budget),
+        };
+        (expected > deadline).then(|| (expected, self.refusal(now, &waiting, reason)))
+    }
+}

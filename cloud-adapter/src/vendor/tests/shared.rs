@@ -1,0 +1,159 @@
+//! Work that several wait for: it is done as if the most urgent of them were alone, and each is sent away by its own deadline.
+
+use cloud_api_proto::v1alpha1::{Instance, cost::Source};
+use futures::future::{join, join_all};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::{
+    config::CollectionSettings,
+    driver::{Collection, Lookup, Page},
+    snapshot::Snapshot,
+};
+
+const PAGES: usize = 5;
+
+/// Lists as many pages as there are.
+struct Pages;
+
+impl Collection<Instance> for Pages {
+    async fn list_page(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+        _: Option<u32>,
+    ) -> Result<Page<Instance>, VendorError> {
+        let page: usize = cursor.map_or(0, |cursor| cursor.parse().expect("a number"));
+        read(session, &format!("/pages/{page}")).await?;
+        let next = (page + 1 < PAGES).then(|| (page + 1).to_string());
+        Ok(Page { items: Vec::new(), next, total: None })
+    }
+
+    async fn get_batch(
+        &self,
+        _: &Session,
+        _: &[String],
+    ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
+        Ok(None)
+    }
+}
+
+fn snapshot() -> Snapshot<Instance> {
+    Snapshot::new(CollectionSettings::aged(Duration::from_secs(30)), Duration::from_secs(2), Metrics::new())
+}
+
+fn purpose(priority: Priority, role: Role) -> Purpose {
+    let own = Purpose::own(priority, "test");
+    Purpose { caller: Caller { role, ..own.caller }, ..own }
+}
+
+fn within(seconds: u64, purpose: Purpose) -> Purpose {
+    Purpose { deadline: Some(Instant::now() + Duration::from_secs(seconds)), ..purpose }
+}
+
+/// Calls about as many objects, as fast as they may.
+async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
+    let session = vendor.session(purpose);
+    let calls = (0..calls).map(|object| {
+        let session = session.about(object.to_string());
+        async move { read(&session, "/storm").await }
+    });
+    join_all(calls).await;
+}
+
+/// How long an urgent caller waits for a listing in a storm, and what it pays; with a leisurely listing under way or without.
+async fn urgent_listing(leisurely: bool) -> (Duration, u32) {
+    let (_fake, vendor) = vendor(&limits(10.0, 1));
+    let snapshot = snapshot();
+    let listing = async {
+        let session = vendor.session(Purpose::own(Priority::Background, "refresh"));
+        if leisurely {
+            snapshot.at_least(Some(Instant::now()), &Pages, &session).await.expect("listed");
+        }
+        session.meter().cost(Source::Live, None).vendor_calls
+    };
+    let bound = Instant::now();
+    let urgent = async {
+        sleep(Duration::from_millis(250)).await;
+        let began = Instant::now();
+        let session = vendor.session(within(60, purpose(Priority::Interactive, Role::NodeController)));
+        snapshot.at_least(Some(bound), &Pages, &session).await.expect("listed");
+        (began.elapsed(), session.meter().cost(Source::Live, None).vendor_calls)
+    };
+    tokio::select! {
+        biased;
+        () = storm(&vendor, purpose(Priority::Traffic, Role::ServiceController), 2_000) => panic!("goes on for minutes"),
+        (paid, (waited, also_paid)) = join(listing, urgent) => {
+            assert_eq!(paid + also_paid, u32::try_from(PAGES).expect("few"), "each page is paid for once");
+            (waited, also_paid)
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_urgent_caller_waits_for_a_leisurely_listing_no_longer_than_for_its_own() {
+    let (alone, all) = urgent_listing(false).await;
+    let (joined, none) = urgent_listing(true).await;
+    assert_eq!((all, none), (5, 0), "who lists pays");
+    assert!(alone > Duration::from_millis(500), "it takes turns with the storm: {alone:?}");
+    assert!(joined <= alone, "{joined:?} instead of {alone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_less_long_is_refused_at_once_and_who_waits_longer_is_served() {
+    let (fake, vendor) = vendor(&limits(0.1, 1));
+    read(&session(&vendor), "/").await.expect("the burst");
+    let waiters = Arc::<Waiters>::default();
+    let patient = vendor.session(within(30, Purpose::own(Priority::Interactive, "patient")));
+    let _patient = waiters.join(&patient);
+    let payer = patient.shared(&waiters);
+    let hasty = async {
+        sleep(Duration::from_secs(1)).await;
+        let hasty = vendor.session(within(2, Purpose::own(Priority::Interactive, "hasty")));
+        let began = Instant::now();
+        (waiters.join(&hasty).refused().await, began.elapsed())
+    };
+    let (served, (refused, waited)) = tokio::join!(read(&payer, "/shared"), hasty);
+    served.expect("in time for who is patient");
+    assert_eq!((refused.fault, waited), (Fault::Budget, Duration::ZERO));
+    let left = Duration::from_secs(8)..Duration::from_secs(12);
+    assert!(refused.retry_after.is_some_and(|after| left.contains(&after)), "{refused:?}");
+    assert_eq!(fake.times(), [0, 10_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_lives_as_long_as_the_last_who_joined() {
+    for (joins, sent) in [(false, false), (true, true)] {
+        let (fake, vendor) = vendor(&limits(1.0, 1));
+        read(&session(&vendor), "/").await.expect("the burst");
+        let waiters = Arc::<Waiters>::default();
+        let first = vendor.session(within(2, Purpose::own(Priority::Background, "first")));
+        let waiter = waiters.join(&first);
+        let payer = first.shared(&waiters);
+        let later = async {
+            sleep(Duration::from_millis(500)).await;
+            drop(waiter);
+            let later = vendor.session(within(60, Purpose::own(Priority::Background, "later")));
+            let _later = joins.then(|| waiters.join(&later));
+            storm(&vendor, purpose(Priority::Traffic, Role::ServiceController), 12).await;
+        };
+        let (shared, ()) = tokio::join!(read(&payer, "/shared"), later);
+        assert_eq!(shared.is_ok(), sent, "{shared:?}");
+        assert_eq!(fake.arrived().iter().any(|(path, _)| path == "/shared"), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_vendor_wants_meanwhile_sends_away_who_cannot_wait_for_its_end() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(429, Some(20))]);
+    let waiters = Arc::<Waiters>::default();
+    let hasty = vendor.session(within(10, Purpose::own(Priority::Interactive, "hasty")));
+    let patient = vendor.session(within(60, Purpose::own(Priority::Background, "patient")));
+    let (mut hasty, patient) = (waiters.join(&hasty), (waiters.join(&patient), patient.shared(&waiters)));
+    let refused = async { timeout(Duration::from_secs(2), hasty.refused()).await.expect("within seconds") };
+    let (served, refused) = tokio::join!(read(&patient.1, "/"), refused);
+    served.expect("after the pause");
+    assert_eq!((refused.fault, refused.message.as_str()), (Fault::Throttled, "as ordered"));
+    assert!(refused.retry_after > Some(Duration::from_secs(15)), "{refused:?}");
+}
