@@ -1,0 +1,366 @@
+//! The adapter as one caller sees it: every RPC typed, with a deadline always, and on record.
+
+mod raw;
+mod watch;
+
+use std::{fmt, ops::Deref, time::Duration};
+
+use adapter_client::AdapterChannel;
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        ApplyRoutesRequest, ApplyRoutesResponse, BatchGetInstancesRequest, BatchGetInstancesResponse,
+        DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+        EnsureLoadBalancerResponse, GetInfoRequest, GetInfoResponse, PutBackendSetRequest,
+        PutBackendSetResponse, RequestContext, WatchInstancesRequest, WatchInstancesResponse,
+        WatchLoadBalancersRequest, WatchLoadBalancersResponse, WatchRoutesRequest, WatchRoutesResponse,
+        WatchStatusRequest, WatchStatusResponse, adapter_service_client::AdapterServiceClient,
+        instance_service_client::InstanceServiceClient,
+        load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
+    },
+};
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+pub use self::watch::{Event, Listing, Mirror, Watch};
+use crate::{
+    check::Stop,
+    tracker::Tracker,
+    transcript::{Transcript, brief},
+};
+
+/// How long a call may take unless the check says otherwise: longer than an Ensure waits.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long after its deadline a call may hang before the suite gives up on it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What came of a call.
+pub type Answer<T> = Result<T, CallError>;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Calls `InstanceService`.
+    NodeController,
+    /// Calls `LoadBalancerService`.
+    ServiceController,
+    /// Calls `RouteService`.
+    RouteController,
+    /// Watches everything, and makes dry runs.
+    Operator,
+    /// Has a valid identity and no role.
+    Stranger,
+    /// Shows no identity.
+    Nobody,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::NodeController,
+        Self::ServiceController,
+        Self::RouteController,
+        Self::Operator,
+        Self::Stranger,
+        Self::Nobody,
+    ];
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NodeController => "node-controller",
+            Self::ServiceController => "service-controller",
+            Self::RouteController => "route-controller",
+            Self::Operator => "operator",
+            Self::Stranger => "stranger",
+            Self::Nobody => "nobody",
+        })
+    }
+}
+
+/// A call that was refused or broke. Dereferences to what the contract knows of it.
+#[derive(Clone, Debug)]
+pub struct CallError {
+    /// `EnsureLoadBalancer` and so on.
+    pub method: &'static str,
+    /// As it came, with its details and metadata.
+    pub status: Box<Status>,
+    /// As the contract reads it.
+    pub error: Box<AdapterError>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Deref for CallError {
+    type Target = AdapterError;
+
+    fn deref(&self) -> &AdapterError {
+        &self.error
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AdapterError { reason, message, retry_after, violations, .. } = &*self.error;
+        write!(f, "{}: {:?} {reason}: {message}", self.method, self.status.code())?;
+        if let Some(delay) = retry_after {
+            write!(f, " (again in {} ms)", delay.as_millis())?;
+        }
+        for violation in violations {
+            write!(f, " [{}: {}]", violation.field, violation.description)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// A call that had to succeed and did not fails the check.
+impl From<CallError> for Stop {
+    fn from(error: CallError) -> Self {
+        Self::failed(format!("{} succeeds here", error.method), error.to_string())
+    }
+}
+
+/// The adapter as one caller sees it. Cloning is cheap and shares the connection and the record.
+#[derive(Clone, Debug)]
+pub struct Api {
+    role: Role,
+    channel: AdapterChannel,
+    transcript: Transcript,
+    tracker: Tracker,
+    deadline: Duration,
+}
+
+impl Api {
+    pub(crate) fn new(role: Role, channel: AdapterChannel, transcript: Transcript, tracker: Tracker) -> Self {
+        Self { role, channel, transcript, tracker, deadline: DEADLINE }
+    }
+
+    /// The same with another deadline.
+    #[must_use]
+    pub fn within(&self, deadline: Duration) -> Self {
+        Self { deadline, ..self.clone() }
+    }
+
+    /// Who calls.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// For services that are not the contract's. Set deadlines yourself.
+    #[must_use]
+    pub fn channel(&self) -> AdapterChannel {
+        self.channel.clone()
+    }
+
+    /// `AdapterService.GetInfo`.
+    ///
+    /// # Errors
+    /// As the adapter refuses; `DEADLINE_EXCEEDED` if it hangs. The same holds for every call here.
+    pub async fn info(&self, context: &RequestContext) -> Answer<GetInfoResponse> {
+        let mut client = AdapterServiceClient::new(self.channel());
+        let request = GetInfoRequest { context: Some(context.clone()) };
+        self.unary("GetInfo", request, |request| async move { client.get_info(request).await }).await
+    }
+
+    /// `InstanceService.BatchGetInstances`.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn batch_get_instances(
+        &self,
+        request: BatchGetInstancesRequest,
+    ) -> Answer<BatchGetInstancesResponse> {
+        let mut client = InstanceServiceClient::new(self.channel());
+        let send = |request| async move { client.batch_get_instances(request).await };
+        self.unary("BatchGetInstances", request, send).await
+    }
+
+    /// `LoadBalancerService.PutBackendSet`.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn put_backend_set(&self, request: PutBackendSetRequest) -> Answer<PutBackendSetResponse> {
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        let send = |request| async move { client.put_backend_set(request).await };
+        self.unary("PutBackendSet", request, send).await
+    }
+
+    /// `LoadBalancerService.EnsureLoadBalancer`, once. [`Context::converge`](crate::context::Context::converge) repeats it.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn ensure_load_balancer(
+        &self,
+        request: EnsureLoadBalancerRequest,
+    ) -> Answer<EnsureLoadBalancerResponse> {
+        self.tracker.ensure(&request);
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        let send = |request| async move { client.ensure_load_balancer(request).await };
+        self.unary("EnsureLoadBalancer", request, send).await
+    }
+
+    /// `LoadBalancerService.DeleteLoadBalancer`, once. [`Context::remove`](crate::context::Context::remove) repeats it.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn delete_load_balancer(
+        &self,
+        request: DeleteLoadBalancerRequest,
+    ) -> Answer<DeleteLoadBalancerResponse> {
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        let send = |request| async move { client.delete_load_balancer(request).await };
+        self.unary("DeleteLoadBalancer", request, send).await
+    }
+
+    /// `RouteService.ApplyRoutes`. What it lays is removed after the check.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn apply_routes(&self, request: ApplyRoutesRequest) -> Answer<ApplyRoutesResponse> {
+        self.tracker.apply(&request);
+        let mut client = RouteServiceClient::new(self.channel());
+        let send = |request| async move { client.apply_routes(request).await };
+        self.unary("ApplyRoutes", request, send).await
+    }
+
+    /// `AdapterService.WatchStatus`.
+    ///
+    /// # Errors
+    /// As [`Self::info`], if it does not begin.
+    pub async fn watch_status(&self, context: &RequestContext) -> Answer<Watch<WatchStatusResponse>> {
+        let mut client = AdapterServiceClient::new(self.channel());
+        let request = WatchStatusRequest { context: Some(context.clone()) };
+        self.stream("WatchStatus", request, |request| async move { client.watch_status(request).await }).await
+    }
+
+    /// `InstanceService.WatchInstances`.
+    ///
+    /// # Errors
+    /// As [`Self::info`], if it does not begin.
+    pub async fn watch_instances(
+        &self,
+        request: WatchInstancesRequest,
+    ) -> Answer<Watch<WatchInstancesResponse>> {
+        let mut client = InstanceServiceClient::new(self.channel());
+        let send = |request| async move { client.watch_instances(request).await };
+        self.stream("WatchInstances", request, send).await
+    }
+
+    /// `LoadBalancerService.WatchLoadBalancers`.
+    ///
+    /// # Errors
+    /// As [`Self::info`], if it does not begin.
+    pub async fn watch_load_balancers(
+        &self,
+        request: WatchLoadBalancersRequest,
+    ) -> Answer<Watch<WatchLoadBalancersResponse>> {
+        let mut client = LoadBalancerServiceClient::new(self.channel());
+        let send = |request| async move { client.watch_load_balancers(request).await };
+        self.stream("WatchLoadBalancers", request, send).await
+    }
+
+    /// `RouteService.WatchRoutes`.
+    ///
+    /// # Errors
+    /// As [`Self::info`], if it does not begin.
+    pub async fn watch_routes(&self, request: WatchRoutesRequest) -> Answer<Watch<WatchRoutesResponse>> {
+        let mut client = RouteServiceClient::new(self.channel());
+        let send = |request| async move { client.watch_routes(request).await };
+        self.stream("WatchRoutes", request, send).await
+    }
+
+    /// `grpc.health.v1.Health.Check`: the status as a number, 1 is SERVING.
+    ///
+    /// # Errors
+    /// As [`Self::info`]; `NOT_FOUND` for a service that nobody knows.
+    pub async fn health(&self, service: &str) -> Answer<i32> {
+        let mut client = HealthClient::new(self.channel());
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let send = |request| async move { client.check(request).await };
+        Ok(self.unary("Health.Check", request, send).await?.status)
+    }
+
+    /// Any unary method, by its path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for what
+    /// the generated types cannot say.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
+        let channel = self.channel();
+        self.unary(path, message, |request| raw::call(channel, path, request)).await
+    }
+
+    async fn unary<Q, A, F>(
+        &self,
+        method: &'static str,
+        message: Q,
+        send: impl FnOnce(Request<Q>) -> F,
+    ) -> Answer<A>
+    where
+        Q: fmt::Debug,
+        A: fmt::Debug,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let who = self.role.to_string();
+        self.transcript.sent(&who, method, &message);
+        let mut request = Request::new(message);
+        request.set_timeout(self.deadline);
+        let begun = Instant::now();
+        let answer = self.patiently(send(request)).await;
+        let took = begun.elapsed();
+        match answer {
+            Ok(answer) => {
+                let answer = answer.into_inner();
+                self.transcript.came(&who, method, &brief(&answer), took);
+                Ok(answer)
+            }
+            Err(status) => Err(self.error(method, status, took)),
+        }
+    }
+
+    /// Opens a stream. It has no deadline of its own; reading it has.
+    async fn stream<Q, T, F>(
+        &self,
+        method: &'static str,
+        message: Q,
+        send: impl FnOnce(Request<Q>) -> F,
+    ) -> Answer<Watch<T>>
+    where
+        Q: fmt::Debug,
+        T: fmt::Debug,
+        F: Future<Output = Result<Response<Streaming<T>>, Status>>,
+    {
+        self.transcript.sent(&self.role.to_string(), method, &message);
+        let begun = Instant::now();
+        match self.patiently(send(Request::new(message))).await {
+            Ok(stream) => Ok(Watch::new(method, stream.into_inner(), self.clone())),
+            Err(status) => Err(self.error(method, status, begun.elapsed())),
+        }
+    }
+
+    /// An adapter that ignores the deadline is not waited for either.
+    async fn patiently<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        let patience = self.deadline.saturating_add(GRACE);
+        let late = |_elapsed| {
+            let text = format!(
+                "no answer within {} s, the deadline of {} s included",
+                patience.as_secs(),
+                self.deadline.as_secs()
+            );
+            Status::new(Code::DeadlineExceeded, text)
+        };
+        tokio::time::timeout(patience, call).await.map_err(late)?
+    }
+
+    fn error(&self, method: &'static str, status: Status, took: Duration) -> CallError {
+        let error = Box::new(AdapterError::from(&status));
+        let error = CallError { method, status: Box::new(status), error, took };
+        self.transcript.came(&self.role.to_string(), method, &error.to_string(), took);
+        error
+    }
+}

@@ -1,0 +1,200 @@
+//! Streams, read event by event or as a listing. Every wait has a limit, and so has what is kept.
+
+use std::{fmt::Debug, time::Duration};
+
+use cloud_api_proto::v1alpha1::{
+    Bookmark, Evidence, Instance, LoadBalancer, Reset, Route, Scope, Synced, WatchInstancesResponse,
+    WatchLoadBalancersResponse, WatchRoutesResponse, watch_instances_response, watch_load_balancers_response,
+    watch_routes_response,
+};
+use tokio::time::Instant;
+use tonic::{Code, Status, Streaming};
+
+use super::{Answer, Api};
+use crate::{check::Stop, expect, transcript::brief};
+
+/// Items of a listing at most: a stream that never ends fills no memory.
+const ITEMS_MAX: usize = 200_000;
+
+/// A running stream. Dropping it ends it.
+#[derive(Debug)]
+pub struct Watch<T> {
+    method: &'static str,
+    stream: Streaming<T>,
+    api: Api,
+}
+
+/// One event of a mirror, the same for the three watches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mirror<I> {
+    /// Everything so far is void.
+    Reset(Reset),
+    /// Part of the listing.
+    Items(Vec<I>),
+    /// The listing is complete.
+    Synced(Synced),
+    /// New or changed.
+    Upsert(I),
+    /// No longer there.
+    Gone {
+        /// As [`Event::key`].
+        key: String,
+        /// Of instances only.
+        evidence: Option<Evidence>,
+    },
+    /// Nothing else changed.
+    Bookmark(Bookmark),
+    /// An event of a newer contract, or none at all.
+    Unknown,
+}
+
+/// A response of one of the three watches.
+pub trait Event: Debug + Sized {
+    /// What is mirrored.
+    type Item: Debug + Clone;
+
+    /// The event, whichever watch it comes from.
+    fn mirror(self) -> Mirror<Self::Item>;
+
+    /// What names an item in the stream, and what the checksum is made of.
+    fn key(item: &Self::Item) -> &str;
+}
+
+/// A complete listing: from the last Reset to Synced.
+#[derive(Clone, Debug)]
+pub struct Listing<I> {
+    /// As Reset said.
+    pub scope: Option<Scope>,
+    /// All items, as they came.
+    pub items: Vec<I>,
+    /// How many items each message held.
+    pub chunks: Vec<usize>,
+    /// What closed it.
+    pub synced: Synced,
+}
+
+impl<T: Debug> Watch<T> {
+    pub(super) fn new(method: &'static str, stream: Streaming<T>, api: Api) -> Self {
+        Self { method, stream, api }
+    }
+
+    /// The next message, or `None` if the stream ended in order.
+    ///
+    /// # Errors
+    /// If the stream broke; `DEADLINE_EXCEEDED` if nothing came within the limit.
+    pub async fn next(&mut self, within: Duration) -> Answer<Option<T>> {
+        let begun = Instant::now();
+        let late = |_elapsed| {
+            let text = format!("the stream sent nothing within {} ms", within.as_millis());
+            Status::new(Code::DeadlineExceeded, text)
+        };
+        let message = tokio::time::timeout(within, self.stream.message()).await.map_err(late);
+        let took = begun.elapsed();
+        match message.and_then(|message| message) {
+            Ok(message) => {
+                let said = message.as_ref().map_or_else(|| "end of stream".to_owned(), |one| brief(one));
+                self.api.transcript.came(&self.api.role.to_string(), self.method, &said, took);
+                Ok(message)
+            }
+            Err(status) => Err(self.api.error(self.method, status, took)),
+        }
+    }
+}
+
+impl<T: Event> Watch<T> {
+    /// The next event.
+    ///
+    /// # Errors
+    /// If the stream ends or breaks, or nothing comes within the limit.
+    pub async fn event(&mut self, within: Duration) -> Result<Mirror<T::Item>, Stop> {
+        let message = self.next(within).await?;
+        Ok(expect::some(message, "the stream goes on")?.mirror())
+    }
+
+    /// Reads up to the next Synced, wherever the stream stands.
+    ///
+    /// # Errors
+    /// If the stream ends, breaks or is not synced within the limit, or holds more than a cloud can.
+    pub async fn listing(&mut self, within: Duration) -> Result<Listing<T::Item>, Stop> {
+        let end = Instant::now() + within;
+        let (mut scope, mut items, mut chunks) = (None, Vec::new(), Vec::new());
+        loop {
+            match self.event(end.saturating_duration_since(Instant::now())).await? {
+                Mirror::Reset(reset) => {
+                    (scope, items, chunks) = (reset.scope, Vec::new(), Vec::new());
+                }
+                Mirror::Items(more) => {
+                    chunks.push(more.len());
+                    items.extend(more);
+                    let few = items.len() <= ITEMS_MAX;
+                    expect::that(few, "a listing ends", || format!("more than {ITEMS_MAX} items"))?;
+                }
+                Mirror::Synced(synced) => return Ok(Listing { scope, items, chunks, synced }),
+                Mirror::Upsert(_) | Mirror::Gone { .. } | Mirror::Bookmark(_) | Mirror::Unknown => (),
+            }
+        }
+    }
+}
+
+impl Event for WatchInstancesResponse {
+    type Item = Instance;
+
+    fn mirror(self) -> Mirror<Instance> {
+        use watch_instances_response::Event;
+        match self.event {
+            Some(Event::Reset(reset)) => Mirror::Reset(reset),
+            Some(Event::Items(items)) => Mirror::Items(items.items),
+            Some(Event::Synced(synced)) => Mirror::Synced(synced),
+            Some(Event::Upsert(item)) => Mirror::Upsert(item),
+            Some(Event::Gone(gone)) => Mirror::Gone { key: gone.provider_id, evidence: gone.evidence },
+            Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
+            None => Mirror::Unknown,
+        }
+    }
+
+    fn key(item: &Instance) -> &str {
+        &item.provider_id
+    }
+}
+
+impl Event for WatchLoadBalancersResponse {
+    type Item = LoadBalancer;
+
+    fn mirror(self) -> Mirror<LoadBalancer> {
+        use watch_load_balancers_response::Event;
+        match self.event {
+            Some(Event::Reset(reset)) => Mirror::Reset(reset),
+            Some(Event::Items(items)) => Mirror::Items(items.items),
+            Some(Event::Synced(synced)) => Mirror::Synced(synced),
+            Some(Event::Upsert(item)) => Mirror::Upsert(item),
+            Some(Event::Gone(gone)) => Mirror::Gone { key: gone.vendor_id, evidence: None },
+            Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
+            None => Mirror::Unknown,
+        }
+    }
+
+    fn key(item: &LoadBalancer) -> &str {
+        &item.vendor_id
+    }
+}
+
+impl Event for WatchRoutesResponse {
+    type Item = Route;
+
+    fn mirror(self) -> Mirror<Route> {
+        use watch_routes_response::Event;
+        match self.event {
+            Some(Event::Reset(reset)) => Mirror::Reset(reset),
+            Some(Event::Items(items)) => Mirror::Items(items.items),
+            Some(Event::Synced(synced)) => Mirror::Synced(synced),
+            Some(Event::Upsert(item)) => Mirror::Upsert(item),
+            Some(Event::Gone(gone)) => Mirror::Gone { key: gone.vendor_id, evidence: None },
+            Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
+            None => Mirror::Unknown,
+        }
+    }
+
+    fn key(item: &Route) -> &str {
+        &item.vendor_id
+    }
+}

@@ -1,0 +1,5 @@
+//! FLT: faults.
+
+use crate::check::Check;
+
+pub(super) const CHECKS: &[Check] = &[];

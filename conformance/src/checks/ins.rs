@@ -1,0 +1,5 @@
+//! INS: instances.
+
+use crate::check::Check;
+
+pub(super) const CHECKS: &[Check] = &[];

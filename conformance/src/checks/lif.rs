@@ -1,0 +1,5 @@
+//! LIF: the life of the process.
+
+use crate::check::Check;
+
+pub(super) const CHECKS: &[Check] = &[];

@@ -1,0 +1,5 @@
+//! RT: routes.
+
+use crate::check::Check;
+
+pub(super) const CHECKS: &[Check] = &[];

@@ -1,0 +1,190 @@
+//! Removes what a check made, and looks whether anything is left.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
+
+use cloud_api_proto::v1alpha1::{
+    ApplyRoutesRequest, DeleteLoadBalancerRequest, Fence, LoadBalancerState, RouteDelete, RouteOwner,
+    route_result::Outcome,
+};
+use futures::future;
+use tokio::time::Instant;
+
+use crate::{
+    check::Stop,
+    cluster::Cluster,
+    context::Context,
+    hooks::Hook,
+    tracker::{Made, Undo},
+};
+
+/// The longest that cleaning up after one check takes.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Between two attempts.
+const TICK: Duration = Duration::from_millis(100);
+/// Newer than every writer of a check, so that no fence keeps anything.
+const EPOCH: u64 = 1 << 40;
+/// Upserts and deletes of one request. Source: contract, ApplyRoutes.
+const ROUTES_MAX: usize = 200;
+
+/// Removes everything, and answers what is left, one line each.
+pub(crate) async fn clean(cx: &Context) -> Vec<String> {
+    let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
+    let made = cx.tracker().take();
+    let nothing = made.balancers.is_empty() && made.routes.is_empty() && cx.clusters().is_empty();
+    if let Some(proxy) = &cx.lane().proxy
+        && cx.check().exclusive
+    {
+        proxy.clear();
+    }
+    let mut left = Vec::new();
+    if !cx.lane().up.load(Ordering::Relaxed)
+        && let Err(stop) = cx.process().start().await
+    {
+        left.push(format!("the adapter stands still: {}", said(&stop)));
+    }
+    if !nothing {
+        cx.note("cleaning up");
+        left.extend(remove_all(cx, &made, end).await);
+        left.extend(leaks(cx).await);
+    }
+    for Undo { hook, variables } in made.undo.iter().rev() {
+        let variables: Vec<(&str, &str)> =
+            variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        if let Err(stop) = cx.hook(*hook, &variables).await {
+            left.push(format!("{variables:?}: {}", said(&stop)));
+        }
+    }
+    left
+}
+
+async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
+    let balancers = made.balancers.values().map(|removal| remove(cx, removal.clone(), end));
+    let mut by_cluster: BTreeMap<&str, Vec<RouteDelete>> = BTreeMap::new();
+    for ((cluster, _destination), removal) in &made.routes {
+        by_cluster.entry(cluster).or_default().push(removal.clone());
+    }
+    let clusters = cx.clusters();
+    let routes = by_cluster.into_iter().filter_map(|(id, removals)| {
+        let cluster = clusters.iter().find(|cluster| cluster.id() == id)?;
+        Some(remove_routes(cx, cluster, removals, end))
+    });
+    let (balancers, routes) = future::join(future::join_all(balancers), future::join_all(routes)).await;
+    balancers.into_iter().flatten().chain(routes.into_iter().flatten()).collect()
+}
+
+/// What is left of one load balancer.
+async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Instant) -> Option<String> {
+    let key = request.key.clone().unwrap_or_default();
+    request.fence = Some(fence());
+    let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
+    let Ok(api) = cx.service() else { return left("nobody may remove it") };
+    loop {
+        let came = match api.delete_load_balancer(request.clone()).await {
+            Ok(answer) if answer.state() == LoadBalancerState::Absent => return None,
+            Ok(answer) => format!("{:?}", answer.state()),
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() >= end {
+            return left(&came);
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// What is left of a cluster's routes.
+async fn remove_routes(
+    cx: &Context,
+    cluster: &Cluster,
+    mut removals: Vec<RouteDelete>,
+    end: Instant,
+) -> Option<String> {
+    let Ok(api) = cx.route() else { return Some("routes: nobody may remove them".to_owned()) };
+    loop {
+        let mut rest = Vec::new();
+        let mut came = String::new();
+        for some in removals.chunks(ROUTES_MAX) {
+            let request = ApplyRoutesRequest {
+                fence: Some(fence()),
+                deletes: some.to_vec(),
+                ..cluster.routes(Vec::new())
+            };
+            match api.apply_routes(request).await {
+                Ok(answer) => {
+                    let done = |outcome| {
+                        matches!(outcome, Outcome::Applied | Outcome::Unchanged | Outcome::Conflict)
+                    };
+                    let open = some.iter().zip(&answer.results).filter(|(_, result)| !done(result.outcome()));
+                    rest.extend(open.map(|(removal, result)| {
+                        came = format!("{:?}", result.outcome());
+                        removal.clone()
+                    }));
+                }
+                Err(error) => {
+                    came = error.to_string();
+                    rest.extend(some.iter().cloned());
+                }
+            }
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        if Instant::now() >= end {
+            return Some(format!("{} routes of cluster {}: {came}", rest.len(), cluster.id()));
+        }
+        removals = rest;
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+fn fence() -> Fence {
+    Fence { scope: "conformance/0".to_owned(), epoch: EPOCH, sequence: 1 }
+}
+
+/// What the check's clusters still own, as the adapter lists it, and as the vendor's side does.
+async fn leaks(cx: &Context) -> Vec<String> {
+    let found = cx.clusters().into_iter().map(|cluster| async move {
+        let mut left = Vec::new();
+        if cx.lane().params.cluster_id.is_none() {
+            left.extend(listed(cx, &cluster).await);
+        }
+        if cx.lane().hooks.has(Hook::ListOwned) {
+            match cx.hook(Hook::ListOwned, &[("CLUSTER_ID", cluster.id())]).await {
+                Ok(printed) => left.extend(printed.lines().map(|line| format!("at the vendor: {line}"))),
+                Err(stop) => left.push(said(&stop)),
+            }
+        }
+        left
+    });
+    future::join_all(found).await.into_iter().flatten().collect()
+}
+
+async fn listed(cx: &Context, cluster: &Cluster) -> Vec<String> {
+    let mut left = Vec::new();
+    match cx.load_balancers(cluster).await {
+        Ok(listing) => {
+            left.extend(
+                listing.items.iter().map(|one| format!("load balancer {} ({})", one.vendor_id, one.name)),
+            );
+        }
+        Err(stop) if cx.can("loadbalancers") => left.push(format!("load balancers: {}", said(&stop))),
+        Err(_) => (),
+    }
+    if !cx.can("routes") {
+        return left;
+    }
+    match cx.routes(cluster).await {
+        Ok(listing) => {
+            let mine = listing.items.iter().filter(|route| route.owner() == RouteOwner::Mine);
+            left.extend(mine.map(|route| format!("route {} to {}", route.vendor_id, route.destination)));
+        }
+        Err(stop) => left.push(format!("routes: {}", said(&stop))),
+    }
+    left
+}
+
+fn said(stop: &Stop) -> String {
+    match stop {
+        Stop::Failed(finding) => finding.came.clone(),
+        Stop::Skipped(why) => why.clone(),
+    }
+}

@@ -1,0 +1,304 @@
+//! A virtual cluster: an ID that nobody else uses, and requests in its name. Adapters tell clusters apart by their IDs alone, so
+//! checks that run side by side do not see each other.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use cloud_api_proto::v1alpha1::{
+    ApplyRoutesRequest, Backend, BackendList, BatchGetInstancesRequest, DeleteLoadBalancerRequest,
+    EnsureLoadBalancerRequest, Fence, Instance, InstanceRef, IpFamily, Listener, LoadBalancerKey,
+    LoadBalancerSpec, NextHop, Owner, Protocol, PutBackendSetRequest, RequestContext, RouteKey, RouteUpsert,
+    instance_address, instance_ref::Ref, load_balancer_spec::Scheme, put_backend_set_request::Content,
+};
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+
+use crate::params::Samples;
+
+/// Pod CIDRs of a cluster: `/28`s of its own `/18`.
+pub const POD_CIDRS: u16 = 1024;
+/// `/18`s of 10.0.0.0/8.
+const NETWORKS: u64 = 1024;
+
+/// A virtual cluster. Cloning shares its fence.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    id: Arc<str>,
+    network: u64,
+    sequence: Arc<AtomicU64>,
+    samples: Arc<Samples>,
+}
+
+/// A load balancer that a check wants. Change `request` and `backends` freely before it is sent.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    /// What is sent; `spec.backend_set_id` is filled in by [`Self::backends`].
+    pub request: EnsureLoadBalancerRequest,
+    /// The set that the specification names.
+    pub set: PutBackendSetRequest,
+}
+
+impl Cluster {
+    pub(crate) fn new(id: &str, network: u64, samples: Arc<Samples>) -> Self {
+        Self { id: id.into(), network: network % NETWORKS, sequence: Arc::default(), samples }
+    }
+
+    /// Its ID.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A request's context in its name.
+    #[must_use]
+    pub fn context(&self) -> RequestContext {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        RequestContext {
+            cluster_id: self.id.to_string(),
+            cluster_name: "conformance".to_owned(),
+            request_id: format!("{}-{sequence}", self.id),
+            ..RequestContext::default()
+        }
+    }
+
+    /// The same, and the vendor is asked now.
+    #[must_use]
+    pub fn live(&self) -> RequestContext {
+        RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
+    }
+
+    /// The next fence of the first writer (epoch 1).
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.fence_of(1, self.sequence.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+
+    /// A fence of the same scope.
+    #[must_use]
+    pub fn fence_of(&self, epoch: u64, sequence: u64) -> Fence {
+        Fence { scope: "conformance/0".to_owned(), epoch, sequence }
+    }
+
+    /// A valid load balancer for the Service `shop/<name>`: on the internet, IPv4, TCP port 80, without backends.
+    ///
+    /// The same name is the same Service. Give it backends before it is sent.
+    #[must_use]
+    pub fn balancer(&self, name: &str) -> Balancer {
+        let uid = self.uid(name);
+        let request = EnsureLoadBalancerRequest {
+            context: Some(self.context()),
+            key: Some(LoadBalancerKey { cluster_id: self.id.to_string(), owner_uid: uid.clone() }),
+            owner: Some(Owner {
+                kind: "Service".to_owned(),
+                namespace: "shop".to_owned(),
+                name: name.to_owned(),
+                uid,
+            }),
+            fence: Some(self.fence()),
+            spec: Some(LoadBalancerSpec {
+                class: self.samples.class.clone(),
+                scheme: Scheme::Internet.into(),
+                ip_families: vec![IpFamily::Ipv4.into()],
+                listeners: vec![tcp(80)],
+                parameters: self.samples.parameters.clone().into_iter().collect(),
+                ..LoadBalancerSpec::default()
+            }),
+            ..EnsureLoadBalancerRequest::default()
+        };
+        let set = PutBackendSetRequest { context: Some(self.context()), ..PutBackendSetRequest::default() };
+        Balancer { request, set }.backends(&[])
+    }
+
+    /// The UID of an object of this cluster, by its name.
+    #[must_use]
+    pub fn uid(&self, name: &str) -> String {
+        uuid(&[&self.id, name])
+    }
+
+    /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form: no two clusters of a run share one.
+    #[must_use]
+    pub fn pod_cidr(&self, n: u16) -> String {
+        let base = (10_u32 << 24) | (u32::try_from(self.network).unwrap_or(0) << 14);
+        let address = base | (u32::from(n % POD_CIDRS) << 4);
+        format!("{}/28", std::net::Ipv4Addr::from_bits(address))
+    }
+
+    /// All its pod CIDRs as one: `cluster_cidrs` of requests.
+    #[must_use]
+    pub fn cluster_cidr(&self) -> String {
+        self.pod_cidr(0).replace("/28", "/18")
+    }
+
+    /// The route to the n-th pod CIDR by a machine, for the Node `node-<n>`.
+    #[must_use]
+    pub fn route(&self, n: u16, machine: &Instance) -> RouteUpsert {
+        let name = format!("node-{n}");
+        let uid = self.uid(&name);
+        RouteUpsert {
+            key: Some(RouteKey {
+                cluster_id: self.id.to_string(),
+                node_uid: uid.clone(),
+                destination: self.pod_cidr(n),
+            }),
+            next_hop: Some(NextHop { provider_id: machine.provider_id.clone(), ..NextHop::default() }),
+            owner: Some(Owner { kind: "Node".to_owned(), namespace: String::new(), name, uid }),
+        }
+    }
+
+    /// A request that lays these.
+    #[must_use]
+    pub fn routes(&self, upserts: Vec<RouteUpsert>) -> ApplyRoutesRequest {
+        ApplyRoutesRequest {
+            context: Some(self.context()),
+            fence: Some(self.fence()),
+            upserts,
+            cluster_cidrs: vec![self.cluster_cidr()],
+            ..ApplyRoutesRequest::default()
+        }
+    }
+
+    /// Asks for these instances by provider ID, as fresh as `context` says.
+    #[must_use]
+    pub fn instances<'a>(
+        &self,
+        context: RequestContext,
+        provider_ids: impl IntoIterator<Item = &'a str>,
+    ) -> BatchGetInstancesRequest {
+        let refs = provider_ids
+            .into_iter()
+            .map(|id| InstanceRef { r#ref: Some(Ref::ProviderId(id.to_owned())), ..InstanceRef::default() });
+        BatchGetInstancesRequest { context: Some(context), refs: refs.collect() }
+    }
+}
+
+impl Balancer {
+    /// With these machines behind it.
+    #[must_use]
+    pub fn backends(mut self, machines: &[Instance]) -> Self {
+        let backends: Vec<Backend> = machines.iter().map(backend).collect();
+        let list = BackendList { backends };
+        let digest = Sha256::digest(list.encode_to_vec());
+        self.set.id = hex(&digest);
+        self.set.content = Some(Content::Full(list));
+        let set = self.set.id.clone();
+        self.spec(|spec| spec.backend_set_id = set)
+    }
+
+    /// With these listeners.
+    #[must_use]
+    pub fn listeners(self, listeners: impl Into<Vec<Listener>>) -> Self {
+        let listeners = listeners.into();
+        self.spec(|spec| spec.listeners = listeners)
+    }
+
+    /// With another specification.
+    #[must_use]
+    pub fn spec(mut self, change: impl FnOnce(&mut LoadBalancerSpec)) -> Self {
+        change(self.request.spec.get_or_insert_default());
+        self
+    }
+
+    /// By another writer.
+    #[must_use]
+    pub fn fence(mut self, fence: Fence) -> Self {
+        self.request.fence = Some(fence);
+        self
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> LoadBalancerKey {
+        self.request.key.clone().unwrap_or_default()
+    }
+
+    /// The request that removes it, by the same writer.
+    #[must_use]
+    pub fn removal(&self) -> DeleteLoadBalancerRequest {
+        let EnsureLoadBalancerRequest { context, key, owner, fence, known, .. } = self.request.clone();
+        DeleteLoadBalancerRequest { context, key, owner, fence, known, dry_run: false }
+    }
+}
+
+/// A TCP listener, with a node port of its own.
+#[must_use]
+pub fn tcp(port: u32) -> Listener {
+    Listener {
+        name: format!("tcp-{port}"),
+        protocol: Protocol::Tcp.into(),
+        port,
+        node_port: Some(30_000_u32.saturating_add(port % 2768)),
+        ..Listener::default()
+    }
+}
+
+/// A UDP listener, with a node port of its own.
+#[must_use]
+pub fn udp(port: u32) -> Listener {
+    Listener { name: format!("udp-{port}"), protocol: Protocol::Udp.into(), ..tcp(port) }
+}
+
+/// A machine as a backend: its internal addresses, one a family.
+#[must_use]
+pub fn backend(machine: &Instance) -> Backend {
+    let internal = i32::from(instance_address::Type::InternalIp);
+    let mut addresses: Vec<(u32, String)> = Vec::new();
+    for address in machine.addresses.iter().filter(|address| address.r#type == internal) {
+        let known = addresses.iter().any(|(family, _ip)| *family == address.family);
+        if let (Some(instance_address::Value::Ip(ip)), false) = (&address.value, known) {
+            addresses.push((address.family, ip.clone()));
+        }
+    }
+    Backend {
+        provider_id: machine.provider_id.clone(),
+        node_name: machine.name.clone(),
+        addresses: addresses.into_iter().map(|(_family, ip)| ip).collect(),
+        zone: machine.zone.clone(),
+        ..Backend::default()
+    }
+}
+
+/// A UUID that comes from words. Its form is that of version 8, which is free. Source: RFC 9562, section 5.8.
+pub(crate) fn uuid(words: &[&str]) -> String {
+    let digest = hex(&Sha256::digest(words.join("/")));
+    let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
+    format!("{}-{}-8{}-8{}-{}", part(0, 8), part(8, 12), part(12, 15), part(15, 18), part(18, 30))
+}
+
+/// Bytes as lower-case digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_share_no_pod_cidr() {
+        let cluster = |network| Cluster::new("c", network, Arc::default());
+        assert_eq!(cluster(0).cluster_cidr(), "10.0.0.0/18");
+        assert_eq!(cluster(0).pod_cidr(POD_CIDRS - 1), "10.0.63.240/28");
+        assert_eq!(cluster(1).pod_cidr(0), "10.0.64.0/28");
+        assert_eq!(cluster(1023).pod_cidr(1023), "10.255.255.240/28");
+    }
+
+    #[test]
+    fn names_decide_uids() {
+        let cluster = Cluster::new("c", 0, Arc::default());
+        assert_eq!(cluster.uid("web"), cluster.uid("web"));
+        assert_ne!(cluster.uid("web"), Cluster::new("d", 0, Arc::default()).uid("web"));
+        assert_eq!(cluster.uid("web").len(), 36);
+    }
+
+    #[test]
+    fn other_backends_are_another_set() {
+        let cluster = Cluster::new("c", 0, Arc::default());
+        let web = cluster.balancer("web");
+        let machine = Instance { provider_id: "sim://a/b".into(), ..Instance::default() };
+        let more = web.clone().backends(&[machine]);
+        assert_ne!(web.set.id, more.set.id);
+        assert_eq!(more.request.spec.as_ref().map(|spec| &spec.backend_set_id), Some(&more.set.id));
+    }
+}

@@ -1,0 +1,470 @@
+//! What a check has at hand.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        BatchGetInstancesResponse, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, Existence,
+        GetInfoResponse, Instance, LoadBalancer, LoadBalancerState, Route, WatchInstancesRequest,
+        WatchLoadBalancersRequest, WatchRoutesRequest,
+    },
+};
+use prost_types::Duration as Span;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use crate::{
+    api::{Answer, Api, Listing, Role},
+    check::{Check, Stop},
+    cluster::{Balancer, Cluster, uuid},
+    expect,
+    hooks::Hook,
+    lane::{Lane, Process},
+    params::Params,
+    proxy::Proxy,
+    tracker::Tracker,
+    transcript::Transcript,
+};
+
+/// Between two looks at a condition.
+const TICK: Duration = Duration::from_millis(25);
+/// Nobody is told to come back later than this by an adapter that works.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// What a check has at hand: callers of the adapter, clusters of its own, the proxy, commands. Everything that it makes is removed
+/// after it.
+#[derive(Debug)]
+pub struct Context {
+    check: Check,
+    params: Arc<Params>,
+    lane: Arc<Lane>,
+    run: Run,
+    clusters: Mutex<Vec<Cluster>>,
+    dice: AtomicU64,
+    transcript: Transcript,
+    tracker: Tracker,
+}
+
+/// Which run and which repetition a check belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Decides all chance.
+    pub(crate) seed: u64,
+    /// Keeps two runs of the same seed apart at the vendor.
+    pub(crate) nonce: u64,
+    pub(crate) repetition: u32,
+}
+
+impl Context {
+    pub(crate) fn new(check: Check, params: Arc<Params>, lane: Arc<Lane>, run: Run) -> Self {
+        Self {
+            check,
+            params,
+            lane,
+            run,
+            clusters: Mutex::default(),
+            dice: AtomicU64::new(0),
+            transcript: Transcript::new(),
+            tracker: Tracker::default(),
+        }
+    }
+
+    /// The parameter file.
+    #[must_use]
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The adapter under test, and what is around it.
+    #[must_use]
+    pub fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// What the adapter said of itself when the run began.
+    #[must_use]
+    pub fn info(&self) -> &GetInfoResponse {
+        &self.lane.info
+    }
+
+    /// Whether the adapter says that it can.
+    #[must_use]
+    pub fn can(&self, capability: &str) -> bool {
+        self.info().capabilities.iter().any(|one| one.name == capability)
+    }
+
+    /// For how long the vendor's reads may lag behind its writes.
+    #[must_use]
+    pub fn consistency(&self) -> Duration {
+        let said = self.info().consistency_horizon.and_then(|span| Duration::try_from(span).ok());
+        self.params.timings.consistency.or(said).unwrap_or_default()
+    }
+
+    /// Adds a line to what is shown if the check fails.
+    pub fn note(&self, text: impl AsRef<str>) {
+        self.transcript.note(text);
+    }
+
+    /// A number by chance, decided by the seed.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        let Run { seed, repetition, .. } = self.run;
+        let n = self.dice.fetch_add(1, Ordering::Relaxed);
+        let digest = Sha256::digest(format!("{seed}/{}/{repetition}/{n}", self.check.id));
+        digest.iter().take(8).fold(0, |sum, &byte| (sum << 8) | u64::from(byte))
+    }
+
+    // Callers.
+
+    /// The adapter as this role sees it.
+    ///
+    /// # Errors
+    /// A skip, if the parameter file has no identity for it.
+    pub fn api(&self, role: Role) -> Result<Api, Stop> {
+        let api = self.lane.api(role, self.transcript.clone(), self.tracker.clone());
+        api.ok_or_else(|| Stop::skipped(format!("identities: there is none of the {role}")))
+    }
+
+    /// As the node-controller.
+    ///
+    /// # Errors
+    /// As [`Self::api`].
+    pub fn node(&self) -> Result<Api, Stop> {
+        self.api(Role::NodeController)
+    }
+
+    /// As the service-controller.
+    ///
+    /// # Errors
+    /// As [`Self::api`].
+    pub fn service(&self) -> Result<Api, Stop> {
+        self.api(Role::ServiceController)
+    }
+
+    /// As the route-controller.
+    ///
+    /// # Errors
+    /// As [`Self::api`].
+    pub fn route(&self) -> Result<Api, Stop> {
+        self.api(Role::RouteController)
+    }
+
+    // Clusters.
+
+    /// The check's own virtual cluster, always the same. Where the adapter serves one cluster only, that one.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = clusters.first() {
+            return first.clone();
+        }
+        let id = self.lane.params.cluster_id.clone().unwrap_or_else(|| self.cluster_id(0));
+        self.add_cluster(&mut clusters, &id)
+    }
+
+    /// Another virtual cluster, each time a new one.
+    #[must_use]
+    pub fn new_cluster(&self) -> Cluster {
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first place is for the check's own.
+        if clusters.is_empty() {
+            let id = self.lane.params.cluster_id.clone().unwrap_or_else(|| self.cluster_id(0));
+            self.add_cluster(&mut clusters, &id);
+        }
+        let id = self.cluster_id(clusters.len());
+        self.add_cluster(&mut clusters, &id)
+    }
+
+    fn add_cluster(&self, clusters: &mut Vec<Cluster>, id: &str) -> Cluster {
+        let samples = Arc::new(self.params.samples.clone());
+        let cluster = Cluster::new(id, self.lane.next_cluster(), samples);
+        clusters.push(cluster.clone());
+        cluster
+    }
+
+    fn cluster_id(&self, n: usize) -> String {
+        let Run { seed, nonce, repetition } = self.run;
+        uuid(&[&format!("{seed}/{nonce}/{}/{repetition}/{n}", self.check.id), &self.lane.name])
+    }
+
+    pub(crate) fn clusters(&self) -> Vec<Cluster> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    // Load balancers.
+
+    /// Puts the backend set of a load balancer.
+    ///
+    /// # Errors
+    /// As the adapter refuses.
+    pub async fn put(&self, balancer: &Balancer) -> Result<(), Stop> {
+        self.service()?.put_backend_set(balancer.set.clone()).await?;
+        Ok(())
+    }
+
+    /// Asks once for a load balancer, and puts its backend set if the adapter does not know it.
+    ///
+    /// # Errors
+    /// As the adapter refuses; a skip without an identity.
+    pub async fn ensure(&self, balancer: &Balancer) -> Result<Answer<EnsureLoadBalancerResponse>, Stop> {
+        let api = self.service()?;
+        match api.ensure_load_balancer(balancer.request.clone()).await {
+            Err(error) if error.reason == Reason::BackendSetUnknown => {
+                self.put(balancer).await?;
+                Ok(api.ensure_load_balancer(balancer.request.clone()).await)
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// Asks for a load balancer until it is no longer PENDING, as often as the adapter says; refusals that name a time are waited
+    /// for, too.
+    ///
+    /// # Errors
+    /// If it is refused for good, or still PENDING after `timings.converge`.
+    pub async fn settle(&self, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
+        let end = Instant::now() + self.params.timings.converge;
+        loop {
+            let (pause, came) = match self.ensure(balancer).await? {
+                Ok(answer) if answer.state() == LoadBalancerState::Pending => {
+                    let wants = "a PENDING answer says when to ask again (retry_after)";
+                    (span(expect::some(answer.retry_after, wants)?), "PENDING".to_owned())
+                }
+                Ok(answer) => return Ok(answer),
+                Err(error) => match error.retry_after {
+                    Some(pause) => (pause, error.to_string()),
+                    None => return Err(error.into()),
+                },
+            };
+            self.pause(end, pause, "a load balancer settles", &came).await?;
+        }
+    }
+
+    /// Asks for a load balancer until it is ACTIVE.
+    ///
+    /// # Errors
+    /// As [`Self::settle`], and if it ends in another state.
+    pub async fn converge(&self, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
+        let answer = self.settle(balancer).await?;
+        expect::equal("a load balancer becomes ACTIVE", &answer.state(), &LoadBalancerState::Active)?;
+        Ok(answer)
+    }
+
+    /// Asks for the removal of a load balancer until it is ABSENT.
+    ///
+    /// # Errors
+    /// If it is refused for good, or not ABSENT after `timings.converge`.
+    pub async fn remove(&self, balancer: &Balancer) -> Result<DeleteLoadBalancerResponse, Stop> {
+        let end = Instant::now() + self.params.timings.converge;
+        let api = self.service()?;
+        loop {
+            let (pause, came) = match api.delete_load_balancer(balancer.removal()).await {
+                Ok(answer) if answer.state() == LoadBalancerState::Absent => return Ok(answer),
+                Ok(answer) => {
+                    let wants = "a DELETING answer says when to ask again (retry_after)";
+                    (span(expect::some(answer.retry_after, wants)?), format!("{:?}", answer.state()))
+                }
+                Err(error) => match error.retry_after {
+                    Some(pause) => (pause, error.to_string()),
+                    None => return Err(error.into()),
+                },
+            };
+            self.pause(end, pause, "a load balancer becomes ABSENT", &came).await?;
+        }
+    }
+
+    /// Waits as the adapter says, but not past the end.
+    async fn pause(&self, end: Instant, pause: Duration, wants: &str, came: &str) -> Result<(), Stop> {
+        let limit = self.params.timings.converge.as_secs();
+        let in_time = Instant::now() < end;
+        expect::that(in_time, &format!("{wants} within {limit} s"), || format!("still {came}"))?;
+        tokio::time::sleep(pause.clamp(TICK, PAUSE_MAX)).await;
+        Ok(())
+    }
+
+    // Listings, live.
+
+    /// What a cluster owns, asked of the vendor now.
+    ///
+    /// # Errors
+    /// If the listing is not closed in time.
+    pub async fn load_balancers(&self, cluster: &Cluster) -> Result<Listing<LoadBalancer>, Stop> {
+        let request = WatchLoadBalancersRequest {
+            context: Some(cluster.live()),
+            stop_when_synced: true,
+            ..WatchLoadBalancersRequest::default()
+        };
+        let mut watch = self.service()?.watch_load_balancers(request).await?;
+        watch.listing(self.params.timings.ready).await
+    }
+
+    /// The routes that a cluster sees, asked of the vendor now.
+    ///
+    /// # Errors
+    /// If the listing is not closed in time.
+    pub async fn routes(&self, cluster: &Cluster) -> Result<Listing<Route>, Stop> {
+        let request = WatchRoutesRequest {
+            context: Some(cluster.live()),
+            stop_when_synced: true,
+            cluster_cidrs: vec![cluster.cluster_cidr()],
+            ..WatchRoutesRequest::default()
+        };
+        let mut watch = self.route()?.watch_routes(request).await?;
+        watch.listing(self.params.timings.ready).await
+    }
+
+    /// All instances, asked of the vendor now.
+    ///
+    /// # Errors
+    /// If the listing is not closed in time.
+    pub async fn instances(&self) -> Result<Listing<Instance>, Stop> {
+        let request = WatchInstancesRequest {
+            context: Some(self.cluster().live()),
+            stop_when_synced: true,
+            ..WatchInstancesRequest::default()
+        };
+        let mut watch = self.node()?.watch_instances(request).await?;
+        watch.listing(self.params.timings.ready).await
+    }
+
+    // The vendor's side.
+
+    /// The proxy between adapter and vendor.
+    ///
+    /// # Errors
+    /// A skip, if the lane has none.
+    pub fn proxy(&self) -> Result<&Proxy, Stop> {
+        self.lane.proxy.as_ref().ok_or_else(|| Stop::skipped("lanes[].proxy is not set"))
+    }
+
+    /// Runs a command of the parameter file.
+    ///
+    /// # Errors
+    /// If it fails; a skip if there is none.
+    pub async fn hook(&self, hook: Hook, variables: &[(&str, &str)]) -> Result<String, Stop> {
+        self.transcript.note(format!("hook {hook} {variables:?}"));
+        let printed = self.lane.hooks.run(hook, variables).await?;
+        self.transcript.note(format!("hook {hook} printed {}", crate::transcript::brief(&printed)));
+        Ok(printed)
+    }
+
+    /// Running machines that all checks of this adapter share: never change them. They stay until the end of the run.
+    ///
+    /// # Errors
+    /// A skip, if there are too few and no `hooks.createInstances`.
+    pub async fn machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
+        let mut machines = self.lane.machines.lock().await;
+        let missing = count.saturating_sub(machines.len());
+        if missing > 0 {
+            let name = format!("conformance-shared-{:x}-{}", self.run.nonce, machines.len());
+            let made = self.make_machines(&name, missing).await?;
+            machines.extend(made);
+        }
+        Ok(machines.iter().take(count).cloned().collect())
+    }
+
+    /// Running machines of this check alone. They are removed after it.
+    ///
+    /// # Errors
+    /// A skip without `hooks.createInstances`; a failure if the adapter does not see them.
+    pub async fn new_machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
+        let name = format!("conformance-{}", self.cluster().uid(&self.random().to_string()));
+        let machines = self.make_machines(&name, count).await?;
+        let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
+        self.tracker.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", ids.join(" "))]);
+        Ok(machines)
+    }
+
+    /// Removes a machine of this check at the vendor.
+    ///
+    /// # Errors
+    /// As [`Self::hook`].
+    pub async fn delete_machine(&self, machine: &Instance) -> Result<(), Stop> {
+        self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
+    }
+
+    async fn make_machines(&self, name: &str, count: usize) -> Result<Vec<Instance>, Stop> {
+        let variables = [("NAME", name), ("COUNT", &count.to_string())];
+        let printed = self.hook(Hook::CreateInstances, &variables).await?;
+        let ids: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        expect::equal("hooks.createInstances prints one provider ID a line", &ids.len(), &count)?;
+        self.until(self.params.timings.converge, "the adapter sees new instances", || self.seen(&ids)).await
+    }
+
+    /// These instances, if all of them exist.
+    async fn seen(&self, ids: &[&str]) -> Result<Option<Vec<Instance>>, Stop> {
+        let mut seen = Vec::new();
+        for chunk in ids.chunks(500) {
+            let cluster = self.cluster();
+            let request = cluster.instances(cluster.live(), chunk.iter().copied());
+            let BatchGetInstancesResponse { results, .. } = self.node()?.batch_get_instances(request).await?;
+            for result in results {
+                match (result.existence(), result.instance) {
+                    (Existence::Exists, Some(instance)) => seen.push(instance),
+                    _ => return Ok(None),
+                }
+            }
+        }
+        Ok((seen.len() == ids.len()).then_some(seen))
+    }
+
+    /// Removes, after the check, what a command made: `DeleteLoadBalancer` with `VENDOR_ID` and so on.
+    pub fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
+        self.tracker.undo_by(hook, variables);
+    }
+
+    /// What need not be removed any more.
+    pub fn undone(&self, hook: Hook, value: &str) {
+        self.tracker.undone(hook, value);
+    }
+
+    /// The adapter's process. What is stopped is started again after the check.
+    #[must_use]
+    pub fn process(&self) -> Process {
+        let (lane, ready) = (Arc::clone(&self.lane), self.params.timings.ready);
+        Process { lane, ready, transcript: self.transcript.clone() }
+    }
+
+    /// Looks again and again until there is something.
+    ///
+    /// # Errors
+    /// If a look fails, or there is nothing within the limit.
+    pub async fn until<T, F>(&self, limit: Duration, wants: &str, look: impl Fn() -> F) -> Result<T, Stop>
+    where
+        F: Future<Output = Result<Option<T>, Stop>>,
+    {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(found) = look().await? {
+                return Ok(found);
+            }
+            let in_time = Instant::now() < end;
+            expect::that(in_time, wants, || format!("not within {} s", limit.as_secs_f64()))?;
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    pub(crate) fn check(&self) -> &Check {
+        &self.check
+    }
+
+    pub(crate) fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    pub(crate) fn tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+}
+
+/// Any length of time, bad ones as none.
+fn span(span: Span) -> Duration {
+    Duration::try_from(span).unwrap_or_default()
+}

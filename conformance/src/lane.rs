@@ -1,0 +1,404 @@
+//! One adapter with what is around it: its callers, the proxy behind it, its commands.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use adapter_client::{AdapterChannel, Connection, Flags, Security, Target};
+use cloud_api_proto::v1alpha1::{GetInfoResponse, Instance, RequestContext};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::{
+    api::{Api, Role},
+    check::{Check, Need},
+    cluster::uuid,
+    hooks::{Hook, Hooks},
+    params::{IdentityParams, LaneParams, Params},
+    proxy::{Proxy, ProxyError},
+    tracker::Tracker,
+    transcript::Transcript,
+};
+
+/// The longest that an adapter takes for its first answer.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// Between two looks at whether it is ready.
+const TICK: Duration = Duration::from_millis(50);
+/// What errors call the parts of a connection.
+const FLAGS: Flags = Flags {
+    endpoint: "endpoint",
+    ca: "tls.caFile",
+    server_name: "tls.serverName",
+    token: "identities.*.tokenFile",
+    client_certificate: "identities.*.certificateFile",
+    client_key: "identities.*.keyFile",
+};
+
+/// What a lane is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// One adapter that serves any cluster.
+    Plain,
+    /// One that authenticates callers.
+    Secured,
+    /// Two replicas.
+    Replicas,
+}
+
+/// A running lane.
+#[derive(Debug)]
+pub struct Lane {
+    /// For people.
+    pub name: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// As the parameter file says.
+    pub params: LaneParams,
+    /// The proxy between adapter and vendor.
+    pub proxy: Option<Proxy>,
+    /// Its commands.
+    pub hooks: Hooks,
+    /// What the adapter said of itself when the run began.
+    pub info: GetInfoResponse,
+    channels: BTreeMap<Role, AdapterChannel>,
+    /// Whether the adapter is meant to run.
+    pub(crate) up: AtomicBool,
+    /// Clusters made so far.
+    pub(crate) clusters: AtomicU64,
+    /// Machines that all checks of the lane share.
+    pub(crate) machines: Mutex<Vec<Instance>>,
+}
+
+/// Why nothing can be tested on a lane.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneError {
+    /// The endpoint names no adapter.
+    #[error("{lane}: endpoint {endpoint}")]
+    Endpoint {
+        /// The lane.
+        lane: String,
+        /// As it was given.
+        endpoint: String,
+        /// What is wrong.
+        source: adapter_client::TargetError,
+    },
+    /// Files or names do not fit.
+    #[error("{lane}: {faults}")]
+    Security {
+        /// The lane.
+        lane: String,
+        /// All that is wrong, with keys.
+        faults: String,
+    },
+    /// The proxy does not start.
+    #[error("{lane}")]
+    Proxy {
+        /// The lane.
+        lane: String,
+        /// Why.
+        source: ProxyError,
+    },
+    /// The adapter is not there, or does not answer as one.
+    #[error("{lane}: {endpoint} does not answer GetInfo: {what}\n{hint}")]
+    Adapter {
+        /// The lane.
+        lane: String,
+        /// Where it was looked for.
+        endpoint: String,
+        /// What came instead.
+        what: String,
+        /// What to look at.
+        hint: &'static str,
+    },
+}
+
+impl LaneError {
+    /// Whether flags or parameters are wrong, and not the adapter.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Endpoint { .. } | Self::Security { .. } | Self::Proxy { .. } => true,
+            Self::Adapter { .. } => false,
+        }
+    }
+}
+
+impl Lane {
+    /// Starts the proxy, and asks the adapter who it is.
+    ///
+    /// # Errors
+    /// If the parameters do not fit, or there is no adapter that answers within [`FIRST_ANSWER`] and is ready soon after.
+    pub(crate) async fn open(kind: Kind, params: LaneParams, all: &Params) -> Result<Self, LaneError> {
+        let name = params.name.clone();
+        let proxy = match &params.proxy {
+            None => None,
+            Some(proxy) => {
+                let started = Proxy::start(proxy.clone(), all.vendor.clone()).await;
+                Some(started.map_err(|source| LaneError::Proxy { lane: name.clone(), source })?)
+            }
+        };
+        let mut commands = all.hooks.clone();
+        commands.extend(params.hooks.clone());
+        let mut env = params.env.clone();
+        env.insert("LANE".to_owned(), name.clone());
+        let mut lane = Self {
+            name,
+            kind,
+            proxy,
+            hooks: Hooks::new(commands, env),
+            info: GetInfoResponse::default(),
+            channels: channels(&params)?,
+            params,
+            up: AtomicBool::new(true),
+            clusters: AtomicU64::new(0),
+            machines: Mutex::default(),
+        };
+        lane.info = lane.introduced(all.timings.ready).await?;
+        Ok(lane)
+    }
+
+    /// The adapter as this role sees it.
+    pub(crate) fn api(&self, role: Role, transcript: Transcript, tracker: Tracker) -> Option<Api> {
+        let channel = self.channels.get(&role)?.clone();
+        Some(Api::new(role, channel, transcript, tracker))
+    }
+
+    /// What a check needs and this lane does not have.
+    #[must_use]
+    pub fn lacks(&self, check: &Check, params: &Params) -> Vec<Need> {
+        check.needs.iter().filter(|need| !self.offers(**need, params)).copied().collect()
+    }
+
+    fn offers(&self, need: Need, params: &Params) -> bool {
+        match need {
+            Need::Capability(name) => self.info.capabilities.iter().any(|one| one.name == name),
+            Need::Hook(hook) => self.hooks.has(hook),
+            Need::Proxy => self.proxy.is_some(),
+            Need::Secured => self.kind == Kind::Secured,
+            Need::Replicas => self.kind == Kind::Replicas,
+            Need::Param(key) => has(params, &self.params, key),
+        }
+    }
+
+    /// Whether a check may run here at all: special lanes take only checks that ask for them.
+    #[must_use]
+    pub fn suits(&self, check: &Check) -> bool {
+        self.kind == kind(check)
+    }
+
+    /// Waits until the adapter answers, and knows its cloud.
+    pub(crate) async fn ready(&self, within: Duration) -> Result<GetInfoResponse, String> {
+        let end = Instant::now() + within;
+        loop {
+            let came = match self.ask(FIRST_ANSWER.min(within)).await {
+                Ok(info) if info.scope.is_some() => return Ok(info),
+                Ok(_info) => "GetInfo has no scope: its self-check has not passed".to_owned(),
+                Err(said) => said,
+            };
+            if Instant::now() >= end {
+                return Err(came);
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Asks once who the adapter is.
+    pub(crate) async fn ask(&self, within: Duration) -> Result<GetInfoResponse, String> {
+        let role = if self.kind == Kind::Secured { Role::Operator } else { Role::ServiceController };
+        let api = self.api(role, Transcript::new(), Tracker::default());
+        let api = api.ok_or_else(|| format!("secured.identities: there is none of the {role}"))?;
+        let cluster_id = self.params.cluster_id.clone().unwrap_or_else(|| uuid(&["preflight"]));
+        let context = RequestContext { cluster_id, ..RequestContext::default() };
+        let asked = tokio::time::timeout(within, api.within(within).info(&context)).await;
+        match asked {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_elapsed) => Err(format!("no answer within {} s", within.as_secs())),
+        }
+    }
+
+    async fn introduced(&self, within: Duration) -> Result<GetInfoResponse, LaneError> {
+        let fault = |what, hint| LaneError::Adapter {
+            lane: self.name.clone(),
+            endpoint: self.params.endpoint.clone(),
+            what,
+            hint,
+        };
+        // Who is not there at once is not waited for long: a wrong flag shall be told soon.
+        self.ready(FIRST_ANSWER).await.map(drop).or_else(|said| {
+            let starting = said.contains("STARTING") || said.contains("no scope");
+            if starting { Ok(()) } else { Err(fault(said, HINT)) }
+        })?;
+        self.ready(within).await.map_err(|said| fault(said, HINT_READY))
+    }
+
+    pub(crate) fn next_cluster(&self) -> u64 {
+        self.clusters.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+const HINT: &str = "look at the endpoint (--endpoint), the CA (--tls-ca-cert, tls.caFile), the server's name (--tls-server-name) and \
+                    the identities (--token-file, identities); is the adapter running?";
+const HINT_READY: &str =
+    "look at the adapter's log: does it reach the vendor, through the proxy if lanes[].proxy is set?";
+
+/// The lanes that a check may run on.
+pub(crate) fn kind(check: &Check) -> Kind {
+    if check.needs.contains(&Need::Secured) {
+        Kind::Secured
+    } else if check.needs.contains(&Need::Replicas) {
+        Kind::Replicas
+    } else {
+        Kind::Plain
+    }
+}
+
+/// Whether the parameter file says something that may be left out.
+fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
+    let Params { vendor, samples, limits, .. } = params;
+    let lists = |collection: &str| vendor.lists.iter().any(|list| list.collection == collection);
+    match key {
+        "vendor.lists" => !vendor.lists.is_empty(),
+        "vendor.lists[instances]" => lists("instances"),
+        "vendor.lists[load-balancers]" => lists("load-balancers"),
+        "vendor.lists[routes]" => lists("routes"),
+        "vendor.requestIdHeader" => vendor.request_id_header.is_some(),
+        "samples.reservedAddress" => samples.reserved_address.is_some(),
+        "samples.missingProviderId" => samples.missing_provider_id.is_some(),
+        "samples.canary" => samples.canary.is_some(),
+        "limits.buckets" => !limits.buckets.is_empty(),
+        "lanes[].http" => lane.http.is_some(),
+        "lanes[].log" => lane.log.is_some(),
+        _ => false,
+    }
+}
+
+fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneError> {
+    let LaneParams { identities, name, endpoint, .. } = params;
+    let target: Target = endpoint.parse().map_err(|source| LaneError::Endpoint {
+        lane: name.clone(),
+        endpoint: endpoint.clone(),
+        source,
+    })?;
+    // Where callers prove nothing, everybody may be anybody.
+    let anyone = identities.are_none();
+    let mut channels = BTreeMap::new();
+    for role in Role::ALL {
+        let identity = identities.of(role);
+        if identity.is_none() && !anyone && role != Role::Nobody {
+            continue;
+        }
+        channels.insert(role, channel(params, &target, identity)?);
+    }
+    Ok(channels)
+}
+
+fn channel(
+    params: &LaneParams,
+    target: &Target,
+    identity: Option<&IdentityParams>,
+) -> Result<AdapterChannel, LaneError> {
+    let IdentityParams { token_file, certificate_file, key_file } = identity.cloned().unwrap_or_default();
+    let security = Security {
+        ca: params.tls.ca_file.clone(),
+        server_name: params.tls.server_name.clone(),
+        token: token_file,
+        client_certificate: certificate_file,
+        client_key: key_file,
+        flags: FLAGS,
+    };
+    let fault = |faults: String| LaneError::Security { lane: params.name.clone(), faults };
+    let connection = Connection::new(target.clone(), &security)
+        .map_err(|faults| fault(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
+    connection.open().map_err(|error| fault(error.to_string()))
+}
+
+impl crate::params::Identities {
+    /// The identity of a role.
+    #[must_use]
+    pub fn of(&self, role: Role) -> Option<&IdentityParams> {
+        match role {
+            Role::NodeController => self.node_controller.as_ref(),
+            Role::ServiceController => self.service_controller.as_ref(),
+            Role::RouteController => self.route_controller.as_ref(),
+            Role::Operator => self.operator.as_ref(),
+            Role::Stranger => self.stranger.as_ref(),
+            Role::Nobody => None,
+        }
+    }
+
+    /// Whether callers prove nothing here.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        Role::ALL.iter().all(|&role| self.of(role).is_none())
+    }
+}
+
+/// The adapter's process, for checks that stop it.
+#[derive(Debug)]
+pub struct Process {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) ready: Duration,
+    pub(crate) transcript: Transcript,
+}
+
+impl Process {
+    /// Kills it at once. Returns when it is gone.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub async fn kill(&self) -> Result<(), crate::check::Stop> {
+        self.down(Hook::KillAdapter).await
+    }
+
+    /// Asks it to end. Returns when it is gone.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub async fn stop(&self) -> Result<(), crate::check::Stop> {
+        self.down(Hook::StopAdapter).await
+    }
+
+    /// Starts it, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If the command fails, or it is not ready in time.
+    pub async fn start(&self) -> Result<GetInfoResponse, crate::check::Stop> {
+        self.start_by(Hook::StartAdapter).await
+    }
+
+    /// Starts it by another command than usual, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If the command fails, or it is not ready in time.
+    pub async fn start_by(&self, hook: Hook) -> Result<GetInfoResponse, crate::check::Stop> {
+        self.transcript.note(format!("hook {hook}"));
+        self.lane.hooks.run(hook, &[]).await?;
+        self.lane.up.store(true, Ordering::Relaxed);
+        let ready = self.lane.ready(self.ready).await;
+        self.transcript.note("the adapter is ready");
+        ready.map_err(|said| {
+            let wants = format!("a started adapter is ready within {} s", self.ready.as_secs());
+            crate::check::Stop::failed(wants, said)
+        })
+    }
+
+    /// Kills it, starts it again, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If a command fails, or it is not ready in time.
+    pub async fn restart(&self) -> Result<GetInfoResponse, crate::check::Stop> {
+        self.kill().await?;
+        self.start().await
+    }
+
+    async fn down(&self, hook: Hook) -> Result<(), crate::check::Stop> {
+        self.transcript.note(format!("hook {hook}"));
+        self.lane.up.store(false, Ordering::Relaxed);
+        self.lane.hooks.run(hook, &[]).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! The flags, and what comes of them.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, ValueEnum};
+use jiff::fmt::friendly::SpanParser;
+
+use crate::{
+    check::Tier,
+    params::{IdentityParams, LaneParams, Params, ParamsError},
+    run::Selection,
+};
+
+/// What to try first. Words in quotes are for a shell.
+const EXAMPLES: &str = "Examples:
+  What is checked:
+    adapter-conformance --list
+  The contract alone, of an adapter on this machine:
+    adapter-conformance --endpoint http://127.0.0.1:8443 --tier T1
+  Everything, with proxy, commands and lanes as a file tells:
+    adapter-conformance --params params.yaml --junit report.xml
+  One check ten times, with the chance of an earlier run:
+    adapter-conformance --params params.yaml --include LB-04 --repeat 10 --seed 4711
+
+Exit codes:
+  0    no check failed; the table says whether all mandatory ones of a tier passed
+  1    a check failed, or the adapter does not answer at all
+  2    a flag or the parameter file is wrong
+  130  ended by Ctrl-C; what was made has been removed";
+
+/// Tells whether a cloud adapter, in any language, does what the contract wants.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "adapter-conformance", version, after_help = EXAMPLES)]
+pub struct Options {
+    #[command(flatten)]
+    pub(crate) adapter: Adapter,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Adapter")]
+pub(crate) struct Adapter {
+    /// YAML file: lanes, identities, commands, the vendor's API, timings. Its keys are in the crate's documentation
+    #[arg(long, value_name = "FILE")]
+    params: Option<PathBuf>,
+    /// Where the adapter is, in place of the file's lanes: http://HOST:PORT, https://HOST:PORT, dns:///HOST:PORT,
+    /// static:///HOST:PORT,HOST:PORT or unix:/PATH
+    #[arg(long, value_name = "TARGET")]
+    endpoint: Option<String>,
+    /// PEM file with the CA of the adapter's certificate
+    #[arg(long, value_name = "FILE", requires = "endpoint")]
+    tls_ca_cert: Option<PathBuf>,
+    /// The name that the adapter's certificate must carry [default: the host of an https URL, else cloud-adapter]
+    #[arg(long, value_name = "NAME", requires = "endpoint")]
+    tls_server_name: Option<String>,
+    /// File with a bearer token for all roles
+    #[arg(long, value_name = "FILE", requires = "endpoint")]
+    token_file: Option<PathBuf>,
+    /// PEM file with a client certificate for all roles
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// PEM file with its key
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+    /// The one cluster that the adapter serves [default: it serves any]
+    #[arg(long, value_name = "UID", requires = "endpoint")]
+    cluster_id: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Choice")]
+pub(crate) struct Choice {
+    /// Only this tier; may be repeated
+    #[arg(long, value_enum, ignore_case = true)]
+    tier: Vec<TierName>,
+    /// Only this check or family, such as LB-02 or LB; may be repeated
+    #[arg(long, value_name = "ID|FAMILY", value_delimiter = ',')]
+    include: Vec<String>,
+    /// Not this check or family; may be repeated
+    #[arg(long, value_name = "ID|FAMILY", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// Show the checks that are chosen, and what each needs, and end
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Decides all chance; printed by each run [default: by chance]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Checks that share an adapter at once; those that need it alone have it alone
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    parallel: u16,
+    /// How often each check runs
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// No check takes longer, such as 90s [default: as each check says]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    check_timeout: Option<Duration>,
+    /// The run ends after this time, such as 30m, as by Ctrl-C
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    /// Write a JUnit report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write a JSON report, with what failed checks sent and got
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TierName {
+    /// The contract alone
+    #[value(name = "T1")]
+    T1,
+    /// With a proxy between adapter and vendor
+    #[value(name = "T2")]
+    T2,
+    /// With an adapter that is killed and started
+    #[value(name = "T3")]
+    T3,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let parsed = SpanParser::new().parse_unsigned_duration(text);
+    parsed.map_err(|_error| "write a number with its unit, such as 90s, 5m, 1h".to_owned())
+}
+
+impl Options {
+    /// Reads the parameter file; flags replace its lanes.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds what it may not.
+    pub fn params(&self) -> Result<Params, ParamsError> {
+        let mut params = self.adapter.params.as_deref().map(Params::load).transpose()?.unwrap_or_default();
+        if let Some(lane) = self.adapter.lane() {
+            params.lanes = vec![lane];
+        }
+        Ok(params)
+    }
+
+    /// What is run, and how.
+    #[must_use]
+    pub fn selection(&self) -> Selection {
+        let Choice { tier, include, skip, seed, parallel, repeat, check_timeout, .. } = self.choice.clone();
+        let tiers = tier.into_iter().map(|tier| match tier {
+            TierName::T1 => Tier::T1,
+            TierName::T2 => Tier::T2,
+            TierName::T3 => Tier::T3,
+        });
+        let (parallel, limit) = (usize::from(parallel), check_timeout);
+        Selection { tiers: tiers.collect(), include, skip, seed, parallel, repeat, limit }
+    }
+}
+
+impl Adapter {
+    fn lane(&self) -> Option<LaneParams> {
+        let mut lane = LaneParams { endpoint: self.endpoint.clone()?, ..LaneParams::default() };
+        lane.tls.ca_file.clone_from(&self.tls_ca_cert);
+        lane.tls.server_name.clone_from(&self.tls_server_name);
+        lane.cluster_id.clone_from(&self.cluster_id);
+        let identity = IdentityParams {
+            token_file: self.token_file.clone(),
+            certificate_file: self.client_cert.clone(),
+            key_file: self.client_key.clone(),
+        };
+        if identity != IdentityParams::default() {
+            let all = &mut lane.identities;
+            all.node_controller = Some(identity.clone());
+            all.service_controller = Some(identity.clone());
+            all.route_controller = Some(identity.clone());
+            all.operator = Some(identity);
+        }
+        Some(lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_consistent_and_taught() {
+        Options::command().debug_assert();
+        let help = Options::command().render_help().to_string();
+        for told in
+            ["--params <FILE>", "adapter-conformance --list", "Exit codes", "[possible values: T1, T2, T3]"]
+        {
+            assert!(help.contains(told), "{told}: {help}");
+        }
+    }
+
+    #[test]
+    fn a_flag_is_refused_with_the_right_form() {
+        for (flags, named) in [
+            (&["--check-timeout", "5"][..], "such as 90s"),
+            (&["--tls-ca-cert", "ca.pem"], "--endpoint"),
+            (&["--repeat", "0"], "1.."),
+        ] {
+            let flags = [&["adapter-conformance"], flags].concat();
+            let error = Options::try_parse_from(flags).expect_err("is wrong");
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+}

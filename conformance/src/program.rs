@@ -1,0 +1,120 @@
+//! The program: flags in, reports and exit code out.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    checks,
+    options::Options,
+    report::{Report, json::json, junit::junit, progress::Terminal, table::table},
+    run::{RunError, run},
+};
+
+/// A flag or the parameter file is wrong.
+const WRONG_USAGE: u8 = 2;
+/// By convention 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Does what the flags say. Says on standard error what is wrong.
+pub async fn main(options: Options) -> ExitCode {
+    match answer(&options).await {
+        Ok(code) => code,
+        Err(error) => {
+            let usage = error.downcast_ref::<RunError>().is_none_or(RunError::is_usage);
+            io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).unwrap_or_default();
+            ExitCode::from(if usage { WRONG_USAGE } else { 1 })
+        }
+    }
+}
+
+async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
+    let selection = options.selection();
+    if options.choice.list {
+        print(&list(&selection.checks()?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let params = options.params()?;
+    let stop = CancellationToken::new();
+    let limit = options.choice.timeout;
+    let (report, interrupted) = {
+        let running = run(params, &selection, Arc::new(Terminal::new()), stop.clone());
+        let mut running = std::pin::pin!(running);
+        tokio::select! {
+            report = running.as_mut() => (report?, false),
+            () = asked_to_end(limit) => {
+                stop.cancel();
+                let text = "ending early: removing what was made; again ends at once\n";
+                io::stderr().write_all(text.as_bytes()).unwrap_or_default();
+                tokio::select! {
+                    report = running.as_mut() => (report?, true),
+                    _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
+                }
+            }
+        }
+    };
+    finish(options, &report)?;
+    Ok(match (interrupted, report.passed()) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
+}
+
+/// Returns on SIGINT, on SIGTERM, and after the limit.
+async fn asked_to_end(limit: Option<std::time::Duration>) {
+    let late = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await.unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = late => (),
+        _ = tokio::signal::ctrl_c() => (),
+        () = terminate => (),
+    }
+}
+
+fn finish(options: &Options, report: &Report) -> anyhow::Result<()> {
+    let all = checks::all();
+    print(&table(report, &all))?;
+    if let Some(path) = &options.output.junit {
+        write("--junit", path, &junit(report)?)?;
+    }
+    if let Some(path) = &options.output.json {
+        write("--json", path, &format!("{:#}\n", json(report, &all)))?;
+    }
+    Ok(())
+}
+
+fn list(chosen: &[crate::check::Check]) -> String {
+    let lines = chosen.iter().map(|check| {
+        let needs: Vec<String> = check.needs.iter().map(ToString::to_string).collect();
+        let needs = if needs.is_empty() { String::new() } else { format!(" [{}]", needs.join(", ")) };
+        let gated = if check.standing == crate::check::Standing::Mandatory { "M" } else { "C" };
+        format!("{:7} {} {gated} {}{needs}\n", check.id, check.tier, check.name)
+    });
+    lines.collect()
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn write(flag: &str, path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("{flag} {}", path.display()))
+}

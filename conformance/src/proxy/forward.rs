@@ -1,0 +1,259 @@
+//! One call: the rule that strikes it, the way to the vendor, the way back.
+
+use std::{convert::Infallible, fs, path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::{
+    ProxyError, Shared,
+    rule::{Action, Shape, Strike},
+};
+
+/// Larger than any vendor's page.
+const BODY_MAX: usize = 64 * 1024 * 1024;
+/// Headers that belong to one connection. Source: RFC 9110, section 7.6.1.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    header::TRAILER,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+];
+
+pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
+
+/// The connection ends here.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("cut off on purpose")]
+pub(super) struct Cut;
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Answered {
+    pub(super) fn canned(status: u16, headers: &[(String, String)], body: &str) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let pairs = headers.iter().filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        });
+        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let headers = std::iter::once(json).chain(pairs).collect();
+        Self { status, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
+    }
+
+    fn response(self) -> Response<Body> {
+        let body = Full::new(self.body).map_err(|never: Infallible| match never {}).boxed_unsync();
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+
+    /// Announces the whole, and breaks off in the middle.
+    fn truncated(self) -> Response<Body> {
+        let half = self.body.slice(..self.body.len() / 2);
+        let length = HeaderValue::from(self.body.len().max(1));
+        let body = stream::iter([Ok(Frame::data(half)), Err(Cut)]);
+        let mut response = Response::new(BodyExt::boxed_unsync(StreamBody::new(body.boxed())));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response.headers_mut().insert(header::CONTENT_LENGTH, length);
+        response
+    }
+}
+
+/// The client towards vendors. It follows no redirect, repeats nothing and knows no other proxy.
+pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
+    let fault = |path: &Path, source| ProxyError::UpstreamCa { path: path.display().to_string(), source };
+    #[expect(clippy::disallowed_methods, reason = "the proxy is no driver: it sends what an adapter sent")]
+    let builder = reqwest::Client::builder();
+    let mut builder =
+        builder.no_proxy().redirect(reqwest::redirect::Policy::none()).retry(reqwest::retry::never());
+    if let Some(path) = ca {
+        let read = || {
+            let pem = fs::read(path)?;
+            reqwest::Certificate::from_pem_bundle(&pem).context("holds no certificates")
+        };
+        for certificate in read().map_err(|error| fault(path, error))? {
+            builder = builder.add_root_certificate(certificate);
+        }
+    }
+    builder.build().map_err(|error| fault(ca.unwrap_or(Path::new("")), error.into()))
+}
+
+/// Takes one call to the vendor and back, and does to it what a rule says. `host`: of a CONNECT.
+///
+/// # Errors
+/// The connection shall be closed.
+pub(super) async fn call(
+    shared: Arc<Shared>,
+    host: Option<String>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Cut> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let shape = Shape::new(request.method().clone(), path, &shared.vendor);
+    let at = shared.log().begin(&shape);
+    let _ended = Ended { shared: &shared, at };
+    let strike = shared.rules().strike(&shape);
+    let outcome = match strike {
+        None => pass(&shared, (host, request), at).await.map(Answered::response),
+        Some(strike) => struck(&shared, (host, request), &shape, (strike, at)).await,
+    };
+    if let Ok(response) = &outcome {
+        let status = response.status().as_u16();
+        shared.log().change(at, |call| call.status = Some(status));
+    }
+    outcome
+}
+
+/// Notes when a call ends, however it does.
+struct Ended<'a> {
+    shared: &'a Shared,
+    at: usize,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.shared.log().change(self.at, |call| call.ended = Some(Instant::now()));
+    }
+}
+
+type Order = (Option<String>, Request<Incoming>);
+
+async fn struck(
+    shared: &Shared,
+    order: Order,
+    shape: &Shape,
+    (strike, at): (Strike, usize),
+) -> Result<Response<Body>, Cut> {
+    let Strike { rule, action, gate, frozen } = strike;
+    match action {
+        Action::HoldAfter => (),
+        Action::Delay(_)
+        | Action::Throttle(_)
+        | Action::Answer(_)
+        | Action::AnswerWith { .. }
+        | Action::ResetBefore
+        | Action::ResetAfter
+        | Action::Truncate
+        | Action::EmptyPage
+        | Action::Stale(_)
+        | Action::HoldBefore => gate.reach(),
+    }
+    let answered = match action {
+        Action::Delay(time) => {
+            tokio::time::sleep(time).await;
+            pass(shared, order, at).await?
+        }
+        Action::Throttle(after) => throttled(after),
+        Action::Answer(status) => Answered::canned(status, &[], "{}"),
+        Action::AnswerWith { status, headers, body } => Answered::canned(status, &headers, &body),
+        Action::ResetBefore => return Err(Cut),
+        Action::ResetAfter => {
+            pass(shared, order, at).await?;
+            return Err(Cut);
+        }
+        Action::Truncate => return Ok(pass(shared, order, at).await?.truncated()),
+        Action::EmptyPage => empty_page(shared, shape),
+        Action::Stale(_) => match frozen {
+            Some(answer) => answer,
+            None => {
+                let answer = pass(shared, order, at).await?;
+                shared.rules().freeze(rule, &shape.path, &answer);
+                answer
+            }
+        },
+        Action::HoldBefore => {
+            gate.passed().await;
+            pass(shared, order, at).await?
+        }
+        Action::HoldAfter => {
+            let answer = pass(shared, order, at).await?;
+            gate.reach();
+            gate.passed().await;
+            answer
+        }
+    };
+    Ok(answered.response())
+}
+
+fn throttled(after: Option<std::time::Duration>) -> Answered {
+    let after = after.map(|time| ("retry-after".to_owned(), time.as_secs().to_string()));
+    Answered::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
+}
+
+fn empty_page(shared: &Shared, shape: &Shape) -> Answered {
+    let list = shared.vendor.lists.iter().find(|list| list.call.matches(&shape.method, &shape.path));
+    Answered::canned(200, &[], list.map_or("{}", |list| &list.empty_body))
+}
+
+/// As it is, to the vendor and back. A vendor that is away is a 502, as with any proxy.
+async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<Answered, Cut> {
+    let Some(url) = url(shared, host.as_deref(), request.uri()) else {
+        return Ok(Answered::canned(502, &[], r#"{"message":"proxy.upstream is not set"}"#));
+    };
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_MAX).collect().await.map_err(|_too_large| Cut)?.to_bytes();
+    let sent = shared.client.request(parts.method, url).headers(end_to_end(parts.headers)).body(body);
+    shared.log().change(at, |call| call.reached = true);
+    let bad = |error: reqwest::Error| {
+        let text = serde_json::json!({ "message": format!("the vendor cannot be reached: {error}") });
+        Answered::canned(502, &[], &text.to_string())
+    };
+    let answer = match sent.send().await {
+        Ok(answer) => answer,
+        Err(error) => return Ok(bad(error)),
+    };
+    let (status, headers) = (answer.status(), end_to_end(answer.headers().clone()));
+    note_request_id(shared, &headers, at);
+    Ok(match answer.bytes().await {
+        Ok(body) => Answered { status, headers, body },
+        Err(error) => bad(error),
+    })
+}
+
+fn note_request_id(shared: &Shared, headers: &HeaderMap, at: usize) {
+    let name = shared.vendor.request_id_header.as_deref();
+    let id = name.and_then(|name| headers.get(name)).and_then(|id| id.to_str().ok());
+    if let Some(id) = id {
+        shared.log().change(at, |call| call.request_id = Some(id.to_owned()));
+    }
+}
+
+/// Where a call goes: as a CONNECT said, as an absolute URL says, or to the upstream.
+fn url(shared: &Shared, host: Option<&str>, uri: &Uri) -> Option<String> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    if let Some(host) = host {
+        return Some(format!("https://{host}{path}"));
+    }
+    if uri.authority().is_some() {
+        return Some(uri.to_string());
+    }
+    let upstream = shared.params.upstream.as_ref()?.to_string();
+    Some(format!("{}{path}", upstream.trim_end_matches('/')))
+}
+
+fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    headers.remove("proxy-connection");
+    headers.remove("keep-alive");
+    headers
+}

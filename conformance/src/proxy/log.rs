@@ -1,0 +1,143 @@
+//! The vendor calls that were seen. Bounded: the oldest are forgotten.
+
+use std::{collections::VecDeque, fmt};
+
+use http::Method;
+use tokio::time::Instant;
+
+use super::rule::Shape;
+
+/// Calls that are kept.
+const CALLS_MAX: usize = 200_000;
+/// Calls that are shown.
+const SHOWN_MAX: usize = 100;
+
+/// One vendor call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// Whether it may change something.
+    pub write: bool,
+    /// The collection that it lists, as `vendor.lists` says.
+    pub list: Option<String>,
+    /// What the adapter was answered. `None`: nothing (yet).
+    pub status: Option<u16>,
+    /// Whether the vendor was reached.
+    pub reached: bool,
+    /// The vendor's ID of the request, from the header `vendor.requestIdHeader`.
+    pub request_id: Option<String>,
+    /// When it came.
+    pub started: Instant,
+    /// When it was answered or cut off.
+    pub ended: Option<Instant>,
+}
+
+/// Some calls, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Calls(pub Vec<Call>);
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    forgotten: usize,
+    calls: VecDeque<Call>,
+}
+
+impl Log {
+    pub(super) fn len(&self) -> usize {
+        self.forgotten.saturating_add(self.calls.len())
+    }
+
+    pub(super) fn begin(&mut self, shape: &Shape) -> usize {
+        if self.calls.len() == CALLS_MAX {
+            self.calls.pop_front();
+            self.forgotten = self.forgotten.saturating_add(1);
+        }
+        self.calls.push_back(Call {
+            method: shape.method.clone(),
+            path: shape.path.clone(),
+            write: shape.write,
+            list: shape.list.clone(),
+            status: None,
+            reached: false,
+            request_id: None,
+            started: Instant::now(),
+            ended: None,
+        });
+        self.len().saturating_sub(1)
+    }
+
+    pub(super) fn change(&mut self, at: usize, change: impl FnOnce(&mut Call)) {
+        let at = at.checked_sub(self.forgotten);
+        if let Some(call) = at.and_then(|at| self.calls.get_mut(at)) {
+            change(call);
+        }
+    }
+
+    pub(super) fn since(&self, mark: usize) -> Calls {
+        Calls(self.calls.iter().skip(mark.saturating_sub(self.forgotten)).cloned().collect())
+    }
+}
+
+impl Calls {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that may change something.
+    #[must_use]
+    pub fn writes(&self) -> Self {
+        self.only(|call| call.write)
+    }
+
+    /// Those that change nothing.
+    #[must_use]
+    pub fn reads(&self) -> Self {
+        self.only(|call| !call.write)
+    }
+
+    /// Those that list this collection.
+    #[must_use]
+    pub fn lists_of(&self, collection: &str) -> Self {
+        self.only(|call| call.list.as_deref() == Some(collection))
+    }
+
+    /// Those for which something holds.
+    #[must_use]
+    pub fn only(&self, holds: impl Fn(&Call) -> bool) -> Self {
+        Self(self.0.iter().filter(|call| holds(call)).cloned().collect())
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} -> ", self.method, self.path)?;
+        match self.status {
+            Some(status) => write!(f, "{status}")?,
+            None if self.ended.is_some() => f.write_str("cut off")?,
+            None => f.write_str("no answer")?,
+        }
+        f.write_str(if self.reached { "" } else { " (the vendor did not see it)" })
+    }
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} calls", self.len())?;
+        for call in self.0.iter().take(SHOWN_MAX) {
+            write!(f, "\n  {call}")?;
+        }
+        let more = self.len().saturating_sub(SHOWN_MAX);
+        if more > 0 { write!(f, "\n  and {more} more") } else { Ok(()) }
+    }
+}

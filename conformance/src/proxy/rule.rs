@@ -1,0 +1,329 @@
+//! Which calls are disturbed, and how. Pure but for the answers that stale reads keep.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use http::Method;
+use tokio::time::Instant;
+
+use super::{Gate, forward::Answered};
+use crate::params::{Pattern, VendorParams};
+
+/// Answers that stale reads keep at most; beyond, reads are fresh.
+const STALE_MAX: usize = 10_000;
+
+/// Which calls: all that is said must hold. Reads as a sentence: `Rule::writes().nth(2)`.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    kind: Kind,
+    calls: Option<Pattern>,
+    when: When,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Any,
+    Reads,
+    Writes,
+    Lists,
+    ListsOf(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Always,
+    Next(u64),
+    Nth(u64),
+    From(u64),
+}
+
+impl Rule {
+    const fn of(kind: Kind) -> Self {
+        Self { kind, calls: None, when: When::Always }
+    }
+
+    /// Every call.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self::of(Kind::Any)
+    }
+
+    /// Calls that change nothing.
+    #[must_use]
+    pub const fn reads() -> Self {
+        Self::of(Kind::Reads)
+    }
+
+    /// Calls that change something.
+    #[must_use]
+    pub const fn writes() -> Self {
+        Self::of(Kind::Writes)
+    }
+
+    /// Calls that `vendor.lists` names.
+    #[must_use]
+    pub const fn lists() -> Self {
+        Self::of(Kind::Lists)
+    }
+
+    /// Calls that `vendor.lists` names for one collection: `instances`, `load-balancers` or `routes`.
+    #[must_use]
+    pub fn lists_of(collection: &str) -> Self {
+        Self::of(Kind::ListsOf(collection.to_owned()))
+    }
+
+    /// Only calls of this pattern, such as those of a bucket.
+    #[must_use]
+    pub fn calls(self, pattern: Pattern) -> Self {
+        Self { calls: Some(pattern), ..self }
+    }
+
+    /// Only the next so many.
+    #[must_use]
+    pub fn next(self, calls: u64) -> Self {
+        Self { when: When::Next(calls), ..self }
+    }
+
+    /// Only the n-th from now, counted from 1.
+    #[must_use]
+    pub fn nth(self, call: u64) -> Self {
+        Self { when: When::Nth(call), ..self }
+    }
+
+    /// The n-th from now and all that follow, counted from 1.
+    #[must_use]
+    pub fn from(self, call: u64) -> Self {
+        Self { when: When::From(call), ..self }
+    }
+}
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is passed on so much later.
+    Delay(Duration),
+    /// 429, with `Retry-After` in whole seconds if given. The vendor sees nothing of it. So with all that answer here.
+    Throttle(Option<Duration>),
+    /// This status, with an empty JSON object as body.
+    Answer(u16),
+    /// This status, header and body.
+    AnswerWith {
+        /// 200 to 599.
+        status: u16,
+        /// Name and value.
+        headers: Vec<(String, String)>,
+        /// As it is.
+        body: String,
+    },
+    /// The connection is closed before the vendor saw the call.
+    ResetBefore,
+    /// The vendor does the work, and the connection is closed instead of the answer.
+    ResetAfter,
+    /// The vendor does the work, and the answer breaks off in the middle of its body.
+    Truncate,
+    /// An empty page, as `vendor.lists` says; other calls pass.
+    EmptyPage,
+    /// Reads (GET) are answered as they were the first time since the rule came, for so long since then.
+    Stale(Duration),
+    /// The call waits, the vendor sees nothing of it, until the injection is released or dropped.
+    HoldBefore,
+    /// The vendor does the work, and the answer waits until the injection is released or dropped.
+    HoldAfter,
+}
+
+/// What one call is, as far as rules care.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) path: String,
+    pub(super) write: bool,
+    /// The collection that it lists.
+    pub(super) list: Option<String>,
+}
+
+impl Shape {
+    pub(super) fn new(method: Method, path: String, vendor: &VendorParams) -> Self {
+        let reads = method == Method::GET
+            || method == Method::HEAD
+            || method == Method::OPTIONS
+            || vendor.reads.iter().any(|pattern| pattern.matches(&method, &path));
+        let list = vendor.lists.iter().find(|list| list.call.matches(&method, &path));
+        let list = list.map(|list| list.collection.clone());
+        Self { method, path, write: !reads, list }
+    }
+}
+
+/// All rules, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    last: u64,
+    standing: BTreeMap<u64, Standing>,
+}
+
+#[derive(Debug)]
+struct Standing {
+    rule: Rule,
+    action: Action,
+    gate: Gate,
+    since: Instant,
+    seen: u64,
+    fired: u64,
+    /// First answers, for stale reads.
+    frozen: BTreeMap<String, Answered>,
+}
+
+/// What a rule does to one call.
+#[derive(Debug)]
+pub(super) struct Strike {
+    pub(super) rule: u64,
+    pub(super) action: Action,
+    pub(super) gate: Gate,
+    /// What the call is answered with instead, for stale reads.
+    pub(super) frozen: Option<Answered>,
+}
+
+impl Rules {
+    pub(super) fn add(&mut self, rule: Rule, action: Action, gate: Gate) -> u64 {
+        self.last = self.last.saturating_add(1);
+        let since = Instant::now();
+        let standing = Standing { rule, action, gate, since, seen: 0, fired: 0, frozen: BTreeMap::new() };
+        self.standing.insert(self.last, standing);
+        self.last
+    }
+
+    pub(super) fn remove(&mut self, id: u64) {
+        if let Some(standing) = self.standing.remove(&id) {
+            standing.gate.open();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        for standing in std::mem::take(&mut self.standing).into_values() {
+            standing.gate.open();
+        }
+    }
+
+    pub(super) fn fired(&self, id: u64) -> u64 {
+        self.standing.get(&id).map_or(0, |standing| standing.fired)
+    }
+
+    /// What happens to this call: the oldest rule that fires decides, and every rule that matches counts.
+    pub(super) fn strike(&mut self, call: &Shape) -> Option<Strike> {
+        let mut struck = None;
+        for (&rule, standing) in &mut self.standing {
+            if !standing.concerns(call) {
+                continue;
+            }
+            standing.seen = standing.seen.saturating_add(1);
+            if struck.is_none() && standing.fires() {
+                standing.fired = standing.fired.saturating_add(1);
+                let Standing { action, gate, frozen, .. } = &*standing;
+                let frozen = frozen.get(&call.path).cloned();
+                struck = Some(Strike { rule, action: action.clone(), gate: gate.clone(), frozen });
+            }
+        }
+        struck
+    }
+
+    /// Keeps a first answer for stale reads.
+    pub(super) fn freeze(&mut self, rule: u64, path: &str, answer: &Answered) {
+        if let Some(standing) = self.standing.get_mut(&rule)
+            && standing.frozen.len() < STALE_MAX
+        {
+            standing.frozen.entry(path.to_owned()).or_insert_with(|| answer.clone());
+        }
+    }
+}
+
+impl Standing {
+    fn concerns(&self, call: &Shape) -> bool {
+        let kind = match &self.rule.kind {
+            Kind::Any => true,
+            Kind::Reads => !call.write,
+            Kind::Writes => call.write,
+            Kind::Lists => call.list.is_some(),
+            Kind::ListsOf(collection) => call.list.as_ref() == Some(collection),
+        };
+        let pattern = self.rule.calls.as_ref();
+        let action = match self.action {
+            Action::Stale(time) => call.method == Method::GET && self.since.elapsed() < time,
+            Action::EmptyPage => call.list.is_some(),
+            Action::Delay(_)
+            | Action::Throttle(_)
+            | Action::Answer(_)
+            | Action::AnswerWith { .. }
+            | Action::ResetBefore
+            | Action::ResetAfter
+            | Action::Truncate
+            | Action::HoldBefore
+            | Action::HoldAfter => true,
+        };
+        kind && action && pattern.is_none_or(|pattern| pattern.matches(&call.method, &call.path))
+    }
+
+    fn fires(&self) -> bool {
+        match self.rule.when {
+            When::Always => true,
+            When::Next(calls) => self.fired < calls,
+            When::Nth(call) => self.seen == call,
+            When::From(call) => self.seen >= call,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(method: &Method, path: &str) -> Shape {
+        let vendor: VendorParams = serde_json::from_value(serde_json::json!({
+            "lists": [{ "collection": "instances", "call": "^GET /v1/instances(\\?|$)", "emptyBody": "{}" }],
+            "reads": ["^POST /v1/search"],
+        }))
+        .expect("is right");
+        Shape::new(method.clone(), path.to_owned(), &vendor)
+    }
+
+    fn strikes(rule: Rule, action: Action, calls: &[Shape]) -> Vec<bool> {
+        let mut rules = Rules::default();
+        rules.add(rule, action, Gate::default());
+        calls.iter().map(|call| rules.strike(call).is_some()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_rule_is_about_the_calls_it_names() {
+        let calls = [
+            shape(&Method::GET, "/v1/instances?limit=5"),
+            shape(&Method::GET, "/v1/instances/i-1"),
+            shape(&Method::POST, "/v1/search"),
+            shape(&Method::DELETE, "/v1/instances/i-1"),
+        ];
+        for (rule, struck) in [
+            (Rule::all(), [true, true, true, true]),
+            (Rule::reads(), [true, true, true, false]),
+            (Rule::writes(), [false, false, false, true]),
+            (Rule::lists(), [true, false, false, false]),
+            (Rule::lists_of("instances"), [true, false, false, false]),
+            (Rule::lists_of("routes"), [false, false, false, false]),
+            (Rule::all().next(2), [true, true, false, false]),
+            (Rule::all().nth(3), [false, false, true, false]),
+            (Rule::all().from(3), [false, false, true, true]),
+            (Rule::reads().nth(2), [false, true, false, false]),
+        ] {
+            assert_eq!(strikes(rule.clone(), Action::ResetBefore, &calls), struck, "{rule:?}");
+        }
+        assert_eq!(strikes(Rule::all(), Action::EmptyPage, &calls), [true, false, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stale_reads_end() {
+        let call = shape(&Method::GET, "/v1/instances");
+        let mut rules = Rules::default();
+        let id = rules.add(Rule::reads(), Action::Stale(Duration::from_secs(5)), Gate::default());
+        assert!(rules.strike(&call).is_some_and(|strike| strike.frozen.is_none()));
+        rules.freeze(id, &call.path, &Answered::canned(200, &[], "old"));
+        assert!(rules.strike(&call).is_some_and(|strike| strike.frozen.is_some()));
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(rules.strike(&call).is_none());
+    }
+}

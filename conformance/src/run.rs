@@ -1,0 +1,346 @@
+//! Runs checks: on all lanes at once, those that share a lane side by side, each with a limit, and with what it made removed.
+
+mod queue;
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use self::queue::{Queue, Task};
+use crate::{
+    check::{Check, Finding, Need, Stop, Tier, Verdict},
+    checks,
+    clean::clean,
+    context::{Context, Run},
+    hooks::Hook,
+    lane::{FIRST_ANSWER, Kind, Lane, LaneError, kind},
+    params::Params,
+    report::{Entry, Outcome, Report, progress::Progress},
+};
+
+/// What is run, and how.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Only these tiers. Empty: all.
+    pub tiers: Vec<Tier>,
+    /// Only these IDs and families. Empty: all.
+    pub include: Vec<String>,
+    /// Not these IDs and families.
+    pub skip: Vec<String>,
+    /// Decides all chance. `None`: by chance.
+    pub seed: Option<u64>,
+    /// How many checks share a lane at once.
+    pub parallel: usize,
+    /// How often each check runs.
+    pub repeat: u32,
+    /// No check takes longer. `None`: as each says.
+    pub limit: Option<Duration>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            tiers: Vec::new(),
+            include: Vec::new(),
+            skip: Vec::new(),
+            seed: None,
+            parallel: 8,
+            repeat: 1,
+            limit: None,
+        }
+    }
+}
+
+/// Why a run does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A word that is no check and no family.
+    #[error("{flag} {word}: there is no such check or family; is {nearest} meant? See --list")]
+    Unknown {
+        /// `--include` or `--skip`.
+        flag: &'static str,
+        /// As it was given.
+        word: String,
+        /// The most similar ID or family.
+        nearest: String,
+    },
+    /// There is nothing to test.
+    #[error("no adapter is named: give --endpoint, or lanes in --params")]
+    NoLane,
+    /// A lane cannot be opened.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+}
+
+impl RunError {
+    /// Whether flags or parameters are wrong, and not the adapter.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Unknown { .. } | Self::NoLane => true,
+            Self::Lane(error) => error.is_usage(),
+        }
+    }
+}
+
+impl Selection {
+    /// The checks that are chosen, in the order of the registry.
+    ///
+    /// # Errors
+    /// A word that names none.
+    pub fn checks(&self) -> Result<Vec<Check>, RunError> {
+        let all = checks::all();
+        known(&all, "--include", &self.include)?;
+        known(&all, "--skip", &self.skip)?;
+        let names = |words: &[String], check: &Check| {
+            words
+                .iter()
+                .any(|word| word.eq_ignore_ascii_case(check.id) || word.eq_ignore_ascii_case(check.family()))
+        };
+        let chosen = all.into_iter().filter(|check| {
+            (self.tiers.is_empty() || self.tiers.contains(&check.tier))
+                && (self.include.is_empty() || names(&self.include, check))
+                && !names(&self.skip, check)
+        });
+        Ok(chosen.collect())
+    }
+}
+
+fn known(all: &[Check], flag: &'static str, words: &[String]) -> Result<(), RunError> {
+    let names = || all.iter().flat_map(|check| [check.id, check.family()]);
+    for word in words {
+        if names().any(|name| name.eq_ignore_ascii_case(word)) {
+            continue;
+        }
+        let upper = word.to_uppercase();
+        let similar = |name: &&str| strsim::jaro_winkler(&upper, name);
+        let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b))).unwrap_or_default().to_owned();
+        return Err(RunError::Unknown { flag, word: word.clone(), nearest });
+    }
+    Ok(())
+}
+
+/// Runs the chosen checks, and ends early, with everything removed, when `stop` is cancelled.
+///
+/// # Errors
+/// If nothing can be tested at all: see [`RunError`].
+pub async fn run(
+    params: Params,
+    selection: &Selection,
+    progress: Arc<dyn Progress>,
+    stop: CancellationToken,
+) -> Result<Report, RunError> {
+    let begun = Instant::now();
+    let chosen = selection.checks()?;
+    let params = Arc::new(params);
+    let lanes = open(&params, &chosen).await?;
+    let nonce = RandomState::new().build_hasher().finish();
+    let seed = selection.seed.unwrap_or(nonce >> 32);
+    let mut entries = Vec::new();
+    let mut tasks = Vec::new();
+    for check in chosen {
+        match skipped(&check, &lanes, &params) {
+            Some(why) => entries.push(skip(check, why)),
+            None => tasks.extend((1..=selection.repeat).map(|repetition| Task { check, repetition })),
+        }
+    }
+    progress.begun(tasks.len(), seed);
+    entries.iter().for_each(|entry| progress.ended(entry));
+    let queue = Arc::new(Queue::new(tasks));
+    let shared =
+        Arc::new(Shared { params, selection: selection.clone(), seed, nonce, progress, stop, queue });
+    let mut workers = JoinSet::new();
+    for (at, lane) in lanes.iter().enumerate() {
+        workers.spawn(work(Arc::clone(lane), Arc::clone(&shared), at > 0));
+    }
+    while let Some(done) = workers.join_next().await {
+        entries.extend(done.unwrap_or_default());
+    }
+    for lane in &lanes {
+        release(lane).await;
+    }
+    sort(&mut entries);
+    let adapter =
+        lanes.first().map(|lane| format!("{} {}", lane.info.adapter_name, lane.info.adapter_version));
+    let interrupted = shared.stop.is_cancelled();
+    Ok(Report { seed, adapter: adapter.unwrap_or_default(), took: begun.elapsed(), entries, interrupted })
+}
+
+/// What all workers share.
+struct Shared {
+    params: Arc<Params>,
+    selection: Selection,
+    seed: u64,
+    nonce: u64,
+    progress: Arc<dyn Progress>,
+    stop: CancellationToken,
+    queue: Arc<Queue>,
+}
+
+/// Opens the lanes that the chosen checks need.
+async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunError> {
+    let Params { lanes, secured, replicas, .. } = params;
+    let plain = lanes.iter().map(|lane| (Kind::Plain, lane));
+    let special = [(Kind::Secured, secured), (Kind::Replicas, replicas)];
+    let special = special.into_iter().filter_map(|(kind, lane)| Some((kind, lane.as_ref()?)));
+    let mut opened = Vec::new();
+    let mut any = false;
+    for (at, (of, lane)) in plain.chain(special).enumerate() {
+        any = true;
+        if !chosen.iter().any(|check| kind(check) == of) {
+            continue;
+        }
+        let mut lane = lane.clone();
+        if lane.name.is_empty() {
+            lane.name = match of {
+                Kind::Plain => format!("lane-{at}"),
+                Kind::Secured => "secured".to_owned(),
+                Kind::Replicas => "replicas".to_owned(),
+            };
+        }
+        opened.push(Arc::new(Lane::open(of, lane, params).await?));
+    }
+    if any { Ok(opened) } else { Err(RunError::NoLane) }
+}
+
+/// Why a check runs on none of the lanes.
+fn skipped(check: &Check, lanes: &[Arc<Lane>], params: &Params) -> Option<String> {
+    let lacks = lanes.iter().filter(|lane| lane.suits(check)).map(|lane| lane.lacks(check, params));
+    let Some(lacks) = lacks.min_by_key(Vec::len) else {
+        let needs = check.needs.iter().filter(|need| matches!(need, Need::Secured | Need::Replicas));
+        return Some(needs.map(|need| format!("{need} is not set")).collect::<Vec<_>>().join(", "));
+    };
+    let words: Vec<String> = lacks
+        .iter()
+        .map(|need| match need {
+            Need::Capability(name) => format!("the adapter does not have the capability {name}"),
+            Need::Hook(_) | Need::Proxy | Need::Secured | Need::Replicas | Need::Param(_) => {
+                format!("{need} is not set")
+            }
+        })
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+fn skip(check: Check, why: String) -> Entry {
+    Entry {
+        check,
+        repetition: 1,
+        lane: String::new(),
+        outcome: Outcome::Skipped(why),
+        took: Duration::ZERO,
+        transcript: Vec::new(),
+        vendor_calls: String::new(),
+        left: Vec::new(),
+    }
+}
+
+/// Takes checks for a lane until there are none: one alone, or several side by side.
+async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let may = |check: &Check| lane.suits(check) && lane.lacks(check, &shared.params).is_empty();
+    for alone in [alone_first, !alone_first] {
+        let width = if alone { 1 } else { shared.selection.parallel.max(1) };
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < width
+                && !shared.stop.is_cancelled()
+                && let Some(task) = shared.queue.take(|check| check.exclusive == alone && may(check))
+            {
+                running.spawn(one(task, Arc::clone(&lane), Arc::clone(&shared)));
+            }
+            match running.join_next().await {
+                Some(done) => entries.extend(done.ok()),
+                None => break,
+            }
+        }
+    }
+    entries
+}
+
+/// Runs one check, whatever it does, and removes what it made.
+async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
+    let Task { check, repetition } = task;
+    let run = Run { seed: shared.seed, nonce: shared.nonce, repetition };
+    let cx = Context::new(check, Arc::clone(&shared.params), Arc::clone(&lane), run);
+    shared.progress.started(&check, &lane.name);
+    let mark = lane.proxy.as_ref().map(crate::proxy::Proxy::mark);
+    let begun = Instant::now();
+    let limit = shared.selection.limit.map_or(check.limit, |limit| limit.min(check.limit));
+    let verdict = tokio::select! {
+        verdict = guarded(&cx, limit) => verdict,
+        () = shared.stop.cancelled() => Err(Stop::skipped("the run was ended early")),
+    };
+    let took = begun.elapsed();
+    let calls = lane.proxy.as_ref().zip(mark).map(|(proxy, mark)| proxy.since(mark).to_string());
+    let transcript = cx.transcript().lines();
+    let left = clean(&cx).await;
+    let mut outcome = match verdict {
+        Ok(()) => Outcome::Passed,
+        Err(Stop::Failed(finding)) => Outcome::Failed(finding),
+        Err(Stop::Skipped(why)) => Outcome::Skipped(why),
+    };
+    if outcome == Outcome::Passed && !left.is_empty() {
+        let wants = "nothing is left when everything has been removed".to_owned();
+        outcome = Outcome::Failed(Finding { wants, came: left.join("\n") });
+    }
+    let vendor_calls = calls.unwrap_or_default();
+    let entry =
+        Entry { check, repetition, lane: lane.name.clone(), outcome, took, transcript, vendor_calls, left };
+    shared.progress.ended(&entry);
+    entry
+}
+
+/// The check's own function, on an adapter that answers, within its limit; a panic is a failure.
+async fn guarded(cx: &Context, limit: Duration) -> Verdict {
+    if let Err(said) = cx.lane().ask(FIRST_ANSWER).await {
+        let wants =
+            format!("the adapter answers GetInfo within {} s before the check", FIRST_ANSWER.as_secs());
+        return Err(Stop::failed(wants, said));
+    }
+    let check = cx.check();
+    let run = AssertUnwindSafe((check.run)(cx)).catch_unwind();
+    match tokio::time::timeout(limit, run).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(panic)) => {
+            Err(Stop::failed("the check itself works", format!("it panicked: {}", text(&*panic))))
+        }
+        Err(_elapsed) => {
+            let wants = format!("the check ends within {} s", limit.as_secs_f64());
+            Err(Stop::failed(wants, "it was still running; the last line above says what it waited for"))
+        }
+    }
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
+}
+
+/// Removes what all checks of a lane shared.
+async fn release(lane: &Lane) {
+    let machines = std::mem::take(&mut *lane.machines.lock().await);
+    if machines.is_empty() {
+        return;
+    }
+    let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
+    if let Err(error) = lane.hooks.run(Hook::DeleteInstances, &[("PROVIDER_IDS", &ids.join(" "))]).await {
+        tracing::warn!(%error, lane = lane.name, ids = ids.join(" "), "Instances are left");
+    }
+}
+
+/// As in the registry.
+fn sort(entries: &mut [Entry]) {
+    let order: BTreeMap<&str, usize> =
+        checks::all().iter().enumerate().map(|(at, check)| (check.id, at)).collect();
+    entries.sort_by_key(|entry| (order.get(entry.check.id).copied(), entry.repetition));
+}

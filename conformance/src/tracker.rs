@@ -1,0 +1,82 @@
+//! What a check may have made, so that it can be removed whatever becomes of the check.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cloud_api_proto::v1alpha1::{
+    ApplyRoutesRequest, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, RouteDelete,
+};
+
+use crate::hooks::Hook;
+
+/// The record of one check. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tracker(Arc<Mutex<Made>>);
+
+/// What was made, or may have been.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Made {
+    /// By cluster and owner.
+    pub(crate) balancers: BTreeMap<(String, String), DeleteLoadBalancerRequest>,
+    /// By cluster and destination.
+    pub(crate) routes: BTreeMap<(String, String), RouteDelete>,
+    /// Commands that undo others, latest last.
+    pub(crate) undo: Vec<Undo>,
+}
+
+/// A command that undoes another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Undo {
+    pub(crate) hook: Hook,
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+impl Tracker {
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before it is sent: nobody knows what becomes of it.
+    pub(crate) fn ensure(&self, request: &EnsureLoadBalancerRequest) {
+        let Some(key) = request.key.clone().filter(|_| !request.dry_run) else { return };
+        let EnsureLoadBalancerRequest { context, owner, .. } = request.clone();
+        let removal =
+            DeleteLoadBalancerRequest { context, key: Some(key.clone()), owner, ..Default::default() };
+        self.made().balancers.insert((key.cluster_id, key.owner_uid), removal);
+    }
+
+    /// Before it is sent.
+    pub(crate) fn apply(&self, request: &ApplyRoutesRequest) {
+        if request.dry_run {
+            return;
+        }
+        let mut made = self.made();
+        for upsert in &request.upserts {
+            let Some(key) = upsert.key.clone() else { continue };
+            let removal = RouteDelete {
+                key: Some(key.clone()),
+                next_hop: upsert.next_hop.clone(),
+                ..RouteDelete::default()
+            };
+            made.routes.insert((key.cluster_id, key.destination), removal);
+        }
+    }
+
+    /// After something was made by a command.
+    pub(crate) fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
+        self.made().undo.push(Undo { hook, variables });
+    }
+
+    /// Somebody undid it already.
+    pub(crate) fn undone(&self, hook: Hook, value: &str) {
+        let names = |undo: &Undo| undo.hook == hook && undo.variables.iter().any(|(_, held)| held == value);
+        self.made().undo.retain(|undo| !names(undo));
+    }
+
+    /// Everything so far; from here on the record is empty.
+    pub(crate) fn take(&self) -> Made {
+        std::mem::take(&mut *self.made())
+    }
+}

@@ -1,0 +1,104 @@
+//! What a check sent and what came: shown if it fails. Bounded, so that an adapter that talks for ever fills no memory.
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Lines at most; the first ones are kept, and as many of the last ones.
+const LINES_MAX: usize = 200;
+/// Characters of one message at most.
+const MESSAGE_MAX: usize = 2000;
+
+/// The record of one check. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    started: Instant,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    first: Vec<String>,
+    last: std::collections::VecDeque<String>,
+    dropped: usize,
+}
+
+impl Transcript {
+    pub(crate) fn new() -> Self {
+        Self { started: Instant::now(), kept: Arc::default() }
+    }
+
+    /// Adds a line, with the time since the check's start.
+    pub fn note(&self, text: impl AsRef<str>) {
+        let at = self.started.elapsed().as_secs_f64();
+        let line = format!("{at:8.3}s {}", text.as_ref());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.first.len() < LINES_MAX {
+            kept.first.push(line);
+            return;
+        }
+        if kept.last.len() == LINES_MAX {
+            kept.last.pop_front();
+            kept.dropped = kept.dropped.saturating_add(1);
+        }
+        kept.last.push_back(line);
+    }
+
+    pub(crate) fn sent(&self, who: &str, method: &str, message: &impl Debug) {
+        self.note(format!("{who} -> {method} {}", brief(message)));
+    }
+
+    pub(crate) fn came(&self, who: &str, method: &str, message: &str, took: Duration) {
+        let text = shorten(message);
+        self.note(format!("{who} <- {method} {text} ({} ms)", took.as_millis()));
+    }
+
+    /// All lines, oldest first.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let gap = (kept.dropped > 0).then(|| format!("          ... {} lines left out ...", kept.dropped));
+        kept.first.iter().cloned().chain(gap).chain(kept.last.iter().cloned()).collect()
+    }
+}
+
+/// A message on one line, shortened.
+pub(crate) fn brief(message: &impl Debug) -> String {
+    shorten(&format!("{message:?}"))
+}
+
+fn shorten(text: &str) -> String {
+    let total = text.chars().count();
+    if total <= MESSAGE_MAX {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(MESSAGE_MAX).collect();
+    format!("{head}... ({total} characters)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_record_keeps_its_ends() {
+        let transcript = Transcript::new();
+        for line in 0..1000 {
+            transcript.note(format!("line {line}"));
+        }
+        let lines = transcript.lines();
+        assert_eq!(lines.len(), 2 * LINES_MAX + 1);
+        assert!(lines[0].ends_with("line 0") && lines[2 * LINES_MAX].ends_with("line 999"));
+        assert!(lines[LINES_MAX].contains("600 lines left out"));
+    }
+
+    #[test]
+    fn a_long_message_is_shortened() {
+        let text = brief(&"x".repeat(10 * MESSAGE_MAX));
+        assert!(text.chars().count() < MESSAGE_MAX + 50 && text.ends_with("characters)"), "{text}");
+    }
+}
