@@ -28,6 +28,11 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Nothing is heard of a replica, and another one serves by now. What was asked of it may have been carried out.
+#[derive(Debug, thiserror::Error)]
+#[error("another replica serves, and this one did not answer")]
+struct Replaced;
+
 /// Sends a request and returns the answer, from whichever replica.
 pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
     let (parts, body) = request.into_parts();
@@ -41,7 +46,11 @@ pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Durati
     let body = body.collect().await?.to_bytes();
     while let Some(pick) = search.next().await {
         let Some(request) = search.request(&parts, &body) else { break };
-        let answer = attempt(pick.line.clone(), request, method, search.deadline).await;
+        let answer = tokio::select! {
+            biased;
+            answer = attempt(pick.line.clone(), request, method, search.deadline) => answer,
+            () = replaced(&pick, table, &search.tried) => Err(Replaced.into()),
+        };
         match judge(&answer) {
             Verdict::Final => return answer,
             verdict @ (Verdict::Elsewhere | Verdict::Broken) => search.failed(&pick, verdict, answer),
@@ -66,6 +75,15 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
             Err(_elapsed) => Err(Box::new(TimeoutExpired(()))),
         },
         None => exchange.await,
+    }
+}
+
+/// Returns when another replica took over from this one, which has not told so: it is gone, and its connection hangs.
+async fn replaced(pick: &Pick, table: &Table, tried: &Tried) {
+    let mut state = table.watch();
+    if state.wait_for(|state| state.has_replaced(pick, tried)).await.is_err() {
+        // The table lives as long as we borrow it.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -14,7 +14,8 @@
 //!
 //! - when it was certainly not carried out: nobody took the connection, the stream was refused, or the answer is `NOT_LEADER`,
 //!   `STARTING` or `DRAINING`;
-//! - when the connection broke under it, and it may have been carried out.
+//! - when it may have been carried out, and there will be no answer: the connection broke under it, or another replica serves by now
+//!   and the one that was asked has not said a word, as when its machine is gone.
 //!
 //! A call waits up to [`PATIENCE`] for a replica that serves, longer than a fail-over takes. A single endpoint is not waited for:
 //! whoever asks hears at once that it is away, and only a connection that broke is replaced by a new one, once. A stream is

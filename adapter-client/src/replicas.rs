@@ -83,6 +83,14 @@ impl State {
         Some(Pick { address: address.clone(), rank, line: replica.line.clone() })
     }
 
+    /// Whether a better replica than this one came up, while nothing was heard of this one. One that says itself that it does not
+    /// serve is there: it answers what it was asked.
+    pub(crate) fn has_replaced(&self, pick: &Pick, tried: &Tried) -> bool {
+        let there = self.replicas.get(&pick.address).is_some_and(|it| it.health == Health::Standby);
+        let better = |best: Pick| best.address != pick.address && best.rank > pick.rank;
+        !there && self.pick(tried).is_some_and(better)
+    }
+
     fn report(&mut self, address: &Address, health: Health) -> bool {
         let Some(replica) = self.replicas.get_mut(address) else { return false };
         let health = match (health, &replica.health) {

@@ -119,6 +119,7 @@ mod tests {
             ),
             ("broke", Box::new(io::Error::from(io::ErrorKind::BrokenPipe)), Verdict::Broken),
             ("broke in the message", Box::new(broke), Verdict::Broken),
+            ("replaced", Box::new(super::super::Replaced), Verdict::Broken),
             ("took too long", Box::new(TimeoutExpired(())), Verdict::Final),
             ("too long a message", Box::new(Status::out_of_range("5 MiB")), Verdict::Final),
         ] {

@@ -52,3 +52,36 @@ async fn who_was_asked_in_vain_is_asked_again_when_it_begins_anew() {
     state.report(&address("a"), Health::Serving(0));
     assert_eq!(picked(&state, &tried).as_deref(), Some("a:1"));
 }
+
+#[tokio::test]
+async fn who_says_nothing_while_another_takes_over_is_replaced() {
+    let serves = Health::Serving(0);
+    let down = || Health::Down("keep-alive timed out".to_owned());
+    let b_serves = ("b", serves.clone());
+    for (name, then, replaced) in [
+        ("nothing changed", vec![], false),
+        ("another one serves", vec![b_serves.clone()], true),
+        ("another one may serve", vec![("b", Health::Silent)], false),
+        ("it stepped down itself", vec![("a", Health::Standby), b_serves.clone()], false),
+        ("its watch broke", vec![("a", down()), b_serves.clone()], true),
+        ("it serves again", vec![b_serves.clone(), ("a", down()), ("a", serves.clone())], false),
+    ] {
+        let mut state = state(&[("a", serves.clone()), ("b", Health::Standby)]);
+        let pick = state.pick(&Tried::new()).expect("a serves");
+        for (host, health) in then {
+            state.report(&address(host), health);
+        }
+        assert_eq!(state.has_replaced(&pick, &Tried::new()), replaced, "{name}");
+    }
+}
+
+/// Who serves in name only does not take calls from others.
+#[tokio::test]
+async fn who_was_asked_in_vain_replaces_nobody() {
+    let state = state(&[("a", Health::Serving(0)), ("b", Health::Serving(0))]);
+    let b = state.pick(&Tried::new()).expect("b began last");
+    let tried = Tried::from([(b.address, b.rank)]);
+    let a = state.pick(&tried).expect("a serves");
+    assert!(!state.has_replaced(&a, &tried));
+    assert!(state.has_replaced(&a, &Tried::new()));
+}

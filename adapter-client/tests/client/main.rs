@@ -6,6 +6,7 @@ mod certificates;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod picking;
+mod relay;
 mod replica;
 mod rotation;
 mod single;

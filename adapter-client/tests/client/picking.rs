@@ -15,6 +15,7 @@ use tonic::Code;
 
 use crate::{
     Load, ask, ask_within, open,
+    relay::Relay,
     replica::{Replica, Setup},
     until,
 };
@@ -80,6 +81,36 @@ async fn a_call_that_was_under_way_at_a_killed_leader_is_repeated() {
     };
     let (answer, ()) = tokio::join!(asked, kill);
     assert_eq!(answer.unwrap(), "b");
+}
+
+/// Its connection lives and answers pings, as one does whose process hangs.
+#[tokio::test]
+async fn a_call_that_hangs_at_a_replaced_leader_is_repeated() {
+    let (a, b, channel) = two().await;
+    a.shared.holds.store(true, Ordering::SeqCst);
+    let asked = ask_within(&channel, Duration::from_mins(1));
+    let replace = async {
+        until("the call arrives", || a.calls() == 1).await;
+        b.lead(true).await;
+    };
+    let (answer, ()) = tokio::join!(asked, replace);
+    assert_eq!(answer.unwrap(), "b");
+}
+
+/// No reset and no word: its machine lost its power. 30 s would pass until that alone is noticed at common settings.
+#[tokio::test]
+async fn a_leader_that_vanished_is_left_for_the_next() {
+    let (a, b) = (Replica::start(Setup::new("a")).await, Replica::start(Setup::new("b")).await);
+    b.lead(false).await;
+    let relay = Relay::start(a.address).await;
+    let target = format!("static:///{},{}", relay.address, b.host_port());
+    let channel = open(&target, &Security::default());
+    assert_eq!(ask(&channel).await.unwrap(), "a");
+    relay.fall_silent();
+    let asked = ask_within(&channel, Duration::from_secs(20));
+    let (answer, ()) = tokio::join!(asked, b.lead(true));
+    assert_eq!(answer.unwrap(), "b");
+    assert_eq!(ask(&channel).await.unwrap(), "b");
 }
 
 #[tokio::test]

@@ -1,0 +1,48 @@
+//! Stands between a client and a replica, and can fall silent.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
+
+/// Passes bytes on until it falls silent: then it takes all and passes nothing on, as a network does that lost the other end.
+pub(crate) struct Relay {
+    pub(crate) address: SocketAddr,
+    silent: watch::Sender<bool>,
+    _accepting: JoinSet<()>,
+}
+
+impl Relay {
+    pub(crate) async fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (silent, told) = watch::channel(false);
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut passing = JoinSet::new();
+            loop {
+                let (client, _from) = listener.accept().await.unwrap();
+                passing.spawn(pass(client, to, told.clone()));
+            }
+        });
+        Self { address, silent, _accepting: accepting }
+    }
+
+    /// From now on, no connection carries anything, and none is closed.
+    pub(crate) fn fall_silent(&self) {
+        self.silent.send_replace(true);
+    }
+}
+
+async fn pass(mut client: TcpStream, to: SocketAddr, mut silent: watch::Receiver<bool>) {
+    let Ok(mut server) = TcpStream::connect(to).await else { return };
+    tokio::select! {
+        // One of them closed it, or broke it off: so does the relay.
+        _closed = copy_bidirectional(&mut client, &mut server) => (),
+        () = async { drop(silent.wait_for(|silent| *silent).await) } => std::future::pending().await,
+    }
+}
