@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tonic::{Code, Status};
 use tonic_health::pb::{
@@ -70,28 +70,46 @@ pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secure
 async fn follow(address: Address, line: Line, table: Table) {
     let mut pause = FIRST_PAUSE;
     loop {
-        let request = HealthCheckRequest { service: SERVICE.to_owned() };
-        let broken = match HealthClient::new(line.clone()).watch(request).await {
-            Ok(answer) => {
-                let mut stream = answer.into_inner();
-                loop {
-                    match stream.message().await {
-                        Ok(Some(told)) => {
-                            pause = FIRST_PAUSE;
-                            table.report(&address, told_health(told.status()));
-                        }
-                        Ok(None) => break Health::Down("ended the watch of its health".to_owned()),
-                        Err(status) => break untold_health(&status),
-                    }
-                }
-            }
-            Err(status) => untold_health(&status),
-        };
-        debug!(replica = %address, health = %broken, "Replica is asked for its health again");
-        table.report(&address, broken);
+        let ended = listen(&address, &line, &table).await;
+        if ended.lasted > FIRST_PAUSE {
+            // Servers end each connection in time, and its watches with it. The next watch tells whether the replica is there.
+            pause = FIRST_PAUSE;
+            continue;
+        }
+        debug!(replica = %address, health = %ended.health, "Replica is asked for its health again");
+        table.report(&address, ended.health);
         sleep(pause).await;
         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
     }
+}
+
+/// The end of a watch.
+struct Ended {
+    /// How the replica is then, if another watch does not tell otherwise.
+    health: Health,
+    /// From the first that was told. Zero: nothing was.
+    lasted: Duration,
+}
+
+/// Watches the health of a replica and reports what is told.
+async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
+    let request = HealthCheckRequest { service: SERVICE.to_owned() };
+    let mut stream = match HealthClient::new(line.clone()).watch(request).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => return Ended { health: untold_health(&status), lasted: Duration::ZERO },
+    };
+    let mut begun = None;
+    let health = loop {
+        match stream.message().await {
+            Ok(Some(told)) => {
+                begun.get_or_insert_with(Instant::now);
+                table.report(address, told_health(told.status()));
+            }
+            Ok(None) => break Health::Down("ended the watch of its health".to_owned()),
+            Err(status) => break untold_health(&status),
+        }
+    };
+    Ended { health, lasted: begun.map_or(Duration::ZERO, |begun| begun.elapsed()) }
 }
 
 fn told_health(status: ServingStatus) -> Health {
@@ -114,3 +132,6 @@ fn cause(status: &Status) -> String {
     let causes = std::iter::successors(std::error::Error::source(status), |cause| cause.source());
     causes.last().map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
+
+#[cfg(test)]
+mod tests;
