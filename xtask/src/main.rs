@@ -7,6 +7,7 @@ mod chart;
 mod check;
 mod codegen;
 mod demo;
+mod new_adapter;
 mod step;
 mod test;
 mod tools;
@@ -39,7 +40,9 @@ enum Command {
     Check(check::Args),
     /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
     Tools(tools::Args),
-    /// Writes the code that comes from the contract
+    /// Writes a driver for another cloud, to begin with
+    NewAdapter(new_adapter::Args),
+    /// Writes the code and the reference that come from the contract
     Codegen(codegen::Args),
     /// Writes the table of values into the chart's README
     Chart(chart::Args),
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Tools(args) => tools::run(&args),
+        Command::NewAdapter(args) => new_adapter::run(&args),
         Command::Codegen(args) => codegen::run(&args),
         Command::Chart(args) => chart::run(&args),
     };

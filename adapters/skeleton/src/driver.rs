@@ -1,0 +1,110 @@
+//! The driver: what the runtime asks, handed to the rooms that know.
+
+use std::time::Duration;
+
+use cloud_adapter::{
+    driver::{
+        Classify, Deduplication, Description, DesiredLoadBalancer, Driver, LoadBalancerRecord, Location,
+        Outcome, RouteChanges, VendorError, VendorLimit,
+    },
+    vendor::{Operation, Session, VendorResponse},
+};
+use cloud_api_proto::v1alpha1::{Fence, Limits, LoadBalancerKey, Scope};
+use secrecy::SecretString;
+
+use crate::{
+    classify::classify, client::Client, load_balancers::Detail, not_written::not_written, ownership, plan,
+    provider_id, step::Step,
+};
+
+/// How often the cloud may be asked, if nobody says otherwise: from its documentation, with room for people and other tools.
+const CALL_LIMITS: [(&str, VendorLimit); 4] = [
+    ("compute", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
+    ("network", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
+    ("loadbalancer", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
+    ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
+];
+
+/// The driver. Keeps no state but where the cloud is.
+#[derive(Clone, Debug)]
+pub struct SkeletonDriver {
+    client: Client,
+    region: String,
+}
+
+impl SkeletonDriver {
+    /// Connects nowhere yet.
+    pub(crate) fn new(client: Client, region: String) -> Self {
+        Self { client, region }
+    }
+}
+
+impl Classify for SkeletonDriver {
+    fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError> {
+        classify(operation, response)
+    }
+
+    fn secrets(&self) -> Vec<SecretString> {
+        vec![self.client.token.clone()]
+    }
+}
+
+impl Driver for SkeletonDriver {
+    type Detail = Detail;
+    type Step = Step;
+
+    fn describe(&self) -> Description {
+        Description {
+            adapter_name: "adapter-skeleton",
+            adapter_version: env!("CARGO_PKG_VERSION"),
+            provider: provider_id::SCHEME,
+            // Each as soon as it is written, and not before: what is not here is refused with its name.
+            capabilities: Vec::new(),
+            limits: Limits { batch_instances: 500, batch_routes: 200, listeners: None, backends: None },
+            call_limits: CALL_LIMITS.to_vec(),
+            parameters: Vec::new(),
+            // Measured on a bad day, not taken from a page.
+            consistency_horizon: Duration::from_secs(10),
+            // The one that asks nothing of the cloud. A client token or unique names are quicker, where it has them.
+            deduplication: Deduplication::ListThenCreate,
+            batch: 100,
+            poll: Duration::from_secs(2),
+            expected_latency: Vec::new(),
+        }
+    }
+
+    async fn self_check(&self, _session: &Session) -> Result<Scope, VendorError> {
+        Err(not_written("self_check: whose credentials are these?", "src/driver.rs"))
+    }
+
+    fn locate(&self, provider_id: &str) -> Location {
+        provider_id::locate(&self.region, provider_id)
+    }
+
+    fn plan(
+        &self,
+        desired: &DesiredLoadBalancer,
+        fence: &Fence,
+        observed: Option<&LoadBalancerRecord<Detail>>,
+    ) -> Result<Vec<Step>, VendorError> {
+        plan::plan(desired, fence, observed)
+    }
+
+    fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
+        ownership::names_of(key)
+    }
+
+    fn plan_deletion(&self, observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+        plan::plan_deletion(observed)
+    }
+
+    fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
+        plan::plan_routes(changes)
+    }
+
+    async fn execute(&self, _session: &Session, step: &Step) -> Result<Outcome, VendorError> {
+        match step {
+            Step::NotWritten(part) => Err(not_written(part, "src/plan.rs")),
+        }
+    }
+}

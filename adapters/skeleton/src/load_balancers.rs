@@ -1,0 +1,32 @@
+//! The load balancers: one page of them, with all that belongs to each.
+
+use cloud_adapter::{
+    driver::{Collection, LoadBalancerRecord, Lookup, Page, VendorError},
+    vendor::Session,
+};
+
+use crate::{SkeletonDriver, not_written::not_written};
+
+/// What the plan must know of a load balancer beside the contract's words: its listeners and pools, their IDs and settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Detail;
+
+impl Collection<LoadBalancerRecord<Detail>> for SkeletonDriver {
+    async fn list_page(
+        &self,
+        _session: &Session,
+        _cursor: Option<&str>,
+        _size: Option<u32>,
+    ) -> Result<Page<LoadBalancerRecord<Detail>>, VendorError> {
+        Err(not_written("list_page of the load balancers", "src/load_balancers.rs"))
+    }
+
+    /// `None`: the runtime lists instead.
+    async fn get_batch(
+        &self,
+        _session: &Session,
+        _ids: &[String],
+    ) -> Result<Option<Vec<Lookup<LoadBalancerRecord<Detail>>>>, VendorError> {
+        Ok(None)
+    }
+}

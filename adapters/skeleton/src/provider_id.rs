@@ -1,0 +1,52 @@
+//! Provider IDs: `skeleton://<region>/<instance-id>`.
+
+use cloud_adapter::driver::Location;
+
+/// The part before `://`.
+pub(crate) const SCHEME: &str = "skeleton";
+
+/// What `Node.spec.providerID` holds.
+#[cfg_attr(not(test), expect(dead_code, reason = "the instances that are listed use it"))]
+pub(crate) fn write(region: &str, instance: &str) -> String {
+    format!("{SCHEME}://{region}/{instance}")
+}
+
+/// Reads a provider ID as seen from a region.
+pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
+    let Some((scheme, rest)) = provider_id.split_once("://") else { return Location::Malformed };
+    if scheme != SCHEME {
+        return if scheme.is_empty() { Location::Malformed } else { Location::Elsewhere };
+    }
+    match rest.split_once('/') {
+        Some((there, instance)) if is_word(there) && is_word(instance) => {
+            if there == region {
+                Location::Here(instance.to_owned())
+            } else {
+                Location::Elsewhere
+            }
+        }
+        Some(_) | None => Location::Malformed,
+    }
+}
+
+/// What may stand in a path of the API without a second thought.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_provider_id_points_here_elsewhere_or_nowhere() {
+        assert_eq!(locate("r1", &write("r1", "i-1")), Location::Here("i-1".to_owned()));
+        assert_eq!(locate("r1", &write("r2", "i-1")), Location::Elsewhere);
+        assert_eq!(locate("r1", "aws:///eu-west-1a/i-1"), Location::Elsewhere);
+        for malformed in
+            ["", "i-1", "://r1/i-1", &write("r1", ""), &write("r1", "../i-1"), &write("r1", "a/b")]
+        {
+            assert_eq!(locate("r1", malformed), Location::Malformed, "{malformed:?}");
+        }
+    }
+}

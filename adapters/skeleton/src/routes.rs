@@ -1,0 +1,29 @@
+//! The routes: one page of them.
+
+use cloud_adapter::{
+    driver::{Collection, Lookup, Page, VendorError},
+    vendor::Session,
+};
+use cloud_api_proto::v1alpha1::Route;
+
+use crate::{SkeletonDriver, not_written::not_written};
+
+impl Collection<Route> for SkeletonDriver {
+    async fn list_page(
+        &self,
+        _session: &Session,
+        _cursor: Option<&str>,
+        _size: Option<u32>,
+    ) -> Result<Page<Route>, VendorError> {
+        Err(not_written("list_page of the routes", "src/routes.rs"))
+    }
+
+    /// `None`: the runtime lists instead.
+    async fn get_batch(
+        &self,
+        _session: &Session,
+        _ids: &[String],
+    ) -> Result<Option<Vec<Lookup<Route>>>, VendorError> {
+        Ok(None)
+    }
+}

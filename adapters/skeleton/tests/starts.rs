@@ -1,0 +1,97 @@
+//! The program itself: it serves before there is a cloud, and says what is to be written next.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test ends where something unexpected happens"
+)]
+
+use std::{io::Write as _, process::Stdio, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        GetInfoRequest, RequestContext, WatchInstancesRequest, adapter_service_client::AdapterServiceClient,
+        instance_service_client::InstanceServiceClient,
+    },
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+};
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two looks at a condition.
+const TICK: Duration = Duration::from_millis(10);
+
+type Log = Lines<BufReader<ChildStderr>>;
+
+#[tokio::test]
+async fn it_starts_and_says_what_is_not_written_yet() {
+    let (_adapter, _log, channel) = start().await;
+    let context = Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() });
+
+    let info = AdapterServiceClient::new(channel.clone())
+        .get_info(GetInfoRequest { context: context.clone() })
+        .await
+        .expect("answers without a cloud")
+        .into_inner();
+    assert_eq!(info.adapter_name, "adapter-skeleton");
+    assert_eq!(info.capabilities, []);
+
+    let mut health = HealthClient::new(channel.clone());
+    for (service, wanted) in
+        [("", ServingStatus::Serving), ("cloudadapter.v1alpha1.InstanceService", ServingStatus::NotServing)]
+    {
+        let asked = health.check(HealthCheckRequest { service: service.to_owned() }).await;
+        assert_eq!(asked.expect("is known").into_inner().status(), wanted, "{service:?}");
+    }
+
+    let mut instances = InstanceServiceClient::new(channel);
+    let told = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let watch =
+                WatchInstancesRequest { context: context.clone(), ..WatchInstancesRequest::default() };
+            let refused = instances.watch_instances(watch).await.expect_err("there is no cloud");
+            let error = AdapterError::from(refused);
+            assert_eq!(error.reason, Reason::Starting, "{error}");
+            if error.message.contains("not written yet: self_check") {
+                return;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    });
+    told.await.expect("says what is missing");
+}
+
+/// The program with ports of its own, and its log, which it needs to be read. It is killed when the child is dropped.
+async fn start() -> (Child, Log, Channel) {
+    let mut token = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(token, "s3cret").expect("room");
+    let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-skeleton"))
+        .args(["--endpoint", "http://127.0.0.1:1", "--region", "r1", "--token-file"])
+        .arg(token.path())
+        .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--log-format", "json"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("runs");
+    let mut log = BufReader::new(adapter.stderr.take().expect("piped")).lines();
+    let listens = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let line = log.next_line().await.expect("text").expect("does not end");
+            let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+            if let Some(grpc) = line["fields"]["grpc"].as_str() {
+                return grpc.to_owned();
+            }
+        }
+    });
+    let url = format!("http://{}", listens.await.expect("listens"));
+    (adapter, log, Endpoint::try_from(url).expect("a URL").connect_lazy())
+}

@@ -1,0 +1,83 @@
+//! `cargo xtask new-adapter`: a driver that compiles, serves, and says what is to be written next.
+//!
+//! It is `adapters/skeleton` under another name. That is a crate of this workspace, compiled, linted and tested as any other.
+
+mod name;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use self::name::Name;
+use crate::cargo;
+use crate::step::{Outcome, Step, say};
+
+const SKELETON: &str = "adapters/skeleton";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The cloud, such as `acme`: the crate is `adapters/acme`, the program `adapter-acme`, and provider IDs begin with `acme://`
+    #[arg(value_parser = Name::read)]
+    name: Name,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let name = &args.name;
+    let root = cargo::root();
+    write(&root.join(SKELETON), &root.join("adapters").join(name.as_str()), name)?;
+    // Names of another length are wrapped and sorted in another way.
+    let fmt = ["fmt", "--package", &name.package()].map(str::to_owned).into();
+    if let Outcome::Failed(why) | Outcome::Skipped(why) = Step::cargo("fmt", fmt, "mend what it names").run()
+    {
+        bail!(why);
+    }
+    say(&next_steps(name));
+    Ok(())
+}
+
+fn next_steps(name: &Name) -> String {
+    let package = name.package();
+    format!(
+        "\nadapters/{name} is written. It serves, and answers `not written yet` wherever the cloud is needed.\n\
+         1. cargo test -p {package}      compiles and starts it\n\
+         2. adapters/{name}/README.md    what to write, in which order\n\
+         3. docs/write-an-adapter.md     how, and how to run the conformance suite against it"
+    )
+}
+
+/// Writes the skeleton under another name.
+///
+/// # Errors
+/// If there is something already, or a file cannot be read or written.
+fn write(skeleton: &Path, new: &Path, name: &Name) -> anyhow::Result<()> {
+    if new.exists() {
+        bail!("{} is there already: choose another name, or remove it", new.display());
+    }
+    for file in files(skeleton)? {
+        let (from, to) = (skeleton.join(&file), new.join(&file));
+        let text = fs::read_to_string(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        let written = || format!("cannot write {}", to.display());
+        fs::create_dir_all(to.parent().unwrap_or(new)).with_context(written)?;
+        fs::write(&to, name.rename(&text)).with_context(written)?;
+    }
+    Ok(())
+}
+
+/// All files below a folder, relative to it, in order.
+fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let here = dir.join(&folder);
+        for entry in fs::read_dir(&here).with_context(|| format!("cannot read {}", here.display()))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type()?.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

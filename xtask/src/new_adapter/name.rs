@@ -1,0 +1,102 @@
+//! The name of a cloud, in the three spellings that a crate needs.
+
+use std::fmt;
+
+/// Longer ones make file names and flags that nobody types.
+const MAX: usize = 30;
+
+/// Lower case words with dashes between them, such as `acme-cloud`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name(String);
+
+impl Name {
+    /// Reads what was typed.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be right.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let right = "write it as `acme` or `acme-cloud`";
+        let is_word = |word: &str| {
+            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        if !text.split('-').all(is_word) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
+            return Err(format!("is not lower case letters, digits and single dashes: {right}"));
+        }
+        if text.len() > MAX {
+            return Err(format!("is longer than {MAX} letters: {right}"));
+        }
+        if let Some(rest) = text.strip_prefix("adapter-") {
+            return Err(format!("the crate is called adapter-... by itself: `{rest}` is enough"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// As in folders, flags and provider IDs.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As cargo calls it.
+    pub(super) fn package(&self) -> String {
+        format!("adapter-{self}")
+    }
+
+    /// A text of the skeleton under this name.
+    pub(super) fn rename(&self, text: &str) -> String {
+        text.replace("adapter_skeleton", &self.package().replace('-', "_"))
+            .replace("Skeleton", &self.camel())
+            .replace("skeleton", &self.0)
+    }
+
+    /// As in types: `AcmeCloud`.
+    fn camel(&self) -> String {
+        let capital = |word: &str| {
+            let mut letters = word.chars();
+            letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<String>()
+        };
+        self.0.split('-').map(capital).collect()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_lower_case_words_with_dashes() {
+        for good in ["acme", "acme-cloud", "a1", "cloud9-eu"] {
+            assert_eq!(Name::read(good).expect(good).as_str(), good);
+        }
+        let long = "a".repeat(MAX + 1);
+        for (bad, named) in [
+            ("", "acme"),
+            ("Acme", "acme"),
+            ("acme_cloud", "acme-cloud"),
+            ("acme--cloud", "dashes"),
+            ("-acme", "dashes"),
+            ("acme-", "dashes"),
+            ("9acme", "letters"),
+            ("../acme", "letters"),
+            ("acmé", "letters"),
+            (&long, "30"),
+            ("adapter-acme", "`acme` is enough"),
+        ] {
+            let said = Name::read(bad).expect_err(bad);
+            assert!(said.contains(named), "{bad:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn all_spellings_are_renamed() {
+        let name = Name::read("acme-cloud").expect("a name");
+        let text = "use adapter_skeleton::SkeletonDriver; // adapter-skeleton: skeleton://";
+        let wanted = "use adapter_acme_cloud::AcmeCloudDriver; // adapter-acme-cloud: acme-cloud://";
+        assert_eq!(name.rename(text), wanted);
+    }
+}

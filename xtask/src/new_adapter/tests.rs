@@ -1,0 +1,55 @@
+//! What is written compiles and starts, in a workspace of its own that uses the crates of this one.
+
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    Name::read(text).expect("a name")
+}
+
+#[test]
+fn an_adapter_that_is_there_is_left_alone() {
+    let dir = TempDir::new().expect("a folder");
+    let file = dir.path().join("Cargo.toml");
+    fs::write(&file, "mine").expect("room");
+    let error = write(&cargo::root().join(SKELETON), dir.path(), &name("acme")).expect_err("it is there");
+    assert!(error.to_string().contains("choose another name"), "{error:#}");
+    assert_eq!(fs::read_to_string(&file).expect("still there"), "mine");
+    assert_eq!(files(dir.path()).expect("a folder").len(), 1);
+}
+
+#[test]
+fn what_is_written_compiles_and_starts() {
+    let root = cargo::root();
+    let target = root.join("target");
+    // Inside the repository, for the sake of its cargo configuration.
+    let dir = TempDir::new_in(&target).expect("a folder");
+    let (acme, new) = (name("acme-cloud"), dir.path().join("adapters/acme-cloud"));
+    write(&root.join(SKELETON), &new, &acme).expect("is written");
+    for file in files(&new).expect("a folder") {
+        let text = fs::read_to_string(new.join(&file)).expect("text");
+        assert!(!text.to_lowercase().contains("skeleton"), "{}", file.display());
+    }
+    fs::write(dir.path().join("Cargo.toml"), alone(&root)).expect("room");
+    fs::copy(root.join("Cargo.lock"), dir.path().join("Cargo.lock")).expect("room");
+    let tested = Command::new(cargo::program())
+        .args(["test", "--offline", "--package", "adapter-acme-cloud", "--target-dir"])
+        .arg(&target)
+        .current_dir(dir.path())
+        .output()
+        .expect("cargo is there");
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
+    let said = String::from_utf8_lossy(&tested.stdout);
+    assert!(said.contains("it_starts_and_says_what_is_not_written_yet ... ok"), "{said}");
+}
+
+/// The manifest of this workspace without its members: they are used where they are.
+fn alone(root: &Path) -> String {
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("text");
+    let (_members, rest) = manifest.split_once("\n[workspace.package]").expect("the members come first");
+    let rest = rest.replace("path = \"", &format!("path = \"{}/", root.display()));
+    format!("[workspace]\nresolver = \"3\"\nmembers = [\"adapters/*\"]\n\n[workspace.package]{rest}")
+}
