@@ -59,16 +59,17 @@ impl Fences {
     /// Accepts a writer and remembers it, or refuses an older one.
     ///
     /// # Errors
-    /// `FIELD_INVALID` without a scope, `STALE_FENCE` if a newer writer was here.
+    /// `FIELD_INVALID` without a fence or its scope, `STALE_FENCE` if a newer writer was here.
     pub(crate) fn admit(
         &self,
         cluster_id: &str,
         fence: Option<&Fence>,
         object: &str,
     ) -> Result<Fence, AdapterError> {
-        let fence = fence.filter(|fence| !fence.scope.is_empty());
-        let fence = fence
-            .ok_or_else(|| AdapterError::field("fence.scope", "is missing: name the shard that writes"))?;
+        let fence = fence.ok_or_else(|| AdapterError::field("fence", "is missing: say who writes"))?;
+        if fence.scope.is_empty() {
+            return Err(AdapterError::field("fence.scope", "is empty: name the shard that writes"));
+        }
         self.with(cluster_id, fence, |holder| {
             let newest = holder.newest(object);
             if fence.epoch < holder.epoch || (fence.epoch == holder.epoch && fence.sequence < newest) {
@@ -230,7 +231,9 @@ mod tests {
 
     #[test]
     fn a_writer_without_a_scope_is_refused() {
-        assert!(Fences::default().admit("c", None, "x").is_err());
-        assert!(Fences::default().admit("c", Some(&fence("", 1, 1)), "x").is_err());
+        for (fence, field) in [(None, "fence"), (Some(fence("", 1, 1)), "fence.scope")] {
+            let error = Fences::default().admit("c", fence.as_ref(), "x").expect_err(field);
+            assert_eq!(error.violations[0].field, field);
+        }
     }
 }

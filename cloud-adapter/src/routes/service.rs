@@ -81,9 +81,10 @@ impl<D: Driver> Service<D> {
     /// Runs an order in a task of its own, on a session without a deadline: a client that hangs up cuts nothing.
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
+        let fence = request.fence.clone();
         let order = order(request, context)?;
-        if let Some(fence) = &order.fence {
-            self.applier.fences.admit(&order.cluster_id, Some(fence), OBJECT)?;
+        if order.fence.is_some() {
+            self.applier.fences.admit(&order.cluster_id, fence.as_ref(), OBJECT)?;
         }
         let keys: Vec<RouteKey> = order.items.iter().map(Item::key).collect();
         let (applier, session) = (Arc::clone(&self.applier), context.session.patient().about(OBJECT));
