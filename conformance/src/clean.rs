@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
 use cloud_api_proto::v1alpha1::{
-    ApplyRoutesRequest, DeleteLoadBalancerRequest, Fence, LoadBalancerState, RouteDelete, RouteOwner,
+    ApplyRoutesRequest, DeleteLoadBalancerRequest, LoadBalancerState, RouteDelete, RouteOwner,
     route_result::Outcome,
 };
 use futures::future;
@@ -31,16 +31,18 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
     let made = cx.tracker().take();
     let nothing = made.balancers.is_empty() && made.routes.is_empty() && cx.clusters().is_empty();
-    if let Some(proxy) = &cx.lane().proxy
-        && cx.check().exclusive
-    {
-        proxy.clear();
-    }
     let mut left = Vec::new();
     if !cx.lane().up.load(Ordering::Relaxed)
         && let Err(stop) = cx.process().start().await
     {
         left.push(format!("the adapter stands still: {}", said(&stop)));
+    }
+    if let Some(proxy) = &cx.lane().proxy
+        && cx.check().exclusive
+        && proxy.clear()
+        && let Err(stop) = cx.heal().await
+    {
+        left.push(said(&stop));
     }
     if !nothing {
         cx.note("cleaning up");
@@ -75,7 +77,7 @@ async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
 /// What is left of one load balancer.
 async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Instant) -> Option<String> {
     let key = request.key.clone().unwrap_or_default();
-    request.fence = Some(fence());
+    request.fence = Some(cx.cluster().fence_of(EPOCH, 1));
     let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
     let Ok(api) = cx.service() else { return left("nobody may remove it") };
     loop {
@@ -104,7 +106,7 @@ async fn remove_routes(
         let mut came = String::new();
         for some in removals.chunks(ROUTES_MAX) {
             let request = ApplyRoutesRequest {
-                fence: Some(fence()),
+                fence: Some(cluster.route_fence_of(EPOCH, 1)),
                 deletes: some.to_vec(),
                 ..cluster.routes(Vec::new())
             };
@@ -134,10 +136,6 @@ async fn remove_routes(
         removals = rest;
         tokio::time::sleep(TICK).await;
     }
-}
-
-fn fence() -> Fence {
-    Fence { scope: "conformance/0".to_owned(), epoch: EPOCH, sequence: 1 }
 }
 
 /// What the check's clusters still own, as the adapter lists it, and as the vendor's side does.

@@ -22,6 +22,10 @@ pub const POD_CIDRS: u16 = 1024;
 /// `/18`s of 10.0.0.0/8.
 const NETWORKS: u64 = 1024;
 
+/// The shards of the controllers. An adapter that knows who calls lets each write under its own only.
+const BALANCERS: &str = "service-controller/0";
+const ROUTES: &str = "route-controller/0";
+
 /// A virtual cluster. Cloning shares its fence.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -69,16 +73,32 @@ impl Cluster {
         RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
     }
 
-    /// The next fence of the first writer (epoch 1).
+    /// The next fence of the first writer of load balancers (epoch 1).
     #[must_use]
     pub fn fence(&self) -> Fence {
-        self.fence_of(1, self.sequence.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+        self.fence_of(1, self.next())
     }
 
-    /// A fence of the same scope.
+    /// A fence of the writer of load balancers.
     #[must_use]
     pub fn fence_of(&self, epoch: u64, sequence: u64) -> Fence {
-        Fence { scope: "conformance/0".to_owned(), epoch, sequence }
+        Fence { scope: BALANCERS.to_owned(), epoch, sequence }
+    }
+
+    /// The next fence of the first writer of routes (epoch 1).
+    #[must_use]
+    pub fn route_fence(&self) -> Fence {
+        self.route_fence_of(1, self.next())
+    }
+
+    /// A fence of the writer of routes.
+    #[must_use]
+    pub fn route_fence_of(&self, epoch: u64, sequence: u64) -> Fence {
+        Fence { scope: ROUTES.to_owned(), epoch, sequence }
+    }
+
+    fn next(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
     /// A valid load balancer for the Service `shop/<name>`: on the internet, IPv4, TCP port 80, without backends.
@@ -152,7 +172,7 @@ impl Cluster {
     pub fn routes(&self, upserts: Vec<RouteUpsert>) -> ApplyRoutesRequest {
         ApplyRoutesRequest {
             context: Some(self.context()),
-            fence: Some(self.fence()),
+            fence: Some(self.route_fence()),
             upserts,
             cluster_cidrs: vec![self.cluster_cidr()],
             ..ApplyRoutesRequest::default()

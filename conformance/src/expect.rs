@@ -45,3 +45,13 @@ pub fn refused<T: Debug>(answer: Answer<T>, reason: Reason) -> Result<CallError,
         Err(error) => Err(Stop::failed(wants, error.to_string())),
     }
 }
+
+/// Claims that a refusal names a field, or a part of it, in `BadRequest`.
+///
+/// # Errors
+/// If it does not.
+pub fn names(error: &CallError, field: &str) -> Verdict {
+    let part = format!("{field}.");
+    let named = error.violations.iter().any(|one| one.field == field || one.field.starts_with(&part));
+    that(named, &format!("BadRequest names the field {field}"), || error.to_string())
+}

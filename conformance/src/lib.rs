@@ -45,12 +45,14 @@
 //!   For what a command made: `cx.undo_by(Hook::DeleteRoute, ..)`. What is left after that fails the check.
 //! - Injections end when dropped: `let _down = cx.proxy()?.inject(Rule::writes().next(1), Action::ResetAfter);`. To act at a certain call:
 //!   `let held = inject(Rule::writes().nth(3), Action::HoldAfter); held.reached(limit).await?; cx.process().kill().await?; drop(held);`.
+//! - What an adapter remembers of a fault (rejected credentials, an open breaker) is over after `cx.heal()`; after a check that is done for you.
 //! - No sleep in place of a condition: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Times of the setting are in `cx.params().timings`;
 //!   what is long for a real vendor is a timing. Chance comes from `cx.random()`.
 //! - The suite knows no vendor. What differs between vendors is a hook or a key of [`params`]; add what is missing, documented at its field.
 //! - Failing needs proof: see your check fail against an adapter with that fault, and name it in the table of faults.
 //!
-//! To run one: `cargo xtask conformance -- --include LB-06`, or against anything: `adapter-conformance --params FILE --include LB-06`.
+//! To run one: build the bins of `adapter-sim` and `conformance-sim`, then `conformance-sim run --lanes 1 -- --include LB-06`; against anything else:
+//! `adapter-conformance --params FILE --include LB-06`.
 
 pub mod api;
 pub mod check;

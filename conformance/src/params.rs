@@ -201,6 +201,9 @@ pub struct Timings {
     /// The longest that a started adapter takes to be ready, or a killed one to be replaced.
     #[serde(deserialize_with = "duration")]
     pub ready: Duration,
+    /// The longest that an adapter takes to try again after the vendor rejected its credentials, or failed.
+    #[serde(deserialize_with = "duration")]
+    pub heal: Duration,
     /// The longest that the vendor's reads lag behind its writes. Default: what `GetInfo` says.
     #[serde(deserialize_with = "some_duration")]
     pub consistency: Option<Duration>,
@@ -226,6 +229,7 @@ impl Default for Timings {
         Self {
             converge: Duration::from_mins(5),
             ready: Duration::from_secs(30),
+            heal: Duration::from_mins(2),
             consistency: None,
             outage: Duration::from_mins(10),
             settle: Duration::from_mins(2),

@@ -130,9 +130,9 @@ impl Proxy {
         self.shared.vendor.lists.iter().any(|list| list.collection == collection)
     }
 
-    /// Ends all rules. Held calls go on.
-    pub(crate) fn clear(&self) {
-        self.shared.rules().clear();
+    /// Ends all rules. Held calls go on. Tells whether any acted since the last time.
+    pub(crate) fn clear(&self) -> bool {
+        self.shared.rules().clear()
     }
 }
 

@@ -158,6 +158,7 @@ impl Shape {
 pub(super) struct Rules {
     last: u64,
     standing: BTreeMap<u64, Standing>,
+    acted: bool,
 }
 
 #[derive(Debug)]
@@ -197,10 +198,12 @@ impl Rules {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Removes all, and tells whether any acted since the last time.
+    pub(super) fn clear(&mut self) -> bool {
         for standing in std::mem::take(&mut self.standing).into_values() {
             standing.gate.open();
         }
+        std::mem::take(&mut self.acted)
     }
 
     pub(super) fn fired(&self, id: u64) -> u64 {
@@ -219,6 +222,7 @@ impl Rules {
                 standing.fired = standing.fired.saturating_add(1);
                 let Standing { action, gate, frozen, .. } = &*standing;
                 let frozen = frozen.get(&call.path).cloned();
+                self.acted = true;
                 struck = Some(Strike { rule, action: action.clone(), gate: gate.clone(), frozen });
             }
         }

@@ -1,0 +1,73 @@
+//! `conformance-sim`: runs `adapter-conformance` against the simulated cloud, and is the commands of its parameter file.
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use adapter_conformance::{Options, program};
+use clap::{Parser, Subcommand};
+use conformance_sim::{Plan, Setting, command};
+
+/// The simulated cloud as a setting for adapter-conformance.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Starts lanes, runs the suite on them and ends them
+    Run {
+        /// How many lanes: each a cloud with an adapter
+        #[arg(long, default_value_t = 3, value_name = "N")]
+        lanes: usize,
+        /// A flag for each adapter; may be repeated
+        #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+        adapter_flag: Vec<String>,
+        /// Where files are kept while it runs
+        #[arg(long, value_name = "FOLDER", default_value = "target/conformance")]
+        folder: PathBuf,
+        /// Flags of adapter-conformance
+        #[arg(last = true)]
+        suite: Vec<String>,
+    },
+    /// One command of the parameter file
+    Command {
+        /// As the parameter file calls it
+        name: String,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(io::stderr).init();
+    match answer(Args::parse().what).await {
+        Ok(code) => code,
+        Err(error) => {
+            io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).unwrap_or_default();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn answer(what: What) -> anyhow::Result<ExitCode> {
+    match what {
+        What::Command { name } => {
+            let printed = command::run(&name).await?;
+            io::stdout().write_all(printed.as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Run { lanes, adapter_flag, folder, suite } => {
+            let plan = Plan { lanes, adapter_flags: adapter_flag, ..Plan::default() };
+            let setting = Setting::start(&plan, &std::path::absolute(folder)?)?;
+            let params = setting.params().display().to_string();
+            let flags = ["adapter-conformance".to_owned(), "--params".to_owned(), params];
+            let options = Options::parse_from(flags.into_iter().chain(suite));
+            Ok(program::main(options).await)
+        }
+    }
+}
