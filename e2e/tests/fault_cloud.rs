@@ -6,7 +6,7 @@ use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
 use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::{Context, ensure};
-use e2e::{Bed, Ready, node, service};
+use e2e::{ADAPTER, Bed, Ready, WITHIN, eventually, node, service};
 use serde_json::{Value, from_value, json};
 
 /// Throttling, bursts of errors, and a write whose answer is lost.
@@ -61,13 +61,35 @@ async fn rejected_credentials_delete_nothing_and_are_named() {
     assert!(told.contains("VENDOR_AUTH"), "{told}");
     let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
     assert!(told.contains("credentials"), "{told}");
+    // By now the adapter knows it, too. It is still called, and says why nothing works.
+    let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
+    let knows = eventually("the adapter sends nothing with these credentials", WITHIN, || async {
+        let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
+        ensure!(states.get("credentials").is_some_and(|&state| state > 0.0), "{states:?}");
+        Ok(())
+    });
+    knows.await.unwrap();
+    let refused = async |bed: &mut Bed| bed.adapter_calls().await.unwrap().remove("VENDOR_AUTH");
+    let before_it_knew = refused(&mut bed).await;
+    bed.cluster.cloud.create_instance("c").await.unwrap();
+    node("c").register(&client).await.unwrap();
+    service("later").port(80).create(&client).await.unwrap();
+    let told = bed.told("Node", "c", "CloudProviderFailed").await.unwrap();
+    assert!(told.contains("VENDOR_AUTH"), "{told}");
+    let told = bed.told("Service", "later", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains("credentials"), "{told}");
+    assert!(refused(&mut bed).await > before_it_knew, "{before_it_knew:?}");
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
     let during = bed.cluster.cloud.state().await.unwrap();
     assert_eq!((during.load_balancers, during.routes), (before.load_balancers, before.routes));
 
     bed.cluster.cloud.clear_faults().await.unwrap();
-    bed.initialised("b").await.unwrap();
-    bed.address("more").await.unwrap();
+    for node in ["b", "c"] {
+        bed.initialised(node).await.unwrap();
+    }
+    for service in ["more", "later"] {
+        bed.address(service).await.unwrap();
+    }
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
 }
 
