@@ -13,4 +13,5 @@ mod fairness;
 mod limits;
 mod random;
 mod refusals;
+mod shared;
 mod world;

@@ -39,7 +39,7 @@ const LIMITS: QueueLimits = QueueLimits { total: 150, per_leaf: 60, per_object: 
 proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: CASES, ..Default::default() })]
 
-    /// P1, P7, P13, P14 under 10^6 random steps: calls, answers of all kinds, cancellations, reloads, hand-overs, time.
+    /// P1, P7, P13, P14 under 10^6 random steps: calls, answers of all kinds, cancellations, joiners, reloads, hand-overs, time.
     /// Nothing is lost: each call ends once. Queues keep their bounds.
     #[test]
     fn what_is_promised_holds_whatever_happens(
@@ -129,7 +129,8 @@ impl Model {
             }
             450..700 => self.answer_any(),
             700..750 => self.cancel_any(),
-            750..990 => self.let_time_pass(),
+            750..800 => self.raise_any(),
+            800..990 => self.let_time_pass(),
             990..992 => self.reload(),
             992 => self.scheduler.empty(self.now),
             993 => self.scheduler.self_check(self.now, false),
@@ -218,6 +219,27 @@ impl Model {
             self.end(ticket);
         }
         assert!(!self.scheduler.cancel(ticket), "only once");
+    }
+
+    /// Somebody else waits for it, too.
+    fn raise_any(&mut self) {
+        let Some(ticket) = self.any_ticket() else { return };
+        let leaf = usize::try_from(self.random.below(6)).expect("small");
+        let Known { call, flying, .. } = self.calls[&ticket].clone();
+        let joins = self.any_call(leaf);
+        let Call { family, operation, cost, self_check, .. } = call;
+        let raised = Call { family, operation, cost, self_check, ..joins };
+        if let Some(deadline) = raised.deadline {
+            let late = self.scheduler.late(self.now, ticket, deadline);
+            assert!(late.is_none_or(|(expected, _)| !flying && expected > deadline));
+        }
+        let moved = self.scheduler.raise(self.now, ticket, raised.clone());
+        let known = self.calls.get_mut(&ticket).expect("known");
+        if moved || flying {
+            (known.leaf, known.call) = (leaf, raised);
+        } else {
+            known.call.deadline = raised.deadline;
+        }
     }
 
     fn any_ticket(&mut self) -> Option<Ticket> {

@@ -111,7 +111,8 @@ async fn who_waits_less_long_is_refused_at_once_and_who_waits_longer_is_served()
         sleep(Duration::from_secs(1)).await;
         let hasty = vendor.session(within(2, Purpose::own(Priority::Interactive, "hasty")));
         let began = Instant::now();
-        (waiters.join(&hasty).refused().await, began.elapsed())
+        let refused = timeout(Duration::from_secs(2), waiters.join(&hasty).refused()).await;
+        (refused.expect("not only when its time is over"), began.elapsed())
     };
     let (served, (refused, waited)) = tokio::join!(read(&payer, "/shared"), hasty);
     served.expect("in time for who is patient");

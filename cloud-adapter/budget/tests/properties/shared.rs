@@ -1,0 +1,113 @@
+//! Calls that several wait for.
+
+use std::time::Duration;
+
+use cloud_budget::{Answer, Call, Class, Decision, Next, Outcome, RefusalReason, Scheduler, Ticket, Time};
+
+use crate::world::{call, config};
+
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Duration::from_secs_f64(seconds)
+}
+
+/// The second page of a leisurely listing, beside as many urgent calls; all that can be sent at once was sent.
+fn behind(urgent: usize) -> (Scheduler, Ticket) {
+    let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
+    scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "first")).expect("place");
+    assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
+    for object in 0..urgent {
+        let urgent = call(Class::Traffic, "service", &object.to_string());
+        scheduler.submit(Time::ZERO, urgent).expect("place");
+    }
+    let leisurely = second_of(&mut scheduler, call(Class::Background, "adapter", "list"));
+    (scheduler, leisurely)
+}
+
+/// Two of these calls: the first of a flow has its turn soon, whatever its weight.
+fn second_of(scheduler: &mut Scheduler, call: Call) -> Ticket {
+    scheduler.submit(Time::ZERO, Call { deadline: None, ..call.clone() }).expect("place");
+    scheduler.submit(Time::ZERO, call).expect("place")
+}
+
+/// When a call is sent.
+fn sent_at(scheduler: &mut Scheduler, wanted: Ticket) -> Option<Time> {
+    let mut now = Time::ZERO;
+    loop {
+        match scheduler.next(now) {
+            Decision::Send { ticket, .. } if ticket == wanted => return Some(now),
+            Decision::Refuse(ticket, _) if ticket == wanted => return None,
+            Decision::Send { .. } | Decision::Refuse(..) => (),
+            Decision::Wait(next) => now = next?,
+        }
+    }
+}
+
+#[test]
+fn a_queued_call_is_sent_as_soon_as_one_of_the_most_urgent_who_waits_for_it() {
+    let urgent = call(Class::Interactive, "node", "list");
+    let (mut alone, _) = behind(40);
+    let own = alone.submit(Time::ZERO, urgent.clone()).expect("place");
+    let own = sent_at(&mut alone, own);
+    let (mut never, leisurely) = behind(40);
+    assert!(sent_at(&mut never, leisurely) > own, "or it would prove nothing");
+    let (mut raised, leisurely) = behind(40);
+    assert!(raised.raise(Time::ZERO, leisurely, urgent));
+    assert!(sent_at(&mut raised, leisurely) <= own);
+}
+
+#[test]
+fn a_call_keeps_a_place_that_is_better_than_that_of_who_joins() {
+    let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
+    let first = scheduler.submit(Time::ZERO, call(Class::Background, "adapter", "list")).expect("place");
+    for object in 0..500 {
+        let storm = call(Class::Interactive, "node", &object.to_string());
+        scheduler.submit(Time::ZERO, storm).expect("place");
+    }
+    assert!(!scheduler.raise(Time::ZERO, first, call(Class::Interactive, "node", "list")));
+    assert!(sent_at(&mut scheduler, first) < Some(at(20.0)), "a ninth of the rate is its share");
+}
+
+#[test]
+fn a_queued_call_lives_until_the_deadline_that_it_has_last() {
+    for (joined, sent) in [(false, false), (true, true)] {
+        let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
+        scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "first")).expect("place");
+        let until =
+            |seconds| Call { deadline: Some(at(seconds)), ..call(Class::Background, "adapter", "list") };
+        let ticket = second_of(&mut scheduler, until(2.5));
+        for object in 0..50 {
+            let traffic = call(Class::Traffic, "service", &object.to_string());
+            scheduler.submit(Time::ZERO, traffic).expect("place");
+        }
+        if joined {
+            assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it stays where it is");
+        }
+        assert_eq!(sent_at(&mut scheduler, ticket).is_some(), sent);
+    }
+}
+
+#[test]
+fn those_who_cannot_wait_as_long_are_told_and_the_call_stays() {
+    let (mut scheduler, leisurely) = behind(0);
+    assert_eq!(scheduler.late(Time::ZERO, leisurely, at(2.0)), None, "just in time");
+    let (expected, refusal) = scheduler.late(Time::ZERO, leisurely, at(1.5)).expect("too late");
+    assert_eq!((expected, refusal.reason), (at(2.0), RefusalReason::Budget));
+    assert!(refusal.retry_after >= Duration::from_secs(2), "{refusal:?}");
+    assert_eq!(sent_at(&mut scheduler, leisurely), Some(at(2.0)));
+    assert_eq!(scheduler.late(at(2.0), leisurely, at(2.0)), None, "it is on its way");
+}
+
+#[test]
+fn who_waits_for_a_throttled_call_is_told_of_the_pause_and_it_is_repeated_for_who_joined() {
+    let mut scheduler = Scheduler::new(config(1.0, 10), Time::ZERO);
+    let until = |seconds| Call { deadline: Some(at(seconds)), ..call(Class::Traffic, "service", "list") };
+    let ticket = scheduler.submit(Time::ZERO, until(5.0)).expect("place");
+    assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
+    assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it is on its way");
+    let outcome = Outcome::Throttled { retry_after: Some(Duration::from_secs(20)), bucket: None };
+    let answer = Answer { outcome, latency: Duration::ZERO, hint: None };
+    assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), Next::Again);
+    let (expected, refusal) = scheduler.late(Time::ZERO, ticket, at(5.0)).expect("not in the pause");
+    assert_eq!(refusal.reason, RefusalReason::Throttled);
+    assert!(expected >= at(20.0));
+}
