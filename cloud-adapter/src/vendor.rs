@@ -11,7 +11,7 @@ mod operation;
 mod report;
 mod scrub;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod translate;
 mod waiters;
 mod wire;

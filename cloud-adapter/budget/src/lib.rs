@@ -10,7 +10,8 @@
 //!   queueing), the objects in a leaf take turns, and calls about one object keep their order. Nobody starves, and nothing
 //!   is left unused while anything may go. Part of each burst is a reserve for calls that have the right to it.
 //! - A call that would be too late is refused at once, with the time to come back; who obeys finds a place. One that
-//!   becomes too late while it waits is refused and never sent. Queues are bounded, and what is least urgent is shed first.
+//!   becomes too late while it waits is refused and never sent. A call that others join is raised to the place of the most
+//!   urgent of them, and each of them can be told if it comes too late for it. Queues are bounded, and what is least urgent is shed first.
 //! - When the vendor throttles, the bucket pauses and its rate adapts; when a family fails, or the credentials are rejected,
 //!   it is given a rest.
 //!

@@ -25,7 +25,7 @@ type Order = (u16, Option<u64>);
 
 /// A vendor: notes what arrives and when, and answers with what was ordered, else 200.
 #[derive(Clone, Debug)]
-struct Fake {
+pub(crate) struct Fake {
     began: Instant,
     arrived: Arc<Mutex<Vec<(String, Duration)>>>,
     orders: Arc<Mutex<VecDeque<Order>>>,
@@ -93,12 +93,12 @@ impl Classify for Table {
     }
 }
 
-fn limits(rate: f64, burst: u32) -> Config {
+pub(crate) fn limits(rate: f64, burst: u32) -> Config {
     let bucket = BucketConfig { limit: RateLimit { rate, burst }, ..BucketConfig::unconfigured() };
     Config { buckets: [("compute".to_owned(), bucket)].into(), reserve: 0.0, ..Config::default() }
 }
 
-fn vendor(limits: &Config) -> (Fake, Arc<Vendor>) {
+pub(crate) fn vendor(limits: &Config) -> (Fake, Arc<Vendor>) {
     let fake = Fake { began: Instant::now(), arrived: Arc::default(), orders: Arc::default() };
     let vendor = Vendor::over(Box::new(fake.clone()), limits, Arc::new(Table), &Metrics::new());
     (fake, Arc::new(vendor))
@@ -112,7 +112,7 @@ fn get(path: &str) -> VendorRequest {
     http::Request::get(format!("http://vendor{path}")).body(Bytes::new()).expect("a request")
 }
 
-async fn read(session: &Session, path: &str) -> Result<(), VendorError> {
+pub(crate) async fn read(session: &Session, path: &str) -> Result<(), VendorError> {
     session.call(READ, get(path)).await.map(drop)
 }
 

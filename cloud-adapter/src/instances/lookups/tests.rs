@@ -1,5 +1,7 @@
 //! Many who ask, few calls: over a source that counts, on paused time.
 
+mod queued;
+
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::atomic::Ordering,
@@ -33,17 +35,29 @@ struct Source {
     batches: Mutex<Vec<(usize, Priority)>>,
     pages: AtomicUsize,
     cannot_look_up: bool,
+    /// Whether its calls wait for their turn.
+    queued: bool,
+}
+
+impl Source {
+    async fn call(&self, session: &Session) -> Result<(), VendorError> {
+        if self.queued {
+            return crate::vendor::tests::read(session, "/").await;
+        }
+        sleep(CALL).await;
+        Ok(())
+    }
 }
 
 impl Collection<Instance> for Source {
     async fn list_page(
         &self,
-        _: &Session,
+        session: &Session,
         cursor: Option<&str>,
         _: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
         self.pages.fetch_add(1, Ordering::Relaxed);
-        sleep(CALL).await;
+        self.call(session).await?;
         let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
         let there = self.there.lock().unwrap();
         let next = (from + PAGE < there.len()).then(|| (from + PAGE).to_string());
@@ -60,7 +74,7 @@ impl Collection<Instance> for Source {
             return Ok(None);
         }
         self.batches.lock().unwrap().push((ids.len(), session.purpose().priority));
-        sleep(CALL).await;
+        self.call(session).await?;
         if let Some(Some(error)) = self.errors.lock().unwrap().pop_front() {
             return Err(error);
         }

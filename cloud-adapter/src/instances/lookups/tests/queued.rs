@@ -1,0 +1,97 @@
+//! Flights whose calls wait in the queue for their turn.
+
+use cloud_adapter_security::{Caller, Role};
+use tokio::time::timeout;
+
+use super::*;
+use crate::vendor::tests as wire;
+
+/// Where all that there are take three calls, batches or pages. In a storm the first call of a flow is sent at once; the others take
+/// turns: a leisurely one has a ninth of the rate.
+async fn busy(listed: bool) -> Bed {
+    let (_, vendor) = wire::vendor(&wire::limits(10.0, 1));
+    let count = 3 * if listed { PAGE } else { BATCH };
+    let bed = Bed { vendor, ..Bed::over(Source { queued: true, ..Source::default() }, count) };
+    if listed {
+        bed.listed().await;
+    }
+    bed
+}
+
+impl Bed {
+    async fn storm(&self) {
+        let caller = Caller { role: Role::ServiceController, subject: Arc::from("services") };
+        let session = self.vendor.session(Purpose { caller, ..Purpose::own(Priority::Traffic, "storm") });
+        join_all((0..2_000).map(|_| wire::read(&session, "/storm"))).await;
+        panic!("the storm is over");
+    }
+
+    fn within(&self, millis: u64, priority: Priority) -> Session {
+        let deadline = Some(Instant::now() + Duration::from_millis(millis));
+        self.vendor.session(Purpose { deadline, ..Purpose::own(priority, "test") })
+    }
+
+    /// What is asked for, after that many milliseconds, and how long that took.
+    async fn after(
+        &self,
+        millis: u64,
+        session: impl FnOnce() -> Session,
+    ) -> (Result<usize, VendorError>, Duration) {
+        sleep(Duration::from_millis(millis)).await;
+        let began = Instant::now();
+        let all = self.source.there.lock().unwrap().len();
+        let answers = self.lookups.get(ids(0..all), None, &session()).await;
+        (answers.map(|answers| found(&answers)), began.elapsed())
+    }
+}
+
+/// How long an urgent caller waits in a storm for three calls; with a leisurely flight under way or without.
+async fn urgent(listed: bool, leisurely: bool) -> Duration {
+    let bed = busy(listed).await;
+    let began = async {
+        if leisurely {
+            bed.after(0, || bed.session(Priority::Background)).await.0.expect("answered");
+        }
+    };
+    let joins = bed.after(400, || bed.within(60_000, Priority::Interactive));
+    tokio::select! {
+        biased;
+        () = bed.storm() => Duration::MAX,
+        ((), (found, waited)) = futures::future::join(began, joins) => {
+            assert!(found.is_ok(), "{found:?}");
+            assert_eq!((bed.pages(), bed.batches().len()), if listed { (3, 0) } else { (0, 3) }, "one flight");
+            waited
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_urgent_caller_waits_for_a_leisurely_flight_no_longer_than_for_its_own() {
+    for listed in [false, true] {
+        let (alone, joined) = (urgent(listed, false).await, urgent(listed, true).await);
+        assert!(joined <= alone, "{joined:?} instead of {alone:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_who_waits_for_a_flight_is_refused_by_its_own_deadline() {
+    for listed in [false, true] {
+        let bed = busy(listed).await;
+        let began = bed.after(0, || bed.within(1_500, Priority::Background));
+        let hasty = bed.after(500, || bed.within(300, Priority::Background));
+        let patient = bed.after(500, || bed.within(60_000, Priority::Background));
+        let all = futures::future::join3(began, hasty, patient);
+        let ((began, began_waited), (hasty, hasty_waited), (patient, _)) = tokio::select! {
+            biased;
+            () = bed.storm() => return,
+            all = timeout(Duration::from_secs(60), all) => all.expect("all are told"),
+        };
+        for refused in [began, hasty] {
+            let error = refused.expect_err("three turns take two seconds");
+            assert_eq!((error.fault, error.retry_after.is_some()), (Fault::Budget, true), "{error:?}");
+        }
+        assert_eq!(hasty_waited, Duration::ZERO, "at once");
+        assert!(began_waited < Duration::from_millis(1_100), "before its third call waits: {began_waited:?}");
+        assert!(patient.is_ok(), "{patient:?}");
+    }
+}
