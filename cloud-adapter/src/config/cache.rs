@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::section::Section;
 
+/// No vendor gives more items on a page.
+const PAGE_MAX: u32 = 10_000;
+
 /// How vendor calls are saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
@@ -78,7 +81,7 @@ fn collection(section: &mut Section<'_>, usual: CollectionSettings) -> Collectio
         section.number("refreshShare", part, "use a part of the family's rate, above 0 and at most 1");
     CollectionSettings {
         max_age: section.duration("maxAge").unwrap_or(usual.max_age),
-        page_size: section.count("pageSize"),
+        page_size: section.count("pageSize", PAGE_MAX),
         refresh_share: share.unwrap_or(usual.refresh_share),
     }
 }

@@ -13,6 +13,15 @@ use crate::{driver::VendorLimit, vendor::Family};
 const ACCOUNT: &str = "account";
 /// What a vendor allows is not used up to the last call.
 const SAFETY: f64 = 0.9;
+/// More is a slip of the finger: no vendor allows it, and a bucket of that size is as good as none.
+const RATE_MAX: f64 = 100_000.0;
+const BURST_MAX: u32 = 100_000;
+const LIMIT_MAX: f64 = 1e9;
+const WEIGHT_MAX: u32 = 1_000;
+/// Each that waits takes memory.
+const QUEUE_MAX: u32 = 1_000_000;
+const CONCURRENCY_MAX: u32 = 10_000;
+const CALLS_MAX: u32 = 1_000_000;
 
 /// What the section says.
 #[derive(Debug)]
@@ -110,10 +119,11 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wa
     }
     let parent = section.text("parent");
     let faults = section.faults();
-    let rate = section.number("rate", |rate| rate > 0.0, "use calls a second, above 0");
-    let limit = section.number("limit", |limit| limit >= 1.0, "use the calls that a window holds, 1 or more");
+    let rate = rate(section, "rate");
+    let whole = format!("use the calls that a window holds, 1 to {LIMIT_MAX}");
+    let limit = section.number("limit", |limit| (1.0..=LIMIT_MAX).contains(&limit), &whole);
     let window = section.duration("window");
-    let burst = section.count("burst");
+    let burst = section.count("burst", BURST_MAX);
     let limit = match (rate, limit.zip(window), burst) {
         (Some(rate), None, Some(burst)) => Some(VendorLimit::Bucket { rate, burst }),
         (None, Some((limit, window)), Some(burst)) => Some(VendorLimit::Window { limit, window, burst }),
@@ -126,12 +136,23 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wa
     };
     let limit = limit.map(|limit| limit.scaled(scale)).transpose();
     let limit = limit.map_err(|fault| section.fault("burst", fault)).ok().flatten();
+    if let Some(RateLimit { rate, .. }) = limit.filter(|limit| limit.rate > RATE_MAX) {
+        section.fault(
+            "window",
+            format!("with this limit it gives {rate:.0} calls a second: use a longer one, so that it is at most {RATE_MAX}"),
+        );
+    }
     let adaptive = section.section("adaptive", |section| adaptive(section, limit));
     Some(Wanted { parent, limit: limit?, adaptive })
 }
 
+fn rate(section: &mut Section<'_>, key: &'static str) -> Option<f64> {
+    let fix = format!("use calls a second, above 0 and at most {RATE_MAX}");
+    section.number(key, |rate| rate > 0.0 && rate <= RATE_MAX, &fix)
+}
+
 fn adaptive(section: &mut Section<'_>, limit: Option<RateLimit>) -> Option<Adaptive> {
-    let floor = section.number("floor", |floor| floor > 0.0, "use calls a second, above 0");
+    let floor = rate(section, "floor");
     let inside = |part: f64| part > 0.0 && part < 1.0;
     let decrease =
         section.number("decrease", inside, "use what a throttle leaves of the rate, above 0 and below 1");
@@ -175,16 +196,16 @@ fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<S
 fn weights(section: &mut Section<'_>) -> Weights {
     let usual = Weights::default();
     Weights {
-        traffic: section.count("traffic").unwrap_or(usual.traffic),
-        interactive: section.count("interactive").unwrap_or(usual.interactive),
-        lifecycle: section.count("lifecycle").unwrap_or(usual.lifecycle),
-        background: section.count("background").unwrap_or(usual.background),
+        traffic: section.count("traffic", WEIGHT_MAX).unwrap_or(usual.traffic),
+        interactive: section.count("interactive", WEIGHT_MAX).unwrap_or(usual.interactive),
+        lifecycle: section.count("lifecycle", WEIGHT_MAX).unwrap_or(usual.lifecycle),
+        background: section.count("background", WEIGHT_MAX).unwrap_or(usual.background),
     }
 }
 
 fn queue(section: &mut Section<'_>) -> QueueLimits {
     let usual = QueueLimits::default();
-    let mut calls = |key| section.count(key).and_then(|count| usize::try_from(count).ok());
+    let mut calls = |key| section.count(key, QUEUE_MAX).and_then(|count| usize::try_from(count).ok());
     QueueLimits {
         total: calls("total").unwrap_or(usual.total),
         per_leaf: calls("perLeaf").unwrap_or(usual.per_leaf),
@@ -194,11 +215,11 @@ fn queue(section: &mut Section<'_>) -> QueueLimits {
 
 fn concurrency(section: &mut Section<'_>) -> BTreeMap<String, u32> {
     // Writes of one key follow one another: the next is planned from what the last one left.
-    if section.count("perKeyWrites").is_some_and(|writes| writes != 1) {
+    if section.count("perKeyWrites", CONCURRENCY_MAX).is_some_and(|writes| writes != 1) {
         section.fault("perKeyWrites", "only 1 keeps the writes of an object in order: leave it out");
     }
     let families = Family::ALL.map(Family::word).into_iter();
-    families.filter_map(|family| Some((family.to_owned(), section.count(family)?))).collect()
+    families.filter_map(|family| Some((family.to_owned(), section.count(family, CONCURRENCY_MAX)?))).collect()
 }
 
 fn deadline(section: &mut Section<'_>) -> Deadlines {
@@ -223,7 +244,7 @@ fn breaker(section: &mut Section<'_>) -> BreakerLimits {
     }
     BreakerLimits {
         window: section.duration("window").unwrap_or(usual.window),
-        min_calls: section.count("minCalls").unwrap_or(usual.min_calls),
+        min_calls: section.count("minCalls", CALLS_MAX).unwrap_or(usual.min_calls),
         failure_ratio: ratio.unwrap_or(usual.failure_ratio),
         open,
         open_max,

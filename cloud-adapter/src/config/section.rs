@@ -83,11 +83,12 @@ impl Section<'_> {
         self.or_fault(key, number, || format!("{value}: {fix}"))
     }
 
-    /// A whole number, at least 1.
-    pub(super) fn count(&mut self, key: &'static str) -> Option<u32> {
+    /// A whole number, at least 1 and at most that.
+    pub(super) fn count(&mut self, key: &'static str, most: u32) -> Option<u32> {
         let value = self.take(key)?;
-        let count = value.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
-        self.or_fault(key, count, || format!("{value}: use a whole number, 1 or more"))
+        let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
+        let count = count.filter(|count| (1..=most).contains(count));
+        self.or_fault(key, count, || format!("{value}: use a whole number from 1 to {most}"))
     }
 
     /// Any text.

@@ -126,16 +126,16 @@ limit: {}
     limits.safety: 1.5: use a part of the limit, above 0 and at most 1
     limits.share: 0: use this cluster's part of the account, above 0 and at most 1
     limits.reserve: 2: use a part of each burst, 0 or more and below 1
-    limits.buckets.account.rate: "fast": use calls a second, above 0
+    limits.buckets.account.rate: "fast": use calls a second, above 0 and at most 100000
     limits.buckets.comptue: no such family, did you mean compute? Use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
-    limits.buckets.compute.rate: 0: use calls a second, above 0
+    limits.buckets.compute.rate: 0: use calls a second, above 0 and at most 100000
     limits.buckets.gpu: no such family: use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
     limits.buckets.identity: use either rate and burst, or limit, window and burst
     limits.buckets.loadbalancer.adaptive.decrease: 1: use what a throttle leaves of the rate, above 0 and below 1
     limits.buckets.loadbalancer.adaptive.floor: 5 is above the bucket's rate: use less
     limits.buckets.network.burst: 95 calls at once are all that the window may hold (90, with safety and share), so that nothing is left for a rate: use less
     limits.buckets.compute:ListInstances.parent: there is no bucket acount, did you mean account?
-    limits.weights.traffic: 0: use a whole number, 1 or more
+    limits.weights.traffic: 0: use a whole number from 1 to 1000
     limits.queue: 5 stands where keys with values are expected
     limits.concurrency.perKeyWrites: only 1 keeps the writes of an object in order: leave it out
     limits.concurrency.computer: no such key, did you mean compute? There are perKeyWrites, compute, network, loadbalancer, identity
@@ -144,7 +144,7 @@ limit: {}
     limits.breaker.openMax: is below open: use at least that
     limits.saftey: no such key, did you mean safety? There are mode, safety, share, freeFloor, reserve, buckets, weights, queue, concurrency, deadline, breaker
     cache.instances.maxAge: "0s" is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h
-    cache.instances.pageSize: -1: use a whole number, 1 or more
+    cache.instances.pageSize: -1: use a whole number from 1 to 10000
     cache.batch.idle: is above max: use at most that
     limit: no such key, did you mean limits? There are limits, cache
     "#);
@@ -187,4 +187,42 @@ fn times_that_would_overflow_the_clock_are_refused() {
     limits.deadline.max: "721h": use 30 days or less, such as 720h
     cache.instances.maxAge: "4000000000000000h": use 30 days or less, such as 720h
     "#);
+}
+
+#[test]
+fn numbers_that_are_as_good_as_no_limit_are_refused() {
+    let most = r"
+limits:
+  buckets:
+    compute: {rate: 100000, burst: 100000}
+    network: {limit: 1000000000, window: 24h, burst: 1}
+";
+    Config::parse(most, &[]).expect("the most that is taken");
+    let more = r"
+limits:
+  buckets:
+    account: {rate: 1e300, burst: 1}
+    compute: {rate: 100000.1, burst: 4294967295}
+    identity: {rate: 1, burst: 1, adaptive: {floor: 1e300}}
+    loadbalancer: {limit: 1000000, window: 1ms, burst: 1}
+    network: {limit: 1e300, window: 1h, burst: 1}
+  weights: {traffic: 1000000}
+  queue: {total: 4294967295}
+  concurrency: {compute: 1000000}
+  breaker: {minCalls: 18446744073709551615}
+cache: {instances: {pageSize: 4294967295}}
+";
+    assert_snapshot!(faults(more), @"
+    limits.buckets.account.rate: 1e+300: use calls a second, above 0 and at most 100000
+    limits.buckets.compute.rate: 100000.1: use calls a second, above 0 and at most 100000
+    limits.buckets.compute.burst: 4294967295: use a whole number from 1 to 100000
+    limits.buckets.identity.adaptive.floor: 1e+300: use calls a second, above 0 and at most 100000
+    limits.buckets.loadbalancer.window: with this limit it gives 899999000 calls a second: use a longer one, so that it is at most 100000
+    limits.buckets.network.limit: 1e+300: use the calls that a window holds, 1 to 1000000000
+    limits.weights.traffic: 1000000: use a whole number from 1 to 1000
+    limits.queue.total: 4294967295: use a whole number from 1 to 1000000
+    limits.concurrency.compute: 1000000: use a whole number from 1 to 10000
+    limits.breaker.minCalls: 18446744073709551615: use a whole number from 1 to 1000000
+    cache.instances.pageSize: 4294967295: use a whole number from 1 to 10000
+    ");
 }
