@@ -18,6 +18,7 @@ use cloud_api_proto::v1alpha1::{
 use cloud_budget::Hint;
 use secrecy::SecretString;
 
+pub(crate) use self::error::shown;
 pub use self::{
     desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
     error::{Fault, VendorError},

@@ -62,6 +62,10 @@ const PAUSE_MAX: Duration = Duration::from_mins(15);
 /// Bytes of a vendor's words that are told on: clients refuse answers whose trailers are long.
 const MESSAGE_MAX: usize = 1_000;
 const NAME_MAX: usize = 200;
+/// Fields that an error may name: the IDs of one look-up, of which all may be at fault.
+const FIELDS_MAX: usize = 500;
+/// Of these, as many as a caller is told.
+const FIELDS_TOLD: usize = 4;
 
 impl VendorError {
     /// A failure without the vendor's own words.
@@ -90,6 +94,8 @@ impl VendorError {
         for name in [&mut self.code, &mut self.request_id].into_iter().flatten() {
             cut(name, NAME_MAX);
         }
+        self.fields.truncate(FIELDS_MAX);
+        self.fields.iter_mut().for_each(|field| cut(field, MESSAGE_MAX));
         self.retry_after = self.retry_after.map(|delay| delay.min(PAUSE_MAX));
         self
     }
@@ -99,6 +105,11 @@ impl VendorError {
     pub fn nonsense(message: impl Into<String>) -> Self {
         Self::new(Fault::Nonsense, message)
     }
+}
+
+/// As much of the name of a request, whoever chose it, as a log line should hold.
+pub(crate) fn shown(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(NAME_MAX)).unwrap_or_default()
 }
 
 /// Cuts a text between two characters, and shows that it was cut.
@@ -128,12 +139,16 @@ impl From<VendorError> for AdapterError {
             Fault::OutcomeUnknown => Reason::OutcomeUnknown,
             Fault::Nonsense => Reason::Internal,
         };
+        let fields = error.fields.into_iter().take(FIELDS_TOLD).map(|mut field| {
+            cut(&mut field, NAME_MAX);
+            field
+        });
         let mut mapped = Self::new(reason, error.message);
         if reason == Reason::FieldInvalid {
             let violation = |field| Violation { field, description: mapped.message.clone() };
-            mapped.violations = error.fields.into_iter().map(violation).collect();
-        } else if !error.fields.is_empty() {
-            mapped = mapped.with("fields", error.fields.join(","));
+            mapped.violations = fields.map(violation).collect();
+        } else if fields.len() > 0 {
+            mapped = mapped.with("fields", fields.collect::<Vec<_>>().join(","));
         }
         if let Some(delay) = error.retry_after {
             mapped = mapped.retry_after(delay);

@@ -4,7 +4,7 @@
 use http::{HeaderMap, header};
 
 use super::{Operation, VendorRequest, flight::Job};
-use crate::driver::{Fault, VendorError};
+use crate::driver::{Fault, VendorError, shown};
 
 /// Headers that hold no secrets at any vendor.
 const HARMLESS: [header::HeaderName; 4] =
@@ -20,7 +20,7 @@ pub(super) fn request(operation: Operation, request: &VendorRequest) {
 /// A request was answered. `vendor_request_id`: the vendor's own name for it.
 pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_request_id: Option<&str>) {
     let Operation { family, name, write } = job.operation;
-    let request_id = job.purpose.request_id.as_str();
+    let (request_id, vendor_request_id) = (shown(&job.purpose.request_id), vendor_request_id.map(shown));
     if !write {
         match error {
             None => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),

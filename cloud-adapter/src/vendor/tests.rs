@@ -71,6 +71,34 @@ impl Transport for Fake {
     }
 }
 
+/// What the log was told.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("whole").clone()).expect("text")
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("whole").write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl tracing_subscriber::fmt::MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
 struct Table;
 
 impl Classify for Table {
@@ -81,7 +109,9 @@ impl Classify for Table {
             429 => Fault::Throttled,
             LOQUACIOUS => {
                 let code = Some("é".repeat(50_000));
-                return Some(VendorError { code, ..VendorError::new(Fault::Invalid, "é".repeat(100_000)) });
+                let fields = vec!["é".repeat(100_000); 2_000];
+                let message = "é".repeat(100_000);
+                return Some(VendorError { code, fields, ..VendorError::new(Fault::Invalid, message) });
             }
             BREAKS => panic!("on purpose"),
             _ => Fault::Unavailable,
@@ -315,6 +345,29 @@ async fn the_vendors_words_are_cut_to_what_a_caller_can_take() {
             .map(String::len);
     assert!(lengths.iter().all(|length| *length <= 1_100), "{lengths:?}");
     assert!(error.message.ends_with('…'), "says that it was cut: {error}");
+    assert_eq!(error.fields.len(), 500, "all IDs of a look-up may be at fault");
+    assert!(error.fields.iter().all(|field| field.len() <= 1_100));
+    let status = tonic::Status::from(cloud_api_proto::AdapterError::from(error)).into_http::<()>();
+    let trailers: usize =
+        status.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    assert!(trailers < 16 * 1024, "{trailers} bytes: clients take no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_line_is_as_long_as_we_like_and_not_as_others_do() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(LOQUACIOUS, None)]);
+    let lines = Lines::default();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
+    let logging = tracing::subscriber::set_default(log);
+    let purpose = Purpose { request_id: "é".repeat(50_000), ..Purpose::own(Priority::Interactive, "test") };
+    vendor.session(purpose).call(WRITE, get("/")).await.expect_err("refused");
+    drop(logging);
+    let lines = lines.text();
+    let audit = lines.lines().find(|line| line.contains("audit")).expect("a write is told");
+    assert!(audit.contains("éé") && audit.contains("77"), "{audit}");
+    let longest = lines.lines().map(str::len).max().unwrap_or_default();
+    assert!(longest < 4_000, "{longest} bytes");
 }
 
 #[tokio::test(start_paused = true)]
