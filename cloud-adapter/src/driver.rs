@@ -30,11 +30,12 @@ use crate::vendor::{Operation, Session, VendorResponse};
 
 /// A vendor, as the runtime sees it.
 ///
-/// The three collections are listed and looked up through [`Collection`]; load balancers and routes are changed by [`Self::plan`],
+/// The three collections are listed through [`Collection`], and instances looked up through [`InstanceLookup`]; load balancers and routes are changed by [`Self::plan`],
 /// [`Self::plan_deletion`], [`Self::plan_routes`] (pure) and [`Self::execute`] (one vendor write).
 pub trait Driver:
     Classify
     + Collection<Instance>
+    + InstanceLookup
     + Collection<LoadBalancerRecord<<Self as Driver>::Detail>>
     + Collection<Route>
     + fmt::Debug
@@ -116,7 +117,7 @@ impl<D> fmt::Debug for CredentialsFile<D> {
     }
 }
 
-/// A collection that the vendor can list and look up in.
+/// A collection that the vendor can list.
 pub trait Collection<T: Item> {
     /// One page of the listing, of at most `size` items; `None`: as many as the vendor gives. The runtime pages, removes duplicates
     /// and starts again where needed. Cost: one vendor call.
@@ -126,8 +127,11 @@ pub trait Collection<T: Item> {
         cursor: Option<&str>,
         size: Option<u32>,
     ) -> impl Future<Output = Result<Page<T>, VendorError>> + Send;
+}
 
-    /// Looks objects up by the vendor's IDs, at most [`Description::batch`] at once; one answer an ID, in order.
+/// Instances that the vendor can look up by its IDs: no other collection needs it.
+pub trait InstanceLookup {
+    /// Looks instances up by the vendor's IDs, at most [`Description::batch`] at once; one answer an ID, in order.
     ///
     /// Cost: one vendor call where the vendor has one for many, else one an ID. `None`: the vendor cannot, list instead.
     ///
@@ -138,7 +142,7 @@ pub trait Collection<T: Item> {
         &self,
         session: &Session,
         ids: &[String],
-    ) -> impl Future<Output = Result<Option<Vec<Lookup<T>>>, VendorError>> + Send;
+    ) -> impl Future<Output = Result<Option<Vec<Lookup<Instance>>>, VendorError>> + Send;
 }
 
 /// Reads the vendor's answers.
@@ -244,7 +248,7 @@ pub struct Description {
     pub consistency_horizon: Duration,
     /// What keeps a repeated create from making a second load balancer.
     pub deduplication: Deduplication,
-    /// IDs in one [`Collection::get_batch`].
+    /// IDs in one [`InstanceLookup::get_batch`].
     pub batch: usize,
     /// How soon to look again after a step that the vendor works on; doubled up to 15 s.
     pub poll: Duration,

@@ -17,7 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    answers::{FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, RoutePage, RouteResults},
+    answers::{FoundInstances, InstancePage, LoadBalancerPage, RoutePage, RouteResults},
     simcloud::{
         model::Project,
         requests::{
@@ -38,7 +38,6 @@ pub(crate) const GET_PROJECT: Operation = Operation::read(Family::Identity, "Get
 pub(crate) const LIST_INSTANCES: Operation = Operation::read(Family::Compute, "ListInstances");
 pub(crate) const BATCH_GET_INSTANCES: Operation = Operation::read(Family::Compute, "BatchGetInstances");
 pub(crate) const LIST_LOAD_BALANCERS: Operation = Operation::read(Family::LoadBalancer, "ListLoadBalancers");
-pub(crate) const GET_LOAD_BALANCER: Operation = Operation::read(Family::LoadBalancer, "GetLoadBalancer");
 pub(crate) const CREATE_LOAD_BALANCER: Operation = balancer_write("CreateLoadBalancer");
 pub(crate) const UPDATE_LOAD_BALANCER: Operation = balancer_write("UpdateLoadBalancer");
 pub(crate) const DELETE_LOAD_BALANCER: Operation = balancer_write("DeleteLoadBalancer");
@@ -132,10 +131,6 @@ impl Client {
         size: Option<u32>,
     ) -> Answer<LoadBalancerPage> {
         self.read(session, LIST_LOAD_BALANCERS, &page("/v1/load-balancers", cursor, size)).await
-    }
-
-    pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> Answer<LoadBalancer> {
-        self.read(session, GET_LOAD_BALANCER, &format!("/v1/load-balancers/{}", encode(id))).await
     }
 
     pub(crate) async fn create_load_balancer(
@@ -353,7 +348,6 @@ mod tests {
             LIST_INSTANCES,
             BATCH_GET_INSTANCES,
             LIST_LOAD_BALANCERS,
-            GET_LOAD_BALANCER,
             CREATE_LOAD_BALANCER,
             UPDATE_LOAD_BALANCER,
             DELETE_LOAD_BALANCER,

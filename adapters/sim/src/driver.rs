@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use cloud_adapter::{
     driver::{
         Classify, Collection, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver,
-        Fault, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
+        Fault, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges,
+        VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -326,7 +327,9 @@ impl Collection<Instance> for SimDriver {
             total: None,
         })
     }
+}
 
+impl InstanceLookup for SimDriver {
     async fn get_batch(
         &self,
         session: &Session,
@@ -358,23 +361,6 @@ impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
             total: None,
         })
     }
-
-    /// The cloud has no call for many: one an ID.
-    async fn get_batch(
-        &self,
-        session: &Session,
-        ids: &[String],
-    ) -> Result<Option<Vec<Lookup<LoadBalancerRecord<answers::LoadBalancer>>>>, VendorError> {
-        let mut answers = Vec::with_capacity(ids.len());
-        for id in ids {
-            answers.push(match self.client.get_load_balancer(session, id).await {
-                Ok(tree) => Lookup::Found(translate::load_balancer(tree)),
-                Err(error) if error.fault == Fault::NotFound => Lookup::Gone,
-                Err(error) => return Err(error),
-            });
-        }
-        Ok(Some(answers))
-    }
 }
 
 impl Collection<Route> for SimDriver {
@@ -387,14 +373,5 @@ impl Collection<Route> for SimDriver {
         let page = self.client.list_routes(session, cursor, size).await?;
         let items = page.routes.iter().map(|route| translate::route(route, &self.region)).collect();
         Ok(Page { items, next: page.next, total: None })
-    }
-
-    /// The cloud cannot look routes up.
-    async fn get_batch(
-        &self,
-        _session: &Session,
-        _ids: &[String],
-    ) -> Result<Option<Vec<Lookup<Route>>>, VendorError> {
-        Ok(None)
     }
 }

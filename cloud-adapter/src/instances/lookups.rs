@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     config::BatchWindow,
-    driver::{Collection, Item as _, VendorError},
+    driver::{Collection, InstanceLookup, Item as _, VendorError},
     metrics::{Coalesced, Metrics},
     snapshot::Snapshot,
     vendor::{Session, Waiter, Waiters},
@@ -112,7 +112,7 @@ impl<S> fmt::Debug for LookUps<S> {
     }
 }
 
-impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
+impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
     /// `batch`: IDs in one vendor call. `locate`: from a provider ID to the vendor's, if it is one of this cloud.
     pub(crate) fn new(
         source: Arc<S>,

@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, advance};
 use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher};
 use crate::{
     config::CollectionSettings,
-    driver::{Classify, Collection, Fault, Lookup, Page, VendorError},
+    driver::{Classify, Collection, Fault, Page, VendorError},
     metrics::Metrics,
     replica::Replica,
     vendor::{Operation, Purpose, Session, Vendor, VendorResponse},
@@ -55,14 +55,6 @@ impl Collection<Instance> for Source {
         let next = (from + 2 < items.len()).then(|| (from + 2).to_string());
         let total = self.offset.load(Ordering::Relaxed).then(|| u64::try_from(items.len()).unwrap());
         Ok(Page { items: items.iter().skip(from).take(2).cloned().collect(), next, total })
-    }
-
-    async fn get_batch(
-        &self,
-        _: &Session,
-        _: &[String],
-    ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
-        Ok(None)
     }
 }
 

@@ -1,14 +1,11 @@
 //! Listings, look-ups, routes and credentials.
 
 use adapter_sim::simcloud::Operation;
-use cloud_adapter::driver::{Collection, Driver as _, Fault, Lookup};
+use cloud_adapter::driver::{Collection, Driver as _, Fault, InstanceLookup as _, Lookup};
 use cloud_api_proto::v1alpha1::Instance;
 use serde_json::json;
 
-use crate::{
-    bench::{Record, bench, bench_with, desired, driver, route, session},
-    wanted::{spec, tcp},
-};
+use crate::bench::{bench, bench_with, driver, route, session};
 
 #[tokio::test]
 async fn a_listing_goes_on_where_its_page_ended() {
@@ -36,7 +33,7 @@ async fn five_hundred_machines_are_looked_up_in_one_call_and_in_order() {
     bench.cloud.machines(499).await;
     let mut ids: Vec<String> = (1..=499).rev().map(|n| format!("i-{n:04}")).collect();
     ids.insert(7, "i-9999".into());
-    let found = Collection::<Instance>::get_batch(&bench.driver, &bench.session, &ids).await;
+    let found = bench.driver.get_batch(&bench.session, &ids).await;
     let found = found.expect("answered").expect("the cloud can");
     assert_eq!(found.len(), ids.len());
     for (id, answer) in ids.iter().zip(&found) {
@@ -47,16 +44,6 @@ async fn five_hundred_machines_are_looked_up_in_one_call_and_in_order() {
         }
     }
     assert_eq!(bench.cloud.counts().total, 1);
-}
-
-#[tokio::test]
-async fn load_balancers_are_looked_up_one_by_one() {
-    let bench = bench().await;
-    let (record, _) = bench.ensure(&desired(spec([tcp(80)]), [])).await;
-    let ids = ["lb-0001".to_owned(), "lb-0009".to_owned()];
-    let found = Collection::<Record>::get_batch(&bench.driver, &bench.session, &ids).await;
-    assert_eq!(found, Ok(Some(vec![Lookup::Found(record), Lookup::Gone])));
-    assert_eq!(bench.cloud.count(Operation::GetLoadBalancer), 2);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Answer, Answers, Gathering, LookUps, Wanted};
 use crate::{
-    driver::{Collection, Fault, Item as _, Lookup, VendorError},
+    driver::{Collection, Fault, InstanceLookup, Item as _, Lookup, VendorError},
     metrics::Coalesced,
     snapshot::LookedUp,
     vendor::Session,
@@ -36,7 +36,7 @@ enum Able {
     No,
 }
 
-impl<S: Collection<Instance> + Send + Sync + 'static> LookUps<S> {
+impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
     /// Waits for others, then asks for all of them together.
     pub(super) async fn fly(self: Arc<Self>, gathering: Arc<Gathering>) -> Arc<Answers> {
         let window = *self.window.lock().unwrap_or_else(PoisonError::into_inner);

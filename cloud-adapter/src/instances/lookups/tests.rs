@@ -64,7 +64,9 @@ impl Collection<Instance> for Source {
         let items = there.iter().skip(from).take(PAGE).map(|id| instance(id)).collect();
         Ok(Page { items, next, total: None })
     }
+}
 
+impl InstanceLookup for Source {
     async fn get_batch(
         &self,
         session: &Session,

@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::{
     config::CollectionSettings,
-    driver::{Collection, Lookup, Page},
+    driver::{Collection, Page},
     snapshot::Snapshot,
 };
 
@@ -27,14 +27,6 @@ impl Collection<Instance> for Pages {
         read(session, &format!("/pages/{page}")).await?;
         let next = (page + 1 < PAGES).then(|| (page + 1).to_string());
         Ok(Page { items: Vec::new(), next, total: None })
-    }
-
-    async fn get_batch(
-        &self,
-        _: &Session,
-        _: &[String],
-    ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
-        Ok(None)
     }
 }
 
