@@ -27,7 +27,10 @@ use cloud_api_proto::v1alpha1::Priority;
 use cloud_budget::{Call, Config, Deadlines};
 use tokio::{sync::Notify, time::Instant};
 
-pub(crate) use self::waiters::{Waiter, Waiters};
+pub(crate) use self::{
+    report::HeldUp,
+    waiters::{Waiter, Waiters},
+};
 use self::{
     dispatch::{Dispatcher, Permit},
     flight::{Flight, Job},

@@ -8,22 +8,40 @@ use cloud_api_proto::v1alpha1::{
 };
 
 use super::decide::{End, Next};
+use crate::vendor::HeldUp;
 
 /// When a caller looks again at work under way.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// What work under way waits for, and when to look at it again.
+#[derive(Debug)]
+pub(super) struct Waits {
+    what: String,
+    again: Duration,
+}
+
+impl Waits {
+    /// What the task said that it waits for, and what holds up its calls: nothing moves before that is over.
+    pub(super) fn told(what: String, held: Option<HeldUp>) -> Self {
+        match held {
+            None => Self { what, again: AGAIN },
+            Some(HeldUp { why, rest }) => Self { what: format!("{what}; {why}"), again: rest.max(AGAIN) },
+        }
+    }
+}
+
 /// A load balancer that is being worked on.
 pub(super) fn pending(
     (done, total): (u32, u32),
-    waits_for: String,
+    Waits { what, again }: Waits,
     cost: Option<Cost>,
 ) -> EnsureLoadBalancerResponse {
     EnsureLoadBalancerResponse {
         state: LoadBalancerState::Pending.into(),
         step: done,
         steps: total,
-        conditions: vec![waiting(waits_for)],
-        retry_after: prost_types::Duration::try_from(AGAIN).ok(),
+        conditions: vec![waiting(what)],
+        retry_after: prost_types::Duration::try_from(again).ok(),
         cost,
         ..EnsureLoadBalancerResponse::default()
     }
@@ -70,11 +88,11 @@ pub(super) fn dry_ensure<D, S>(
 }
 
 /// A load balancer that is being removed.
-pub(super) fn deleting(waits_for: String, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
+pub(super) fn deleting(Waits { what, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse {
         state: LoadBalancerState::Deleting.into(),
-        retry_after: prost_types::Duration::try_from(AGAIN).ok(),
-        conditions: vec![waiting(waits_for)],
+        retry_after: prost_types::Duration::try_from(again).ok(),
+        conditions: vec![waiting(what)],
         cost,
         plan: Vec::new(),
     }

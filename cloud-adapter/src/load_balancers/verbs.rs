@@ -13,7 +13,7 @@ use cloud_api_proto::{
 use tokio::time::Instant;
 
 use super::{
-    answer,
+    answer::{self, Waits},
     converge::{Order, Progress},
     decide::{End, Goal, Next, decide},
     service::Service,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    driver::{DesiredLoadBalancer, Driver, LoadBalancerRecord, planned},
+    driver::{DesiredLoadBalancer, Driver, Item as _, LoadBalancerRecord, planned},
     vendor::Purpose,
 };
 
@@ -66,7 +66,7 @@ impl<D: Driver> Service<D> {
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { done, total, waits_for } => {
-                Ok(answer::pending((done, total), waits_for, cost))
+                Ok(answer::pending((done, total), self.waits(waits_for), cost))
             }
             Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
                 Ok(answer::present(&record.summary, done, cost))
@@ -93,7 +93,7 @@ impl<D: Driver> Service<D> {
         let progress = self.work(goal, (fence, &owner), context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
-            Progress::Working { waits_for, .. } => Ok(answer::deleting(waits_for, cost)),
+            Progress::Working { waits_for, .. } => Ok(answer::deleting(self.waits(waits_for), cost)),
             Progress::Ended { result: Ok(End::Absent), .. } => Ok(answer::absent(cost)),
             Progress::Ended { result: Err(error), .. } => Err(error),
             Progress::Ended { result: Ok(End::Present(_)), .. } => Err(mixed_up()),
@@ -132,6 +132,11 @@ impl<D: Driver> Service<D> {
             self.converger.submit(&key, Order::new(goal, fence, purpose, context.bound))?;
         let deadline = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
         handle.wait(number, deadline.min(Instant::now() + WAIT), context.session.meter()).await
+    }
+
+    /// What a caller is told of work under way: a vendor that wants no calls is no secret.
+    fn waits(&self, what: String) -> Waits {
+        Waits::told(what, self.rpc.vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY))
     }
 
     /// The record, if nothing runs for the key and a trusted listing shows it as desired. Cost: no vendor call.

@@ -1,8 +1,9 @@
 //! How the budget does, in the contract's words.
 
-use cloud_api_proto::v1alpha1::{Breaker, Budget, breaker::State};
-use cloud_budget::{BreakerState, BucketConfig, BucketReport};
+use std::time::Duration;
 
+use cloud_api_proto::v1alpha1::{Breaker, Budget, breaker::State};
+use cloud_budget::{BreakerState, BucketConfig, BucketReport, Time};
 use tokio::time::Instant;
 
 use super::{Family, Vendor};
@@ -13,7 +14,47 @@ const ACCOUNT: &str = "account";
 /// The breaker of the credentials: it stops all families.
 const CREDENTIALS: &str = "credentials";
 
+/// Why calls of a family are not sent just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldUp {
+    /// For people; names the bucket.
+    pub(crate) why: String,
+    /// How long it takes from now on. Of a pause as long as the vendor wants, of a spent budget an estimate.
+    pub(crate) rest: Duration,
+}
+
+/// A spent budget is looked at again after this, however many calls wait: ours may be of the first.
+const SPENT_MAX: Duration = Duration::from_secs(15);
+
+/// Judges one bucket. `paused`: for how long the vendor wants no call that it counts.
+fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
+    let BucketReport { name, rate, tokens, queued, .. } = bucket;
+    if let Some(rest) = paused {
+        let seconds = rest.as_secs_f64().ceil();
+        return Some(HeldUp { why: format!("the vendor paused the bucket {name} for {seconds} s"), rest });
+    }
+    if *queued == 0 || *tokens >= 1.0 {
+        return None;
+    }
+    let rest =
+        Duration::try_from_secs_f64(*queued as f64 / rate).map_or(SPENT_MAX, |rest| rest.min(SPENT_MAX));
+    let why =
+        format!("the budget of the bucket {name} is spent: {queued} calls wait, {rate:.1} a second may go");
+    Some(HeldUp { why, rest })
+}
+
 impl Vendor {
+    /// What keeps calls of a family, and so whoever waits for them, from going on: the longest of what there is.
+    #[must_use]
+    pub(crate) fn held_up(&self, family: Family) -> Option<HeldUp> {
+        let (now, report) = self.dispatcher.report();
+        let shared = |bucket: &&BucketReport| bucket.name == family.word() || bucket.name == ACCOUNT;
+        let paused = |until: Time| (until > now).then(|| until.since(now));
+        let held = report.buckets.iter().filter(shared);
+        let held = held.filter_map(|bucket| held_up(bucket, bucket.paused_until.and_then(paused)));
+        held.max_by_key(|held| held.rest)
+    }
+
     /// Calls a second that a family may make now.
     #[must_use]
     pub(crate) fn rate(&self, family: Family) -> f64 {

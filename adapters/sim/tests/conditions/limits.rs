@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adapter_sim::simcloud::Operation;
-use cloud_api_proto::Reason;
+use cloud_api_proto::{Reason, v1alpha1::LoadBalancerState};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -91,4 +91,34 @@ async fn whoever_hangs_up_while_waiting_costs_nothing() {
     world.look(patient).await.expect("in its turn");
     world.look(patient).await.expect("in its turn");
     assert_eq!(world.cloud.counts().total, 3, "those who waited, and nobody else");
+}
+
+/// What a caller is told whose load balancer waits for something else than the cloud's work.
+async fn held_up(world: &World) -> (String, Duration) {
+    let answer = world.ensure(&world.web("web").await).await.expect("the work goes on");
+    assert_eq!(answer.state(), LoadBalancerState::Pending);
+    let again = answer.retry_after.expect("says when to ask again");
+    let [condition] = &answer.conditions[..] else { panic!("{:?}", answer.conditions) };
+    (condition.message.clone(), Duration::try_from(again).expect("a delay"))
+}
+
+/// The work goes on without its caller, who is told why nothing moves and does not ask before it can.
+#[tokio::test]
+async fn whoever_waits_for_a_load_balancer_hears_of_the_vendors_pause() {
+    let world = World::start().await;
+    world.always("ListLoadBalancers", throttled(PAUSE)).await;
+    let began = tokio::time::Instant::now();
+    let (message, again) = held_up(&world).await;
+    assert!(message.contains("the vendor paused the bucket loadbalancer for"), "{message}");
+    let rest = PAUSE.saturating_sub(began.elapsed());
+    assert!(again >= rest && again < PAUSE * 2, "{again:?} of {rest:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_load_balancer_hears_of_a_spent_budget() {
+    let slow = "limits: {reserve: 0, buckets: {loadbalancer: {rate: 0.1, burst: 1}}}";
+    let world = World::configured(slow).await;
+    let (message, again) = held_up(&world).await;
+    assert!(message.contains("the budget of the bucket loadbalancer is spent: 1 calls wait"), "{message}");
+    assert!(again >= Duration::from_secs(5), "{again:?} at one call in ten seconds");
 }
