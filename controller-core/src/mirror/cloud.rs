@@ -28,8 +28,11 @@ use crate::{
 /// Bookmarks come at least every 30 s: three missed ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// When a watch that held for so long breaks, that alone is no outage (the adapter may be replaced): the next attempt tells. An
-/// attempt that takes long to fail has held nothing.
+/// When a watch breaks that told of the content, that alone is no outage (the adapter may be replaced): the next attempt tells. So many
+/// in a row that did not hold are one: an adapter that breaks off each time is not there. An attempt that takes long to fail has
+/// told nothing.
+const SHORT_LIVED: u32 = 3;
+/// A watch that held for so long begins a new row.
 const STEADY: Duration = Duration::from_secs(10);
 /// The pause before that attempt.
 const RECONNECT: Duration = Duration::from_millis(250);
@@ -88,13 +91,15 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
     ) {
         let mut outage = Outage::new("cloud adapter", self.inner.clock, self.inner.link.clone());
         let mut protocol = Protocol::default();
+        let mut short_lived: u32 = 0;
         loop {
             let mut session =
                 Session { mirror: self, protocol: &mut protocol, outage: &mut outage, heard: None };
             let broken = session.run(adapter, &source, &trim, &mut wake).await;
-            let held = session.heard.is_some_and(|heard| heard.elapsed() >= STEADY);
+            let held = session.heard.map(|heard| heard.elapsed());
+            short_lived = if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
-            if held && broken.may_be_replaced() {
+            if held.is_some() && short_lived < SHORT_LIVED && broken.may_be_replaced() {
                 debug!(mirror = self.what(), error = %broken, "The watch broke, connects again");
                 tokio::time::sleep(RECONNECT).await;
                 continue;

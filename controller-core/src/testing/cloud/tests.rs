@@ -113,6 +113,42 @@ async fn an_adapter_that_is_replaced_at_once_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_replaced_twice_within_seconds_is_no_outage() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    let mut links = mirror.links();
+    links.mark_unchanged();
+    for name in ["a", "b"] {
+        cloud.away(true);
+        cloud.away(false);
+        cloud.put(instance("sim://north/i-1").named(name));
+        eventually("it watches again", || names(&mirror) == [name]).await;
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    }
+    assert!(!links.has_changed().expect("the mirror is there"), "{}", mirror.link());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_breaks_off_each_watch_is_an_outage() {
+    let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
+    let mirror = follow(&cloud, &mut tasks);
+    mirror.synced().await;
+    let mut links = mirror.links();
+    links.mark_unchanged();
+    for number in 0..4 {
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        cloud.away(true);
+        cloud.away(false);
+        let name = number.to_string();
+        cloud.put(instance("sim://north/i-1").named(&name));
+        eventually("it watches again", || names(&mirror) == [name.as_str()]).await;
+    }
+    assert!(links.has_changed().expect("the mirror is there"), "{}", mirror.link());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_adapter_that_hangs_is_an_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
