@@ -261,6 +261,8 @@ fn elect(
     let task = match election {
         Some(election) => Some(tracker.spawn(election.run(rpc.clone(), release.clone()))),
         None => {
+            // What the process before us spent is spent: one that crashes again and again must not spend a burst each time.
+            rpc.vendor.start_empty();
             rpc.replica.lead(0);
             rpc.metrics.leader(true);
             None
