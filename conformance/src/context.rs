@@ -26,8 +26,8 @@ use crate::{
     cluster::{Balancer, Cluster, uuid},
     expect,
     hooks::Hook,
-    lane::{Lane, Process},
-    params::Params,
+    lane::{self, Lane, Process},
+    params::{LaneParams, Params},
     proxy::Proxy,
     tracker::Tracker,
     transcript::Transcript,
@@ -154,6 +154,16 @@ impl Context {
     /// As [`Self::api`].
     pub fn route(&self) -> Result<Api, Stop> {
         self.api(Role::RouteController)
+    }
+
+    /// One replica alone, as this role sees it.
+    ///
+    /// # Errors
+    /// If the endpoint or the identity does not fit.
+    pub fn at(&self, lane: &LaneParams, endpoint: &str, role: Role) -> Result<Api, Stop> {
+        let channel = lane::visit(lane, endpoint, role)
+            .map_err(|error| Stop::failed("the parameter file names replicas", error.to_string()))?;
+        Ok(Api::new(role, channel, self.transcript.clone(), self.tracker.clone()))
     }
 
     // Clusters.

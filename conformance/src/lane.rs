@@ -276,13 +276,14 @@ fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
     }
 }
 
+/// A connection to one endpoint, by the identities of a lane.
+pub(crate) fn visit(params: &LaneParams, endpoint: &str, role: Role) -> Result<AdapterChannel, LaneError> {
+    channel(params, &target(&params.name, endpoint)?, params.identities.of(role))
+}
+
 fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneError> {
     let LaneParams { identities, name, endpoint, .. } = params;
-    let target: Target = endpoint.parse().map_err(|source| LaneError::Endpoint {
-        lane: name.clone(),
-        endpoint: endpoint.clone(),
-        source,
-    })?;
+    let target = target(name, endpoint)?;
     // Where callers prove nothing, everybody may be anybody.
     let anyone = identities.are_none();
     let mut channels = BTreeMap::new();
@@ -294,6 +295,14 @@ fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneE
         channels.insert(role, channel(params, &target, identity)?);
     }
     Ok(channels)
+}
+
+fn target(lane: &str, endpoint: &str) -> Result<Target, LaneError> {
+    endpoint.parse().map_err(|source| LaneError::Endpoint {
+        lane: lane.to_owned(),
+        endpoint: endpoint.to_owned(),
+        source,
+    })
 }
 
 fn channel(
