@@ -29,7 +29,7 @@ pub mod vendor;
 
 pub use self::{
     config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, LogFormat, Options},
-    process::{WrongUsage, run},
+    process::{WrongUsage, run, run_through},
     replica::{ReplicaMode, ReplicaOptions},
     security::{AuthenticationKind, SecurityOptions},
     server::Adapter,

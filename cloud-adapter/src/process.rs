@@ -5,6 +5,7 @@ use std::{future::Future, io::IsTerminal as _, process::ExitCode};
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -31,7 +32,19 @@ pub fn run<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToke
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    match start(options, driver) {
+    run_through(options, driver, std::convert::identity)
+}
+
+/// The same with something of the adapter's own before the services, as [`Adapter::serve_through`] says it.
+pub fn run_through<D: Driver, F>(
+    options: &Options,
+    driver: impl FnOnce(CancellationToken) -> F,
+    front: impl FnOnce(Routes) -> Routes + Send,
+) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<D>>,
+{
+    match start(options, driver, front) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -45,7 +58,11 @@ fn code(error: &anyhow::Error) -> u8 {
     if error.is::<ConfigError>() || error.is::<WrongUsage>() { WRONG_USAGE } else { FAILED }
 }
 
-fn start<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<()>
+fn start<D: Driver, F>(
+    options: &Options,
+    driver: impl FnOnce(CancellationToken) -> F,
+    front: impl FnOnce(Routes) -> Routes + Send,
+) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<D>>,
 {
@@ -66,7 +83,7 @@ where
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            served = adapter.serve(stop.clone()) => served,
+            served = adapter.serve_through(stop.clone(), front) => served,
             () = signalled => Ok(()),
         }
     })

@@ -120,9 +120,22 @@ impl<D: Driver> Adapter<D> {
     /// # Errors
     /// If the background work ends.
     pub async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
+        self.serve_through(stop, std::convert::identity).await
+    }
+
+    /// The same with something of the adapter's own before the services: a layer, or a service more. Callers are known and admitted
+    /// before they come there.
+    ///
+    /// # Errors
+    /// If the background work ends.
+    pub async fn serve_through(
+        self,
+        stop: CancellationToken,
+        front: impl FnOnce(Routes) -> Routes + Send,
+    ) -> anyhow::Result<()> {
         tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter listens");
         let (reporter, health_service) = tonic_health::server::health_reporter();
-        let services = self.services(health_service)?;
+        let services = front(self.services(health_service)?);
         let Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election } =
             self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
