@@ -121,13 +121,18 @@ impl SimDriver {
     }
 
     /// The same with the token that stands in this content.
-    fn candidate(&self, content: &[u8]) -> Result<Self, String> {
+    pub(crate) fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(content).map_err(|error| format!("the token file: {error}"))?;
         let token = token(text).ok_or("the token file is empty")?;
         let endpoint = self.client.endpoint().parse().map_err(|error| format!("the endpoint: {error}"))?;
         let client = Client::new(&endpoint, Some(token))
             .map_err(|_secret| "the token holds what no HTTP header may".to_owned())?;
         Ok(Self { client, ..self.clone() })
+    }
+
+    /// Goes on with another's token.
+    pub(crate) fn adopt(&self, other: &Self) {
+        self.client.adopt(&other.client);
     }
 
     async fn create_load_balancer(
@@ -239,7 +244,7 @@ impl Driver for SimDriver {
 
     fn credentials(&self) -> Option<CredentialsFile<Self>> {
         let path = self.token_file.clone()?;
-        let adopt = |driver: &Self, candidate: Self| driver.client.adopt(&candidate.client);
+        let adopt = |driver: &Self, candidate: Self| driver.adopt(&candidate);
         Some(CredentialsFile { path, candidate: Self::candidate, adopt })
     }
 

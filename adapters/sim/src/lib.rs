@@ -8,8 +8,11 @@
 //! - `client`: one function a vendor call; `answers`: what is read, `simcloud::requests`: what is sent; `classify`: refusals;
 //! - `plan`, with `step`: what is missing, pure; `parameters`: the vendor extras;
 //! - `translate`, `ownership`, `provider_id`: the cloud's words, tags and IDs in the contract's.
+//!
+//! [`broken`] is the same adapter with one mistake, for those who test tests.
 
 mod answers;
+pub mod broken;
 mod classify;
 mod client;
 mod driver;

@@ -25,7 +25,7 @@ use crate::{
 pub struct SimOptions {
     /// Base URL of a simcloud that runs apart [default: one inside this process, which ends with it]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
-    endpoint: Option<Uri>,
+    pub(crate) endpoint: Option<Uri>,
     /// File that holds the simcloud's bearer token; read again when it changes. The one inside this process asks for it, too
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct SimOptions {
     consistency_horizon_ms: u64,
     /// Whether the simcloud counts as one that knows client tokens
     #[arg(long, value_enum, default_value_t)]
-    client_tokens: ClientTokens,
+    pub(crate) client_tokens: ClientTokens,
 }
 
 impl SimOptions {
@@ -47,10 +47,7 @@ impl SimOptions {
     /// A token file that cannot be used, named with its flag, as [`WrongUsage`]; no port for the cloud inside.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.as_deref().map(token).transpose()?;
-        let endpoint = match self.endpoint {
-            Some(endpoint) => endpoint,
-            None => embed(&self.region, token.as_deref()).await?,
-        };
+        let endpoint = self.endpoint().await?;
         let settings = Settings {
             endpoint,
             token: token.map(Into::into),
@@ -65,6 +62,22 @@ impl SimOptions {
             Some(path) => driver.following(path),
             None => driver,
         })
+    }
+}
+
+impl SimOptions {
+    /// Where the cloud is; if none is named, starts one inside this process.
+    ///
+    /// # Errors
+    /// Those of [`Self::driver`].
+    pub(crate) async fn endpoint(&self) -> anyhow::Result<Uri> {
+        match &self.endpoint {
+            Some(endpoint) => Ok(endpoint.clone()),
+            None => {
+                let token = self.token_file.as_deref().map(token).transpose()?;
+                embed(&self.region, token.as_deref()).await
+            }
+        }
     }
 }
 

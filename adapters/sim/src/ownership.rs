@@ -65,6 +65,11 @@ pub(crate) fn is_reserved(key: &str) -> bool {
     key == DOMAIN || key.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Whether it is the tag of what was applied completely last.
+pub(crate) fn is_hash(key: &str) -> bool {
+    key == Tag::Hash.key()
+}
+
 /// The tags of a load balancer that is not complete yet: without the hash.
 pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;

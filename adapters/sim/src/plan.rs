@@ -269,6 +269,6 @@ fn tag(balancer: Part, tags: Tags) -> Step {
     Step::UpdateLoadBalancer { balancer, change: UpdateLoadBalancer { name: None, tags: Some(tags) } }
 }
 
-fn port(listener: &Listener) -> Option<Port> {
+pub(crate) fn port(listener: &Listener) -> Option<Port> {
     Some(Port { protocol: *listener.protocol.known()?, number: listener.port })
 }

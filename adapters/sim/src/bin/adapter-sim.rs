@@ -1,9 +1,12 @@
 //! `adapter-sim`: the adapter of the simulated cloud.
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
-use adapter_sim::SimOptions;
-use clap::Parser;
+use adapter_sim::{
+    SimOptions,
+    broken::{Broken, Fault},
+};
+use clap::{Parser, ValueEnum as _};
 use cloud_adapter::Options;
 
 /// The adapter of the simulated cloud: serves the cloud contract over gRPC, and speaks to a simcloud over HTTP. Starts and
@@ -15,9 +18,40 @@ struct Args {
     cloud: SimOptions,
     #[command(flatten)]
     options: Options,
+    /// Makes one mistake on purpose, to test what tests adapters. `help` lists the mistakes
+    #[arg(long = "break", value_name = "FAULT", value_parser = mistake, help_heading = "Tests")]
+    mistake: Option<Mistake>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Mistake {
+    /// The list.
+    Help,
+    Make(Fault),
+}
+
+fn mistake(text: &str) -> Result<Mistake, String> {
+    if text == "help" {
+        return Ok(Mistake::Help);
+    }
+    Fault::from_str(text, false).map(Mistake::Make).map_err(|_same| "--break help lists them".to_owned())
 }
 
 fn main() -> ExitCode {
-    let Args { cloud, options } = Args::parse();
-    cloud_adapter::run(&options, |_stop| cloud.driver())
+    let Args { cloud, options, mistake } = Args::parse();
+    match mistake {
+        None => cloud_adapter::run(&options, |_stop| cloud.driver()),
+        Some(Mistake::Make(fault)) => broken(fault, cloud, &options),
+        Some(Mistake::Help) => match std::io::stdout().write_all(Fault::table().as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+    }
+}
+
+fn broken(fault: Fault, cloud: SimOptions, options: &Options) -> ExitCode {
+    let broken = Broken::new(fault);
+    let driver = |_stop| broken.driver(cloud, options);
+    cloud_adapter::run_through(&broken.flags(options), driver, |services| broken.front(services))
 }

@@ -1,0 +1,129 @@
+//! Before the services: passes requests and answers on, and spoils some. Each service has a file; what they share is here.
+
+mod adapter;
+mod balancers;
+mod errors;
+mod health;
+mod instances;
+mod routes;
+mod stream;
+
+use std::{pin::Pin, sync::Arc};
+
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        Cost, Fence, Priority, RequestContext, adapter_service_client::AdapterServiceClient,
+        adapter_service_server::AdapterServiceServer, instance_service_client::InstanceServiceClient,
+        instance_service_server::InstanceServiceServer,
+        load_balancer_service_client::LoadBalancerServiceClient,
+        load_balancer_service_server::LoadBalancerServiceServer, route_service_client::RouteServiceClient,
+        route_service_server::RouteServiceServer,
+    },
+};
+use tonic::{Request, Status, service::Routes};
+
+use super::{Fault, memory::Memory};
+
+/// A stream of messages.
+type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
+
+/// What stands before the good services.
+#[derive(Clone, Debug)]
+pub(super) struct Front {
+    fault: Fault,
+    memory: Arc<Memory>,
+    good: Routes,
+}
+
+impl Front {
+    pub(super) fn new(fault: Fault, memory: Arc<Memory>, good: Routes) -> Self {
+        Self { fault, memory, good }
+    }
+
+    /// The spoilt services, and whatever else there is.
+    pub(super) fn routes(self) -> Routes {
+        let mut routes = Routes::new(AdapterServiceServer::new(self.clone()))
+            .add_service(InstanceServiceServer::new(self.clone()))
+            .add_service(LoadBalancerServiceServer::new(self.clone()))
+            .add_service(RouteServiceServer::new(self.clone()));
+        if self.is(Fault::HealthAlwaysServing) {
+            routes = routes.add_service(health::always_serving());
+        }
+        if self.is(Fault::NoReflection) {
+            return routes;
+        }
+        routes.into_axum_router().fallback_service(self.good.prepare()).into()
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    fn info(&self) -> AdapterServiceClient<Routes> {
+        AdapterServiceClient::new(self.good.clone())
+    }
+
+    fn instances(&self) -> InstanceServiceClient<Routes> {
+        InstanceServiceClient::new(self.good.clone())
+    }
+
+    fn balancers(&self) -> LoadBalancerServiceClient<Routes> {
+        LoadBalancerServiceClient::new(self.good.clone())
+    }
+
+    fn route_table(&self) -> RouteServiceClient<Routes> {
+        RouteServiceClient::new(self.good.clone())
+    }
+
+    /// What is done to every request.
+    fn admit<T>(
+        &self,
+        request: &mut Request<T>,
+        context: impl FnOnce(&mut T) -> &mut Option<RequestContext>,
+    ) -> Result<(), Status> {
+        let bearer = request.metadata().get("authorization").is_some();
+        if self.is(Fault::IgnoresRoles) && !bearer {
+            return Err(AdapterError::new(cloud_api_proto::Reason::CallerUnauthenticated, "no token").into());
+        }
+        if self.is(Fault::IgnoresDeadlines) {
+            request.metadata_mut().remove("grpc-timeout");
+        }
+        let Some(context) = context(request.get_mut()) else { return Ok(()) };
+        if self.is(Fault::StrictEnums) && Priority::try_from(context.priority).is_err() {
+            return Err(AdapterError::field("context.priority", "is not known").into());
+        }
+        if self.is(Fault::StaleLiveReads) {
+            context.max_staleness = None;
+        }
+        Ok(())
+    }
+
+    /// A fence that is always newer than all before.
+    fn raise(&self, fence: &mut Option<Fence>) {
+        if self.is(Fault::IgnoresFences)
+            && let Some(fence) = fence
+        {
+            (fence.epoch, fence.sequence) = (i64::MAX.unsigned_abs(), self.memory.count());
+        }
+    }
+
+    /// What an answer is said to cost.
+    fn price(&self, cost: &mut Option<Cost>) {
+        let Some(cost) = cost else { return };
+        if self.is(Fault::CostIsZero) {
+            (cost.vendor_calls, cost.calls_by_family) = (0, Default::default());
+        }
+        if self.is(Fault::CostTooLow) {
+            cost.vendor_calls = cost.vendor_calls.min(1);
+            cost.calls_by_family.values_mut().for_each(|calls| *calls = (*calls).min(1));
+        }
+    }
+}
+
+/// The same question, asked by the same caller.
+fn beside<T, U>(request: &Request<T>, message: U) -> Request<U> {
+    let mut other = Request::from_parts(request.metadata().clone(), request.extensions().clone(), message);
+    other.metadata_mut().remove("grpc-timeout");
+    other
+}

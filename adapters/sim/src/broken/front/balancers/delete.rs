@@ -1,0 +1,76 @@
+//! Deletions that are told before they happened, or that hit others, too.
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        Cost, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, LoadBalancerKey, LoadBalancerState,
+        cost::Source,
+    },
+};
+use tonic::{Request, Response, Status};
+
+use super::Front;
+use crate::broken::{Fault, front::beside, memory::key};
+
+impl Front {
+    pub(super) async fn delete(
+        &self,
+        mut request: Request<DeleteLoadBalancerRequest>,
+    ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
+        if let Some(answer) = self.instead_of_deleting(request.get_ref())? {
+            return Ok(Response::new(answer));
+        }
+        self.claim_balancer(request.get_ref().key.clone(), request.get_ref().known.clone());
+        self.renamed_deletion(request.get_mut());
+        self.delete_namesakes(&request).await;
+        let answer = self.balancers().delete_load_balancer(request).await;
+        let mut answer = answer.map_err(|status| self.told(status))?;
+        let told = answer.get_mut();
+        if self.is(Fault::AbsentTooEarly) && told.state() == LoadBalancerState::Deleting {
+            told.set_state(LoadBalancerState::Absent);
+            told.retry_after = None;
+        }
+        self.price(&mut told.cost);
+        Ok(answer)
+    }
+
+    fn instead_of_deleting(
+        &self,
+        request: &DeleteLoadBalancerRequest,
+    ) -> Result<Option<DeleteLoadBalancerResponse>, Status> {
+        let (key, mut notes) = (key(request.key.as_ref()), self.memory.notes());
+        if self.is(Fault::DeleteOfNothingFails) && !notes.seen.contains(&key) {
+            return Err(AdapterError::new(Reason::ResourceGone, "there is no such load balancer").into());
+        }
+        if self.is(Fault::DeleteMissesWhatIsBeingMade) && notes.unfinished.remove(&key) {
+            let cost = Cost { source: Source::Memory.into(), ..Cost::default() };
+            let state = LoadBalancerState::Absent.into();
+            let nothing = DeleteLoadBalancerResponse { state, cost: Some(cost), ..Default::default() };
+            return Ok(Some(nothing));
+        }
+        Ok(None)
+    }
+
+    /// Of two load balancers of a renamed owner only the newer is found.
+    fn renamed_deletion(&self, request: &mut DeleteLoadBalancerRequest) {
+        if let (Some(key), Some(owner)) = (&mut request.key, &request.owner) {
+            self.rename(key, &owner.name.clone());
+        }
+    }
+
+    async fn delete_namesakes(&self, request: &Request<DeleteLoadBalancerRequest>) {
+        if !self.is(Fault::IgnoresTheCluster) {
+            return;
+        }
+        let (cluster, uid) = key(request.get_ref().key.as_ref());
+        let seen: Vec<_> = self.memory.notes().seen.iter().cloned().collect();
+        for (other, owner_uid) in seen.into_iter().filter(|(other, same)| *other != cluster && *same == uid) {
+            let mut message = request.get_ref().clone();
+            message.context.iter_mut().for_each(|context| context.cluster_id.clone_from(&other));
+            message.key = Some(LoadBalancerKey { cluster_id: other, owner_uid });
+            message.known = None;
+            // Whatever comes of it.
+            drop(self.balancers().delete_load_balancer(beside(request, message)).await);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Instances: existence that is not what was seen, and listings that are not whole.
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        BatchGetInstancesRequest, BatchGetInstancesResponse, Evidence, Existence, InstanceItems, InstanceRef,
+        InstanceResult, Scope, WatchInstancesRequest, WatchInstancesResponse, evidence::Method,
+        instance_ref::Ref, instance_service_server::InstanceService, watch_instances_response::Event,
+    },
+};
+use futures::StreamExt as _;
+use tonic::{Request, Response, Status};
+
+use super::{Front, Stream, errors::is_refusal};
+use crate::broken::Fault;
+
+/// Says of an instance that it is gone, without having seen that.
+fn gone(scope: Option<Scope>) -> InstanceResult {
+    let method = Method::DirectGetNotFound.into();
+    let evidence = Evidence { method, scope, witnesses: 1, ..Evidence::default() };
+    InstanceResult {
+        existence: Existence::Gone.into(),
+        evidence: Some(evidence),
+        ..InstanceResult::default()
+    }
+}
+
+impl Front {
+    /// Whether this is taken for a proof that there is no such instance.
+    fn takes_for_gone(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
+        let named = matches!(asked.r#ref, Some(Ref::NodeName(_)));
+        match (self.fault, result.existence()) {
+            (Fault::AuthAsGone, Existence::Unknown) => {
+                result.error.as_ref().is_some_and(|error| is_refusal(error.reason()))
+            }
+            (Fault::ForeignAsGone, Existence::Foreign) => true,
+            (Fault::NameMissAsGone, Existence::NotVisible) => named,
+            (Fault::NotListedAsGone, Existence::NotVisible) => !named,
+            _ => false,
+        }
+    }
+
+    fn judged(
+        &self,
+        asked: &InstanceRef,
+        mut result: InstanceResult,
+        scope: Option<&Scope>,
+    ) -> InstanceResult {
+        if self.takes_for_gone(asked, &result) {
+            return gone(scope.cloned());
+        }
+        if result.existence() == Existence::Gone {
+            if self.is(Fault::GoneWithoutEvidence) {
+                result.evidence = None;
+            }
+            if self.is(Fault::NeverGone) {
+                let existence = Existence::NotVisible.into();
+                return InstanceResult { existence, ..InstanceResult::default() };
+            }
+        }
+        result
+    }
+
+    fn looked_up(&self, asked: &[InstanceRef], answer: &mut BatchGetInstancesResponse) -> Result<(), Status> {
+        let bad = answer.results.iter().filter_map(|one| one.error.as_ref());
+        if self.is(Fault::BadRefFailsTheBatch)
+            && let Some(bad) = bad.into_iter().find(|error| error.reason() == Reason::FieldInvalid)
+        {
+            return Err(AdapterError::field("refs", bad.message.clone()).into());
+        }
+        let results = std::mem::take(&mut answer.results);
+        let scope = answer.scope.as_ref();
+        answer.results =
+            asked.iter().zip(results).map(|(asked, result)| self.judged(asked, result, scope)).collect();
+        if self.is(Fault::BatchOrder) {
+            answer.results.reverse();
+        }
+        self.price(&mut answer.cost);
+        Ok(())
+    }
+
+    /// Changes the messages of a watch.
+    fn mirrored(
+        &self,
+    ) -> impl FnMut(WatchInstancesResponse) -> Option<WatchInstancesResponse> + Send + use<> {
+        let front = self.clone();
+        move |mut message| {
+            match &mut message.event {
+                Some(Event::Reset(_)) if front.is(Fault::NoReset) => return None,
+                Some(Event::Synced(_)) if front.is(Fault::NeverSynced) => return None,
+                Some(Event::Synced(synced)) if front.is(Fault::WrongChecksum) => synced.checksum ^= 1,
+                _ => (),
+            }
+            Some(message)
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl InstanceService for Front {
+    type WatchInstancesStream = Stream<WatchInstancesResponse>;
+
+    async fn watch_instances(
+        &self,
+        mut request: Request<WatchInstancesRequest>,
+    ) -> Result<Response<Self::WatchInstancesStream>, Status> {
+        self.admit(&mut request, |message| &mut message.context)?;
+        let answer = self.stream(self.instances().watch_instances(request).await, self.mirrored())?;
+        if self.is(Fault::NeverSynced) {
+            return Ok(answer.map(|stream| Box::pin(stream.chain(futures::stream::pending())) as Stream<_>));
+        }
+        if self.is(Fault::OneGiantChunk) {
+            return Ok(answer.map(one_chunk));
+        }
+        Ok(answer)
+    }
+
+    async fn batch_get_instances(
+        &self,
+        mut request: Request<BatchGetInstancesRequest>,
+    ) -> Result<Response<BatchGetInstancesResponse>, Status> {
+        self.admit(&mut request, |message| &mut message.context)?;
+        let asked = request.get_ref().refs.clone();
+        let mut answer = match self.instances().batch_get_instances(request).await {
+            Ok(answer) => answer,
+            Err(status) if self.is(Fault::AuthAsGone) && is_refusal(AdapterError::from(&status).reason) => {
+                let results = asked.iter().map(|_| gone(None)).collect();
+                Response::new(BatchGetInstancesResponse { results, ..BatchGetInstancesResponse::default() })
+            }
+            Err(status) => return Err(self.told(status)),
+        };
+        self.looked_up(&asked, answer.get_mut())?;
+        Ok(answer)
+    }
+}
+
+/// Puts all items of a listing into one message.
+fn one_chunk(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResponse> {
+    let mut held = Vec::new();
+    Box::pin(stream.flat_map(move |message| {
+        let passed = match message {
+            Ok(WatchInstancesResponse { event: Some(Event::Items(mut items)) }) => {
+                held.append(&mut items.items);
+                Vec::new()
+            }
+            Ok(message @ WatchInstancesResponse { event: Some(Event::Synced(_)) }) => {
+                let items = InstanceItems { items: std::mem::take(&mut held) };
+                vec![Ok(WatchInstancesResponse { event: Some(Event::Items(items)) }), Ok(message)]
+            }
+            other => vec![other],
+        };
+        futures::stream::iter(passed)
+    }))
+}

@@ -1,0 +1,71 @@
+//! Routes: whose they are, and what is said to have become of them.
+
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        ApplyRoutesRequest, ApplyRoutesResponse, RouteKey, WatchRoutesRequest, WatchRoutesResponse,
+        route_result::Outcome, route_service_server::RouteService,
+    },
+};
+use tonic::{Request, Response, Status};
+
+use super::{Front, Stream};
+use crate::broken::Fault;
+
+impl Front {
+    /// Notes which routes are taken for ours.
+    fn claim(&self, request: &mut ApplyRoutesRequest) {
+        let keys: Vec<RouteKey> = match self.fault {
+            Fault::TakesOverRoutes => request.upserts.iter().filter_map(|one| one.key.clone()).collect(),
+            Fault::DeletesUnownedRoutes => request.deletes.iter().filter_map(|one| one.key.clone()).collect(),
+            _ => return,
+        };
+        self.memory.notes().routes.extend(keys.into_iter().map(|key| (key.destination.clone(), key)));
+        if let Some(context) = &mut request.context {
+            context.max_staleness = Some(prost_types::Duration::default());
+        }
+    }
+
+    fn applied(&self, answer: &mut ApplyRoutesResponse) -> Result<(), Status> {
+        for result in &mut answer.results {
+            match result.outcome() {
+                Outcome::Unchanged if self.is(Fault::UnchangedAsApplied) => {
+                    result.set_outcome(Outcome::Applied);
+                }
+                Outcome::Failed | Outcome::Conflict if self.is(Fault::BadRouteFailsTheBatch) => {
+                    let error = result.error.take().unwrap_or_default();
+                    return Err(AdapterError::new(error.reason(), error.message).into());
+                }
+                _ => (),
+            }
+        }
+        self.price(&mut answer.cost);
+        Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl RouteService for Front {
+    type WatchRoutesStream = Stream<WatchRoutesResponse>;
+
+    async fn watch_routes(
+        &self,
+        mut request: Request<WatchRoutesRequest>,
+    ) -> Result<Response<Self::WatchRoutesStream>, Status> {
+        self.admit(&mut request, |message| &mut message.context)?;
+        self.stream(self.route_table().watch_routes(request).await, Some)
+    }
+
+    async fn apply_routes(
+        &self,
+        mut request: Request<ApplyRoutesRequest>,
+    ) -> Result<Response<ApplyRoutesResponse>, Status> {
+        self.admit(&mut request, |message| &mut message.context)?;
+        self.raise(&mut request.get_mut().fence);
+        self.claim(request.get_mut());
+        let answer = self.route_table().apply_routes(request).await;
+        let mut answer = answer.map_err(|status| self.told(status))?;
+        self.applied(answer.get_mut())?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,69 @@
+//! What the broken places tell each other, and what they should have kept at the vendor.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, RouteKey};
+use secrecy::SecretString;
+
+use crate::{simcloud::model::Tags, step::Port};
+
+/// A load balancer's cluster and owner.
+pub(crate) type Key = (String, String);
+
+pub(crate) fn key(key: Option<&LoadBalancerKey>) -> Key {
+    key.map_or_else(Key::default, |key| (key.cluster_id.clone(), key.owner_uid.clone()))
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    count: AtomicU64,
+    notes: Mutex<Notes>,
+}
+
+/// Each is used by one fault or two.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Ensured at least once.
+    pub(crate) seen: BTreeSet<Key>,
+    /// An Ensure is under way.
+    pub(crate) busy: BTreeSet<Key>,
+    /// Asked for, and not known to be there yet.
+    pub(crate) unfinished: BTreeSet<Key>,
+    /// Whose caller hung up.
+    pub(crate) cut: BTreeSet<Key>,
+    /// How often it was answered ACTIVE.
+    pub(crate) finished: BTreeMap<Key, u64>,
+    /// The owner's name when it was first asked for.
+    pub(crate) names: BTreeMap<Key, String>,
+    /// Answers by request.
+    pub(crate) answers: BTreeMap<Vec<u8>, EnsureLoadBalancerResponse>,
+    /// Load balancers that somebody named as known, by ID.
+    pub(crate) claims: BTreeMap<String, LoadBalancerKey>,
+    /// Routes that somebody named, by destination.
+    pub(crate) routes: BTreeMap<String, RouteKey>,
+    /// Tags that should be at the vendor, by the load balancer's ID or name.
+    pub(crate) tags: BTreeMap<String, Tags>,
+    /// Listeners with their ports, by pool.
+    pub(crate) listeners: BTreeMap<String, (String, Port)>,
+    /// Pools whose listener was touched for nothing.
+    pub(crate) touched: BTreeSet<String>,
+    /// The vendor's token.
+    pub(crate) secret: Option<SecretString>,
+}
+
+impl Memory {
+    /// Another number each time.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
