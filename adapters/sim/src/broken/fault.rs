@@ -25,8 +25,8 @@ pub enum Fault {
     FieldNotNamed,
     /// Parameters that nobody declared are ignored
     UnknownParameterAccepted,
-    /// Words that are too long are cut instead of refused
-    ClipsLongWords,
+    /// What is too long or too large is cut instead of refused: words to 256 bytes, ports to 16 bits
+    CutsToFit,
     /// Errors do not say when to come back
     NoRetryInfo,
     /// The vendor's 401 and 403 mean that the instance is gone

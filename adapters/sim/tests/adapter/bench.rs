@@ -3,7 +3,7 @@
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use adapter_sim::{ClientTokens, Settings, SimDriver};
-use cloud_adapter::{Adapter, LogFormat, Options, ReplicaOptions, SecurityOptions};
+use cloud_adapter::{Adapter, LogFormat, Options, ReplicaOptions, SecurityOptions, driver::Driver};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -20,7 +20,10 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::{
+    service::Routes,
+    transport::{Channel, Endpoint},
+};
 
 use crate::{
     cloud::TestCloud,
@@ -31,6 +34,23 @@ use crate::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a condition.
 const TICK: Duration = Duration::from_millis(5);
+
+/// Flags for free ports and this configuration file.
+pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
+    let mut file = NamedTempFile::new().expect("a file");
+    writeln!(file, "{config}").expect("room");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let options = Options {
+        grpc_address: any.into(),
+        http_address: any,
+        config: Some(file.path().to_owned()),
+        security: SecurityOptions::default(),
+        replicas: ReplicaOptions::default(),
+        log_format: LogFormat::Text,
+        log_level: "info".into(),
+    };
+    (file, options)
+}
 
 /// A running adapter; it ends when this is dropped.
 pub(crate) struct TestAdapter {
@@ -93,23 +113,10 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 impl TestAdapter {
     /// Does not wait for the cloud.
     pub(crate) async fn start(url: &str) -> Self {
-        let mut config = NamedTempFile::new().expect("a file");
         let bucket = "{rate: 100000, burst: 10000}";
-        writeln!(
-            config,
-            "limits: {{buckets: {{compute: {bucket}, network: {bucket}, loadbalancer: {bucket}, identity: {bucket}}}}}"
-        )
-        .expect("room");
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = Options {
-            grpc_address: any.into(),
-            http_address: any,
-            config: Some(config.path().to_owned()),
-            security: SecurityOptions::default(),
-            replicas: ReplicaOptions::default(),
-            log_format: LogFormat::Text,
-            log_level: "info".into(),
-        };
+        let families = ["compute", "network", "loadbalancer", "identity"];
+        let buckets: Vec<String> = families.iter().map(|family| format!("{family}: {bucket}")).collect();
+        let (config, options) = options(&format!("limits: {{buckets: {{{}}}}}", buckets.join(", ")));
         let settings = Settings {
             endpoint: url.parse().expect("a URL"),
             token: None,
@@ -118,12 +125,21 @@ impl TestAdapter {
             client_tokens: ClientTokens::Sent,
         };
         let driver = SimDriver::new(settings).expect("no token");
+        Self::serve((config, options), driver, std::convert::identity).await
+    }
+
+    /// An adapter with these flags and this driver, and something before its services.
+    pub(crate) async fn serve<D: Driver>(
+        (config, options): (NamedTempFile, Options),
+        driver: D,
+        front: impl FnOnce(Routes) -> Routes + Send + 'static,
+    ) -> Self {
         let adapter = Adapter::bind(driver, &options).await.expect("free ports");
         let grpc = adapter.grpc_address().expect("bound");
         let http = adapter.http_address().expect("bound");
         let stop = CancellationToken::new();
         let mut serving = JoinSet::new();
-        serving.spawn(adapter.serve(stop.clone()));
+        serving.spawn(adapter.serve_through(stop.clone(), front));
         let channel = Endpoint::try_from(format!("http://{grpc}")).expect("an address").connect_lazy();
         Self { channel, http, stop, serving, _config: config }
     }

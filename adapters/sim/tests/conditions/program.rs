@@ -28,7 +28,7 @@ pub(crate) struct Program {
     child: Child,
     log: Arc<Mutex<String>>,
     reading: JoinSet<()>,
-    _config: NamedTempFile,
+    pub(crate) _config: NamedTempFile,
 }
 
 impl Program {
@@ -87,11 +87,16 @@ impl Program {
         assert!(told.success());
     }
 
+    /// The code with which it ends.
+    pub(crate) async fn exited(&mut self) -> Option<i32> {
+        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        status.expect("ends").expect("waited for").code()
+    }
+
     /// Ends it, and returns all that it said.
     pub(crate) async fn ended(mut self) -> String {
         self.stop().await;
-        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        assert_eq!(status.expect("ends").expect("waited for").code(), Some(0));
+        assert_eq!(self.exited().await, Some(0));
         self.reading.join_next().await;
         self.log.lock().expect("whole").clone()
     }

@@ -86,7 +86,7 @@ impl Front {
         if let (Some(key), Some(owner)) = (&mut request.key, &mut request.owner) {
             self.rename(key, &owner.name.clone());
             owner.uid.clone_from(&key.owner_uid);
-            if self.is(Fault::ClipsLongWords) {
+            if self.is(Fault::CutsToFit) {
                 [&mut owner.namespace, &mut owner.name].into_iter().for_each(clip);
             }
         }
@@ -120,8 +120,11 @@ impl Front {
                 let times = self.memory.notes().finished.get(key).copied().unwrap_or_default();
                 spec.tags.insert("last-ensured".to_owned(), times.to_string());
             }
-            Fault::ClipsLongWords => {
-                spec.listeners.iter_mut().for_each(|listener| clip(&mut listener.name));
+            Fault::CutsToFit => {
+                for listener in &mut spec.listeners {
+                    clip(&mut listener.name);
+                    listener.port &= u32::from(u16::MAX);
+                }
                 spec.tags.values_mut().for_each(clip);
                 spec.parameters.values_mut().for_each(clip);
                 spec.class.iter_mut().for_each(clip);
