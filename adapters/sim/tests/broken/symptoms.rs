@@ -17,6 +17,7 @@ fn shows<F: Future<Output = bool> + 'static>(symptom: fn(World) -> F) -> Option<
 }
 
 /// `None`: it takes a process of its own, in `process`.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn symptom(fault: Fault) -> Option<Symptom> {
     match fault {
         Fault::UnstableInfo => shows(info::another_instance),
