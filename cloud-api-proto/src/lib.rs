@@ -5,7 +5,7 @@
 
 pub mod error;
 
-/// The package `cloudadapter.v1alpha1`. Generated: see `examples/codegen.rs`.
+/// The package `cloudadapter.v1alpha1`. Generated: see `codegen/`.
 #[allow(
     clippy::all,
     clippy::pedantic,

@@ -1,7 +1,10 @@
-//! Writes `src/generated/` from the `.proto` files. With `--check` it writes nothing and fails if a file would change.
+//! Writes what comes from the `.proto` files: `src/generated/` and the page to read. With `--check` it writes nothing and fails if a file
+//! would change.
 //!
 //! The generated code is committed: no build script, no protobuf compiler for whoever builds, and a change of the contract
 //! shows in the diff.
+
+mod reference;
 
 use std::{fs, path::Path};
 
@@ -15,7 +18,12 @@ const FILES: [&str; 5] = [
     "cloudadapter/v1alpha1/load_balancer_service.proto",
     "cloudadapter/v1alpha1/route_service.proto",
 ];
-const OUTPUTS: [&str; 2] = ["cloudadapter.v1alpha1.rs", "descriptor.bin"];
+/// What is written into `out` by [`generate`], and where it belongs in the repository.
+const OUTPUTS: [(&str, &str); 3] = [
+    ("cloudadapter.v1alpha1.rs", "cloud-api-proto/src/generated/cloudadapter.v1alpha1.rs"),
+    ("descriptor.bin", "cloud-api-proto/src/generated/descriptor.bin"),
+    ("contract.md", "docs/reference/contract.md"),
+];
 
 fn main() -> Result<()> {
     let check = match std::env::args().nth(1).as_deref() {
@@ -23,24 +31,24 @@ fn main() -> Result<()> {
         Some("--check") => true,
         Some(other) => bail!("unknown argument {other}: the only one is --check"),
     };
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let fresh = tempfile::tempdir()?;
-    generate(&root.join("proto"), fresh.path())?;
-    let committed = root.join("src/generated");
-    fs::create_dir_all(&committed)?;
+    generate(&root.join("cloud-api-proto/proto"), fresh.path())?;
     let mut stale = Vec::new();
-    for name in OUTPUTS {
+    for (name, place) in OUTPUTS {
         let new = fs::read(fresh.path().join(name)).with_context(|| format!("generated no {name}"))?;
-        if fs::read(committed.join(name)).is_ok_and(|old| old == new) {
+        let committed = root.join(place);
+        if fs::read(&committed).is_ok_and(|old| old == new) {
             continue;
         }
-        stale.push(name);
+        stale.push(place);
         if !check {
-            fs::write(committed.join(name), new)?;
+            committed.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(&committed, new).with_context(|| format!("cannot write {}", committed.display()))?;
         }
     }
     if check && !stale.is_empty() {
-        bail!("cloud-api-proto/src/generated is stale ({}): run `cargo xtask codegen`", stale.join(", "));
+        bail!("stale: {}: run `cargo xtask codegen`", stale.join(", "));
     }
     Ok(())
 }
@@ -49,6 +57,7 @@ fn main() -> Result<()> {
 fn generate(proto: &Path, out: &Path) -> Result<()> {
     let descriptors = protox::compile(FILES, [proto])?;
     fs::write(out.join("descriptor.bin"), descriptors.encode_to_vec())?;
+    fs::write(out.join("contract.md"), reference::page(&descriptors))?;
     tonic_prost_build::configure().btree_map(".").out_dir(out).compile_fds(descriptors)?;
     Ok(())
 }

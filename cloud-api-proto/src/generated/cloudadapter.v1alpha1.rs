@@ -428,9 +428,9 @@ pub struct GetInfoResponse {
 /// contract, and some clouds tell at run time what they can.
 ///
 /// Known names: `instances`, `instances.shutdown-state`, `loadbalancers`, `lb.internal`, `lb.source-ranges`,
-/// `lb.proxy-protocol`, `lb.health-check.http`, `lb.session-affinity`, `lb.udp`, `lb.mixed-protocols`, `lb.dual-stack`,
-/// `lb.reserved-ip`, `lb.shared`, `lb.in-place-update`, `lb.ownership-tags`, `routes`, `routes.batch-atomic`,
-/// `routes.ownership-tags`.
+/// `lb.proxy-protocol`, `lb.health-check.http`, `lb.session-affinity`, `lb.udp`, `lb.sctp`, `lb.mixed-protocols`,
+/// `lb.dual-stack`, `lb.reserved-ip`, `lb.node-direct`, `lb.tls`, `lb.shared`, `lb.in-place-update`, `lb.ownership-tags`,
+/// `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Capability {
     /// One of the names above, or one that a vendor adds.

@@ -1,0 +1,56 @@
+//! The words for a field's type, with a link to what is on the page.
+
+use prost_types::{DescriptorProto, FieldDescriptorProto, field_descriptor_proto::Label};
+
+use super::PACKAGE;
+
+/// The types of one message's fields.
+pub(super) struct Types<'a> {
+    pub(super) message: &'a DescriptorProto,
+}
+
+impl Types<'_> {
+    /// Such as `optional uint32`, or `map of string to` a message.
+    pub(super) fn words(&self, field: &FieldDescriptorProto) -> String {
+        if let Some([key, value]) = self.entry(field) {
+            return format!("map of {} to {}", single(key), single(value));
+        }
+        let single = single(field);
+        match field.label() {
+            Label::Repeated => format!("repeated {single}"),
+            Label::Optional | Label::Required if field.proto3_optional() => format!("optional {single}"),
+            Label::Optional | Label::Required => single,
+        }
+    }
+
+    /// Key and value, if the field is a map: maps are repeated messages of a type that the compiler makes.
+    fn entry(&self, field: &FieldDescriptorProto) -> Option<&[FieldDescriptorProto; 2]> {
+        let made = self.message.nested_type.iter().filter(|nested| is_map_entry(nested));
+        let entry =
+            made.into_iter().find(|nested| field.type_name().ends_with(&format!(".{}", nested.name())))?;
+        entry.field.as_slice().try_into().ok()
+    }
+}
+
+/// Whether a nested type is a map's.
+pub(super) fn is_map_entry(message: &DescriptorProto) -> bool {
+    message.options.as_ref().is_some_and(|options| options.map_entry())
+}
+
+/// One value of a field.
+fn single(field: &FieldDescriptorProto) -> String {
+    match field.type_name() {
+        "" => field.r#type().as_str_name().trim_start_matches("TYPE_").to_ascii_lowercase(),
+        named => link(named),
+    }
+}
+
+/// The name of a message or enum; a link if it stands on the page.
+pub(super) fn link(full: &str) -> String {
+    let full = full.trim_start_matches('.');
+    match full.strip_prefix(PACKAGE).and_then(|rest| rest.strip_prefix('.')) {
+        // Headings become anchors without their dots.
+        Some(name) => format!("[{name}](#{})", name.replace('.', "").to_ascii_lowercase()),
+        None => full.rsplit('.').next().unwrap_or(full).to_owned(),
+    }
+}
