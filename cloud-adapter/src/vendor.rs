@@ -27,10 +27,6 @@ use cloud_api_proto::v1alpha1::Priority;
 use cloud_budget::{Call, Config, Deadlines};
 use tokio::{sync::Notify, time::Instant};
 
-pub(crate) use self::{
-    report::HeldUp,
-    waiters::{Waiter, Waiters},
-};
 use self::{
     dispatch::{Dispatcher, Permit},
     flight::{Flight, Job},
@@ -39,6 +35,10 @@ use self::{
 pub use self::{
     meter::Meter,
     operation::{Family, Operation},
+};
+pub(crate) use self::{
+    report::HeldUp,
+    waiters::{Waiter, Waiters},
 };
 use crate::{
     driver::{Classify, Fault, VendorError},

@@ -97,7 +97,8 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 Session { mirror: self, protocol: &mut protocol, outage: &mut outage, heard: None };
             let broken = session.run(adapter, &source, &trim, &mut wake).await;
             let held = session.heard.map(|heard| heard.elapsed());
-            short_lived = if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
+            short_lived =
+                if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
             if held.is_some() && short_lived < SHORT_LIVED && broken.may_be_replaced() {
                 debug!(mirror = self.what(), error = %broken, "The watch broke, connects again");

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use cloud_adapter::{
     driver::{
         Classify, Collection, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver,
-        Fault as Vendors, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, VendorError,
-        VendorLimit,
+        Fault as Vendors, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges,
+        VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -293,13 +293,15 @@ impl Collection<Instance> for BrokenDriver {
         page.items = page.items.into_iter().map(|one| self.instance(one)).collect();
         Ok(page)
     }
+}
 
+impl InstanceLookup for BrokenDriver {
     async fn get_batch(
         &self,
         session: &Session,
         ids: &[String],
     ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
-        let found = Collection::<Instance>::get_batch(&self.inner, session, ids).await?;
+        let found = self.inner.get_batch(session, ids).await?;
         let bent = |one| match one {
             Lookup::Found(instance) => Lookup::Found(self.instance(instance)),
             other @ (Lookup::Gone | Lookup::Unknown) => other,
@@ -318,19 +320,6 @@ impl Collection<Record> for BrokenDriver {
         let page = Collection::<Record>::list_page(&self.inner, session, cursor, size).await?;
         Ok(Page { items: page.items.into_iter().map(|one| self.balancer(one)).collect(), ..page })
     }
-
-    async fn get_batch(
-        &self,
-        session: &Session,
-        ids: &[String],
-    ) -> Result<Option<Vec<Lookup<Record>>>, VendorError> {
-        let found = Collection::<Record>::get_batch(&self.inner, session, ids).await?;
-        let bent = |one| match one {
-            Lookup::Found(record) => Lookup::Found(self.balancer(record)),
-            other @ (Lookup::Gone | Lookup::Unknown) => other,
-        };
-        Ok(found.map(|found| found.into_iter().map(bent).collect()))
-    }
 }
 
 impl Collection<Route> for BrokenDriver {
@@ -342,13 +331,5 @@ impl Collection<Route> for BrokenDriver {
     ) -> Result<Page<Route>, VendorError> {
         let page = Collection::<Route>::list_page(&self.inner, session, cursor, size).await?;
         Ok(Page { items: page.items.into_iter().map(|one| self.route(one)).collect(), ..page })
-    }
-
-    async fn get_batch(
-        &self,
-        session: &Session,
-        ids: &[String],
-    ) -> Result<Option<Vec<Lookup<Route>>>, VendorError> {
-        Collection::<Route>::get_batch(&self.inner, session, ids).await
     }
 }
