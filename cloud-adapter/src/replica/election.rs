@@ -101,3 +101,73 @@ fn stand_by(rpc: &Rpc, leader: Option<Arc<str>>) {
     rpc.replica.stand_by(leader);
     rpc.metrics.leader(false);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use cloud_adapter_security::Refusals;
+    use cloud_api_proto::v1alpha1::Priority;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        driver::{Classify, Fault, VendorError},
+        metrics::Metrics,
+        replica::Replica,
+        security::Access,
+        vendor::{Family, Operation, Purpose, Vendor, VendorResponse},
+    };
+
+    struct Never;
+
+    impl Classify for Never {
+        fn classify(&self, _: Operation, _: &VendorResponse) -> Option<VendorError> {
+            None
+        }
+    }
+
+    fn rpc() -> Rpc {
+        let metrics = Metrics::new();
+        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &metrics);
+        Rpc {
+            vendor: Arc::new(vendor.expect("TLS")),
+            clock: Clock::starting_at(SystemTime::UNIX_EPOCH),
+            access: Access { cluster_id: None, refusals: Refusals::new(metrics.security()) },
+            metrics,
+            instance_id: "test".into(),
+            scope: Arc::new(watch::Sender::new(None)),
+            replica: Replica::standing_by(),
+            draining: CancellationToken::new(),
+            health: watch::Sender::new(None).subscribe(),
+        }
+    }
+
+    /// Follows one verdict: this replica leads.
+    async fn elected(rpc: &Rpc) {
+        let valid_until = Instant::now() + Duration::from_secs(9);
+        let (verdicts, leadership) = watch::channel(Leadership::Leader { valid_until, epoch: 1 });
+        drop(verdicts);
+        follow(leadership, rpc).await;
+    }
+
+    /// What becomes of a call to a vendor that is not there.
+    async fn call(rpc: &Rpc) -> Fault {
+        let session = rpc.vendor.session(Purpose::own(Priority::Interactive, "test"));
+        let request = http::Request::get("http://127.0.0.1:1/").body(Bytes::new()).expect("a request");
+        let read = Operation::read(Family::Compute, "ListInstances");
+        session.call(read, request).await.expect_err("nobody is there").fault
+    }
+
+    #[tokio::test]
+    async fn a_renewal_lets_no_call_go_out_while_the_leader_stops() {
+        let rpc = rpc();
+        elected(&rpc).await;
+        assert_eq!(call(&rpc).await, Fault::Unavailable, "it leads, and tries");
+        rpc.replica.drain();
+        rpc.vendor.halt();
+        elected(&rpc).await;
+        assert_eq!(call(&rpc).await, Fault::NotLeader, "what was halted stays so");
+    }
+}
