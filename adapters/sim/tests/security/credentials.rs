@@ -7,10 +7,15 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, extract::State, http::HeaderMap, http::Method, http::StatusCode, http::Uri};
+use cloud_api_proto::v1alpha1::{
+    BatchGetInstancesRequest, Existence, InstanceRef, RequestContext, WatchStatusRequest,
+    WatchStatusResponse, adapter_service_client::AdapterServiceClient, breaker, instance_ref::Ref,
+    instance_service_client::InstanceServiceClient,
+};
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::program::{Program, info, until};
+use crate::program::{Program, context, info, until};
 
 /// What the gateway knows.
 #[derive(Clone)]
@@ -67,11 +72,30 @@ fn put(path: &Path, token: &str) {
     std::fs::write(path, token).expect("room");
 }
 
+/// Asks the cloud itself, as it is now.
+async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::Status> {
+    let now = RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() };
+    let one = InstanceRef { r#ref: Some(r#ref), ..InstanceRef::default() };
+    let request = BatchGetInstancesRequest { context: Some(now), refs: vec![one] };
+    let answer = InstanceServiceClient::new(adapter.channel()).batch_get_instances(request).await?;
+    Ok(answer.into_inner().results[0].existence())
+}
+
+/// How the adapter says that it is.
+async fn status(adapter: &Program) -> WatchStatusResponse {
+    let request = WatchStatusRequest { context: Some(context()) };
+    let stream = AdapterServiceClient::new(adapter.channel()).watch_status(request).await;
+    stream.expect("streams").into_inner().message().await.expect("goes on").expect("a first one")
+}
+
 #[tokio::test]
 async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
     let mut clouds = JoinSet::new();
     let (ours, other) = (cloud("ours", &mut clouds).await, cloud("other", &mut clouds).await);
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let machine = json!({ "count": 1, "name": "node-{n}" });
+    let made = client.post(format!("{ours}/admin/instances")).json(&machine).send().await.expect("an answer");
+    assert!(made.status().is_success(), "{made:?}");
     let gateway = Gateway { ours, other, client, seen: Arc::default() };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -93,6 +117,14 @@ async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
     told("failed", 1).await;
     put(&path, "mistyped");
     told("failed", 2).await;
+    // The good ones are still in force: nothing is stopped, and whoever asks the cloud anew is answered.
+    let asked = existence(&adapter, Ref::ProviderId("sim://sim-1/i-0001".into())).await;
+    assert_eq!(asked.expect("answered"), Existence::Exists);
+    assert_eq!(gateway.seen.lock().expect("whole").last().map(String::as_str), Some("ours-1"));
+    let status = status(&adapter).await;
+    assert_eq!(status.self_check_error, None, "the check of those in force passed");
+    let stopped = status.breakers.iter().find(|breaker| breaker.state() != breaker::State::Closed);
+    assert_eq!(stopped, None);
     put(&path, "");
     told("failed", 3).await;
     put(&path, "ours-2");
@@ -100,21 +132,10 @@ async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
     assert!(info(&adapter.channel()).await);
     // The next listing is made with the new one alone.
     gateway.seen.lock().expect("whole").clear();
+    let by_name = Ref::NodeName("a".into());
     until("a listing", async || {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let mut watch =
-            cloud_api_proto::v1alpha1::instance_service_client::InstanceServiceClient::new(adapter.channel());
-        let request = cloud_api_proto::v1alpha1::BatchGetInstancesRequest {
-            context: Some(cloud_api_proto::v1alpha1::RequestContext {
-                max_staleness: Some(prost_types::Duration::default()),
-                ..crate::program::context()
-            }),
-            refs: vec![cloud_api_proto::v1alpha1::InstanceRef {
-                r#ref: Some(cloud_api_proto::v1alpha1::instance_ref::Ref::NodeName("a".into())),
-                ..Default::default()
-            }],
-        };
-        watch.batch_get_instances(request).await.is_ok() && !gateway.seen.lock().expect("whole").is_empty()
+        existence(&adapter, by_name.clone()).await.is_ok() && !gateway.seen.lock().expect("whole").is_empty()
     })
     .await;
     assert_eq!(*gateway.seen.lock().expect("whole"), ["ours-2"]);
