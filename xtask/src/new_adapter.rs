@@ -39,12 +39,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn next_steps(name: &Name) -> String {
-    let package = name.package();
+    let steps = [
+        (format!("cargo test -p {}", name.package()), "compiles and starts it"),
+        (format!("adapters/{name}/README.md"), "what to write, in which order"),
+        ("docs/write-an-adapter.md".to_owned(), "how, and how to run the conformance suite against it"),
+    ];
+    let width = steps.iter().map(|(what, _why)| what.len()).max().unwrap_or_default();
+    let lines: Vec<String> =
+        steps.iter().zip(1..).map(|((what, why), at)| format!("{at}. {what:width$}  {why}")).collect();
     format!(
-        "\nadapters/{name} is written. It serves, and answers `not written yet` wherever the cloud is needed.\n\
-         1. cargo test -p {package}      compiles and starts it\n\
-         2. adapters/{name}/README.md    what to write, in which order\n\
-         3. docs/write-an-adapter.md     how, and how to run the conformance suite against it"
+        "\nadapters/{name} is written. It serves, and answers `not written yet` wherever the cloud is needed.\n{}",
+        lines.join("\n")
     )
 }
 

@@ -11,7 +11,7 @@ use cloud_adapter::{
 };
 use http::{HeaderValue, Method, Uri, header};
 use secrecy::SecretString;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// Where the cloud is, and who we are there.
 #[derive(Clone)]
@@ -41,23 +41,50 @@ impl Client {
     }
 
     /// Reads something. What is not success has passed the table in `classify` already.
-    #[expect(dead_code, reason = "the first call that is written uses it")]
+    #[expect(dead_code, reason = "the first call that reads uses it")]
     async fn read<T: DeserializeOwned>(
         &self,
         session: &Session,
         operation: Operation,
         path: &str,
     ) -> Result<T, VendorError> {
-        let unfit = |error: http::Error| VendorError::nonsense(format!("{operation}: {error}"));
+        self.send(session, operation, (Method::GET, path), Bytes::new()).await
+    }
+
+    /// Writes something.
+    #[expect(dead_code, reason = "the first call that writes uses it")]
+    async fn write<T: DeserializeOwned>(
+        &self,
+        session: &Session,
+        operation: Operation,
+        target: (Method, &str),
+        body: &impl Serialize,
+    ) -> Result<T, VendorError> {
+        let unfit =
+            |error| VendorError::nonsense(format!("{operation}: the request cannot be written: {error}"));
+        let body = serde_json::to_vec(body).map_err(unfit)?;
+        self.send(session, operation, target, body.into()).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        session: &Session,
+        operation: Operation,
+        (method, path): (Method, &str),
+        body: Bytes,
+    ) -> Result<T, VendorError> {
+        let unfit =
+            |error| VendorError::nonsense(format!("{operation}: the request cannot be made: {error}"));
         let request: VendorRequest = http::Request::builder()
-            .method(Method::GET)
+            .method(method)
             .uri(format!("{}{path}", self.endpoint))
             .header(header::AUTHORIZATION, self.authorization.clone())
-            .body(Bytes::new())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body)
             .map_err(unfit)?;
         let answer = session.call(operation, request).await?;
-        serde_json::from_slice(answer.body()).map_err(|error| {
-            VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}"))
-        })
+        let unread =
+            |error| VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}"));
+        serde_json::from_slice(answer.body()).map_err(unread)
     }
 }

@@ -1,7 +1,7 @@
 //! The machines: one page of them, and those of some IDs.
 
 use cloud_adapter::{
-    driver::{Collection, Lookup, Page, VendorError},
+    driver::{Collection, InstanceLookup, Lookup, Page, VendorError},
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::Instance;
@@ -17,7 +17,9 @@ impl Collection<Instance> for SkeletonDriver {
     ) -> Result<Page<Instance>, VendorError> {
         Err(not_written("list_page of the instances", "src/instances.rs"))
     }
+}
 
+impl InstanceLookup for SkeletonDriver {
     /// Without it no instance is ever proven gone: a listing proves nothing.
     async fn get_batch(
         &self,

@@ -1,7 +1,7 @@
 //! The load balancers: one page of them, with all that belongs to each.
 
 use cloud_adapter::{
-    driver::{Collection, LoadBalancerRecord, Lookup, Page, VendorError},
+    driver::{Collection, LoadBalancerRecord, Page, VendorError},
     vendor::Session,
 };
 
@@ -19,14 +19,5 @@ impl Collection<LoadBalancerRecord<Detail>> for SkeletonDriver {
         _size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<Detail>>, VendorError> {
         Err(not_written("list_page of the load balancers", "src/load_balancers.rs"))
-    }
-
-    /// `None`: the runtime lists instead.
-    async fn get_batch(
-        &self,
-        _session: &Session,
-        _ids: &[String],
-    ) -> Result<Option<Vec<Lookup<LoadBalancerRecord<Detail>>>>, VendorError> {
-        Ok(None)
     }
 }

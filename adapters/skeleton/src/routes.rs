@@ -1,7 +1,7 @@
 //! The routes: one page of them.
 
 use cloud_adapter::{
-    driver::{Collection, Lookup, Page, VendorError},
+    driver::{Collection, Page, VendorError},
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::Route;
@@ -16,14 +16,5 @@ impl Collection<Route> for SkeletonDriver {
         _size: Option<u32>,
     ) -> Result<Page<Route>, VendorError> {
         Err(not_written("list_page of the routes", "src/routes.rs"))
-    }
-
-    /// `None`: the runtime lists instead.
-    async fn get_batch(
-        &self,
-        _session: &Session,
-        _ids: &[String],
-    ) -> Result<Option<Vec<Lookup<Route>>>, VendorError> {
-        Ok(None)
     }
 }
