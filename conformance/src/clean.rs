@@ -1,6 +1,6 @@
 //! Removes what a check made, and looks whether anything is left.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, DeleteLoadBalancerRequest, LoadBalancerState, RouteDelete, RouteOwner,
@@ -32,10 +32,10 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     let made = cx.tracker().take();
     let nothing = made.balancers.is_empty() && made.routes.is_empty() && cx.clusters().is_empty();
     let mut left = Vec::new();
-    if !cx.lane().up.load(Ordering::Relaxed)
-        && let Err(stop) = cx.process().start().await
-    {
-        left.push(format!("the adapter stands still: {}", said(&stop)));
+    for replica in cx.lane().down() {
+        if let Err(stop) = cx.replica_process(replica).start().await {
+            left.push(format!("the adapter stands still: {}", said(&stop)));
+        }
     }
     if let Some(proxy) = &cx.lane().proxy
         && cx.check().exclusive

@@ -438,8 +438,26 @@ impl Context {
     /// The adapter's process. What is stopped is started again after the check.
     #[must_use]
     pub fn process(&self) -> Process {
+        self.replica_process(0)
+    }
+
+    /// The process of one replica, from 0.
+    #[must_use]
+    pub fn replica_process(&self, replica: usize) -> Process {
         let (lane, ready) = (Arc::clone(&self.lane), self.params.timings.ready);
-        Process { lane, ready, transcript: self.transcript.clone() }
+        Process { lane, replica, ready, transcript: self.transcript.clone() }
+    }
+
+    /// One replica alone, from 0, as this role sees it.
+    ///
+    /// # Errors
+    /// A skip, if `replicas.replicas` has fewer.
+    pub fn replica(&self, replica: usize, role: Role) -> Result<Api, Stop> {
+        let LaneParams { replicas, .. } = &self.lane.params;
+        let endpoint = replicas.get(replica);
+        let endpoint =
+            endpoint.ok_or_else(|| Stop::skipped(format!("replicas: there is no number {replica}")))?;
+        self.at(&self.lane.params, endpoint, role)
     }
 
     /// Waits until vendor calls of all kinds pass again, after faults that an adapter remembers: rejected credentials, open breakers.

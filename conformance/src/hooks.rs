@@ -56,11 +56,12 @@ pub enum Hook {
     SlowLoadBalancers,
 
     // The adapter's host.
+    // `REPLICA` says which of several, from 0.
     /// Kills the adapter at once, as SIGKILL does. Returns when it is gone.
     KillAdapter,
     /// Asks the adapter to end, as SIGTERM does. Returns when it is gone.
     StopAdapter,
-    /// Starts the adapter with the same flags and files. `REPLICA`: which of them, from 0.
+    /// Starts the adapter with the same flags and files.
     StartAdapter,
     /// Starts the adapter as a release would that has another version of the hash of desired states.
     StartAdapterWithNextHash,
@@ -68,8 +69,10 @@ pub enum Hook {
     BreakConfig,
     /// Puts a good configuration file back.
     MendConfig,
-    /// Replaces the adapter's vendor credentials with new ones, and revokes the old ones.
+    /// Gives the adapter new vendor credentials; the old ones are still good.
     RotateCredentials,
+    /// Makes the old vendor credentials useless.
+    RevokeCredentials,
     /// Replaces the adapter's serving certificate.
     RotateServerCertificate,
     /// Replaces the token files of `secured.identities`.
@@ -107,6 +110,7 @@ impl Hook {
             Self::BreakConfig => "breakConfig",
             Self::MendConfig => "mendConfig",
             Self::RotateCredentials => "rotateCredentials",
+            Self::RevokeCredentials => "revokeCredentials",
             Self::RotateServerCertificate => "rotateServerCertificate",
             Self::RotateTokens => "rotateTokens",
             Self::JumpClock => "jumpClock",

@@ -1,10 +1,10 @@
 //! One adapter with what is around it: its callers, the proxy behind it, its commands.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,7 +15,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     api::{Api, Role},
-    check::{Check, Need},
+    check::{Check, Need, Stop},
     cluster::uuid,
     hooks::{Hook, Hooks},
     params::{IdentityParams, LaneParams, Params},
@@ -65,8 +65,8 @@ pub struct Lane {
     /// What the adapter said of itself when the run began.
     pub info: GetInfoResponse,
     channels: BTreeMap<Role, AdapterChannel>,
-    /// Whether the adapter is meant to run.
-    pub(crate) up: AtomicBool,
+    /// The replicas that are stopped, from 0.
+    pub(crate) down: std::sync::Mutex<BTreeSet<usize>>,
     /// Clusters made so far.
     pub(crate) clusters: AtomicU64,
     /// Machines that all checks of the lane share.
@@ -153,7 +153,7 @@ impl Lane {
             info: GetInfoResponse::default(),
             channels: channels(&params)?,
             params,
-            up: AtomicBool::new(true),
+            down: std::sync::Mutex::default(),
             clusters: AtomicU64::new(0),
             machines: Mutex::default(),
         };
@@ -165,6 +165,21 @@ impl Lane {
     pub(crate) fn api(&self, role: Role, transcript: Transcript, tracker: Tracker) -> Option<Api> {
         let channel = self.channels.get(&role)?.clone();
         Some(Api::new(role, channel, transcript, tracker))
+    }
+
+    /// Notes that a replica is stopped, or started.
+    fn mark(&self, replica: usize, down: bool) {
+        let mut all = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        if down {
+            all.insert(replica);
+        } else {
+            all.remove(&replica);
+        }
+    }
+
+    /// The replicas that are stopped.
+    pub(crate) fn down(&self) -> Vec<usize> {
+        self.down.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// What a check needs and this lane does not have.
@@ -298,11 +313,8 @@ fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneE
 }
 
 fn target(lane: &str, endpoint: &str) -> Result<Target, LaneError> {
-    endpoint.parse().map_err(|source| LaneError::Endpoint {
-        lane: lane.to_owned(),
-        endpoint: endpoint.to_owned(),
-        source,
-    })
+    let (lane, text) = (lane.to_owned(), endpoint.to_owned());
+    endpoint.parse().map_err(|source| LaneError::Endpoint { lane, endpoint: text, source })
 }
 
 fn channel(
@@ -346,10 +358,11 @@ impl crate::params::Identities {
     }
 }
 
-/// The adapter's process, for checks that stop it.
+/// The adapter's process, or that of one replica, for checks that stop it.
 #[derive(Debug)]
 pub struct Process {
     pub(crate) lane: Arc<Lane>,
+    pub(crate) replica: usize,
     pub(crate) ready: Duration,
     pub(crate) transcript: Transcript,
 }
@@ -359,55 +372,54 @@ impl Process {
     ///
     /// # Errors
     /// If the command fails.
-    pub async fn kill(&self) -> Result<(), crate::check::Stop> {
-        self.down(Hook::KillAdapter).await
+    pub async fn kill(&self) -> Result<(), Stop> {
+        self.lane.mark(self.replica, true);
+        self.run(Hook::KillAdapter).await
     }
 
     /// Asks it to end. Returns when it is gone.
     ///
     /// # Errors
     /// If the command fails.
-    pub async fn stop(&self) -> Result<(), crate::check::Stop> {
-        self.down(Hook::StopAdapter).await
+    pub async fn stop(&self) -> Result<(), Stop> {
+        self.lane.mark(self.replica, true);
+        self.run(Hook::StopAdapter).await
     }
 
-    /// Starts it, and waits until it is ready.
+    /// Starts it, and waits until the adapter is ready.
     ///
     /// # Errors
     /// If the command fails, or it is not ready in time.
-    pub async fn start(&self) -> Result<GetInfoResponse, crate::check::Stop> {
+    pub async fn start(&self) -> Result<GetInfoResponse, Stop> {
         self.start_by(Hook::StartAdapter).await
     }
 
-    /// Starts it by another command than usual, and waits until it is ready.
+    /// Starts it by another command than usual, and waits until the adapter is ready.
     ///
     /// # Errors
     /// If the command fails, or it is not ready in time.
-    pub async fn start_by(&self, hook: Hook) -> Result<GetInfoResponse, crate::check::Stop> {
-        self.transcript.note(format!("hook {hook}"));
-        self.lane.hooks.run(hook, &[]).await?;
-        self.lane.up.store(true, Ordering::Relaxed);
+    pub async fn start_by(&self, hook: Hook) -> Result<GetInfoResponse, Stop> {
+        self.run(hook).await?;
+        self.lane.mark(self.replica, false);
         let ready = self.lane.ready(self.ready).await;
-        self.transcript.note("the adapter is ready");
-        ready.map_err(|said| {
-            let wants = format!("a started adapter is ready within {} s", self.ready.as_secs());
-            crate::check::Stop::failed(wants, said)
-        })
+        let wants = format!("a started adapter is ready within {} s", self.ready.as_secs());
+        let info = ready.map_err(|said| Stop::failed(wants, said))?;
+        self.transcript.note(format!("the adapter is ready, its instance_id is {}", info.instance_id));
+        Ok(info)
     }
 
-    /// Kills it, starts it again, and waits until it is ready.
+    /// Kills it, starts it again, and waits until the adapter is ready.
     ///
     /// # Errors
     /// If a command fails, or it is not ready in time.
-    pub async fn restart(&self) -> Result<GetInfoResponse, crate::check::Stop> {
+    pub async fn restart(&self) -> Result<GetInfoResponse, Stop> {
         self.kill().await?;
         self.start().await
     }
 
-    async fn down(&self, hook: Hook) -> Result<(), crate::check::Stop> {
-        self.transcript.note(format!("hook {hook}"));
-        self.lane.up.store(false, Ordering::Relaxed);
-        self.lane.hooks.run(hook, &[]).await?;
+    async fn run(&self, hook: Hook) -> Result<(), Stop> {
+        self.transcript.note(format!("hook {hook}, replica {}", self.replica));
+        self.lane.hooks.run(hook, &[("REPLICA", &self.replica.to_string())]).await?;
         Ok(())
     }
 }

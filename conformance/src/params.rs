@@ -219,6 +219,9 @@ pub struct Timings {
     /// The drift period: the longest that a change by hand stays, or a change at the vendor stays unseen.
     #[serde(deserialize_with = "duration")]
     pub drift: Duration,
+    /// The longest that an adapter takes to use new credentials, certificates or a new configuration file.
+    #[serde(deserialize_with = "duration")]
+    pub reload: Duration,
     /// The longest that a connection to the adapter lives, for LIF-02.
     #[serde(deserialize_with = "duration")]
     pub connection_age: Duration,
@@ -235,6 +238,7 @@ impl Default for Timings {
             settle: Duration::from_mins(2),
             load: Duration::from_secs(30),
             drift: Duration::from_mins(6),
+            reload: Duration::from_mins(1),
             connection_age: Duration::from_mins(5),
         }
     }

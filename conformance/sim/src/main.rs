@@ -2,13 +2,14 @@
 
 use std::{
     io::{self, Write as _},
+    net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
 };
 
 use adapter_conformance::{Options, program};
 use clap::{Parser, Subcommand};
-use conformance_sim::{Plan, Setting, command};
+use conformance_sim::{Plan, Setting, command, lease_server};
 
 /// The simulated cloud as a setting for adapter-conformance.
 #[derive(Debug, Parser)]
@@ -35,6 +36,12 @@ enum What {
         #[arg(last = true)]
         suite: Vec<String>,
     },
+    /// An API server that knows one Lease, for replicas
+    LeaseServer {
+        /// Where it listens
+        #[arg(long, value_name = "IP:PORT")]
+        listen: SocketAddr,
+    },
     /// One command of the parameter file
     Command {
         /// As the parameter file calls it
@@ -59,6 +66,10 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
         What::Command { name } => {
             let printed = command::run(&name).await?;
             io::stdout().write_all(printed.as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::LeaseServer { listen } => {
+            lease_server::serve(listen).await?;
             Ok(ExitCode::SUCCESS)
         }
         What::Run { lanes, adapter_flag, folder, suite } => {
