@@ -45,7 +45,7 @@ async fn bad_fields_are_named_and_nothing_is_half_built() {
         ("known.vendor_ids", |request| request.adoption = Adoption::ById.into()),
         ("adoption", |request| request.adoption = 99),
         ("recreate", |request| request.recreate = 99),
-        ("fence.scope", |request| request.fence = None),
+        ("fence", |request| request.fence = None),
         ("context", |request| request.context = None),
         ("context.cluster_id", |request| request.context = Some(RequestContext::default())),
     ] {
