@@ -32,6 +32,8 @@ pub struct Check {
     pub needs: &'static [Need],
     /// Whether it has its adapter and vendor to itself: because it injects faults, counts calls, or stops the adapter.
     pub exclusive: bool,
+    /// Whether it also looks at the replicas, if there are some: none of them is stopped meanwhile.
+    pub visits_replicas: bool,
     /// The longest that it takes.
     pub limit: Duration,
     /// The check itself.
@@ -105,6 +107,7 @@ impl Check {
             section: "",
             needs: &[],
             exclusive: false,
+            visits_replicas: false,
             limit: USUAL_LIMIT,
             run,
         }
@@ -151,6 +154,12 @@ impl Check {
     #[must_use]
     pub const fn shared(self) -> Self {
         Self { exclusive: false, ..self }
+    }
+
+    /// Looks at the replicas, too, if the parameter file names some.
+    #[must_use]
+    pub const fn visits_replicas(self) -> Self {
+        Self { visits_replicas: true, ..self }
     }
 
     /// The longest that it takes, in seconds.

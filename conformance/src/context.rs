@@ -26,8 +26,8 @@ use crate::{
     cluster::{Balancer, Cluster, uuid},
     expect,
     hooks::Hook,
-    lane::{self, Lane, Process},
-    params::{LaneParams, Params},
+    lane::{self, Kind, Lane, Process},
+    params::Params,
     proxy::Proxy,
     tracker::Tracker,
     transcript::Transcript,
@@ -156,14 +156,23 @@ impl Context {
         self.api(Role::RouteController)
     }
 
-    /// One replica alone, as this role sees it.
+    /// Each replica alone, as this role sees it: of the replicas under test, or of those that a check
+    /// [visits](Check::visits_replicas). Empty: there are none.
     ///
     /// # Errors
-    /// If the endpoint or the identity does not fit.
-    pub fn at(&self, lane: &LaneParams, endpoint: &str, role: Role) -> Result<Api, Stop> {
-        let channel = lane::visit(lane, endpoint, role)
-            .map_err(|error| Stop::failed("the parameter file names replicas", error.to_string()))?;
-        Ok(Api::new(role, channel, self.transcript.clone(), self.tracker.clone()))
+    /// If an endpoint or the identity does not fit.
+    pub fn replicas(&self, role: Role) -> Result<Vec<Api>, Stop> {
+        let lane = match self.lane.kind {
+            Kind::Replicas => Some(&self.lane.params),
+            Kind::Plain | Kind::Secured => self.params.replicas.as_ref(),
+        };
+        let lane = lane.filter(|_| self.check.visits_replicas || self.lane.kind == Kind::Replicas);
+        let open = |lane, endpoint: &String| match lane::visit(lane, endpoint, role) {
+            Ok(channel) => Ok(Api::new(role, channel, self.transcript.clone(), self.tracker.clone())),
+            Err(error) => Err(Stop::failed("the parameter file names replicas", error.to_string())),
+        };
+        let endpoints = lane.into_iter().flat_map(|lane| lane.replicas.iter().map(move |one| (lane, one)));
+        endpoints.map(|(lane, endpoint)| open(lane, endpoint)).collect()
     }
 
     // Clusters.
@@ -446,18 +455,6 @@ impl Context {
     pub fn replica_process(&self, replica: usize) -> Process {
         let (lane, ready) = (Arc::clone(&self.lane), self.params.timings.ready);
         Process { lane, replica, ready, transcript: self.transcript.clone() }
-    }
-
-    /// One replica alone, from 0, as this role sees it.
-    ///
-    /// # Errors
-    /// A skip, if `replicas.replicas` has fewer.
-    pub fn replica(&self, replica: usize, role: Role) -> Result<Api, Stop> {
-        let LaneParams { replicas, .. } = &self.lane.params;
-        let endpoint = replicas.get(replica);
-        let endpoint =
-            endpoint.ok_or_else(|| Stop::skipped(format!("replicas: there is no number {replica}")))?;
-        self.at(&self.lane.params, endpoint, role)
     }
 
     /// Waits until vendor calls of all kinds pass again, after faults that an adapter remembers: rejected credentials, open breakers.

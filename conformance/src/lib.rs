@@ -46,7 +46,8 @@
 //! - Injections end when dropped: `let _down = cx.proxy()?.inject(Rule::writes().next(1), Action::ResetAfter);`. To act at a certain call:
 //!   `let held = inject(Rule::writes().nth(3), Action::HoldAfter); held.reached(limit).await?; cx.process().kill().await?; drop(held);`.
 //! - What an adapter remembers of a fault (rejected credentials, an open breaker) is over after `cx.heal()`; after a check that is done for you.
-//! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replica(1, Role::Operator)?` is one alone and `cx.replica_process(1)` its process. Callers: `Need::Secured`.
+//! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replicas(Role::Operator)?` is each alone and `cx.replica_process(1)` a process. A plain
+//!   check that looks at them, too, if there are some: `.visits_replicas()`. Callers with identities: `Need::Secured`.
 //! - No sleep in place of a condition: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Times of the setting are in `cx.params().timings`;
 //!   what is long for a real vendor is a timing. Chance comes from `cx.random()`.
 //! - The suite knows no vendor. What differs between vendors is a hook or a key of [`params`]; add what is missing, documented at its field.

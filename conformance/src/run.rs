@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
-use tokio::{task::JoinSet, time::Instant};
+use futures::{FutureExt as _, future};
+use tokio::{sync::RwLock, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::queue::{Queue, Task};
@@ -23,7 +23,7 @@ use crate::{
     context::{Context, Run},
     hooks::Hook,
     lane::{FIRST_ANSWER, Kind, Lane, LaneError, kind},
-    params::Params,
+    params::{LaneParams, Params},
     report::{Entry, Outcome, Report, progress::Progress},
 };
 
@@ -156,8 +156,16 @@ pub async fn run(
     progress.begun(tasks.len(), seed);
     entries.iter().for_each(|entry| progress.ended(entry));
     let queue = Arc::new(Queue::new(tasks));
-    let shared =
-        Arc::new(Shared { params, selection: selection.clone(), seed, nonce, progress, stop, queue });
+    let shared = Arc::new(Shared {
+        params,
+        selection: selection.clone(),
+        seed,
+        nonce,
+        progress,
+        stop,
+        queue,
+        replicas: RwLock::default(),
+    });
     let mut workers = JoinSet::new();
     for (at, lane) in lanes.iter().enumerate() {
         workers.spawn(work(Arc::clone(lane), Arc::clone(&shared), at > 0));
@@ -184,6 +192,8 @@ struct Shared {
     progress: Arc<dyn Progress>,
     stop: CancellationToken,
     queue: Arc<Queue>,
+    /// Written by who may stop replicas, read by who looks at them.
+    replicas: RwLock<()>,
 }
 
 /// Opens the lanes that the chosen checks need.
@@ -192,24 +202,23 @@ async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunEr
     let plain = lanes.iter().map(|lane| (Kind::Plain, lane));
     let special = [(Kind::Secured, secured), (Kind::Replicas, replicas)];
     let special = special.into_iter().filter_map(|(kind, lane)| Some((kind, lane.as_ref()?)));
-    let mut opened = Vec::new();
-    let mut any = false;
-    for (at, (of, lane)) in plain.chain(special).enumerate() {
-        any = true;
-        if !chosen.iter().any(|check| kind(check) == of) {
-            continue;
-        }
-        let mut lane = lane.clone();
-        if lane.name.is_empty() {
-            lane.name = match of {
-                Kind::Plain => format!("lane-{at}"),
-                Kind::Secured => "secured".to_owned(),
-                Kind::Replicas => "replicas".to_owned(),
-            };
-        }
-        opened.push(Arc::new(Lane::open(of, lane, params).await?));
+    let all: Vec<(Kind, &LaneParams)> = plain.chain(special).collect();
+    if all.is_empty() {
+        return Err(RunError::NoLane);
     }
-    if any { Ok(opened) } else { Err(RunError::NoLane) }
+    let visited = chosen.iter().any(|check| check.visits_replicas);
+    let wanted = |of: Kind| chosen.iter().any(|check| kind(check) == of) || (of == Kind::Replicas && visited);
+    let opening = all.into_iter().enumerate().filter(|(_, (of, _))| wanted(*of)).map(|(at, (of, lane))| {
+        let name = match of {
+            _ if !lane.name.is_empty() => lane.name.clone(),
+            Kind::Plain => format!("lane-{at}"),
+            Kind::Secured => "secured".to_owned(),
+            Kind::Replicas => "replicas".to_owned(),
+        };
+        Lane::open(of, LaneParams { name, ..lane.clone() }, params)
+    });
+    let opened = future::try_join_all(opening).await?;
+    Ok(opened.into_iter().map(Arc::new).collect())
 }
 
 /// Why a check runs on none of the lanes.
@@ -272,6 +281,11 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let Task { check, repetition } = task;
     let run = Run { seed: shared.seed, nonce: shared.nonce, repetition };
     let cx = Context::new(check, Arc::clone(&shared.params), Arc::clone(&lane), run);
+    let (_stops, _looks) = match lane.kind {
+        Kind::Replicas => (Some(shared.replicas.write().await), None),
+        Kind::Plain | Kind::Secured if check.visits_replicas => (None, Some(shared.replicas.read().await)),
+        Kind::Plain | Kind::Secured => (None, None),
+    };
     shared.progress.started(&check, &lane.name);
     let mark = lane.proxy.as_ref().map(crate::proxy::Proxy::mark);
     let begun = Instant::now();

@@ -32,10 +32,12 @@ use crate::{
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("ID-01", "info-is-complete-and-stable-across-replicas", |cx| Box::pin(info(cx)))
+        .visits_replicas()
         .section("adapter_service.proto, GetInfoResponse"),
     Check::t2("ID-02", "status-answers-within-50ms-and-makes-no-vendor-call", |cx| Box::pin(status(cx)))
         .section("adapter_service.proto, WatchStatus"),
     Check::t1("ID-03", "health-per-service-and-standby-not-serving", |cx| Box::pin(health(cx)))
+        .visits_replicas()
         .section("adapter_service.proto, AdapterService; grpc.health.v1"),
     Check::t1("ID-04", "reflection-or-descriptor-matches-published-contract", |cx| Box::pin(reflection(cx)))
         .section("all .proto files; grpc.reflection.v1"),
@@ -72,10 +74,9 @@ async fn info(cx: &Context) -> Verdict {
         let again = cx.api(role)?.info(&context).await?;
         expect::equal("GetInfo says the same to everybody", &stable(again), &stable(first.clone()))?;
     }
-    let Some(lane) = &cx.params().replicas else { return Ok(()) };
     let mut seen: Vec<GetInfoResponse> = Vec::new();
-    for endpoint in &lane.replicas {
-        let info = cx.at(lane, endpoint, Role::ServiceController)?.info(&context).await?;
+    for replica in cx.replicas(Role::ServiceController)? {
+        let info = replica.info(&context).await?;
         let fresh = seen.iter().all(|other| other.instance_id != info.instance_id);
         expect::that(fresh, "each replica has an instance ID of its own", || info.instance_id.clone())?;
         seen.push(info);
@@ -173,13 +174,9 @@ async fn health(cx: &Context) -> Verdict {
         Ok(status) => return Err(Stop::failed(wants, format!("status {status}"))),
         Err(error) => expect::equal(wants, &error.status.code(), &Code::NotFound)?,
     }
-    match &cx.params().replicas {
-        Some(lane) => {
-            let replicas: Result<Vec<Api>, Stop> =
-                lane.replicas.iter().map(|at| cx.at(lane, at, Role::ServiceController)).collect();
-            standby(cx, &replicas?).await
-        }
-        None => Ok(()),
+    match cx.replicas(Role::ServiceController)?.as_slice() {
+        [] => Ok(()),
+        replicas => standby(cx, replicas).await,
     }
 }
 
