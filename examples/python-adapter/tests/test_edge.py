@@ -1,0 +1,193 @@
+"""The edge: who may call what, what each request carries, health, reflection, and the plain ports."""
+
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import grpc
+from cloudadapter.v1alpha1 import common_pb2 as common
+from cloudadapter.v1alpha1 import instance_service_pb2 as instances
+from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2 as reflected
+
+from mem_adapter import identity, ports
+from mem_adapter.cloud import Cloud
+from mem_adapter.faults import Fault
+from mem_adapter.gate import may
+
+from .harness import CONTEXT, Served, info, wish
+
+SERVICES = ("AdapterService", "InstanceService", "LoadBalancerService", "RouteService")
+
+
+class Requests(Served):
+    cluster_id = CONTEXT.cluster_id
+
+    def test_a_request_says_who_asks(self) -> None:
+        for context, field in [
+            (None, "context"),
+            (common.RequestContext(request_id="r"), "context.cluster_id"),
+            (
+                common.RequestContext(cluster_id="c", max_staleness=Duration(seconds=-1)),
+                "context.max_staleness",
+            ),
+        ]:
+            request = info.GetInfoRequest(context=context)
+            refusal = self.refused("FIELD_INVALID", self.info.GetInfo, request)
+            self.assertEqual((refusal.fields, refusal.code), ([field], grpc.StatusCode.INVALID_ARGUMENT))
+
+    def test_another_cluster_is_sent_away(self) -> None:
+        request = info.GetInfoRequest(context=common.RequestContext(cluster_id="another"))
+        self.refused("CALLER_FORBIDDEN", self.info.GetInfo, request)
+
+    def test_a_defect_is_an_error_of_the_contract(self) -> None:
+        with mock.patch("mem_adapter.instances.resolve", side_effect=ZeroDivisionError):
+            with self.assertLogs("mem_adapter.gate", "ERROR"):
+                request = instances.BatchGetInstancesRequest(context=CONTEXT)
+                self.refused("INTERNAL", self.instances.BatchGetInstances, request)
+
+    def test_info_is_whole_and_status_comes_at_once(self) -> None:
+        answer = self.info.GetInfo(info.GetInfoRequest(context=CONTEXT))
+        self.assertTrue(answer.scope.fingerprint and answer.HasField("consistency_horizon"))
+        self.assertEqual(answer.cost.vendor_calls, 0)
+        status = next(iter(self.info.WatchStatus(info.WatchStatusRequest(context=CONTEXT), timeout=5)))
+        self.assertEqual((status.leader, status.instance_id), (True, answer.instance_id))
+        self.assertEqual([it.collection for it in status.snapshots], ["instances", "load-balancers", "routes"])
+
+    def test_health_is_told_by_service_and_ends_before_the_process(self) -> None:
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)
+
+        def health(name: str) -> int:
+            return int(stub.Check(health_pb2.HealthCheckRequest(service=name)).status)
+
+        names = [f"cloudadapter.v1alpha1.{name}" for name in SERVICES]
+        self.assertEqual({health(name) for name in ["", *names]}, {health_pb2.HealthCheckResponse.SERVING})
+        self.server.say(serving=False)
+        self.assertEqual({health(name) for name in names}, {health_pb2.HealthCheckResponse.NOT_SERVING})
+        self.assertEqual(health(""), health_pb2.HealthCheckResponse.SERVING)
+        self.server.draining.set()
+        self.refused("DRAINING", self.info.GetInfo, info.GetInfoRequest(context=CONTEXT))
+
+    def test_reflection_has_the_name_of_today(self) -> None:
+        call: Any = self.channel.stream_stream(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflected.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflected.ServerReflectionResponse.FromString,
+        )
+        (answer,) = call(iter([reflected.ServerReflectionRequest(list_services="")]))
+        names = {service.name for service in answer.list_services_response.service}
+        self.assertLessEqual({f"cloudadapter.v1alpha1.{name}" for name in SERVICES}, names)
+
+
+def identify(token: str) -> str:
+    """Each token is its own role, but one proves nothing."""
+    if token == "forged":
+        raise identity.UNKNOWN
+    return token
+
+
+class Callers(Served):
+    identify = staticmethod(identify)
+
+    def call(self, path: str, token: str | None, request: bytes = b"") -> grpc.StatusCode:
+        call: Any = self.channel.unary_unary(path, bytes, bytes)
+        metadata = [("authorization", f"Bearer {token}")] if token else []
+        try:
+            call(request, metadata=metadata, timeout=5)
+        except grpc.RpcError as error:
+            return error.code()
+        return grpc.StatusCode.OK
+
+    def test_who_proves_nothing_is_unknown_everywhere(self) -> None:
+        for token in (None, "forged"):
+            for path in ("/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/a.B/C"):
+                self.assertEqual(self.call(path, token), grpc.StatusCode.UNAUTHENTICATED, (path, token))
+
+    def test_roles_reach_their_services_alone(self) -> None:
+        own = {"node-controller": 1, "service-controller": 2, "route-controller": 3}
+        for role, at in own.items():
+            for n, service in enumerate(SERVICES):
+                allowed = may(role, f"/cloudadapter.v1alpha1.{service}/Anything")
+                self.assertEqual(allowed, n in (0, at), (role, service))
+        for role, applies in [("adapter", False), ("operator", True), ("", False)]:
+            self.assertEqual(may(role, "/cloudadapter.v2.RouteService/ApplyRoutes"), applies)
+            self.assertEqual(may(role, "/cloudadapter.v1alpha1.RouteService/WatchRoutes"), role != "")
+            self.assertEqual(may(role, "/grpc.health.v1.Health/Watch"), role != "")
+        self.assertFalse(may("operator", "/another.Service/Call"))
+
+    def test_a_method_that_is_not_there_is_told_to_those_who_may(self) -> None:
+        path = "/cloudadapter.v1alpha1.RouteService/Nothing"
+        self.assertEqual(self.call(path, "route-controller"), grpc.StatusCode.UNIMPLEMENTED)
+        self.assertEqual(self.call(path, "node-controller"), grpc.StatusCode.PERMISSION_DENIED)
+
+    def test_fences_and_dry_runs_belong_to_roles(self) -> None:
+        path = "/cloudadapter.v1alpha1.LoadBalancerService/EnsureLoadBalancer"
+        write, look = wish().SerializeToString(), wish(dry_run=True).SerializeToString()
+        strange = wish()
+        strange.fence.scope = "route-controller/0"
+        unknown_set = grpc.StatusCode.FAILED_PRECONDITION
+        for token, request, code in [
+            ("service-controller", write, unknown_set),
+            ("service-controller", strange.SerializeToString(), grpc.StatusCode.PERMISSION_DENIED),
+            ("operator", write, grpc.StatusCode.PERMISSION_DENIED),
+            ("operator", look, unknown_set),
+        ]:
+            self.assertEqual(self.call(path, token, request), code, token)
+
+
+class Proofs(Served):
+    def test_tokens_of_a_file(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "tokens"
+            path.write_text("abc: operator\n\nstranger:\n")
+            known = identity.from_file(path)
+        self.assertEqual((known("abc"), known("stranger")), ("operator", ""))
+        with self.assertRaises(Fault):
+            known("ab")
+
+    def test_tokens_of_a_cluster(self) -> None:
+        known = identity.token_review("cloudadapter.c", {"kube-system/cloud-routes": "route-controller"})
+        account = "system:serviceaccount:kube-system:"
+        for answer, role in [
+            (review(account + "cloud-routes"), "route-controller"),
+            (review(account + "another"), ""),
+            (review("kube-system:cloud-routes"), ""),
+            (review(account + "cloud-routes", audiences=["api"]), None),
+            (review(account + "cloud-routes", authenticated=False), None),
+            ({}, None),
+        ]:
+            with mock.patch("mem_adapter.identity.post_review", return_value=answer):
+                token = repr(answer)
+                if role is None:
+                    with self.assertRaises(Fault):
+                        known(token)
+                else:
+                    self.assertEqual(known(token), role)
+
+
+def review(username: str, **changes: Any) -> dict[str, Any]:
+    """The status of a TokenReview."""
+    return {"authenticated": True, "audiences": ["cloudadapter.c"], "user": {"username": username}} | changes
+
+
+class Plain(Served):
+    def test_probes_serve_no_contract(self) -> None:
+        server = ports.serve(("127.0.0.1", 0), ports.probes(Cloud(), self.server.draining))
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        base = f"http://127.0.0.1:{server.server_port}"
+
+        def status(path: str, body: bytes | None = None) -> int:
+            try:
+                return int(urllib.request.urlopen(base + path, data=body, timeout=5).status)
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        self.assertEqual([status(path) for path in ("/healthz", "/readyz", "/metrics")], [200] * 3)
+        self.assertEqual(status("/cloudadapter.v1alpha1.AdapterService/GetInfo", b""), 404)
+        self.server.draining.set()
+        self.assertEqual((status("/healthz"), status("/readyz")), (200, 404))

@@ -1,0 +1,171 @@
+"""Load balancers: fields, work, ownership, fences, sets of backends."""
+
+from cloudadapter.v1alpha1 import load_balancer_service_pb2 as api
+
+from mem_adapter.backends import KEEP_SECONDS, BackendSets
+
+from .harness import CLUSTER, CONTEXT, Served, fence, kinds, removal, wish
+
+
+class Fields(Served):
+    def test_all_faults_are_told_at_once(self) -> None:
+        request = wish("web", 80, 80, adoption=9)
+        request.spec.listeners[0].ClearField("node_port")
+        request.spec.ip_families.append(api.IP_FAMILY_IPV4)
+        request.spec.source_ranges.append("everybody")
+        refusal = self.refused("FIELD_INVALID", self.balancers.EnsureLoadBalancer, request)
+        self.assertEqual(
+            set(refusal.fields),
+            {
+                "adoption",
+                "spec.ip_families",
+                "spec.listeners[0].node_port",
+                "spec.listeners[1].port",
+                "spec.source_ranges[0]",
+            },
+        )
+        self.assertFalse(refusal.has_retry)
+
+    def test_a_wrong_parameter_is_answered_with_the_right_one(self) -> None:
+        request = wish(spec=api.LoadBalancerSpec(parameters={"algorithms": "round-robin"}))
+        refusal = self.refused("UNKNOWN_PARAMETER", self.balancers.EnsureLoadBalancer, request)
+        self.assertEqual(refusal.metadata, {"parameter": "algorithms", "nearest": "algorithm"})
+
+    def test_what_the_cloud_cannot_do_is_refused(self) -> None:
+        request = wish(spec=api.LoadBalancerSpec(requested_addresses=["192.0.2.1"]))
+        refusal = self.refused("UNSUPPORTED_FEATURE", self.balancers.EnsureLoadBalancer, request)
+        self.assertEqual(refusal.metadata["capability"], "lb.reserved-ip")
+
+    def test_a_set_that_nobody_put_is_asked_for_at_once(self) -> None:
+        refusal = self.refused("BACKEND_SET_UNKNOWN", self.balancers.EnsureLoadBalancer, wish())
+        self.assertEqual(refusal.pushback, "0")
+
+
+class Work(Served):
+    def setUp(self) -> None:
+        super().setUp()
+        self.put("s1", *self.machines(2))
+
+    def ensure(self, request: api.EnsureLoadBalancerRequest) -> api.EnsureLoadBalancerResponse:
+        return self.balancers.EnsureLoadBalancer(request)
+
+    def mirror(self) -> list[api.LoadBalancer]:
+        request = api.WatchLoadBalancersRequest(context=CONTEXT, stop_when_synced=True)
+        return [item for event in self.balancers.WatchLoadBalancers(request) for item in event.items.items]
+
+    def test_a_repetition_is_nothing_to_do(self) -> None:
+        first = self.ensure(wish())
+        self.assertEqual((first.state, first.step), (api.LOAD_BALANCER_STATE_ACTIVE, first.steps))
+        self.assertGreater(first.cost.vendor_calls, 0)
+        again = self.ensure(wish(sequence=2, spec=api.LoadBalancerSpec(scheme=api.LoadBalancerSpec.SCHEME_INTERNET)))
+        self.assertEqual((again.step, again.steps, again.cost.vendor_calls), (0, 0, 0))
+        self.assertEqual(again.applied_hash, first.applied_hash)
+        self.assertEqual(again.addresses, first.addresses)
+
+    def test_a_change_of_ports_keeps_the_address_and_adds_before_it_removes(self) -> None:
+        first = self.ensure(wish("web", 80))
+        planned = self.ensure(wish("web", 443, dry_run=True)).plan
+        operations = [step.operation for step in planned]
+        self.assertLess(operations.index("PutListener"), operations.index("DeleteListener"))
+        second = self.ensure(wish("web", 443, sequence=2))
+        self.assertEqual(second.addresses, first.addresses)
+        self.assertEqual(self.mirror()[0].listeners, ["tcp/443"])
+        self.assertEqual(len(planned), second.steps)
+
+    def test_other_backends_touch_nothing_else(self) -> None:
+        first = self.ensure(wish())
+        self.put("s2", *self.machines(1))
+        request = wish(sequence=2)
+        request.spec.backend_set_id = "s2"
+        second = self.ensure(request)
+        self.assertEqual((second.steps, second.applied_hash), (1, first.applied_hash))
+        self.assertEqual(self.mirror()[0].backends, 1)
+
+    def test_an_older_writer_writes_nothing(self) -> None:
+        self.ensure(wish(sequence=5))
+        self.balancers.DeleteLoadBalancer(removal(sequence=7))
+        self.refused("STALE_FENCE", self.balancers.EnsureLoadBalancer, wish(sequence=6))
+        self.assertEqual(self.mirror(), [])
+        self.ensure(wish("other", sequence=6))
+
+    def test_an_older_epoch_is_stale_for_every_object(self) -> None:
+        self.ensure(wish("web", fence=fence(1, epoch=2)))
+        self.refused("STALE_FENCE", self.balancers.EnsureLoadBalancer, wish("other", sequence=9))
+
+    def test_what_cannot_change_is_built_anew_only_if_told(self) -> None:
+        first = self.ensure(wish())
+        request = wish(sequence=2, spec=api.LoadBalancerSpec(scheme=api.LoadBalancerSpec.SCHEME_INTERNAL))
+        refusal = self.refused("IMMUTABLE_FIELD", self.balancers.EnsureLoadBalancer, request)
+        self.assertEqual(refusal.metadata["fields"], "spec.scheme")
+        request.recreate = api.RECREATE_IF_ERROR
+        self.refused("IMMUTABLE_FIELD", self.balancers.EnsureLoadBalancer, request)
+        request.recreate = api.RECREATE_IF_IMMUTABLE_CHANGED
+        second = self.ensure(request)
+        self.assertNotEqual(second.vendor_ids.ids["loadbalancer"], first.vendor_ids.ids["loadbalancer"])
+        self.assertEqual(len(self.mirror()), 1)
+
+    def test_adoption_is_asked_for_and_never_from_an_owner(self) -> None:
+        self.ensure(wish())
+        name = self.mirror()[0].name
+        self.balancers.DeleteLoadBalancer(removal(sequence=2))
+        found = self.console("/createLoadBalancer", {"NAME": name})
+        refusal = self.refused("OWNED_BY_OTHER", self.balancers.EnsureLoadBalancer, wish(sequence=3))
+        self.assertEqual(refusal.metadata["vendor_id"], found)
+        taken = self.ensure(wish(sequence=4, adoption=api.ADOPTION_IF_UNOWNED))
+        self.assertEqual(taken.vendor_ids.ids["loadbalancer"], found)
+        known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": str(found)}))
+        thief = wish("thief", adoption=api.ADOPTION_BY_ID, known=known)
+        self.refused("OWNED_BY_OTHER", self.balancers.EnsureLoadBalancer, thief)
+        thief.known.vendor_ids.ids["loadbalancer"] = "lb-0"
+        self.refused("RESOURCE_GONE", self.balancers.EnsureLoadBalancer, thief)
+
+    def test_an_adopted_one_may_be_built_anew(self) -> None:
+        found = self.console("/createLoadBalancer", {"NAME": "by-hand"})
+        known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": str(found)}))
+        internal = api.LoadBalancerSpec(scheme=api.LoadBalancerSpec.SCHEME_INTERNAL)
+        request = wish(adoption=api.ADOPTION_BY_ID, known=known, spec=internal)
+        self.refused("IMMUTABLE_FIELD", self.balancers.EnsureLoadBalancer, request)
+        self.assertEqual(self.mirror(), [])
+        request.recreate = api.RECREATE_IF_IMMUTABLE_CHANGED
+        self.assertEqual(self.ensure(request).state, api.LOAD_BALANCER_STATE_ACTIVE)
+        self.assertEqual([balancer.name for balancer in self.mirror()], ["default-web-" + self.mirror()[0].name[-12:]])
+
+    def test_a_deletion_needs_no_id_and_leaves_what_is_not_ours(self) -> None:
+        self.ensure(wish())
+        foreign = self.console("/createLoadBalancer", {"NAME": "by-hand"})
+        for _ in range(2):
+            answer = self.balancers.DeleteLoadBalancer(removal(sequence=2))
+            self.assertEqual(answer.state, api.LOAD_BALANCER_STATE_ABSENT)
+        self.assertEqual([balancer.id for balancer in self.cloud.balancers.all()], [foreign])
+
+    def test_other_clusters_see_nothing(self) -> None:
+        self.ensure(wish())
+        request = api.WatchLoadBalancersRequest(stop_when_synced=True)
+        request.context.cluster_id = "another"
+        self.assertEqual(kinds(self.balancers.WatchLoadBalancers(request)), ["reset", "synced"])
+
+
+class Sets(Served):
+    def test_a_difference_makes_the_same_set(self) -> None:
+        first, second, third = self.machines(3)
+        self.put("s1", first, second)
+        delta = api.BackendDelta(base_id="s1", add=[api.Backend(provider_id=third)], remove=[first])
+        self.balancers.PutBackendSet(api.PutBackendSetRequest(context=CONTEXT, id="s2", delta=delta))
+        self.put("s2", third, second)
+        request = api.PutBackendSetRequest(context=CONTEXT, id="s2", full=api.BackendList())
+        self.assertEqual(self.refused("FIELD_INVALID", self.balancers.PutBackendSet, request).fields, ["id"])
+        delta.base_id = "never"
+        request = api.PutBackendSetRequest(context=CONTEXT, id="s3", delta=delta)
+        self.refused("BACKEND_SET_UNKNOWN", self.balancers.PutBackendSet, request)
+
+    def test_what_nobody_names_is_forgotten(self) -> None:
+        now = 0.0
+        sets = BackendSets(lambda: now)
+        sets.put(api.PutBackendSetRequest(context=CONTEXT, id="s1", full=api.BackendList()))
+        now += KEEP_SECONDS - 1
+        sets.get(CLUSTER, "s1", "")
+        now += KEEP_SECONDS - 1
+        sets.get(CLUSTER, "s1", "")
+        now += KEEP_SECONDS
+        with self.assertRaisesRegex(Exception, "put it and repeat"):
+            sets.get(CLUSTER, "s1", "")
