@@ -117,6 +117,19 @@ impl Adapter {
         Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
     }
 
+    /// Time on processors so far, of all its threads. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let id = self.child.id().context("the adapter has ended")?;
+        let mut nanos = 0;
+        for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+            // Those that wait for something to do end after a while.
+            let Ok(counts) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+            let spent = counts.split_whitespace().next().context("schedstat is empty")?;
+            nanos += spent.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanos))
+    }
+
     async fn budget(&self) -> anyhow::Result<Budget> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = WatchStatusRequest { context: Some(context()) };
