@@ -311,7 +311,8 @@ impl Api {
         let mut request = Request::new(message);
         request.set_timeout(self.deadline);
         let begun = Instant::now();
-        let answer = self.patiently(send(request)).await;
+        // Boxed: the futures of tonic's clients are large, and checks hold many.
+        let answer = self.patiently(Box::pin(send(request))).await;
         let took = begun.elapsed();
         match answer {
             Ok(answer) => {
@@ -337,7 +338,7 @@ impl Api {
     {
         self.transcript.sent(&self.role.to_string(), method, &message);
         let begun = Instant::now();
-        match self.patiently(send(Request::new(message))).await {
+        match self.patiently(Box::pin(send(Request::new(message)))).await {
             Ok(stream) => Ok(Watch::new(method, stream.into_inner(), self.clone())),
             Err(status) => Err(self.error(method, status, begun.elapsed())),
         }

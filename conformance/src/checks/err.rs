@@ -1,12 +1,21 @@
 //! ERR: refusals say why, in words that a program can act on.
 
+use std::time::{Duration, SystemTime};
+
 use cloud_api_proto::{
-    Reason,
-    v1alpha1::{EnsureLoadBalancerRequest, Existence, InstanceRef, PutBackendSetRequest, instance_ref::Ref},
+    AdapterError, DOMAIN, Reason,
+    error::PUSHBACK_HEADER,
+    v1alpha1::{
+        EnsureLoadBalancerRequest, Existence, HealthCheck, InstanceRef, PutBackendSetRequest, RouteUpsert,
+        cost::Source, instance_ref::Ref,
+    },
 };
+use tonic_types::StatusExt as _;
 
 use crate::{
-    check::{Check, Need, Verdict},
+    api::{Answer, CallError},
+    check::{Check, Need, Stop, Verdict},
+    cluster::tcp,
     context::Context,
     expect,
     hooks::Hook,
@@ -14,15 +23,247 @@ use crate::{
 };
 
 pub(super) const CHECKS: &[Check] = &[
+    Check::t1("ERR-01", "every-error-has-errorinfo-with-known-reason", |cx| Box::pin(error_info(cx)))
+        .section("common.proto, Reason")
+        .needs(&[Need::Capability("loadbalancers"), Need::Capability("instances")]),
     Check::t1("ERR-02", "missing-required-field-names-the-field", |cx| Box::pin(missing_field(cx)))
         .section("common.proto, REASON_FIELD_INVALID")
         .needs(&[Need::Capability("loadbalancers")]),
+    Check::t1("ERR-03", "unknown-parameter-is-refused-with-suggestion", |cx| Box::pin(unknown_parameter(cx)))
+        .section("common.proto, REASON_UNKNOWN_PARAMETER")
+        .needs(&[Need::Capability("loadbalancers")]),
+    Check::t2("ERR-04", "oversized-and-malformed-values-are-refused-before-vendor", |cx| {
+        Box::pin(malformed(cx))
+    })
+    .section("common.proto, REASON_FIELD_INVALID; the comments at each field")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Capability("instances")]),
+    Check::t2("ERR-05", "resource-exhausted-always-has-retryinfo", |cx| Box::pin(exhausted(cx)))
+        .section("common.proto, REASON_VENDOR_THROTTLED, REASON_BUDGET_EXHAUSTED")
+        .needs(&[Need::Proxy, Need::Capability("instances"), Need::Hook(Hook::CreateInstances)]),
     Check::t2("ERR-06", "vendor-auth-failure-is-never-not-found", |cx| Box::pin(auth_is_not_absence(cx)))
         .section(
             "common.proto, REASON_VENDOR_AUTH, REASON_VENDOR_FORBIDDEN; instance_service.proto, Existence",
         )
         .needs(&[Need::Proxy, Need::Capability("instances"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("ERR-07", "unset-optional-differs-from-zero", |cx| Box::pin(unset_is_not_zero(cx)))
+        .section("common.proto, RequestContext.max_staleness; load_balancer_service.proto, HealthCheck.port")
+        .needs(&[
+            Need::Capability("instances"),
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+        ]),
+    Check::t2("ERR-08", "vendor-request-id-is-passed-through", |cx| Box::pin(request_id(cx)))
+        .section("common.proto, ItemError.metadata")
+        .needs(&[
+            Need::Proxy,
+            Need::Param("vendor.requestIdHeader"),
+            Need::Capability("instances"),
+            Need::Hook(Hook::CreateInstances),
+        ]),
 ];
+
+/// The shortest retry delay of a refusal for lack of budget.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// Bytes of a string at most, unless its field says otherwise.
+const STRING_MAX: usize = 256;
+
+/// common.proto, `Reason`: whatever is refused carries `ErrorInfo` of the contract's domain, with a reason that the contract knows and the
+/// code that goes with it.
+async fn error_info(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let good = cluster.balancer("web");
+    let (service, node, route) = (cx.service()?, cx.node()?, cx.route()?);
+    let nowhere = EnsureLoadBalancerRequest { spec: None, ..good.request.clone() };
+    explained(&service.ensure_load_balancer(nowhere).await)?;
+    explained(&service.ensure_load_balancer(good.request.clone()).await)?;
+    let mut nobody = good.set.clone();
+    nobody.context = None;
+    explained(&service.put_backend_set(nobody).await)?;
+    let mut removal = good.removal();
+    removal.key = None;
+    explained(&service.delete_load_balancer(removal).await)?;
+    let crowd = vec!["x"; 501];
+    explained(&node.batch_get_instances(cluster.instances(cluster.context(), crowd)).await)?;
+    let mut fenceless = cluster.routes(vec![]);
+    fenceless.fence = None;
+    explained(&route.apply_routes(fenceless).await)?;
+    let typo = good.spec(|spec| {
+        spec.parameters.insert("no-such-parameter".to_owned(), "1".to_owned());
+    });
+    cx.put(&typo).await?;
+    explained(&service.ensure_load_balancer(typo.request).await)
+}
+
+fn explained<T: std::fmt::Debug>(answer: &Answer<T>) -> Verdict {
+    let error = match answer {
+        Ok(answer) => return Err(Stop::failed("the call is refused", format!("OK: {answer:?}"))),
+        Err(error) => error,
+    };
+    let details = error.status.get_error_details();
+    let info = expect::some(details.error_info(), "an error carries google.rpc.ErrorInfo")?;
+    expect::equal("ErrorInfo.domain is the contract's", &info.domain.as_str(), &DOMAIN)?;
+    let known = error.reason != Reason::Unspecified;
+    expect::that(known, "ErrorInfo.reason is one of the contract, without REASON_", || info.reason.clone())?;
+    expect::equal("the gRPC code goes with the reason", &error.status.code(), &error.reason.code())?;
+    let names_a_field = error.reason != Reason::FieldInvalid || !error.violations.is_empty();
+    expect::that(names_a_field, "FIELD_INVALID carries google.rpc.BadRequest", || error.to_string())
+}
+
+/// common.proto, `REASON_UNKNOWN_PARAMETER`: a key that is not declared is refused; one that is nearly right is answered with the right
+/// one in `nearest`.
+async fn unknown_parameter(cx: &Context) -> Verdict {
+    let good = cx.cluster().balancer("web");
+    cx.put(&good).await?;
+    let with = |key: &str| {
+        let key = key.to_owned();
+        good.clone().spec(|spec| {
+            spec.parameters.insert(key, "1".to_owned());
+        })
+    };
+    let api = cx.service()?;
+    let strange = with("conformance-no-such-parameter");
+    expect::refused(api.ensure_load_balancer(strange.request).await, Reason::UnknownParameter)?;
+    // A letter doubled, in the longest key: a slip of the finger.
+    let Some(key) = cx.info().parameters.iter().map(|one| one.key.as_str()).max_by_key(|key| key.len())
+    else {
+        return Ok(());
+    };
+    let slip = with(&format!("{key}{}", key.chars().last().unwrap_or('x')));
+    let error = expect::refused(api.ensure_load_balancer(slip.request).await, Reason::UnknownParameter)?;
+    let nearest = error.metadata.get("nearest").map(String::as_str);
+    expect::equal("metadata `nearest` names the key that was meant", &nearest, &Some(key))
+}
+
+/// common.proto, `REASON_FIELD_INVALID`: what is too long, too many or no such thing at all is refused, the field named, and the vendor
+/// hears nothing of it.
+async fn malformed(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let good = cluster.balancer("web");
+    cx.put(&good).await?;
+    let mark = cx.proxy()?.mark();
+    let api = cx.service()?;
+    let long = "x".repeat(STRING_MAX.saturating_add(1));
+    let wrong = |change: &dyn Fn(&mut EnsureLoadBalancerRequest)| {
+        let mut request = good.request.clone();
+        change(&mut request);
+        request
+    };
+    let spec = |change: &dyn Fn(&mut cloud_api_proto::v1alpha1::LoadBalancerSpec)| {
+        wrong(&|request| change(request.spec.get_or_insert_default()))
+    };
+    let probed = |check: HealthCheck| spec(&|spec| spec.health_check = Some(check.clone()));
+    for (field, request) in [
+        ("spec.listeners[0].port", spec(&|spec| spec.listeners = vec![tcp(0)])),
+        ("spec.listeners[0].port", spec(&|spec| spec.listeners = vec![tcp(65_536)])),
+        ("spec.listeners[1].port", spec(&|spec| spec.listeners = vec![tcp(80), tcp(80)])),
+        (
+            "spec.listeners[0].node_port",
+            spec(&|spec| {
+                spec.listeners.iter_mut().for_each(|one| one.node_port = Some(70_000));
+            }),
+        ),
+        (
+            "spec.listeners[0].protocol",
+            spec(&|spec| {
+                spec.listeners.iter_mut().for_each(|one| one.protocol = 0);
+            }),
+        ),
+        ("spec.ip_families", spec(&|spec| spec.ip_families = vec![0])),
+        ("spec.requested_addresses[0]", spec(&|spec| spec.requested_addresses = vec!["10.0.0".to_owned()])),
+        ("spec.source_ranges[0]", spec(&|spec| spec.source_ranges = vec!["192.0.2.0/33".to_owned()])),
+        ("spec.health_check.port", probed(HealthCheck { port: Some(70_000), ..HealthCheck::default() })),
+        ("spec.scheme", spec(&|spec| spec.scheme = 99)),
+        ("owner.name", wrong(&|request| request.owner.get_or_insert_default().name.clone_from(&long))),
+        (
+            "key.owner_uid",
+            wrong(&|request| {
+                request.key.get_or_insert_default().owner_uid.clone_from(&long);
+                request.owner.get_or_insert_default().uid.clone_from(&long);
+            }),
+        ),
+        (
+            "context.cluster_name",
+            wrong(&|request| {
+                request.context.get_or_insert_default().cluster_name.clone_from(&long);
+            }),
+        ),
+    ] {
+        invalid(api.ensure_load_balancer(request).await, field)?;
+    }
+    crowds(cx).await?;
+    let calls = cx.proxy()?.since(mark);
+    let caused = calls.only(|call| call.list.is_none());
+    expect::that(caused.is_empty(), "the vendor hears nothing of what is refused", || calls.to_string())
+}
+
+/// More items than a request takes.
+async fn crowds(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let crowd = vec!["x"; 501];
+    invalid(cx.node()?.batch_get_instances(cluster.instances(cluster.live(), crowd)).await, "refs")?;
+    let nowhere = RouteUpsert::default();
+    invalid(cx.route()?.apply_routes(cluster.routes(vec![nowhere; 201])).await, "upserts")
+}
+
+fn invalid<T: std::fmt::Debug>(answer: Answer<T>, field: &str) -> Verdict {
+    let error: CallError = match expect::refused(answer, Reason::FieldInvalid) {
+        Err(Stop::Failed(finding)) => {
+            return Err(Stop::failed(format!("{field}: {}", finding.wants), finding.came));
+        }
+        other => other?,
+    };
+    expect::names(&error, field)
+}
+
+/// common.proto, `REASON_VENDOR_THROTTLED` and `REASON_BUDGET_EXHAUSTED`: whoever is refused for lack of budget is told when to come back,
+/// in `RetryInfo` and, the same, in the header that gRPC clients look at.
+async fn exhausted(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let cluster = cx.cluster();
+    let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
+    for hint in [Some(Duration::from_secs(2)), None] {
+        let throttled = cx.proxy()?.inject(Rule::all(), Action::Throttle(hint));
+        for _call in 0..3 {
+            let request = cluster.instances(cluster.live(), ids.iter().copied());
+            match cx.node()?.batch_get_instances(request).await {
+                Err(error) => come_back(&error)?,
+                Ok(answer) => {
+                    for result in answer.results {
+                        let unknown = result.existence() == Existence::Unknown;
+                        expect::that(unknown, "what could not be asked is UNKNOWN", || {
+                            format!("{result:?}")
+                        })?;
+                        let error = expect::some(result.error, "UNKNOWN says why")?;
+                        let wants = "an item that failed for lack of budget says when to come back";
+                        expect::some(error.retry_after, wants)?;
+                    }
+                }
+            }
+        }
+        expect::that(throttled.fired() > 0, "a read with max_staleness 0 asks the vendor", || {
+            "the vendor was not asked".to_owned()
+        })?;
+        drop(throttled);
+        cx.heal().await?;
+    }
+    Ok(())
+}
+
+fn come_back(error: &CallError) -> Verdict {
+    let exhausted =
+        matches!(error.reason, Reason::VendorThrottled | Reason::BudgetExhausted | Reason::QueueFull);
+    expect::that(exhausted, "a throttled call is refused with RESOURCE_EXHAUSTED and its reason", || {
+        error.to_string()
+    })?;
+    explained::<()>(&Err(error.clone()))?;
+    let details = error.status.get_error_details();
+    let told = details.retry_info().and_then(|info| info.retry_delay);
+    let told = expect::some(told, "RESOURCE_EXHAUSTED carries google.rpc.RetryInfo")?;
+    expect::that(told >= RETRY_MIN, "the retry delay is at least 500 ms", || format!("{told:?}"))?;
+    let header = error.status.metadata().get(PUSHBACK_HEADER).and_then(|value| value.to_str().ok());
+    let millis = told.as_millis().to_string();
+    expect::equal("grpc-retry-pushback-ms says the same", &header, &Some(millis.as_str()))
+}
 
 /// common.proto, `REASON_FIELD_INVALID`: a missing field is named, in `BadRequest`, by its path in the request.
 async fn missing_field(cx: &Context) -> Verdict {
@@ -81,4 +322,72 @@ async fn auth_is_not_absence(cx: &Context) -> Verdict {
         cx.heal().await?;
     }
     Ok(())
+}
+
+/// common.proto, `RequestContext.max_staleness`: unset takes what is known, zero asks the vendor. load_balancer_service.proto: an optional
+/// number that is unset is the default, and zero is zero.
+#[expect(clippy::disallowed_methods, reason = "the adapter tells a time of the wall clock")]
+async fn unset_is_not_zero(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let cluster = cx.cluster();
+    let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
+    let asked = SystemTime::now();
+    let live = cx.node()?.batch_get_instances(cluster.instances(cluster.live(), ids.iter().copied())).await?;
+    let cost = expect::some(live.cost, "an answer carries its Cost")?;
+    let observed = expect::some(cost.observed_at, "an answer that the vendor gave says when")?;
+    let observed = SystemTime::try_from(observed)
+        .map_err(|error| Stop::failed("observed_at is a time", error.to_string()))?;
+    // Both clocks are wall clocks, and may be those of two machines.
+    let fresh = observed.checked_add(CLOCKS).is_some_and(|observed| observed >= asked);
+    expect::that(fresh, "max_staleness 0 is a vendor read that began after the request came", || {
+        format!("asked at {asked:?}, observed at {observed:?}")
+    })?;
+    let known = cx.node()?.batch_get_instances(cluster.instances(cluster.context(), ids)).await?;
+    let cost = expect::some(known.cost, "an answer carries its Cost")?;
+    let cheap = cost.vendor_calls == 0 && cost.source() != Source::Live;
+    expect::that(cheap, "max_staleness unset takes what was read just now", || format!("{cost:?}"))?;
+    let good = cluster.balancer("web");
+    cx.put(&good).await?;
+    let probed = |port| {
+        let mut request = good.clone().spec(|spec| spec.health_check = Some(port)).request;
+        request.dry_run = true;
+        request
+    };
+    let api = cx.service()?;
+    api.ensure_load_balancer(probed(HealthCheck::default())).await?;
+    let zero = HealthCheck { port: Some(0), ..HealthCheck::default() };
+    invalid(api.ensure_load_balancer(probed(zero)).await, "spec.health_check.port")
+}
+
+/// How far the wall clocks of adapter and suite may differ.
+const CLOCKS: Duration = Duration::from_secs(2);
+
+/// common.proto, `ItemError.metadata`: what the vendor calls a request stands in the error that it caused, so that its support can find it.
+async fn request_id(cx: &Context) -> Verdict {
+    const ID: &str = "req-conformance-7f3a";
+    let machines = cx.machines(1).await?;
+    let cluster = cx.cluster();
+    let header = cx.params().vendor.request_id_header.clone();
+    let header = expect::some(header, "vendor.requestIdHeader is set")?;
+    let headers = vec![(header, ID.to_owned())];
+    let answer = Action::AnswerWith { status: 500, headers, body: "{}".to_owned() };
+    let _broken = cx.proxy()?.inject(Rule::all(), answer);
+    let ids = machines.iter().map(|machine| machine.provider_id.as_str());
+    let request = cluster.instances(cluster.live(), ids);
+    let metadata: Vec<_> = match cx.node()?.batch_get_instances(request).await {
+        Err(error) => {
+            let AdapterError { metadata, .. } = &*error.error;
+            metadata.clone().into_iter().collect()
+        }
+        Ok(answer) => answer
+            .results
+            .into_iter()
+            .filter_map(|result| result.error)
+            .flat_map(|error| error.metadata)
+            .collect(),
+    };
+    let told = metadata.iter().any(|(key, value)| key == "vendor_request_id" && value == ID);
+    expect::that(told, "metadata `vendor_request_id` is what the vendor called the request", || {
+        format!("{metadata:?}")
+    })
 }

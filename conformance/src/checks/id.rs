@@ -199,12 +199,11 @@ async fn standby(cx: &Context, replicas: &[Api]) -> Verdict {
 /// grpc.reflection.v1: the services are listed, and what is told of them has every method and field of the published contract.
 async fn reflection(cx: &Context) -> Verdict {
     let api = cx.service()?;
-    let listed = match reflect(&api, MessageRequest::ListServices(String::new())).await? {
-        MessageResponse::ListServicesResponse(list) => {
-            list.service.into_iter().map(|one| one.name).collect::<BTreeSet<_>>()
-        }
-        other => return Err(Stop::failed("reflection lists services", format!("{other:?}"))),
+    let answer = reflect(&api, MessageRequest::ListServices(String::new())).await?;
+    let MessageResponse::ListServicesResponse(list) = answer else {
+        return Err(Stop::failed("reflection lists services", format!("{answer:?}")));
     };
+    let listed: BTreeSet<String> = list.service.into_iter().map(|one| one.name).collect();
     let mut told = BTreeMap::new();
     for service in SERVICES {
         let name = format!("{PACKAGE}.{service}");
