@@ -12,7 +12,7 @@ use crate::{client::Client, driver::SkeletonDriver};
 /// Where the cloud is.
 #[derive(Clone, Debug, Args)]
 pub struct SkeletonOptions {
-    /// Base URL of the cloud's API, such as https://api.example.com
+    /// Base URL of the cloud's API, such as `https://api.example.com`
     #[arg(long, value_name = "URL")]
     endpoint: Uri,
     /// File that holds the API's bearer token

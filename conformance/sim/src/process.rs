@@ -69,9 +69,7 @@ fn pid_file(folder: &Path, name: &str) -> PathBuf {
 fn is_there(id: &str) -> bool {
     match fs::read_to_string(format!("/proc/{id}/stat")) {
         Ok(stat) => !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')),
-        Err(_) => {
-            Path::new("/proc/self").exists().then_some(false).unwrap_or_else(|| kill(&["-0", id]).is_ok())
-        }
+        Err(_) => !Path::new("/proc/self").exists() && kill(&["-0", id]).is_ok(),
     }
 }
 
