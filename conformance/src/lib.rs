@@ -1,6 +1,6 @@
 //! Tests any cloud adapter, in any language, against the contract.
 //!
-//! In reading order: [`params`] (the file that describes a setting), [`check`] and [`checks`] (what is checked), [`run`] and [`report`];
+//! In reading order: [`params`] (the file that describes a setting), [`check`] and [`checks`] (what is checked), [`mod@run`] and [`report`];
 //! what a check works with: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
 //!
 //! # How to write a check

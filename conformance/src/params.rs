@@ -313,12 +313,16 @@ impl Params {
     }
 }
 
-/// Adds what was probably meant to what serde says of an unknown key: "unknown field `x`, expected one of `y`, `z`".
+/// Adds what was probably meant to what is said of an unknown key: "unknown field `x`, expected one of y, z".
 fn with_nearest(text: &str) -> String {
-    let mut words = text.split('`').skip(1).step_by(2);
-    let unknown = text.contains("unknown field") || text.contains("unknown variant");
-    let Some(word) = words.next().filter(|_word| unknown) else { return text.to_owned() };
-    let nearest = words
+    let unknown = ["unknown field `", "unknown variant `"].iter().find_map(|words| text.split_once(words));
+    let Some((word, known)) = unknown.and_then(|(_before, rest)| rest.split_once('`')) else {
+        return text.to_owned();
+    };
+    // The text's own lines follow after the first.
+    let known = known.lines().next().unwrap_or_default();
+    let nearest = known
+        .split(|letter: char| !letter.is_alphanumeric())
         .map(|known| (strsim::jaro_winkler(word, known), known))
         .filter(|(similarity, _known)| *similarity > SIMILAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
