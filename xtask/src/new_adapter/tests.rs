@@ -39,6 +39,8 @@ fn what_is_written_compiles_and_starts() {
         .args(["test", "--offline", "--package", "adapter-acme-cloud", "--target-dir"])
         .arg(&target)
         .current_dir(dir.path())
+        // Tests are named only by a cargo that is not quiet.
+        .env_remove("CARGO_TERM_QUIET")
         .output()
         .expect("cargo is there");
     assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
