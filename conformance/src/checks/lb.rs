@@ -1,9 +1,17 @@
 //! LB: load balancers.
 
+mod backend_sets;
+mod deletion;
 mod ensure;
+mod fences;
+mod owners;
+
+use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, LoadBalancerState};
 
 use crate::{
-    check::{Check, Need},
+    check::{Check, Need, Stop},
+    context::Context,
+    expect,
     hooks::Hook,
 };
 
@@ -18,4 +26,85 @@ pub(super) const CHECKS: &[Check] = &[
     })
     .section("load_balancer_service.proto, EnsureLoadBalancer: nothing to do costs 0 vendor calls")
     .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t3("LB-03", "noop-after-restart-costs-only-listing", |cx| Box::pin(ensure::after_restart(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer, LoadBalancer.applied_hash")
+        .needs(&[
+            Need::Proxy,
+            Need::Param("vendor.lists[load-balancers]"),
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::KillAdapter),
+            Need::Hook(Hook::StartAdapter),
+        ]),
+    Check::t2("LB-04", "identical-concurrent-ensures-join", |cx| Box::pin(ensure::identical_join(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: the same request joins the work under way")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-05", "newer-fence-supersedes-older-work", |cx| Box::pin(fences::newer_supersedes(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer; common.proto, Fence")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-06", "stale-fence-is-refused-and-writes-nothing", |cx| {
+        Box::pin(fences::stale_is_refused(cx))
+    })
+    .section("common.proto, Fence")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-07", "delete-by-key-without-vendor-id", |cx| Box::pin(deletion::by_key(cx)))
+        .section("load_balancer_service.proto, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-08", "delete-never-created-is-ok", |cx| Box::pin(deletion::of_nothing(cx)))
+        .section("load_balancer_service.proto, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers")]),
+    Check::t2("LB-09", "delete-while-creating-leaves-nothing", |cx| Box::pin(deletion::while_creating(cx)))
+        .section("load_balancer_service.proto, DeleteLoadBalancer")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-10", "recreate-right-after-delete-gets-its-own-lb", |cx| {
+        Box::pin(deletion::and_recreation(cx))
+    })
+    .section("load_balancer_service.proto, LoadBalancerKey, DeleteLoadBalancer")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-11", "two-clusters-same-names-never-touch-each-other", |cx| {
+        Box::pin(owners::of_two_clusters(cx))
+    })
+    .section("load_balancer_service.proto, LoadBalancerKey; common.proto, RequestContext.cluster_id")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-12", "foreign-owned-lb-is-never-modified-or-deleted", |cx| Box::pin(owners::of_others(cx)))
+        .section("load_balancer_service.proto, Adoption, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-13", "adoption-only-when-asked-and-tags-first", |cx| Box::pin(owners::adoption(cx)))
+        .section("load_balancer_service.proto, Adoption")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Capability("lb.ownership-tags"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::CreateLoadBalancer),
+            Need::Hook(Hook::DeleteLoadBalancer),
+        ])
+        .optional()
+        .alone(),
+    Check::t1("LB-14", "backend-set-delta-equals-full-upload", |cx| {
+        Box::pin(backend_sets::delta_equals_full(cx))
+    })
+    .section("load_balancer_service.proto, PutBackendSet")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-15", "unknown-backend-set-is-reported-and-recoverable", |cx| {
+        Box::pin(backend_sets::unknown_is_reported(cx))
+    })
+    .section("common.proto, REASON_BACKEND_SET_UNKNOWN; load_balancer_service.proto, BackendDelta.base_id")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
 ];
+
+/// The keys of what the check's cluster has at the vendor now, in order, each ACTIVE.
+async fn keys(cx: &Context) -> Result<Vec<LoadBalancerKey>, Stop> {
+    let items = cx.load_balancers(&cx.cluster()).await?.items;
+    let active = items.iter().all(|one| one.state() == LoadBalancerState::Active);
+    expect::that(active, "what converged and was left alone is listed as ACTIVE", || format!("{items:?}"))?;
+    let mut keys: Vec<_> = items.into_iter().filter_map(|one| one.key).collect();
+    keys.sort_by(|one, other| one.owner_uid.cmp(&other.owner_uid));
+    Ok(keys)
+}
+
+/// What the vendor calls the load balancer itself.
+fn vendor_id(answer: &EnsureLoadBalancerResponse) -> Result<&str, Stop> {
+    let id = answer.vendor_ids.as_ref().and_then(|parts| parts.ids.get("loadbalancer"));
+    expect::some(id.map(String::as_str), "vendor_ids has `loadbalancer`")
+}

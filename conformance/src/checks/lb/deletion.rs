@@ -1,0 +1,117 @@
+//! What a deletion finds, and what it leaves.
+
+use std::time::Duration;
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{Known, LoadBalancerKey, LoadBalancerState, VendorIds},
+};
+
+use super::{keys, vendor_id};
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+    proxy::{Action, Rule},
+};
+
+/// Within it an adapter begins what it was asked for.
+const BEGINS: Duration = Duration::from_secs(30);
+/// A caller that does not wait: an answer comes half a second before.
+const HURRY: Duration = Duration::from_secs(1);
+
+/// load_balancer_service.proto, `DeleteLoadBalancer`: works without vendor IDs and in spite of wrong ones, and removes this one alone.
+/// After ABSENT the vendor's listing has nothing of it.
+pub(super) async fn by_key(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let web = cluster.balancer("web").backends(&machines);
+    let mut mail = cluster.balancer("mail").backends(&machines);
+    let (one, other) = tokio::join!(cx.converge(&web), cx.converge(&mail));
+    let _active = (one?, other?);
+    cx.remove(&web).await?;
+    expect::equal("a deletion removes its own alone", &keys(cx).await?, &vec![mail.key()])?;
+    let ids = [("loadbalancer".to_owned(), "no-such-load-balancer".to_owned())].into();
+    let vendor_ids = Some(VendorIds { ids });
+    mail.request.known = Some(Known { vendor_ids, applied_hash: "no-such-hash".to_owned() });
+    cx.remove(&mail).await?;
+    expect::equal("what is ABSENT is not listed", &keys(cx).await?, &Vec::<LoadBalancerKey>::new())
+}
+
+/// load_balancer_service.proto, `DeleteLoadBalancer`: what never was is ABSENT, however often it is asked for.
+pub(super) async fn of_nothing(cx: &Context) -> Verdict {
+    let never = cx.cluster().balancer("web");
+    for _repeat in 0..2 {
+        let answer = cx.remove(&never).await?;
+        expect::equal("retry_after is set if and only if DELETING", &answer.retry_after, &None)?;
+    }
+    Ok(())
+}
+
+/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion takes over what is being made. It is not ABSENT before all is found
+/// that was ever made, a create included that the vendor has not answered, or not even seen.
+pub(super) async fn while_creating(cx: &Context) -> Verdict {
+    deleted_at(cx, "unseen", Action::HoldBefore).await?;
+    deleted_at(cx, "unanswered", Action::HoldAfter).await
+}
+
+/// Deletes what is being made while its first write is held.
+async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let web = cluster.balancer(name).backends(&machines);
+    let gone = web.clone().fence(cluster.fence());
+    cx.put(&web).await?;
+    let api = cx.service()?;
+    let create = cx.proxy()?.inject(Rule::writes().nth(1), held);
+    let delete = async {
+        create.reached(BEGINS).await?;
+        let answer = api.within(HURRY).delete_load_balancer(gone.removal()).await;
+        create.release();
+        Ok::<_, Stop>(answer?)
+    };
+    let (ensured, deleted) = tokio::join!(api.ensure_load_balancer(web.request.clone()), delete);
+    let wants = "what is being made is DELETING, not ABSENT";
+    expect::equal(wants, &deleted?.state(), &LoadBalancerState::Deleting)?;
+    let wants = "an Ensure whose work a deletion took over is PENDING, or answered OPERATION_CONFLICT";
+    let told = match &ensured {
+        Ok(answer) => answer.state() == LoadBalancerState::Pending,
+        Err(error) => error.reason == Reason::OperationConflict,
+    };
+    expect::that(told, wants, || format!("{ensured:?}"))?;
+    cx.remove(&gone).await?;
+    expect::equal("what is ABSENT is not listed", &keys(cx).await?, &Vec::<LoadBalancerKey>::new())
+}
+
+/// load_balancer_service.proto, `LoadBalancerKey`: a Service of the same name and another UID is another owner, and gets a load balancer
+/// of its own while the old one goes. One that is wanted again while it goes, or after it went, is there in the end.
+pub(super) async fn and_recreation(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let api = cx.service()?;
+    let old = cluster.balancer("web").backends(&machines);
+    let before = cx.converge(&old).await?;
+    let old = old.fence(cluster.fence());
+    api.delete_load_balancer(old.removal()).await?;
+    let mut new = old.clone().fence(cluster.fence());
+    let uid = cluster.uid("web, once more");
+    new.request.key.get_or_insert_default().owner_uid.clone_from(&uid);
+    new.request.owner.get_or_insert_default().uid = uid;
+    let after = cx.converge(&new).await?;
+    let own = vendor_id(&before)? != vendor_id(&after)?;
+    expect::that(own, "a recreated Service gets a load balancer of its own", || format!("{after:?}"))?;
+    cx.remove(&old).await?;
+    expect::equal("the new one stays when the old one goes", &keys(cx).await?, &vec![new.key()])?;
+
+    let new = new.fence(cluster.fence());
+    api.delete_load_balancer(new.removal()).await?;
+    let new = new.fence(cluster.fence());
+    cx.converge(&new).await?;
+    expect::equal("what is wanted again while it goes is there", &keys(cx).await?, &vec![new.key()])?;
+
+    let old = old.fence(cluster.fence());
+    cx.converge(&old).await?;
+    let mut both = vec![new.key(), old.key()];
+    both.sort_by(|one, other| one.owner_uid.cmp(&other.owner_uid));
+    expect::equal("what is wanted again after it went is there", &keys(cx).await?, &both)
+}

@@ -1,0 +1,68 @@
+//! Of two writers the newer one counts.
+
+use cloud_api_proto::{Reason, v1alpha1::LoadBalancerState};
+
+use crate::{check::Verdict, cluster::tcp, context::Context, expect};
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: of two wishes for one key, that of the newer fence takes over while the older one
+/// is worked on. Who waits for the older is told so, and is refused from then on.
+pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let old = cluster.balancer("web").backends(&machines).fence(cluster.fence_of(1, 9));
+    let new = old.clone().listeners([tcp(81)]).fence(cluster.fence_of(2, 1));
+    cx.put(&old).await?;
+    let api = cx.service()?;
+    let (older, newer) = tokio::join!(
+        api.ensure_load_balancer(old.request.clone()),
+        api.ensure_load_balancer(new.request.clone()),
+    );
+    if let Err(error) = older {
+        // Stale: the two overtook each other on their way.
+        let told = [Reason::OperationConflict, Reason::StaleFence].contains(&error.reason);
+        let wants = "who waits for work that a newer writer took over is answered OPERATION_CONFLICT";
+        expect::that(told, wants, || error.to_string())?;
+    }
+    if let Err(error) = newer {
+        let refused = [Reason::OperationConflict, Reason::StaleFence].contains(&error.reason);
+        expect::that(!refused, "the wish of the newer fence takes over", || error.to_string())?;
+    }
+    cx.converge(&new).await?;
+    expect::refused(api.ensure_load_balancer(old.request.clone()).await, Reason::StaleFence)?;
+    expect::refused(api.delete_load_balancer(old.removal()).await, Reason::StaleFence)?;
+    let listed = cx.load_balancers(&cluster).await?.items;
+    let listeners: Vec<_> = listed.iter().map(|one| one.listeners.clone()).collect();
+    let wants = "there is one load balancer, and it is as the newer writer wants it";
+    expect::equal(wants, &listeners, &vec![vec!["tcp/81".to_owned()]])?;
+    let writer = listed.into_iter().find_map(|one| one.fence);
+    let newest = writer.is_none() || writer == new.request.fence;
+    expect::that(newest, "the writer that completed it stands in the mirror", || format!("{writer:?}"))
+}
+
+/// common.proto, `Fence`: an older epoch of a scope is refused, and an older sequence for the same load balancer; the vendor sees no
+/// write. Sequences for different load balancers may overtake each other.
+pub(super) async fn stale_is_refused(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let web = cluster.balancer("web").backends(&machines).fence(cluster.fence_of(7, 5));
+    let mail = cluster.balancer("mail").backends(&machines).fence(cluster.fence_of(6, 9));
+    cx.converge(&web).await?;
+    let api = cx.service()?;
+    let mark = cx.proxy()?.mark();
+    for (epoch, sequence) in [(6, 9), (7, 4)] {
+        let old = web.clone().listeners([tcp(81)]).fence(cluster.fence_of(epoch, sequence));
+        expect::refused(api.ensure_load_balancer(old.request.clone()).await, Reason::StaleFence)?;
+        expect::refused(api.delete_load_balancer(old.removal()).await, Reason::StaleFence)?;
+    }
+    // An epoch counts for all that the scope writes.
+    expect::refused(api.ensure_load_balancer(mail.request.clone()).await, Reason::StaleFence)?;
+    let again = cx.ensure(&web).await??;
+    expect::equal("the newest writer may repeat itself", &again.state(), &LoadBalancerState::Active)?;
+    let writes = cx.proxy()?.since(mark).writes();
+    expect::that(writes.is_empty(), "a stale writer writes nothing", || writes.to_string())?;
+    let listed = cx.load_balancers(&cluster).await?.items;
+    let listeners: Vec<_> = listed.into_iter().map(|one| one.listeners).collect();
+    expect::equal("a stale writer changes nothing", &listeners, &vec![vec!["tcp/80".to_owned()]])?;
+    cx.ensure(&mail.fence(cluster.fence_of(7, 1))).await??;
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Whose a load balancer is, and what follows from it.
+
+use std::{pin::pin, time::Duration};
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{Adoption, Known, LoadBalancer, VendorIds},
+};
+
+use super::{keys, vendor_id};
+use crate::{
+    check::{Stop, Verdict},
+    cluster::{Balancer, Cluster},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Rule},
+};
+
+/// Within it an adapter makes the next write of what it is at.
+const NEXT_WRITE: Duration = Duration::from_secs(30);
+
+/// load_balancer_service.proto, `LoadBalancerKey`: the same Service, down to its UID, in two clusters has two load balancers, and what
+/// becomes of one does nothing to the other.
+pub(super) async fn of_two_clusters(cx: &Context) -> Verdict {
+    let (here, there) = (cx.cluster(), another_cluster(cx)?);
+    let machines = cx.machines(1).await?;
+    let web = here.balancer("web").backends(&machines);
+    let mut twin = there.balancer("web").backends(&machines);
+    twin.request.key.get_or_insert_default().owner_uid = web.key().owner_uid;
+    twin.request.owner.clone_from(&web.request.owner);
+    let (one, other) = tokio::join!(cx.converge(&web), cx.converge(&twin));
+    let (one, other) = (one?, other?);
+    let apart = vendor_id(&one)? != vendor_id(&other)?;
+    expect::that(apart, "two clusters never share a load balancer", || format!("{one:?}\n{other:?}"))?;
+    expect::equal("a cluster's mirror has its own alone", &keys(cx).await?, &vec![web.key()])?;
+    let before = cx.load_balancers(&there).await?.items;
+    let owners: Vec<_> = before.iter().filter_map(|one| one.key.clone()).collect();
+    expect::equal("a cluster's mirror has its own alone", &owners, &vec![twin.key()])?;
+    cx.remove(&web).await?;
+    let after = cx.load_balancers(&there).await?.items;
+    expect::equal("a deletion in one cluster does nothing to another", &after, &before)
+}
+
+/// load_balancer_service.proto, `Adoption`, `DeleteLoadBalancer`: what belongs to another Service, or to another cluster, is neither
+/// taken nor changed nor removed, even if the caller says that it is the one.
+pub(super) async fn of_others(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let mut others = vec![(cluster.clone(), cluster.balancer("mail").backends(&machines))];
+    if let Ok(other) = another_cluster(cx) {
+        others.push((other.clone(), other.balancer("web").backends(&machines)));
+    }
+    for (theirs, foreign) in others {
+        let answer = cx.converge(&foreign).await?;
+        let id = vendor_id(&answer)?;
+        let before = seen(cx, &theirs, id).await?;
+        let web = named(cluster.balancer("web").backends(&machines), id);
+        let greedy = adopting(web.clone(), Adoption::ById);
+        expect::refused(cx.ensure(&greedy).await?, Reason::OwnedByOther)?;
+        let answer = cx.converge(&web).await?;
+        let own = vendor_id(&answer)? != id;
+        expect::that(own, "a wrong hint leads to no foreign load balancer", || format!("{answer:?}"))?;
+        cx.remove(&web).await?;
+        let after = seen(cx, &theirs, id).await?;
+        expect::equal("what has another owner is never touched", &after, &before)?;
+    }
+    Ok(())
+}
+
+/// load_balancer_service.proto, `Adoption`: nobody's load balancer is left alone unless the caller wants it, by its ID or by the key's
+/// name; then it is tagged before anything else is written.
+pub(super) async fn adoption(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let machines = cx.machines(1).await?;
+    let web = cluster.balancer("web").backends(&machines);
+    let found = ownerless(cx, &format!("conformance-{}", cluster.id())).await?;
+    let before = described(cx, &found).await?;
+    let answer = cx.converge(&named(web.clone(), &found)).await?;
+    let own = vendor_id(&answer)? != found;
+    expect::that(own, "without adoption a load balancer is made, not taken", || format!("{answer:?}"))?;
+    let items = cx.load_balancers(&cluster).await?.items;
+    let name = expect::some(items.into_iter().next(), "what is ACTIVE is in the mirror")?.name;
+    cx.remove(&web).await?;
+    expect::equal("without adoption it is left alone", &described(cx, &found).await?, &before)?;
+    taken_by_id(cx, &named(cluster.balancer("mail").backends(&machines), &found)).await?;
+
+    let found = ownerless(cx, &name).await?;
+    let before = described(cx, &found).await?;
+    let web = web.fence(cluster.fence());
+    expect::refused(cx.ensure(&web).await?, Reason::OwnedByOther)?;
+    expect::equal("without adoption it is left alone", &described(cx, &found).await?, &before)?;
+    let answer = cx.converge(&adopting(web, Adoption::IfUnowned)).await?;
+    expect::equal("IF_UNOWNED takes what has the name", &vendor_id(&answer)?, &found.as_str())
+}
+
+/// Adopts what the caller names, and looks at it before the second write.
+async fn taken_by_id(cx: &Context, mail: &Balancer) -> Verdict {
+    let mail = adopting(mail.clone(), Adoption::ById);
+    let known = mail.request.known.clone().unwrap_or_default().vendor_ids.unwrap_or_default();
+    let second = cx.proxy()?.inject(Rule::writes().nth(2), Action::HoldBefore);
+    let mut adoption = pin!(cx.converge(&mail));
+    let answer = tokio::select! {
+        // One write may do it all.
+        answer = &mut adoption => answer?,
+        held = second.reached(NEXT_WRITE) => {
+            held?;
+            let items = cx.load_balancers(&cx.cluster()).await?.items;
+            let tagged = items.iter().any(|one| one.key == Some(mail.key()));
+            let wants = "the first write to one that is taken tags it as ours";
+            expect::that(tagged, wants, || format!("the mirror has {items:?}"))?;
+            second.release();
+            adoption.await?
+        }
+    };
+    let id = known.ids.get("loadbalancer").map(String::as_str);
+    expect::equal("BY_ID takes the one of that ID", &Some(vendor_id(&answer)?), &id)
+}
+
+fn another_cluster(cx: &Context) -> Result<Cluster, Stop> {
+    match cx.lane().params.cluster_id {
+        Some(_) => Err(Stop::skipped("lanes[].clusterId is set: the adapter serves one cluster")),
+        None => Ok(cx.new_cluster()),
+    }
+}
+
+/// The caller says that this ID is the one.
+fn named(mut balancer: Balancer, id: &str) -> Balancer {
+    let ids = [("loadbalancer".to_owned(), id.to_owned())].into();
+    balancer.request.known = Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() });
+    balancer
+}
+
+fn adopting(mut balancer: Balancer, adoption: Adoption) -> Balancer {
+    balancer.request.adoption = adoption.into();
+    balancer
+}
+
+/// Somebody makes a load balancer by hand.
+async fn ownerless(cx: &Context, name: &str) -> Result<String, Stop> {
+    let id = cx.hook(Hook::CreateLoadBalancer, &[("NAME", name)]).await?;
+    cx.undo_by(Hook::DeleteLoadBalancer, vec![("VENDOR_ID", id.clone())]);
+    Ok(id)
+}
+
+/// As its cluster's mirror has it, and as the vendor does, if it can be asked.
+async fn seen(cx: &Context, theirs: &Cluster, id: &str) -> Result<(Option<LoadBalancer>, String), Stop> {
+    let items = cx.load_balancers(theirs).await?.items;
+    Ok((items.into_iter().find(|one| one.vendor_id == id), described(cx, id).await?))
+}
+
+/// As the vendor has it. Empty: it cannot be asked.
+async fn described(cx: &Context, id: &str) -> Result<String, Stop> {
+    if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
+        return Ok(String::new());
+    }
+    cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", id)]).await
+}
