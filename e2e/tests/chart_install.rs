@@ -84,6 +84,7 @@ fn wrong_senses() -> Vec<Wrong> {
             json!({ "routeController": { "clusterCidr": "" } }),
             "routeController.clusterCidr",
         ),
+        ("no image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
         ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
         ("no level", json!({ "logLevel": "inf" }), r#"logLevel: "inf" is no level"#),
         (

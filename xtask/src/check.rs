@@ -1,12 +1,13 @@
 //! `cargo xtask check`: what is wrong with the form of the repository. All steps run; all failures are told at the end.
 
 mod contract;
-mod tool;
+pub(crate) mod tool;
 
 use clap::builder::PossibleValuesParser;
 
 use self::tool::Tool;
 use crate::chart;
+use crate::python;
 use crate::step::{Outcome, Step, Summary};
 
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,route
     adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 /// In the order in which they run: the quickest first.
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 13] = [
     Check {
         name: "fmt",
         how: How::Program(Tool::Cargo, &["fmt", "--all", "--check"]),
@@ -75,6 +76,27 @@ const CHECKS: [Check; 11] = [
         name: "chart-lint",
         how: How::Program(Tool::Helm, &["lint", "--strict", "--set", CHART_VALUES, "helm/cloud-controllers"]),
         repair: "mend the chart",
+    },
+    Check {
+        name: "chart-example",
+        how: How::Program(
+            Tool::Helm,
+            &[
+                "lint",
+                "--strict",
+                "--set",
+                CHART_VALUES,
+                "--values",
+                "examples/python-adapter/values.yaml",
+                "helm/cloud-controllers",
+            ],
+        ),
+        repair: "mend the chart, or the example's values",
+    },
+    Check {
+        name: "python-adapter",
+        how: How::Function(python::check),
+        repair: "mend what mypy or the test names; examples/python-adapter/README.md tells how one runs them",
     },
     Check { name: "chart-table", how: How::Function(chart::check), repair: "run `cargo xtask chart`" },
     Check {

@@ -6,8 +6,10 @@ mod cargo;
 mod chart;
 mod check;
 mod codegen;
+mod conformance;
 mod demo;
 mod new_adapter;
+mod python;
 mod step;
 mod test;
 mod tools;
@@ -36,6 +38,8 @@ enum Command {
     Test(test::Args),
     // Its help is its own.
     Bench(bench::Args),
+    /// Runs the conformance suite against an adapter of ours
+    Conformance(conformance::Args),
     /// Checks form: formatting, lints, dependencies, contract, chart, docs
     Check(check::Args),
     /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Conformance(args) => conformance::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::NewAdapter(args) => new_adapter::run(&args),
         Command::Codegen(args) => codegen::run(&args),

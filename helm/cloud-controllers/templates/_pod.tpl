@@ -49,13 +49,16 @@ tolerations:
   {{- end }}
 {{- end }}
 
-{{/* What all four containers have in common. Takes {root, image, values}. */}}
+{{/* What all four containers have in common. Takes {root, image, values}; without image, values.image is whole. */}}
 {{- define "cloud-controllers.containerSpec" -}}
 {{- $values := .values -}}
-image: {{ include "cloud-controllers.image" (dict "root" .root "name" .image) | quote }}
+{{- $image := include "cloud-controllers.image" (dict "root" .root "name" .image) -}}
+image: {{ ternary $image $values.image (ne .image "") | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{- with .image }}
 command:
-  - /{{ .image }}
+  - /{{ . }}
+{{- end }}
 {{- with $values.extraEnv }}
 env:
   {{- toYaml . | nindent 2 }}

@@ -38,6 +38,11 @@
 {{- if and (eq $adapter.kind "external") (not $adapter.endpoint) -}}
 {{- $faults = append $faults "adapter.endpoint: is needed when adapter.kind is external; set it to where the adapter is, such as https://192.0.2.10:8443" -}}
 {{- end -}}
+{{- if and (eq $adapter.kind "custom") (not $adapter.image) -}}
+{{- $faults = append $faults "adapter.image: is needed when adapter.kind is custom; set it to your adapter's image, such as registry.example/adapter-acme:1.2" -}}
+{{- else if and (ne $adapter.kind "custom") $adapter.image -}}
+{{- $faults = append $faults (printf "adapter.image: is for adapter.kind custom alone, and that is %s; leave it empty" $adapter.kind) -}}
+{{- end -}}
 {{- if and (eq $tls.mode "secret") (not $tls.secretName) -}}
 {{- $faults = append $faults "adapter.tls.secretName: is needed when adapter.tls.mode is secret; set it to a Secret with tls.crt, tls.key and ca.crt, as cert-manager makes them (with ca.crt alone when adapter.kind is external)" -}}
 {{- end -}}

@@ -120,7 +120,7 @@ fn buf() -> anyhow::Result<PathBuf> {
 }
 
 /// Runs it and shows what it says only if it fails.
-fn quietly(command: &mut Command, repair: &str) -> anyhow::Result<()> {
+pub(crate) fn quietly(command: &mut Command, repair: &str) -> anyhow::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let answer = match command.stdin(Stdio::null()).output() {
         Ok(answer) => answer,

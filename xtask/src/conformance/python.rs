@@ -1,0 +1,146 @@
+//! Two processes of the adapter in Python, and the parameter file that tells the suite of them: one that asks nobody who they
+//! are, and one that does.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::{program, succeed, with_junit};
+use crate::cargo;
+use crate::python::Python;
+
+/// Keys of the parameter file, and the roles that their tokens prove. A stranger is known and has none.
+const IDENTITIES: [(&str, &str); 5] = [
+    ("nodeController", "node-controller"),
+    ("serviceController", "service-controller"),
+    ("routeController", "route-controller"),
+    ("operator", "operator"),
+    ("stranger", ""),
+];
+
+/// The hooks, which the adapter's console answers, and their variables.
+const HOOKS: [(&str, &[&str]); 12] = [
+    ("createInstances", &["COUNT", "NAME"]),
+    ("deleteInstances", &["PROVIDER_IDS"]),
+    ("stopInstance", &["PROVIDER_ID"]),
+    ("startInstance", &["PROVIDER_ID"]),
+    ("changeInstance", &["PROVIDER_ID"]),
+    ("touchInstance", &["PROVIDER_ID"]),
+    ("createLoadBalancer", &["NAME"]),
+    ("deleteLoadBalancer", &["VENDOR_ID"]),
+    ("describeLoadBalancer", &["VENDOR_ID"]),
+    ("createRoute", &["DESTINATION", "PROVIDER_ID"]),
+    ("deleteRoute", &["VENDOR_ID"]),
+    ("listOwned", &["CLUSTER_ID"]),
+];
+
+/// What the suite is told of this cloud.
+const OF_THE_CLOUD: &str = "\
+samples: {missingProviderId: 'mem://desk/i-0', foreignProviderId: 'mem://elsewhere/i-1'}
+timings: {converge: 10s, ready: 15s, drift: 5s, connectionAge: 10s}
+";
+/// Short, so that connections end while the suite looks.
+const CONNECTION_AGE: &str = "--max-connection-age=5";
+/// Ten seconds in all.
+const STARTS: (u32, Duration) = (200, Duration::from_millis(50));
+
+/// Runs tier T1, with more flags of the suite.
+pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
+    let python = Python::get()?;
+    let home = cargo::root().join("target").join("python");
+    let folder = home.join(format!("conformance-{}", std::process::id()));
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let done = suite(&python, &folder, args);
+    if done.is_ok() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    done.with_context(|| format!("its log and parameter file are in {}", folder.display()))
+}
+
+fn suite(python: &Python, folder: &Path, args: &[String]) -> anyhow::Result<()> {
+    let mut tokens = String::new();
+    let mut identities = String::new();
+    for (key, role) in IDENTITIES {
+        let file = folder.join(format!("{key}.token"));
+        fs::write(&file, format!("token-of-{key}")).context("cannot write a token")?;
+        tokens.push_str(&format!("token-of-{key}: {role}\n"));
+        identities.push_str(&format!("    {key}: {{tokenFile: '{}'}}\n", file.display()));
+    }
+    let known = folder.join("tokens");
+    fs::write(&known, tokens).context("cannot write the tokens")?;
+    let known = known.display().to_string();
+
+    let open = Adapter::start(python, folder, "open", &[])?;
+    let secured = Adapter::start(python, folder, "secured", &["--authentication=file", "--tokens", &known])?;
+    let (open, shut) = (&open.params, &secured.params);
+    let params = folder.join("params.yaml");
+    let text =
+        format!("lanes:\n- {open}secured:\n  {shut}  identities:\n{identities}{}{OF_THE_CLOUD}", hooks());
+    fs::write(&params, text).context("cannot write the parameter file")?;
+    let args = with_junit("python", args)?;
+    succeed(program("adapter-conformance").args(["--tier", "T1", "--params"]).arg(params).args(args))
+}
+
+/// Each sends its variables to the console as a form.
+fn hooks() -> String {
+    let mut text = String::from("hooks:\n");
+    for (name, variables) in HOOKS {
+        let form: String =
+            variables.iter().map(|name| format!(" --data-urlencode \"{name}=${name}\"")).collect();
+        text.push_str(&format!("  {name}: 'curl -fsS{form} \"$CONSOLE/{name}\"'\n"));
+    }
+    text
+}
+
+/// A running adapter. Dropping it ends it.
+struct Adapter {
+    process: Child,
+    /// What the parameter file says of it.
+    params: String,
+}
+
+impl Adapter {
+    /// Starts one, and waits until it listens.
+    fn start(python: &Python, folder: &Path, name: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        let [grpc, http, console] = free_ports()?;
+        let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
+        let mut command = python.command(&["-m", "mem_adapter", CONNECTION_AGE]);
+        command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
+        command.arg(format!("--console-address={console}")).args(flags);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let process = command.spawn().context("cannot start the adapter")?;
+        let env = format!("env: {{CONSOLE: 'http://{console}'}}");
+        let params = format!("endpoint: http://{grpc}\n  http: http://{http}\n  {env}\n");
+        let mut adapter = Self { process, params };
+        for _ in 0..STARTS.0 {
+            if TcpStream::connect(grpc).is_ok() {
+                return Ok(adapter);
+            }
+            if let Some(status) = adapter.process.try_wait()? {
+                bail!("the adapter {name} ended: {status}");
+            }
+            thread::sleep(STARTS.1);
+        }
+        bail!("the adapter {name} does not listen on {grpc}")
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.process.kill().and_then(|()| self.process.wait()).map(drop).unwrap_or_default();
+    }
+}
+
+/// Loopback ports that nobody uses now.
+fn free_ports() -> anyhow::Result<[SocketAddr; 3]> {
+    let listen = || TcpListener::bind("127.0.0.1:0");
+    let listeners = [listen()?, listen()?, listen()?];
+    let [grpc, http, console] = &listeners;
+    Ok([grpc.local_addr()?, http.local_addr()?, console.local_addr()?])
+}

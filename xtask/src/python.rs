@@ -1,0 +1,105 @@
+//! The adapter in Python, `examples/python-adapter`: its environment below target/, its types and its tests.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::cargo;
+use crate::check::tool::quietly;
+
+const FOLDER: &str = "examples/python-adapter";
+const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];
+
+/// What runs it: an interpreter with its packages, and the contract's code.
+#[derive(Debug)]
+pub(crate) struct Python {
+    program: PathBuf,
+    generated: PathBuf,
+}
+
+impl Python {
+    /// Finds the environment; makes it where it is missing or was made for other requirements.
+    ///
+    /// Cost: a minute once, then a second for the contract's code.
+    pub(crate) fn get() -> anyhow::Result<Self> {
+        let home = cargo::root().join("target").join("python");
+        let venv = home.join("venv");
+        let python = Self { program: venv.join("bin").join("python3"), generated: home.join("gen") };
+        let wanted = requirements()?;
+        let stamp = venv.join(".installed");
+        if fs::read_to_string(&stamp).ok().as_deref() != Some(wanted.as_str()) {
+            python.install(&venv)?;
+            fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+        }
+        python.generate()?;
+        Ok(python)
+    }
+
+    /// A command of the interpreter, in the adapter's folder.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).current_dir(folder());
+        command.env("PYTHONPATH", &self.generated).env("MYPYPATH", &self.generated);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
+        command
+    }
+
+    fn install(&self, venv: &Path) -> anyhow::Result<()> {
+        let mut make = Command::new("python3");
+        make.args(["-m", "venv", "--clear"]).arg(venv);
+        quietly(&mut make, "install Python 3.11 or newer with its module venv")?;
+        let mut pip = Command::new(&self.program);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]);
+        pip.args(["--only-binary", ":all:"]).current_dir(folder());
+        for file in REQUIREMENTS {
+            pip.args(["-r", file]);
+        }
+        quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
+    }
+
+    /// Always: the contract may have changed.
+    fn generate(&self) -> anyhow::Result<()> {
+        let mut script = Command::new(folder().join("generate.sh"));
+        script.arg(cargo::root().join("cloud-api-proto/proto")).arg(&self.generated);
+        script.env("PATH", self.path()?);
+        quietly(&mut script, "read what protoc says above")
+    }
+
+    /// With the environment's programs first: protoc finds its plugins by it.
+    fn path(&self) -> anyhow::Result<OsString> {
+        let bin = self.program.parent().context("a program has a folder")?.to_owned();
+        let inherited = env::var_os("PATH").unwrap_or_default();
+        let rest = env::split_paths(&inherited);
+        Ok(env::join_paths(std::iter::once(bin).chain(rest))?)
+    }
+}
+
+/// Its types and its own tests.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let python = Python::get()?;
+    let cache = cargo::root().join("target/python/mypy").display().to_string();
+    for args in [&["-m", "mypy", "--cache-dir", &cache][..], &["-m", "unittest", "--quiet"]] {
+        let status = python.command(args).status().context("cannot start Python")?;
+        if !status.success() {
+            bail!("`python3 {}` failed in {FOLDER} ({status})", args.join(" "));
+        }
+    }
+    Ok(())
+}
+
+fn folder() -> PathBuf {
+    cargo::root().join(FOLDER)
+}
+
+/// What is to be installed, word for word.
+fn requirements() -> anyhow::Result<String> {
+    let read = |file: &&str| {
+        let path = folder().join(file);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    REQUIREMENTS.iter().map(read).collect()
+}
