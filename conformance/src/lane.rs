@@ -211,7 +211,7 @@ impl Lane {
         loop {
             let came = match self.ask(FIRST_ANSWER.min(within)).await {
                 Ok(info) if info.scope.is_some() => return Ok(info),
-                Ok(_info) => "GetInfo has no scope: its self-check has not passed".to_owned(),
+                Ok(_info) => format!("GetInfo has no scope: {}", self.self_check().await),
                 Err(said) => said,
             };
             if Instant::now() >= end {
@@ -223,16 +223,34 @@ impl Lane {
 
     /// Asks once who the adapter is.
     pub(crate) async fn ask(&self, within: Duration) -> Result<GetInfoResponse, String> {
-        let role = if self.kind == Kind::Secured { Role::Operator } else { Role::ServiceController };
-        let api = self.api(role, Transcript::new(), Tracker::default());
-        let api = api.ok_or_else(|| format!("secured.identities: there is none of the {role}"))?;
-        let cluster_id = self.params.cluster_id.clone().unwrap_or_else(|| uuid(&["preflight"]));
-        let context = RequestContext { cluster_id, ..RequestContext::default() };
+        let (api, context) = self.asker()?;
         let asked = tokio::time::timeout(within, api.within(within).info(&context)).await;
         match asked {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_elapsed) => Err(format!("no answer within {} s", within.as_secs())),
         }
+    }
+
+    /// Why the adapter does not know its cloud yet, as its status says.
+    async fn self_check(&self) -> String {
+        let told = async {
+            let (api, context) = self.asker().ok()?;
+            let report = api.watch_status(&context).await.ok()?.next(FIRST_ANSWER).await.ok()??;
+            report.self_check_error
+        };
+        match tokio::time::timeout(FIRST_ANSWER, told).await {
+            Ok(Some(error)) => format!("its self-check has failed: {}", error.message),
+            Ok(None) | Err(_) => "its self-check has not passed".to_owned(),
+        }
+    }
+
+    /// Who asks before there are checks.
+    fn asker(&self) -> Result<(Api, RequestContext), String> {
+        let role = if self.kind == Kind::Secured { Role::Operator } else { Role::ServiceController };
+        let api = self.api(role, Transcript::new(), Tracker::default());
+        let api = api.ok_or_else(|| format!("secured.identities: there is none of the {role}"))?;
+        let cluster_id = self.params.cluster_id.clone().unwrap_or_else(|| uuid(&["preflight"]));
+        Ok((api, RequestContext { cluster_id, ..RequestContext::default() }))
     }
 
     async fn introduced(&self, within: Duration) -> Result<GetInfoResponse, LaneError> {
