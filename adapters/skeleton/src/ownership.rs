@@ -6,14 +6,16 @@ use sha2::{Digest as _, Sha256};
 
 /// Bytes of a name at the cloud.
 const NAME_MAX: usize = 63;
-/// Bytes of the digest that are written into names.
-const DIGEST: usize = 5;
+/// Letters of the digest that are written into names.
+const NAME_DIGEST: usize = 10;
+/// Bytes of a digest that are told.
+const DIGEST: usize = 16;
 
 /// The name of a new load balancer: readable, limited, and another one for each key.
 #[cfg_attr(not(test), expect(dead_code, reason = "the plan of a new load balancer uses it"))]
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
-    let digest = digest(key);
+    let digest = name_digest(key);
     let words = format!("{cluster_name}-{}-{}", owner.namespace, owner.name);
     let plain =
         words.chars().map(|one| if one.is_ascii_alphanumeric() { one.to_ascii_lowercase() } else { '-' });
@@ -23,13 +25,23 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
 
 /// Recognises the names of a key: the readable part may have been another one.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
-    let digest = digest(key);
+    let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
 }
 
-fn digest(key: &LoadBalancerKey) -> String {
-    let digest = Sha256::digest(format!("{}/{}", key.cluster_id, key.owner_uid));
-    digest.iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+fn name_digest(key: &LoadBalancerKey) -> String {
+    digest(&[&key.cluster_id, &key.owner_uid]).chars().take(NAME_DIGEST).collect()
+}
+
+/// A short word for many, such as a fingerprint.
+pub(crate) fn digest(words: &[&str]) -> String {
+    let mut digest = Sha256::new();
+    for word in words {
+        // With its length, so that no two lists of words look the same.
+        digest.update(word.len().to_be_bytes());
+        digest.update(word);
+    }
+    digest.finalize().iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
