@@ -11,7 +11,10 @@ use http::Uri;
 use tokio::time::Instant;
 use tonic::{Extensions, metadata::MetadataMap};
 
-use crate::vendor::{Purpose, Session, Vendor};
+use crate::{
+    strings,
+    vendor::{Purpose, Session, Vendor},
+};
 use cloud_adapter_security::Caller;
 
 /// Who asks, how urgently, and until when.
@@ -31,7 +34,7 @@ pub(crate) struct Context {
 /// Checks a request's context.
 ///
 /// # Errors
-/// `FIELD_INVALID` without a cluster ID or with a staleness that is no duration; `CALLER_UNAUTHENTICATED` without a caller.
+/// `FIELD_INVALID` without a cluster ID, with a string that is too long or a staleness that is no duration; `CALLER_UNAUTHENTICATED` without a caller.
 pub(crate) fn read(
     context: Option<RequestContext>,
     (metadata, extensions): (&MetadataMap, &Extensions),
@@ -45,6 +48,10 @@ pub(crate) fn read(
             "is empty: set the UID of the namespace kube-system",
         ));
     }
+    let RequestContext { cluster_id, cluster_name, request_id, .. } = &context;
+    let names =
+        [("cluster_id", cluster_id.as_str()), ("cluster_name", cluster_name), ("request_id", request_id)];
+    strings::refuse(strings::too_long("context", names))?;
     let now = Instant::now();
     let bound = match context.max_staleness {
         None => None,

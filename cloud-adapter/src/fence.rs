@@ -15,6 +15,8 @@ use std::{
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Fence};
 use tokio::time::Instant;
 
+use crate::strings;
+
 /// Scopes that are kept, over all clusters. A controller has one a shard.
 const SCOPES_MAX: usize = 256;
 /// Objects of one scope whose sequence is kept.
@@ -59,7 +61,7 @@ impl Fences {
     /// Accepts a writer and remembers it, or refuses an older one.
     ///
     /// # Errors
-    /// `FIELD_INVALID` without a fence or its scope, `STALE_FENCE` if a newer writer was here.
+    /// `FIELD_INVALID` without a fence or its scope, or if that is too long; `STALE_FENCE` if a newer writer was here.
     pub(crate) fn admit(
         &self,
         cluster_id: &str,
@@ -70,6 +72,7 @@ impl Fences {
         if fence.scope.is_empty() {
             return Err(AdapterError::field("fence.scope", "is empty: name the shard that writes"));
         }
+        strings::refuse(strings::too_long("fence", [("scope", fence.scope.as_str())]))?;
         self.with(cluster_id, fence, |holder| {
             let newest = holder.newest(object);
             if fence.epoch < holder.epoch || (fence.epoch == holder.epoch && fence.sequence < newest) {

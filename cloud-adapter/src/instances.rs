@@ -28,6 +28,7 @@ use crate::{
     metrics::{Coalesced, Metrics},
     rpc::Rpc,
     snapshot::{Sight, Snapshot, View},
+    strings,
     vendor::Session,
 };
 
@@ -141,20 +142,27 @@ impl<D: Driver> Finder<D> {
     }
 
     fn read(&self, at: usize, one: InstanceRef) -> Target {
+        self.target(&format!("refs[{at}]"), one).unwrap_or_else(Target::Bad)
+    }
+
+    fn target(&self, path: &str, one: InstanceRef) -> Result<Target, AdapterError> {
         match one.r#ref {
-            None => Target::Bad(AdapterError::field(
-                format!("refs[{at}]"),
-                "names neither provider_id nor node_name",
-            )),
-            Some(Ref::NodeName(name)) => Target::Name(name),
-            Some(Ref::ProviderId(provider_id)) => match self.driver.locate(&provider_id) {
-                Location::Here(vendor_id) => Target::Id { provider_id, vendor_id },
-                Location::Elsewhere => Target::Foreign,
-                Location::Malformed => {
-                    let text = format!("{provider_id:?} is no provider ID of this cloud");
-                    Target::Bad(AdapterError::field(format!("refs[{at}].provider_id"), text))
+            None => Err(AdapterError::field(path, "names neither provider_id nor node_name")),
+            Some(Ref::NodeName(name)) => {
+                strings::refuse(strings::too_long(path, [("node_name", name.as_str())]))?;
+                Ok(Target::Name(name))
+            }
+            Some(Ref::ProviderId(provider_id)) => {
+                strings::refuse(strings::too_long(path, [("provider_id", provider_id.as_str())]))?;
+                match self.driver.locate(&provider_id) {
+                    Location::Here(vendor_id) => Ok(Target::Id { provider_id, vendor_id }),
+                    Location::Elsewhere => Ok(Target::Foreign),
+                    Location::Malformed => {
+                        let text = format!("{provider_id:?} is no provider ID of this cloud");
+                        Err(AdapterError::field(format!("{path}.provider_id"), text))
+                    }
                 }
-            },
+            }
         }
     }
 

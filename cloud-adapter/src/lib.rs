@@ -24,6 +24,7 @@ mod self_check;
 mod server;
 mod snapshot;
 mod status;
+mod strings;
 mod urgency;
 pub mod vendor;
 

@@ -21,7 +21,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::decide::Terms;
-use crate::driver::Description;
+use crate::{driver::Description, strings};
 
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
 const HASH_VERSION: &str = "1";
@@ -48,6 +48,8 @@ pub(super) fn identity(
     let key = key.ok_or_else(|| AdapterError::field("key", "is missing"))?;
     let owner = owner.ok_or_else(|| AdapterError::field("owner", "is missing"))?;
     let mut faults = Faults::default();
+    faults.0.extend(strings::too_long("key", [("owner_uid", key.owner_uid.as_str())]));
+    faults.0.extend(strings::too_long_of_owner("owner", &owner));
     if key.cluster_id != cluster_id {
         faults.add("key.cluster_id", "differs from context.cluster_id");
     }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        ApplyRoutesRequest, ApplyRoutesResponse, Bookmark, Priority, Route, RouteGone, RouteItems, RouteKey,
-        RouteOwner, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source,
+        ApplyRoutesRequest, ApplyRoutesResponse, Bookmark, NextHop, Priority, Route, RouteGone, RouteItems,
+        RouteKey, RouteOwner, RouteUpsert, Synced, WatchRoutesRequest, WatchRoutesResponse, cost::Source,
         route_service_server::RouteService, watch_routes_response::Event,
     },
 };
@@ -22,6 +22,7 @@ use crate::{
     driver::Driver,
     rpc::{Rpc, Stream, stream},
     snapshot::{Frame, Watcher},
+    strings,
 };
 
 /// What an answer leaves of its deadline, and when a caller looks again at work under way.
@@ -130,11 +131,7 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     }
     let upserts = request.upserts.into_iter().enumerate().map(|(at, upsert)| {
         let key = upsert.key.clone().unwrap_or_default();
-        match destination(&format!("upserts[{at}]"), &key, &context.cluster_id) {
-            Ok(_) if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) => {
-                let error = AdapterError::field(format!("upserts[{at}].next_hop.provider_id"), "is empty");
-                Item::Bad { key, error }
-            }
+        match checked(&format!("upserts[{at}]"), &upsert, &context.cluster_id) {
             Ok(destination) => Item::Upsert { destination, upsert },
             Err(error) => Item::Bad { key, error },
         }
@@ -155,6 +152,23 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     })
 }
 
+/// Checks a route that shall be. Returns where it leads to.
+fn checked(item: &str, upsert: &RouteUpsert, cluster_id: &str) -> Result<IpNet, AdapterError> {
+    let destination = destination(item, &upsert.key.clone().unwrap_or_default(), cluster_id)?;
+    if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) {
+        return Err(AdapterError::field(format!("{item}.next_hop.provider_id"), "is empty"));
+    }
+    let hop = upsert.next_hop.iter().flat_map(|hop| {
+        let NextHop { provider_id, address, interface } = hop;
+        let fields = [("provider_id", provider_id.as_str()), ("address", address), ("interface", interface)];
+        strings::too_long(&format!("{item}.next_hop"), fields)
+    });
+    let owner =
+        upsert.owner.iter().flat_map(|owner| strings::too_long_of_owner(&format!("{item}.owner"), owner));
+    strings::refuse(hop.chain(owner).collect())?;
+    Ok(destination)
+}
+
 fn destination(item: &str, key: &RouteKey, cluster_id: &str) -> Result<IpNet, AdapterError> {
     if key.cluster_id != cluster_id {
         return Err(AdapterError::field(format!("{item}.key.cluster_id"), "differs from context.cluster_id"));
@@ -162,6 +176,7 @@ fn destination(item: &str, key: &RouteKey, cluster_id: &str) -> Result<IpNet, Ad
     if key.node_uid.is_empty() {
         return Err(AdapterError::field(format!("{item}.key.node_uid"), "is empty"));
     }
+    strings::refuse(strings::too_long(&format!("{item}.key"), [("node_uid", key.node_uid.as_str())]))?;
     cidr(&format!("{item}.key.destination"), &key.destination)
 }
 

@@ -131,6 +131,21 @@ async fn gone(bench: &Bench, one: Ref) -> InstanceResult {
 }
 
 #[tokio::test]
+async fn a_reference_that_is_too_long_is_refused_alone_and_nobody_is_asked() {
+    let bench = bench().await;
+    let long = "x".repeat(257);
+    let calls = bench.cloud.counts().total;
+    let refs = [Ref::NodeName(long.clone()), Ref::ProviderId(format!("sim://sim-1/{long}"))];
+    let answer = bench.adapter.batch_get(live(), refs).await.expect("possible");
+    for (result, field) in answer.results.iter().zip(["refs[0].node_name", "refs[1].provider_id"]) {
+        let error = result.error.as_ref().expect("why");
+        assert_eq!((result.existence(), error.reason()), (Existence::Unknown, Reason::FieldInvalid));
+        assert!(error.message.starts_with(field), "{error:?}");
+    }
+    assert_eq!((answer.results.len(), bench.cloud.counts().total), (2, calls));
+}
+
+#[tokio::test]
 async fn each_reference_has_its_own_answer_in_order() {
     let bench = bench().await;
     bench.cloud.machines(4).await;

@@ -48,6 +48,12 @@ async fn bad_fields_are_named_and_nothing_is_half_built() {
         ("fence", |request| request.fence = None),
         ("context", |request| request.context = None),
         ("context.cluster_id", |request| request.context = Some(RequestContext::default())),
+        ("context.cluster_name", |request| {
+            request.context.as_mut().expect("set").cluster_name = "x".repeat(257);
+        }),
+        ("key.owner_uid", |request| request.key = Some(key(&"x".repeat(257)))),
+        ("owner.namespace", |request| request.owner.as_mut().expect("set").namespace = "x".repeat(257)),
+        ("fence.scope", |request| request.fence.as_mut().expect("set").scope = "x".repeat(257)),
     ] {
         let (reason, error) = refusal(&bench, change).await;
         assert_eq!(reason, Reason::FieldInvalid, "{field}: {error}");

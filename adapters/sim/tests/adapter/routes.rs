@@ -154,6 +154,34 @@ async fn one_bad_route_fails_alone() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_too_long_fails_its_route_alone() {
+    type Change = fn(&mut RouteUpsert);
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    for (field, change) in [
+        (
+            "upserts[0].key.node_uid",
+            (|one| one.key.as_mut().expect("set").node_uid = "x".repeat(257)) as Change,
+        ),
+        ("upserts[0].owner.name", |one| one.owner.as_mut().expect("set").name = "x".repeat(257)),
+        ("upserts[0].next_hop.interface", |one| {
+            one.next_hop.as_mut().expect("set").interface = "x".repeat(257);
+        }),
+    ] {
+        let mut wrong = upsert(1, 1);
+        change(&mut wrong);
+        let answer = apply(&bench, request([wrong], [])).await.expect("possible");
+        let error = answer.results[0].error.clone().expect("why");
+        assert_eq!(error.reason(), Reason::FieldInvalid);
+        assert!(error.message.starts_with(field), "{error:?}");
+    }
+    let node_uid = RouteKey { node_uid: "x".repeat(257), ..key(1) };
+    let wrong = RouteDelete { key: Some(node_uid), ..delete(1) };
+    assert_eq!(outcomes(&bench, request([], [wrong])).await, [Outcome::Failed]);
+    assert_eq!(bench.cloud.counts().writes, 0);
+}
+
+#[tokio::test]
 async fn a_dry_run_tells_the_calls_and_makes_none() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
