@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloud_api_proto::v1alpha1::{
-    ApplyRoutesRequest, DeleteLoadBalancerRequest, LoadBalancerState, RouteDelete, RouteOwner,
-    route_result::Outcome,
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, DeleteLoadBalancerRequest, LoadBalancerState, RouteDelete, RouteOwner,
+        RouteResult, route_result::Outcome,
+    },
 };
 use futures::future;
 use tokio::time::Instant;
@@ -62,7 +65,7 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
 async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
     let balancers = made.balancers.values().map(|removal| remove(cx, removal.clone(), end));
     let mut by_cluster: BTreeMap<&str, Vec<RouteDelete>> = BTreeMap::new();
-    for ((cluster, _destination), removal) in &made.routes {
+    for ((cluster, ..), removal) in &made.routes {
         by_cluster.entry(cluster).or_default().push(removal.clone());
     }
     let clusters = cx.clusters();
@@ -112,10 +115,7 @@ async fn remove_routes(
             };
             match api.apply_routes(request).await {
                 Ok(answer) => {
-                    let done = |outcome| {
-                        matches!(outcome, Outcome::Applied | Outcome::Unchanged | Outcome::Conflict)
-                    };
-                    let open = some.iter().zip(&answer.results).filter(|(_, result)| !done(result.outcome()));
+                    let open = some.iter().zip(&answer.results).filter(|(_, result)| !is_done(result));
                     rest.extend(open.map(|(removal, result)| {
                         came = format!("{:?}", result.outcome());
                         removal.clone()
@@ -136,6 +136,12 @@ async fn remove_routes(
         removals = rest;
         tokio::time::sleep(TICK).await;
     }
+}
+
+/// Whether nothing is left of a route. A key that is none names nothing.
+fn is_done(result: &RouteResult) -> bool {
+    let invalid = || result.error.as_ref().is_some_and(|error| error.reason() == Reason::FieldInvalid);
+    matches!(result.outcome(), Outcome::Applied | Outcome::Unchanged | Outcome::Conflict) || invalid()
 }
 
 /// What the check's clusters still own, as the adapter lists it, and as the vendor's side does.

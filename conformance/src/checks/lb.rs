@@ -1,10 +1,14 @@
 //! LB: load balancers.
 
 mod backend_sets;
+mod changes;
 mod deletion;
 mod ensure;
+mod features;
 mod fences;
 mod owners;
+mod plans;
+mod trouble;
 
 use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, LoadBalancerState};
 
@@ -91,6 +95,78 @@ pub(super) const CHECKS: &[Check] = &[
     })
     .section("common.proto, REASON_BACKEND_SET_UNKNOWN; load_balancer_service.proto, BackendDelta.base_id")
     .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-16", "member-change-does-not-touch-listeners", |cx| Box::pin(changes::members(cx)))
+        .section("load_balancer_service.proto, LoadBalancer.applied_hash")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-17", "port-change-keeps-address", |cx| Box::pin(changes::ports(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer; adapter_service.proto, Capability")
+        .needs(&[
+            Need::Capability("loadbalancers"),
+            Need::Capability("lb.in-place-update"),
+            Need::Hook(Hook::CreateInstances),
+        ])
+        .optional(),
+    Check::t1("LB-18", "immutable-change-follows-recreate-policy", |cx| Box::pin(changes::immutable(cx)))
+        .section("load_balancer_service.proto, Recreate; common.proto, REASON_IMMUTABLE_FIELD")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .optional(),
+    Check::t2("LB-19", "class-or-name-change-leaves-no-orphan", |cx| Box::pin(changes::names(cx)))
+        .section("load_balancer_service.proto, LoadBalancerKey; common.proto, Owner")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .shared(),
+    Check::t2("LB-20", "vendor-error-state-is-reported-and-deletable", |cx| {
+        Box::pin(trouble::vendor_error(cx))
+    })
+    .section("load_balancer_service.proto, LOAD_BALANCER_STATE_ERROR, Recreate, DeleteLoadBalancer")
+    .needs(&[
+        Need::Capability("loadbalancers"),
+        Need::Hook(Hook::CreateInstances),
+        Need::Hook(Hook::BreakLoadBalancer),
+    ])
+    .shared(),
+    Check::t2("LB-21", "conflict-409-while-pending-is-waited-for", |cx| Box::pin(trouble::busy(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: repeat it until the state is ACTIVE")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::DriftLoadBalancer),
+            Need::Hook(Hook::SlowLoadBalancers),
+        ])
+        .optional(),
+    Check::t2("LB-22", "list-shows-partial-and-orphaned-owned-objects", |cx| Box::pin(trouble::partial(cx)))
+        .section("load_balancer_service.proto, WatchLoadBalancers: orphans and half-built ones included")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-23", "manual-drift-is-repaired-within-drift-period", |cx| Box::pin(trouble::drift(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: converges to the desired state")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::DriftLoadBalancer),
+        ])
+        .within(600),
+    Check::t3("LB-24", "hash-version-bump-causes-no-writes", |cx| Box::pin(plans::hash_version(cx)))
+        .section("load_balancer_service.proto, LoadBalancer.applied_hash")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::KillAdapter),
+            Need::Hook(Hook::StartAdapterWithNextHash),
+        ]),
+    Check::t2("LB-25", "dry-run-writes-nothing-and-predicts-calls-within-20-percent", |cx| {
+        Box::pin(plans::dry_run(cx))
+    })
+    .section("load_balancer_service.proto, EnsureLoadBalancerRequest.dry_run; common.proto, PlannedStep")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+    .optional(),
+    Check::t1("LB-26", "dual-stack-udp-proxy-source-ranges-affinity-roundtrip", |cx| {
+        Box::pin(features::round_trip(cx))
+    })
+    .section("load_balancer_service.proto, LoadBalancerSpec; adapter_service.proto, Capability")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+    .optional(),
 ];
 
 /// The keys of what the check's cluster has at the vendor now, in order, each ACTIVE.

@@ -1,0 +1,151 @@
+//! What a change of the desired state does to a load balancer that is there.
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{IpFamily, LoadBalancer, LoadBalancerState, Recreate, load_balancer_spec::Scheme},
+};
+
+use super::{keys, vendor_id};
+use crate::{
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp},
+    context::Context,
+    expect,
+};
+
+/// load_balancer_service.proto, `LoadBalancer.applied_hash`: a machine that joins costs one write a pool at most, that is one a
+/// listener; listeners and tags stay as they are.
+pub(super) async fn members(cx: &Context) -> Verdict {
+    let machines = cx.machines(3).await?;
+    let two = machines.get(..2).unwrap_or_default();
+    let listeners = [tcp(80), tcp(443)];
+    let web = cx.cluster().balancer("web").listeners(listeners.clone()).backends(two);
+    let before = cx.converge(&web).await?;
+    let listed = only(cx).await?;
+    let more = web.backends(&machines);
+    cx.put(&more).await?;
+    let mark = cx.proxy()?.mark();
+    let after = cx.converge(&more).await?;
+    let writes = cx.proxy()?.since(mark).writes();
+    let wants = "a machine that joins costs a write for each listener's backends, and no other write";
+    let few = !writes.is_empty() && writes.len() <= listeners.len();
+    expect::that(few, wants, || writes.to_string())?;
+    expect::equal("the hash does not count backends", &after.applied_hash, &before.applied_hash)?;
+    expect::equal("all parts keep their IDs", &after.vendor_ids, &before.vendor_ids)?;
+    let joined = only(cx).await?;
+    expect::equal("listeners stay", &joined.listeners, &listed.listeners)?;
+    let more = joined.backends > listed.backends;
+    expect::that(more, "the mirror counts the backends that joined", || format!("{joined:?}"))
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: with `lb.in-place-update`, another port is a change of the same load balancer,
+/// which keeps its addresses.
+pub(super) async fn ports(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    let before = cx.converge(&web).await?;
+    for (ports, listed) in
+        [(vec![tcp(80), tcp(443)], vec!["tcp/443", "tcp/80"]), (vec![tcp(8080)], vec!["tcp/8080"])]
+    {
+        let after = cx.converge(&web.clone().fence(cx.cluster().fence()).listeners(ports)).await?;
+        let wants = "another port does not make the load balancer anew";
+        expect::equal(wants, &vendor_id(&after)?, &vendor_id(&before)?)?;
+        expect::equal("another port keeps the addresses", &after.addresses, &before.addresses)?;
+        let differs = after.applied_hash != before.applied_hash;
+        expect::that(differs, "another desired state has another hash", || format!("{after:?}"))?;
+        let there = only(cx).await?.listeners;
+        let there: Vec<&str> = there.iter().map(String::as_str).collect();
+        expect::equal("the mirror lists the ports that are wanted, and no others", &there, &listed)?;
+    }
+    Ok(())
+}
+
+/// load_balancer_service.proto, `Recreate`: what cannot change in place is reported with IMMUTABLE_FIELD and left as it was, unless the
+/// caller allows to make it anew; then there is one load balancer in the end, too.
+pub(super) async fn immutable(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    let before = cx.converge(&web).await?;
+    let mut changes: Vec<(&str, Balancer)> = Vec::new();
+    let next = || web.clone().fence(cx.cluster().fence());
+    if cx.can("lb.internal") {
+        changes.push(("scheme", next().spec(|spec| spec.set_scheme(Scheme::Internal))));
+    }
+    if cx.can("lb.dual-stack") {
+        let both = vec![IpFamily::Ipv4.into(), IpFamily::Ipv6.into()];
+        changes.push(("ip_families", next().spec(|spec| spec.ip_families = both)));
+    }
+    for (field, changed) in changes {
+        let error = match cx.ensure(&changed).await? {
+            Err(error) if error.reason == Reason::ImmutableField => error,
+            answer => {
+                // This cloud can change it in place, and then it must.
+                answer?;
+                let after = cx.converge(&changed).await?;
+                let wants = "without leave, nothing is made anew";
+                expect::equal(wants, &vendor_id(&after)?, &vendor_id(&before)?)?;
+                cx.converge(&next()).await?;
+                continue;
+            }
+        };
+        let named = error.metadata.get("fields").is_some_and(|fields| fields.contains(field));
+        expect::that(named, "metadata `fields` names the field", || format!("{:?}", error.metadata))?;
+        return follows_policy(cx, changed, vendor_id(&before)?).await;
+    }
+    Err(Stop::skipped("this cloud changes in place whatever the check can change"))
+}
+
+async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict {
+    let with = |recreate: Recreate| {
+        let mut balancer = changed.clone();
+        balancer.request.set_recreate(recreate);
+        balancer
+    };
+    for recreate in [Recreate::Never, Recreate::IfError] {
+        expect::refused(cx.ensure(&with(recreate)).await?, Reason::ImmutableField)?;
+    }
+    let kept = only(cx).await?;
+    expect::equal("what is refused leaves it as it was", &kept.vendor_id.as_str(), &first)?;
+    expect::equal("what is refused leaves it as it was", &kept.state(), &LoadBalancerState::Active)?;
+    let anew = cx.converge(&with(Recreate::IfImmutableChanged)).await?;
+    let other = vendor_id(&anew)? != first;
+    expect::that(other, "with leave it is made anew", || format!("{anew:?}"))?;
+    expect::equal("it is made anew in place of the former", &keys(cx).await?, &vec![changed.key()])
+}
+
+/// load_balancer_service.proto, `LoadBalancerKey`: names are for people. Another name of the Service, of the cluster, and another class
+/// leave one load balancer of the key, or the one that was there if the class is refused; removing it leaves nothing.
+pub(super) async fn names(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    let before = cx.converge(&web).await?;
+    let mut renamed = web.clone().fence(cx.cluster().fence());
+    let owner = renamed.request.owner.get_or_insert_default();
+    (owner.namespace, owner.name) = ("mall".to_owned(), "internet".to_owned());
+    "renamed".clone_into(&mut renamed.request.context.get_or_insert_default().cluster_name);
+    let after = cx.converge(&renamed).await?;
+    let wants = "another name of the Service or the cluster does not make another load balancer";
+    expect::equal(wants, &vendor_id(&after)?, &vendor_id(&before)?)?;
+    expect::equal(wants, &keys(cx).await?, &vec![web.key()])?;
+
+    let class = Some("conformance.example/other".to_owned());
+    let mut classed = renamed.fence(cx.cluster().fence()).spec(|spec| spec.class = class);
+    classed.request.set_recreate(Recreate::IfImmutableChanged);
+    match cx.ensure(&classed).await? {
+        Err(error) if error.retry_after.is_none() => cx.note(format!("the class is refused: {error}")),
+        Ok(_) | Err(_) => drop(cx.converge(&classed).await?),
+    }
+    let wants = "another class leaves one load balancer of the key";
+    expect::equal(wants, &keys(cx).await?, &vec![web.key()])?;
+    cx.remove(&classed).await?;
+    let left = cx.load_balancers(&cx.cluster()).await?.items;
+    expect::that(left.is_empty(), "nothing is left after the removal", || format!("{left:?}"))
+}
+
+/// The only load balancer of the check's cluster, asked of the vendor now, its listeners in order.
+pub(super) async fn only(cx: &Context) -> Result<LoadBalancer, Stop> {
+    let mut items = cx.load_balancers(&cx.cluster()).await?.items;
+    items.iter_mut().for_each(|one| one.listeners.sort_unstable());
+    expect::that(items.len() == 1, "the mirror has the one load balancer", || format!("{items:?}"))?;
+    expect::some(items.pop(), "the mirror has the one load balancer")
+}

@@ -1,0 +1,134 @@
+//! What an adapter says that it can.
+
+use cloud_api_proto::v1alpha1::{
+    EnsureLoadBalancerResponse, IpFamily, LoadBalancerAddress, LoadBalancerSpec, LoadBalancerState,
+    listener::ProxyProtocol, load_balancer_address::Value, session_affinity::Kind,
+};
+
+use super::vendor_id;
+use crate::{
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp, udp},
+    context::Context,
+    expect,
+    hooks::Hook,
+};
+
+/// A change of a specification.
+type Change = fn(&mut LoadBalancerSpec);
+
+/// Features that can be put on a load balancer that is there, by capability.
+const FEATURES: [(&str, Change); 3] = [
+    ("lb.proxy-protocol", |spec| {
+        spec.listeners.iter_mut().for_each(|one| one.set_proxy_protocol(ProxyProtocol::V2));
+    }),
+    ("lb.source-ranges", |spec| {
+        spec.source_ranges = vec!["192.0.2.0/24".to_owned(), "198.51.100.7/32".to_owned()];
+    }),
+    ("lb.session-affinity", |spec| {
+        spec.session_affinity.get_or_insert_default().set_kind(Kind::ClientIp);
+    }),
+];
+
+/// load_balancer_service.proto, `LoadBalancerSpec`: what the adapter can, it does: the feature shows at the vendor, what it lists of it
+/// equals what was wanted, and it can be taken back. `applied_hash` counts all of the specification but the backends.
+pub(super) async fn round_trip(cx: &Context) -> Verdict {
+    let mut tried = 0;
+    let machines = cx.machines(2).await?;
+    let plain = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    let can: Vec<_> = FEATURES.into_iter().filter(|(capability, _)| cx.can(capability)).collect();
+    if !can.is_empty() {
+        let there = cx.converge(&plain).await?;
+        for (capability, change) in can {
+            put_on_and_taken_back(cx, &plain, &there, (capability, change)).await?;
+            tried += 1;
+        }
+    }
+    if cx.can("lb.udp") {
+        let dns = cx.cluster().balancer("dns").backends(&machines);
+        let (ports, listed) = if cx.can("lb.mixed-protocols") {
+            (vec![tcp(53), udp(53)], vec!["tcp/53", "udp/53"])
+        } else {
+            (vec![udp(53)], vec!["udp/53"])
+        };
+        serves(cx, &dns.listeners(ports), &listed).await?;
+        tried += 1;
+    }
+    if cx.can("lb.dual-stack") {
+        let both = vec![IpFamily::Ipv4.into(), IpFamily::Ipv6.into()];
+        let dual = cx.cluster().balancer("dual").backends(&machines).spec(|spec| spec.ip_families = both);
+        let addresses = serves(cx, &dual, &["tcp/80"]).await?.addresses;
+        let of_family = |six: bool| addresses.iter().any(|address| is_of_family(address, six));
+        let wants = "a dual-stack load balancer has an address of each family, or a name";
+        expect::that(of_family(false) && of_family(true), wants, || format!("{addresses:?}"))?;
+        tried += 1;
+    }
+    if tried > 0 { Ok(()) } else { Err(Stop::skipped("none of the capabilities")) }
+}
+
+fn is_of_family(address: &LoadBalancerAddress, six: bool) -> bool {
+    match &address.value {
+        Some(Value::Ip(ip)) => ip.contains(':') == six,
+        Some(Value::Hostname(_)) => true,
+        None => false,
+    }
+}
+
+async fn put_on_and_taken_back(
+    cx: &Context,
+    plain: &Balancer,
+    there: &EnsureLoadBalancerResponse,
+    (capability, change): (&str, Change),
+) -> Verdict {
+    let without = description(cx, there).await?;
+    let with = settled(cx, &plain.clone().fence(cx.cluster().fence()).spec(change)).await?;
+    let differs = with.applied_hash != there.applied_hash;
+    let wants = format!("{capability}: another specification has another hash");
+    expect::that(differs, &wants, || format!("{:?}", with.applied_hash))?;
+    if let Some(without) = &without {
+        let shown = description(cx, &with).await?;
+        let shows = shown.as_ref() != Some(without);
+        let wants = format!("{capability}: it shows at the vendor");
+        expect::that(shows, &wants, || format!("as it was before: {without}"))?;
+    }
+    let back = settled(cx, &plain.clone().fence(cx.cluster().fence())).await?;
+    let wants = format!("{capability}: it can be taken back");
+    expect::equal(&wants, &back.applied_hash, &there.applied_hash)
+}
+
+/// What the vendor's side says of it, if there is a command for that.
+async fn description(cx: &Context, answer: &EnsureLoadBalancerResponse) -> Result<Option<String>, Stop> {
+    if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
+        return Ok(None);
+    }
+    cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", vendor_id(answer)?)]).await.map(Some)
+}
+
+/// Makes a wish come true, and looks whether what the vendor lists then equals it: there is nothing left to do.
+async fn settled(cx: &Context, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
+    let done = cx.converge(balancer).await?;
+    let mut live = balancer.clone();
+    live.request.context = Some(cx.cluster().live());
+    let again = cx.ensure(&live).await??;
+    let wants = "what was written is listed as it was wanted: asked again, and live, there is nothing to do";
+    let same = again.state() == LoadBalancerState::Active
+        && again.steps == 0
+        && again.applied_hash == done.applied_hash;
+    expect::that(same, wants, || format!("{again:?}"))?;
+    Ok(again)
+}
+
+/// A load balancer that listens on these ports.
+async fn serves(
+    cx: &Context,
+    balancer: &Balancer,
+    ports: &[&str],
+) -> Result<EnsureLoadBalancerResponse, Stop> {
+    let done = settled(cx, balancer).await?;
+    let listed = cx.load_balancers(&cx.cluster()).await?.items;
+    let mut there = listed.into_iter().find(|one| one.key == Some(balancer.key())).unwrap_or_default();
+    there.listeners.sort_unstable();
+    let listed: Vec<&str> = there.listeners.iter().map(String::as_str).collect();
+    expect::equal("the mirror lists the ports that are wanted", &listed.as_slice(), &ports)?;
+    Ok(done)
+}

@@ -1,0 +1,156 @@
+//! What becomes of load balancers that others break, change or keep busy, and of half-built ones.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerState, Recreate};
+use tokio::time::Instant;
+
+use super::{changes::only, keys, vendor_id};
+use crate::{
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Rule},
+};
+
+/// Within it an adapter makes the next write of what it is at.
+const NEXT_WRITE: Duration = Duration::from_secs(30);
+/// For so long the vendor is at a change that somebody else made, in milliseconds.
+const BUSY: &str = "1000";
+
+/// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: a load balancer that the vendor gave up on is answered and listed as
+/// ERROR, with a condition; it is made anew only with leave, and can be removed.
+pub(super) async fn vendor_error(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    let first = cx.converge(&web).await?;
+    let broken = broken(cx, &web, vendor_id(&first)?).await?;
+    expect::equal("an ERROR is not waited for", &broken.retry_after, &None)?;
+    let told = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
+    expect::that(told, "a condition says why it is not as desired", || format!("{broken:?}"))?;
+    let listed = only(cx).await?;
+    expect::equal("the mirror says ERROR", &listed.state(), &LoadBalancerState::Error)?;
+    expect::equal("without leave it stays", &listed.vendor_id.as_str(), &vendor_id(&first)?)?;
+
+    let mut anew = web.clone().fence(cx.cluster().fence());
+    anew.request.set_recreate(Recreate::IfError);
+    let second = cx.converge(&anew).await?;
+    let other = vendor_id(&second)? != vendor_id(&first)?;
+    expect::that(other, "with leave it is made anew", || format!("{second:?}"))?;
+    expect::equal("it is made anew in place of the former", &keys(cx).await?, &vec![web.key()])?;
+
+    let last = web.fence(cx.cluster().fence());
+    self::broken(cx, &last, vendor_id(&second)?).await?;
+    cx.remove(&last).await?;
+    let left = cx.load_balancers(&cx.cluster()).await?.items;
+    expect::that(left.is_empty(), "one in ERROR can be removed", || format!("{left:?}"))
+}
+
+/// Breaks a load balancer, and asks for it, live, until that shows.
+async fn broken(cx: &Context, web: &Balancer, id: &str) -> Result<EnsureLoadBalancerResponse, Stop> {
+    cx.hook(Hook::BreakLoadBalancer, &[("VENDOR_ID", id)]).await?;
+    let mut live = web.clone();
+    live.request.context = Some(cx.cluster().live());
+    let wants = "what the vendor gave up on is answered with ERROR";
+    let look = || async {
+        let answer = cx.ensure(&live).await??;
+        Ok((answer.state() == LoadBalancerState::Error).then_some(answer))
+    };
+    cx.until(cx.params().timings.converge, wants, look).await
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a vendor that is still busy with the last change, and says so with a conflict, is
+/// waited for: the answer is PENDING and no error.
+pub(super) async fn busy(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    let before = cx.converge(&web).await?;
+    // Somebody else changes it, which takes the vendor a while; the adapter does not know.
+    cx.undo_by(Hook::SlowLoadBalancers, vec![("MILLISECONDS", "0".to_owned())]);
+    cx.hook(Hook::SlowLoadBalancers, &[("MILLISECONDS", BUSY)]).await?;
+    cx.hook(Hook::DriftLoadBalancer, &[("VENDOR_ID", vendor_id(&before)?)]).await?;
+    let mark = cx.proxy()?.mark();
+    let more = web.fence(cx.cluster().fence()).listeners([tcp(80), tcp(443), tcp(8443)]);
+    let end = Instant::now() + cx.params().timings.converge;
+    loop {
+        let answer = cx.ensure(&more).await??;
+        if answer.state() == LoadBalancerState::Active {
+            break;
+        }
+        expect::equal("what is not done is PENDING", &answer.state(), &LoadBalancerState::Pending)?;
+        let pause = expect::some(answer.retry_after, "PENDING says when to ask again (retry_after)")?;
+        expect::that(Instant::now() < end, "it becomes ACTIVE", || format!("{answer:?}"))?;
+        cx.hook(Hook::SlowLoadBalancers, &[("MILLISECONDS", "0")]).await?;
+        tokio::time::sleep(pause.try_into().unwrap_or_default()).await;
+    }
+    let conflicts = cx.proxy()?.since(mark).only(|call| call.write && call.status == Some(409));
+    cx.note(format!("writes that the vendor refused meanwhile: {conflicts}"));
+    let there = only(cx).await?.listeners;
+    let wanted = ["tcp/443", "tcp/80", "tcp/8443"].map(str::to_owned).to_vec();
+    expect::equal("the change is complete, and what somebody else changed is undone", &there, &wanted)
+}
+
+/// load_balancer_service.proto, `WatchLoadBalancers`: the mirror has what is half-built, and what nobody asks for any more, with key,
+/// owner and vendor IDs, so that the caller can remove it.
+pub(super) async fn partial(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    cx.put(&web).await?;
+    let held = cx.proxy()?.inject(Rule::writes().from(2), Action::HoldBefore);
+    let answer = cx.service()?.ensure_load_balancer(web.request.clone()).await?;
+    expect::equal("what is half-built is PENDING", &answer.state(), &LoadBalancerState::Pending)?;
+    held.reached(NEXT_WRITE).await?;
+    let half = only(cx).await?;
+    let state = half.state();
+    let unfinished = state != LoadBalancerState::Active || half.applied_hash.is_empty();
+    let wants = "the mirror does not say of what is half-built that it is complete: it has no applied hash";
+    expect::that(unfinished, wants, || format!("{half:?}"))?;
+    expect::equal("its key is there from the first write on", &half.key, &Some(web.key()))?;
+    expect::equal("its owner is there from the first write on", &half.owner, &web.request.owner)?;
+    held.release();
+    drop(held);
+    // Nobody asks for it again: it is an orphan, and the adapter is at it no longer than it takes.
+    let wants = "the work that a caller began belongs to the adapter, and goes on without the caller";
+    let look = || async {
+        let listed = only(cx).await?;
+        let done = listed.state() == LoadBalancerState::Active && !listed.applied_hash.is_empty();
+        Ok(done.then_some(listed))
+    };
+    let orphan = cx.until(cx.params().timings.converge, wants, look).await?;
+    expect::equal("an orphan has its key", &orphan.key, &Some(web.key()))?;
+    expect::equal("an orphan has its owner", &orphan.owner, &web.request.owner)?;
+    let ids = orphan.vendor_ids.unwrap_or_default().ids;
+    let id = ids.get("loadbalancer").map(String::as_str);
+    expect::equal("vendor_ids names it as `loadbalancer`", &id, &Some(orphan.vendor_id.as_str()))
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: what somebody changed by hand is as desired again within the drift period, if the
+/// wish is repeated; then there is nothing to do again.
+pub(super) async fn drift(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    let answer = cx.converge(&web).await?;
+    let before = only(cx).await?;
+    cx.hook(Hook::DriftLoadBalancer, &[("VENDOR_ID", vendor_id(&answer)?)]).await?;
+    let mark = cx.proxy()?.mark();
+    // A look of ours is a look of the adapter's: it need not wait for its own.
+    only(cx).await?;
+    let wants = "what was changed by hand is repaired within the drift period";
+    let look = || async {
+        cx.converge(&web).await?;
+        Ok((!cx.proxy()?.since(mark).writes().is_empty()).then_some(()))
+    };
+    cx.until(cx.params().timings.drift, wants, look).await?;
+    let repaired = only(cx).await?;
+    expect::equal("the repair brings all listeners back", &repaired.listeners, &before.listeners)?;
+    expect::equal("the repair brings all backends back", &repaired.backends, &before.backends)?;
+    expect::equal("what is repaired is ACTIVE", &repaired.state(), &LoadBalancerState::Active)?;
+    expect::equal("the repair is no new load balancer", &repaired.vendor_id, &before.vendor_id)?;
+    expect::equal("the repair keeps the addresses", &repaired.addresses, &before.addresses)?;
+    let mark = cx.proxy()?.mark();
+    cx.converge(&web).await?;
+    let writes = cx.proxy()?.since(mark).writes();
+    expect::that(writes.is_empty(), "what is repaired is left alone", || writes.to_string())
+}

@@ -1,0 +1,166 @@
+//! What is not ours is reported, and never touched.
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, Instance, NextHop, Route, RouteDelete, RouteKey, RouteOwner,
+        route_result::Outcome,
+    },
+};
+
+use super::{apply, became, is_as_it_was, items::removal, nobodys, route_to};
+use crate::{
+    check::{Stop, Verdict},
+    cluster::Cluster,
+    context::Context,
+    expect,
+};
+
+/// route_service.proto, `ApplyRoutes`: routes that the request does not name stay as they are, whatever is laid, moved and removed:
+/// those of another cluster, and those of nobody inside and outside of the cluster's CIDRs.
+pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let [first, second] = pair(&machines)?;
+    let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
+    apply(cx, &neighbour.routes(vec![neighbour.route(0, first)])).await?;
+    let theirs = route_to(cx, &neighbour, &neighbour.pod_cidr(0)).await?;
+    let theirs = expect::some(theirs, "a route that was laid is in the mirror")?;
+    let inside = nobodys(cx, &cluster, &cluster.pod_cidr(9), first).await?;
+    let outside = nobodys(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
+
+    let laid = [cluster.route(0, first), cluster.route(1, second)];
+    let moved = [cluster.route(0, second), cluster.route(1, first)];
+    for upserts in [laid, moved.clone()] {
+        let results = apply(cx, &cluster.routes(upserts.to_vec())).await?;
+        became(&results, &APPLIED, "routes are laid, and moved to another machine")?;
+    }
+    let deletes = moved.iter().map(removal).collect();
+    let results = apply(cx, &ApplyRoutesRequest { deletes, ..cluster.routes(Vec::new()) }).await?;
+    became(&results, &APPLIED, "routes are removed")?;
+
+    is_as_it_was(cx, &cluster, &inside).await?;
+    is_as_it_was(cx, &neighbour, &outside).await?;
+    is_as_it_was(cx, &neighbour, &theirs).await
+}
+
+/// Both items.
+const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
+
+/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership: a tag or a description, or no owner at all inside the
+/// cluster's CIDRs with that node's machine as next hop. The vendor's ID is a hint and no proof.
+pub(super) async fn deletes(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let [first, second] = pair(&machines)?;
+    let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
+    apply(cx, &cluster.routes(vec![cluster.route(0, first)])).await?;
+    apply(cx, &neighbour.routes(vec![neighbour.route(0, first)])).await?;
+    let seen = |cluster: Cluster, n| async move {
+        let found = route_to(cx, &cluster, &cluster.pod_cidr(n)).await?;
+        expect::some(found, "a route that was laid is in the mirror")
+    };
+    let mine = seen(cluster.clone(), 0).await?;
+    let theirs = seen(neighbour.clone(), 0).await?;
+    let inside = nobodys(cx, &cluster, &cluster.pod_cidr(9), first).await?;
+    let outside = nobodys(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
+
+    let foul = Foul { cx, cluster: &cluster };
+    foul.play("another node's key", (&mine, &cluster), (1, Some(first))).await?;
+    foul.play("a route of another cluster", (&theirs, &neighbour), (0, Some(first))).await?;
+    foul.play("a route of nobody, no machine named", (&inside, &cluster), (9, None)).await?;
+    foul.play("a route of nobody, another machine named", (&inside, &cluster), (9, Some(second))).await?;
+    foul.play("a route of nobody outside of the CIDRs", (&outside, &neighbour), (9, Some(first))).await?;
+
+    // With ownership they go: by their tag wherever they are, or by the node's machine.
+    let elsewhere = vec![neighbour.cluster_cidr()];
+    let own = removal(&cluster.route(0, first));
+    let request = ApplyRoutesRequest { cluster_cidrs: elsewhere, ..deleting(&cluster, own) };
+    let results = apply(cx, &request).await?;
+    let wants = "an own route outside of the CIDRs that the cluster has by now is removed";
+    became(&results, &[Outcome::Applied], wants)?;
+    let untagged = removal(&cluster.route(9, first));
+    let results = apply(cx, &deleting(&cluster, untagged)).await?;
+    let wants = "a route of nobody inside the CIDRs is removed if its next hop is the machine of the node";
+    became(&results, &[Outcome::Applied], wants)?;
+    let left = cx.routes(&cluster).await?.items;
+    expect::that(left.is_empty(), "what is removed is not in the mirror", || format!("{left:?}"))
+}
+
+/// Deletions that must not happen.
+struct Foul<'a> {
+    cx: &'a Context,
+    cluster: &'a Cluster,
+}
+
+impl Foul<'_> {
+    /// Asks for the deletion of a route, for the n-th node of the cluster, and claims that `sees` still sees it as it was.
+    async fn play(
+        &self,
+        what: &str,
+        (route, sees): (&Route, &Cluster),
+        (node, machine): (u16, Option<&Instance>),
+    ) -> Verdict {
+        let key = RouteKey {
+            cluster_id: self.cluster.id().to_owned(),
+            node_uid: self.cluster.uid(&format!("node-{node}")),
+            destination: route.destination.clone(),
+        };
+        let next_hop =
+            machine.map(|machine| NextHop { provider_id: machine.provider_id.clone(), ..NextHop::default() });
+        let delete = RouteDelete { key: Some(key), vendor_id: route.vendor_id.clone(), next_hop };
+        let results = apply(self.cx, &deleting(self.cluster, delete)).await?;
+        let removed = results.iter().any(|result| result.outcome() == Outcome::Applied);
+        expect::that(!removed, &format!("{what}: the deletion is not APPLIED"), || format!("{results:?}"))?;
+        is_as_it_was(self.cx, sees, route).await
+    }
+}
+
+fn deleting(cluster: &Cluster, delete: RouteDelete) -> ApplyRoutesRequest {
+    ApplyRoutesRequest { deletes: vec![delete], ..cluster.routes(Vec::new()) }
+}
+
+/// route_service.proto, `RouteResult.Outcome`: another owner's route in the way is a CONFLICT, said in `error`, and it stays as it was:
+/// one of nobody, one of another cluster, one of another node. The mirror reports what overlaps. Other items are not held up.
+pub(super) async fn conflict(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let [first, second] = pair(&machines)?;
+    let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
+    apply(cx, &cluster.routes(vec![cluster.route(2, first)])).await?;
+    // The neighbour's CIDRs overlap: somebody has made a mistake.
+    let mut intruder = neighbour.routes(vec![neighbour.route(1, first)]);
+    intruder.cluster_cidrs = vec![cluster.cluster_cidr()];
+    let keys = intruder.upserts.iter_mut().filter_map(|upsert| upsert.key.as_mut());
+    keys.for_each(|key| key.destination = cluster.pod_cidr(1));
+    apply(cx, &intruder).await?;
+    let unowned = nobodys(cx, &cluster, &cluster.pod_cidr(0), first).await?;
+    let wide = cluster.pod_cidr(64).replace("/28", "/26");
+    let wide = nobodys(cx, &cluster, &wide, first).await?;
+    let seen = |n| async move {
+        let found = route_to(cx, &cx.cluster(), &cx.cluster().pod_cidr(n)).await?;
+        expect::some(found, "a route in the way is in the mirror")
+    };
+    let (theirs, others) = (seen(1).await?, seen(2).await?);
+    expect::equal("another cluster's route is flagged", &theirs.owner(), &RouteOwner::OtherCluster)?;
+
+    let mut upserts: Vec<_> = (0..4).map(|n| cluster.route(n, second)).collect();
+    let of_another_node = upserts.iter_mut().skip(2).take(1).filter_map(|upsert| upsert.key.as_mut());
+    of_another_node.for_each(|key| key.node_uid = cluster.uid("node-7"));
+    let results = apply(cx, &cluster.routes(upserts)).await?;
+    let (in_the_way, laid) = (Outcome::Conflict, Outcome::Applied);
+    let wants = "routes of nobody, of another cluster and of another node in the way are CONFLICTs, and the last item is APPLIED";
+    became(&results, &[in_the_way, in_the_way, in_the_way, laid], wants)?;
+    for result in results.iter().filter(|result| result.outcome() == in_the_way) {
+        let error = expect::some(result.error.clone(), "a CONFLICT says why in `error`")?;
+        expect::equal("its reason is OWNED_BY_OTHER", &error.reason(), &Reason::OwnedByOther)?;
+    }
+    for route in [unowned, theirs, others, wide] {
+        is_as_it_was(cx, &cluster, &route).await?;
+    }
+    Ok(())
+}
+
+fn pair(machines: &[Instance]) -> Result<[&Instance; 2], Stop> {
+    match machines {
+        [first, second, ..] => Ok([first, second]),
+        _ => Err(Stop::skipped("there are not two machines")),
+    }
+}
