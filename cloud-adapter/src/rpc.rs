@@ -100,8 +100,16 @@ impl Rpc {
         }
     }
 
-    pub(crate) fn watch_options(&self, stop: bool, resume_token: String, view: &str) -> WatchOptions {
-        WatchOptions { stop_when_synced: stop, resume_token, epoch: format!("{}/{view}", self.instance_id) }
+    /// `context`, `stop_when_synced`, `resume_token`: as the request has them. `view`: what the watcher sees.
+    pub(crate) fn watch_options(
+        &self,
+        context: &Context,
+        stop_when_synced: bool,
+        resume_token: String,
+        view: &str,
+    ) -> WatchOptions {
+        let epoch = format!("{}/{view}", self.instance_id);
+        WatchOptions { stop_when_synced, resume_token, epoch, bound: context.bound }
     }
 
     pub(crate) fn scope(&self) -> Option<Scope> {

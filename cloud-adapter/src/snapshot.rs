@@ -310,6 +310,11 @@ impl<T: Item> Snapshot<T> {
         self.wake();
     }
 
+    /// Has the refresher list at once, unless a listing began at `bound` or later.
+    fn want(&self, bound: Option<Instant>) {
+        self.change(|state| state.wanted = state.wanted.max(bound));
+    }
+
     fn wake(&self) {
         self.revision.send_modify(|revision| *revision += 1);
     }

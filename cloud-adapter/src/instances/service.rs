@@ -32,8 +32,10 @@ impl<D: Driver> InstanceService for Service<D> {
         request: Request<WatchInstancesRequest>,
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
-        let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, "instances");
+        let context =
+            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
+        let options =
+            self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, "instances");
         let watcher = Watcher::new(
             Arc::clone(&self.finder.snapshot),
             options,

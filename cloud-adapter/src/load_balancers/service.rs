@@ -41,7 +41,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let context =
             self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
         let view = format!("load-balancers/{}", context.cluster_id);
-        let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, &view);
+        let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
             let key = record.summary.key.as_ref()?;
             // Half of a key names nothing that could be asked for.

@@ -52,7 +52,7 @@ impl<D: Driver> RouteService for Service<D> {
             self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
         let cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
         let name = format!("routes/{}/{}", context.cluster_id, request.cluster_cidrs.join(","));
-        let options = self.rpc.watch_options(request.stop_when_synced, request.resume_token, &name);
+        let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &name);
         let snapshot = Arc::clone(&self.applier.snapshot);
         let view = move |route: &Route| seen(route, &context.cluster_id, &cidrs);
         let watcher = Watcher::new(snapshot, options, view, |route: &Route| &route.vendor_id);

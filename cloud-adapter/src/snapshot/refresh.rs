@@ -39,7 +39,11 @@ impl<T: Item> Snapshot<T> {
             let wanted = self.watchers.load(Ordering::Relaxed) > 0 && replica.leads();
             let period = self.with(|state| period(self.settings(), vendor.rate(T::FAMILY), state.pages));
             let origin = started + phase(&[who, T::COLLECTION], period);
-            let due = self.with(|state| due(state.attempt.as_ref(), period, origin));
+            let due = self.with(|state| match &state.attempt {
+                // A watcher wants it fresher.
+                Some((began, _)) if Some(*began) < state.wanted => Instant::now(),
+                attempt => due(attempt.as_ref(), period, origin),
+            });
             if !wanted || due > Instant::now() {
                 tokio::select! {
                     () = tokio::time::sleep_until(due), if wanted => (),

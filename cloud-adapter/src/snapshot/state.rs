@@ -20,6 +20,8 @@ pub(super) struct State<T> {
     pub(super) pages: Option<usize>,
     /// The last attempt to list: when it began, and why it failed.
     pub(super) attempt: Option<(Instant, Option<VendorError>)>,
+    /// The oldest listing that will do for every watcher.
+    pub(super) wanted: Option<Instant>,
     /// When we wrote items whose new state is known: reads that lag behind must not bring back the old one.
     written: BTreeMap<String, Instant>,
     /// When we wrote items whose new state is not known: what is shown of them is older than the write.
@@ -71,6 +73,7 @@ impl<T: Item> State<T> {
             observed: None,
             pages: None,
             attempt: None,
+            wanted: None,
             written: BTreeMap::new(),
             doubts: BTreeMap::new(),
             departed: BTreeMap::new(),
@@ -198,7 +201,7 @@ impl<T: Item> State<T> {
     pub(super) fn forget(&mut self) {
         let mut log = std::mem::take(&mut self.log);
         log.interrupt();
-        *self = Self { log, ..Self::new(self.horizon) };
+        *self = Self { log, wanted: self.wanted, ..Self::new(self.horizon) };
     }
 
     /// Whether an item was written or looked up after a read that was asked for then.

@@ -46,6 +46,8 @@ pub(crate) struct WatchOptions {
     pub(crate) resume_token: String,
     /// Part of tokens: a token of another process, or for another view, is not continued.
     pub(crate) epoch: String,
+    /// The oldest listing that will do; `None` takes any complete one.
+    pub(crate) bound: Option<Instant>,
 }
 
 /// From an item to its message; `None`: this watcher does not see it.
@@ -82,7 +84,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         key: fn(&M) -> &str,
     ) -> Self {
         snapshot.watchers.fetch_add(1, Ordering::Relaxed);
-        snapshot.wake();
+        snapshot.want(options.bound);
         let mut watcher = Self {
             changed: snapshot.revision.subscribe(),
             snapshot,
@@ -103,7 +105,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
     /// The next message; `None` once the watch is over.
     ///
     /// # Errors
-    /// While nothing was listed yet and the last attempt failed: why. Ends the watch.
+    /// While nothing was listed that is fresh enough and the last attempt failed: why. Ends the watch.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<M>, VendorError>> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -145,13 +147,14 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Queues a whole listing, if there is one.
+    /// Queues a whole listing, if there is one that is fresh enough.
     fn list(&mut self) -> bool {
-        let (items, observed, position) = self.snapshot.with(|state| {
+        let listed = self.snapshot.with(|state| {
+            let observed = state.observed.filter(|at| self.options.bound.is_none_or(|bound| *at >= bound))?;
             let items: Vec<M> = state.items.values().filter_map(|entry| (self.view)(&entry.item)).collect();
-            (items, state.observed, state.log.end())
+            Some((items, observed, state.log.end()))
         });
-        let Some(observed) = observed else { return false };
+        let Some((items, observed, position)) = listed else { return false };
         self.position = position;
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
         let checksum = checksum(items.iter().map(self.key));

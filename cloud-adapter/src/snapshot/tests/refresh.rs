@@ -155,3 +155,24 @@ async fn a_replica_that_stands_by_lists_nothing_and_one_that_takes_over_only_whe
         () = leading => (),
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_a_listing_fresher_than_there_is_gets_it_at_once() {
+    let bed = Bed::new(&["a"]);
+    bed.refresh().await.expect("listed");
+    advance(Duration::from_secs(1)).await;
+    bed.has(&["a", "b"]);
+    let live =
+        || WatchOptions { stop_when_synced: true, bound: Some(Instant::now()), ..WatchOptions::default() };
+    let stale = WatchOptions { stop_when_synced: true, ..WatchOptions::default() };
+    beside(&bed, async {
+        assert_eq!(next(&mut bed.watch(stale), 3).await, ["reset", "items a", "synced 1"]);
+        let begun = Instant::now();
+        assert_eq!(next(&mut bed.watch(live()), 4).await, ["reset", "items a b", "synced 2", "end"]);
+        assert!(begun.elapsed() < Duration::from_secs(1), "no tick was waited for");
+        *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(next(&mut bed.watch(live()), 2).await, ["error gone fishing", "end"]);
+    })
+    .await;
+}
