@@ -37,6 +37,8 @@ use crate::{
 const TICK: Duration = Duration::from_millis(25);
 /// Nobody is told to come back later than this by an adapter that works.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Provider IDs in a variable of a command: systems limit its size. Source: Linux, execve(2), MAX_ARG_STRLEN.
+const IDS_MAX: usize = 400;
 
 /// What a check has at hand: callers of the adapter, clusters of its own, the proxy, commands. Everything that it makes is removed
 /// after it.
@@ -397,7 +399,9 @@ impl Context {
         let name = format!("conformance-{}", self.cluster().uid(&self.random().to_string()));
         let machines = self.make_machines(&name, count).await?;
         let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
-        self.tracker.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", ids.join(" "))]);
+        for some in ids.chunks(IDS_MAX) {
+            self.tracker.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", some.join(" "))]);
+        }
         Ok(machines)
     }
 
