@@ -17,6 +17,7 @@ use crate::{
     cluster::Cluster,
     context::Context,
     hooks::Hook,
+    proxy::Proxy,
     tracker::{Made, Undo},
 };
 
@@ -40,13 +41,8 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
             left.push(format!("the adapter stands still: {}", said(&stop)));
         }
     }
-    if let Some(proxy) = &cx.lane().proxy
-        && cx.check().exclusive
-        && proxy.clear()
-        && let Err(stop) = cx.heal().await
-    {
-        left.push(said(&stop));
-    }
+    let acted = cx.check().exclusive && cx.lane().proxy.as_ref().is_some_and(Proxy::clear);
+    left.extend(healed(cx, acted).await);
     if !nothing {
         cx.note("cleaning up");
         left.extend(remove_all(cx, &made, end).await);
@@ -59,7 +55,16 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
             left.push(format!("{variables:?}: {}", said(&stop)));
         }
     }
+    left.extend(healed(cx, false).await);
     left
+}
+
+/// Ends what the adapter remembers of faults, if there were some or it says so. Only a check that is alone may make any.
+async fn healed(cx: &Context, acted: bool) -> Option<String> {
+    if !cx.check().exclusive || !(acted || cx.is_marked().await) {
+        return None;
+    }
+    cx.heal().await.err().map(|stop| said(&stop))
 }
 
 async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
@@ -81,12 +86,18 @@ async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
 async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Instant) -> Option<String> {
     let key = request.key.clone().unwrap_or_default();
     request.fence = Some(cx.cluster().fence_of(EPOCH, 1));
+    // What was sent last may have been wrong on purpose.
+    if let Some(cluster) = cx.clusters().iter().find(|cluster| cluster.id() == key.cluster_id) {
+        request.context = Some(cluster.context());
+    }
     let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
     let Ok(api) = cx.service() else { return left("nobody may remove it") };
     loop {
         let came = match api.delete_load_balancer(request.clone()).await {
             Ok(answer) if answer.state() == LoadBalancerState::Absent => return None,
             Ok(answer) => format!("{:?}", answer.state()),
+            // What cannot be named was not made; if it was, the listing shows it.
+            Err(error) if error.reason == Reason::FieldInvalid => return None,
             Err(error) => error.to_string(),
         };
         if Instant::now() >= end {

@@ -1,5 +1,7 @@
 //! What a check has at hand.
 
+mod heal;
+
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -459,38 +461,6 @@ impl Context {
     pub fn replica_process(&self, replica: usize) -> Process {
         let (lane, ready) = (Arc::clone(&self.lane), self.params.timings.ready);
         Process { lane, replica, ready, transcript: self.transcript.clone() }
-    }
-
-    /// Waits until vendor calls of all kinds pass again, after faults that an adapter remembers: rejected credentials, open breakers.
-    /// Starts the adapter anew, which is quicker, if the parameter file has the commands.
-    ///
-    /// # Errors
-    /// If they do not within `timings.heal`.
-    pub async fn heal(&self) -> Result<(), Stop> {
-        if self.well().await.is_ok() {
-            return Ok(());
-        }
-        let hooks = &self.lane.hooks;
-        if hooks.has(Hook::KillAdapter) && hooks.has(Hook::StartAdapter) {
-            self.process().restart().await?;
-        }
-        let wants = "the adapter recovers when the vendor does";
-        self.until(self.params.timings.heal, wants, || async { Ok(self.well().await.ok()) }).await
-    }
-
-    /// A read of each kind.
-    async fn well(&self) -> Result<(), Stop> {
-        let cluster = self.cluster();
-        if self.can("instances") {
-            self.instances().await?;
-        }
-        if self.can("loadbalancers") {
-            self.load_balancers(&cluster).await?;
-        }
-        if self.can("routes") {
-            self.routes(&cluster).await?;
-        }
-        Ok(())
     }
 
     /// Looks again and again until there is something.

@@ -45,7 +45,8 @@
 //!   For what a command made: `cx.undo_by(Hook::DeleteRoute, ..)`. What is left after that fails the check.
 //! - Injections end when dropped: `let _down = cx.proxy()?.inject(Rule::writes().next(1), Action::ResetAfter);`. To act at a certain call:
 //!   `let held = inject(Rule::writes().nth(3), Action::HoldAfter); held.reached(limit).await?; cx.process().kill().await?; drop(held);`.
-//! - What an adapter remembers of a fault (rejected credentials, an open breaker) is over after `cx.heal()`; after a check that is done for you.
+//! - What an adapter remembers of a fault (rejected credentials, an open breaker, a pause, a lowered rate) is over after `cx.heal()`; after a
+//!   check that is alone that is done for you.
 //! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replicas(Role::Operator)?` is each alone and `cx.replica_process(1)` a process. A plain
 //!   check that looks at them, too, if there are some: `.visits_replicas()`. Callers with identities: `Need::Secured`.
 //! - No sleep in place of a condition: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Times of the setting are in `cx.params().timings`;
