@@ -42,6 +42,6 @@ mod tests {
         let longer = Owner { name: format!("{name}x"), uid: name.clone(), ..Owner::default() };
         refuse(too_long_of_owner("owner", &Owner { name, ..Owner::default() })).expect("just fits");
         let error = refuse(too_long_of_owner("upserts[3].owner", &longer)).expect_err("one byte too many");
-        assert_eq!(error.to_string(), "upserts[3].owner.name: takes 257 bytes: at most 256");
+        assert_eq!(error.message, "upserts[3].owner.name: takes 257 bytes: at most 256");
     }
 }
