@@ -8,14 +8,18 @@ mod section;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use cloud_adapter_security::Address;
+use jiff::fmt::friendly::SpanParser;
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
 use crate::{driver::VendorLimit, replica::ReplicaOptions, security::SecurityOptions};
+
+const CONNECTION_AGE_MIN: Duration = Duration::from_secs(1);
+const CONNECTION_AGE_MAX: Duration = Duration::from_hours(24);
 
 /// The flags that every adapter has.
 #[derive(Args, Clone, Debug)]
@@ -27,6 +31,11 @@ pub struct Options {
     /// Where /metrics, /healthz and /readyz are served (plain HTTP, no API).
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10273", value_parser = address, help_heading = "Adapter")]
     pub http_address: SocketAddr,
+
+    /// For how long a connection of the contract lasts before its client is asked to connect anew, such as 30m: what was proved once
+    /// does not count for ever. Calls under way end normally.
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = connection_age, help_heading = "Adapter")]
+    pub max_connection_age: Duration,
 
     /// A YAML file with the vendor call limits: `limits: {buckets: {compute: {rate: 20, burst: 40}}}`. Rates are calls a second.
     /// Families: compute, network, loadbalancer, identity. A changed file is taken over within seconds, unless it has faults.
@@ -52,6 +61,17 @@ pub struct Options {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:10273"))
+}
+
+/// Checks the age of connections: one that ends at once serves nobody.
+fn connection_age(text: &str) -> Result<Duration, String> {
+    let age = SpanParser::new().parse_unsigned_duration(text);
+    let age = age.map_err(|_error| "use a number with its unit, such as 90s, 30m, 2h".to_owned())?;
+    if (CONNECTION_AGE_MIN..=CONNECTION_AGE_MAX).contains(&age) {
+        Ok(age)
+    } else {
+        Err("use at least 1s and at most 24h".to_owned())
+    }
 }
 
 /// Checks a log filter, so that a wrong one is refused as a flag and not after the start.

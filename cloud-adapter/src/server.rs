@@ -66,7 +66,8 @@ impl<D: Driver> Adapter<D> {
     pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
         let config = LiveConfig::start(options.config.clone(), driver.describe().call_limits)?;
         let metrics = Metrics::new();
-        let security = Security::start(&options.security, &options.grpc_address, &metrics).await?;
+        let mut security = Security::start(&options.security, &options.grpc_address, &metrics).await?;
+        security.terms.times.age = options.max_connection_age;
         let grpc = taken("--grpc-address", &options.grpc_address, Port::bind(&options.grpc_address).await)?;
         let http = TcpListener::bind(options.http_address).await;
         let http = taken("--http-address", &options.http_address, http)?;

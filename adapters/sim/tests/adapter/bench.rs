@@ -42,6 +42,7 @@ pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options {
         grpc_address: any.into(),
+        max_connection_age: Duration::from_mins(30),
         http_address: any,
         config: Some(file.path().to_owned()),
         security: SecurityOptions::default(),
