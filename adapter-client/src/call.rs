@@ -33,16 +33,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[error("another replica serves, and this one did not answer")]
 struct Replaced;
 
+/// Sends a request to the first replica that serves, and returns what comes.
+pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
+    let mut search = Search::new(table, patience, timeout::read(request.headers()));
+    match search.next().await {
+        Some(pick) => pick.line.send(request).await.map_err(Into::into),
+        None => search.end(),
+    }
+}
+
 /// Sends a request and returns the answer, from whichever replica.
 pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
+    let Some(method) = method::of(request.uri().path()) else { return once(request, table, patience).await };
     let (parts, body) = request.into_parts();
     let mut search = Search::new(table, patience, timeout::read(&parts.headers));
-    let Some(method) = method::of(parts.uri.path()) else {
-        return match search.next().await {
-            Some(pick) => pick.line.send(Request::from_parts(parts, body)).await.map_err(Into::into),
-            None => search.end(),
-        };
-    };
     let body = body.collect().await?.to_bytes();
     while let Some(pick) = search.next().await {
         let Some(request) = search.request(&parts, &body) else { break };

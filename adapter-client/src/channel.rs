@@ -38,6 +38,7 @@ pub struct Connection {
 pub struct AdapterChannel {
     table: Table,
     patience: Duration,
+    repeats: bool,
     /// What keeps the table right. Ends with the last clone.
     _tasks: Arc<JoinSet<()>>,
 }
@@ -121,7 +122,7 @@ impl Connection {
         let (found, looks) = watch::channel(Found::default());
         tasks.spawn(supervise(looks, self.secured.clone(), table.clone()));
         tasks.spawn(discover(found, table.clone()));
-        AdapterChannel { table, patience: PATIENCE, _tasks: Arc::new(tasks) }
+        AdapterChannel { table, patience: PATIENCE, repeats: true, _tasks: Arc::new(tasks) }
     }
 }
 
@@ -140,7 +141,14 @@ pub enum OpenError {
 impl AdapterChannel {
     fn of(address: Address, line: Line) -> Self {
         let table = Table::of(address, line);
-        Self { table, patience: Duration::ZERO, _tasks: Arc::default() }
+        Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
+    }
+
+    /// The same, but nothing is repeated: whatever the end of a connection does to a call is its answer. Shows how an adapter ends
+    /// connections.
+    #[must_use]
+    pub fn without_repetition(self) -> Self {
+        Self { repeats: false, ..self }
     }
 }
 
@@ -164,7 +172,14 @@ impl Service<Request<Body>> for AdapterChannel {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let channel = self.clone();
-        async move { call::call(request, &channel.table, channel.patience).await }.boxed()
+        async move {
+            if channel.repeats {
+                call::call(request, &channel.table, channel.patience).await
+            } else {
+                call::once(request, &channel.table, channel.patience).await
+            }
+        }
+        .boxed()
     }
 }
 
