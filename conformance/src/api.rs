@@ -145,6 +145,18 @@ impl Api {
         Self { deadline, ..self.clone() }
     }
 
+    /// The same off the record, for calls by the hundred.
+    #[must_use]
+    pub fn off_record(&self) -> Self {
+        Self { transcript: Transcript::new(), ..self.clone() }
+    }
+
+    /// The same, but what the end of a connection does to a call is its answer.
+    #[must_use]
+    pub fn without_repetition(&self) -> Self {
+        Self { channel: self.channel.clone().without_repetition(), ..self.clone() }
+    }
+
     /// Who calls.
     #[must_use]
     pub fn role(&self) -> Role {
@@ -293,6 +305,21 @@ impl Api {
     pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
         let channel = self.channel();
         self.unary(path, message, |request| raw::call(channel, path, request)).await
+    }
+
+    /// The same, with another header `authorization` than the caller's own.
+    ///
+    /// # Errors
+    /// As [`Self::info`].
+    pub async fn raw_as(&self, authorization: &str, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
+        let channel = self.channel();
+        let send = |mut request: Request<Vec<u8>>| {
+            if let Ok(value) = authorization.parse() {
+                request.metadata_mut().insert("authorization", value);
+            }
+            raw::call(channel, path, request)
+        };
+        self.unary(path, message, send).await
     }
 
     async fn unary<Q, A, F>(

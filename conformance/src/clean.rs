@@ -25,6 +25,9 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two attempts.
 const TICK: Duration = Duration::from_millis(100);
+/// One call takes at least and at most this long.
+const CALL_MIN: Duration = Duration::from_secs(1);
+const CALL_MAX: Duration = Duration::from_secs(10);
 /// Newer than every writer of a check, so that no fence keeps anything.
 const EPOCH: u64 = 1 << 40;
 /// Upserts and deletes of one request. Source: contract, ApplyRoutes.
@@ -93,7 +96,7 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
     let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
     let Ok(api) = cx.service() else { return left("nobody may remove it") };
     loop {
-        let came = match api.delete_load_balancer(request.clone()).await {
+        let came = match api.within(time_left(end)).delete_load_balancer(request.clone()).await {
             Ok(answer) if answer.state() == LoadBalancerState::Absent => return None,
             Ok(answer) => format!("{:?}", answer.state()),
             // What cannot be named was not made; if it was, the listing shows it.
@@ -105,6 +108,11 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
         }
         tokio::time::sleep(TICK).await;
     }
+}
+
+/// How long one attempt may take: an adapter that hangs takes no longer than one that refuses.
+fn time_left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now()).clamp(CALL_MIN, CALL_MAX)
 }
 
 /// What is left of a cluster's routes.
@@ -124,7 +132,7 @@ async fn remove_routes(
                 deletes: some.to_vec(),
                 ..cluster.routes(Vec::new())
             };
-            match api.apply_routes(request).await {
+            match api.within(time_left(end)).apply_routes(request).await {
                 Ok(answer) => {
                     let open = some.iter().zip(&answer.results).filter(|(_, result)| !is_done(result));
                     rest.extend(open.map(|(removal, result)| {
@@ -173,7 +181,14 @@ async fn leaks(cx: &Context) -> Vec<String> {
     future::join_all(found).await.into_iter().flatten().collect()
 }
 
+/// Within the time that a started adapter has to be ready: one that hangs leaves it open.
 async fn listed(cx: &Context, cluster: &Cluster) -> Vec<String> {
+    let limit = cx.params().timings.ready;
+    let late = |_elapsed| vec![format!("cluster {}: not listed within {} s", cluster.id(), limit.as_secs())];
+    tokio::time::timeout(limit, look(cx, cluster)).await.unwrap_or_else(late)
+}
+
+async fn look(cx: &Context, cluster: &Cluster) -> Vec<String> {
     let mut left = Vec::new();
     match cx.load_balancers(cluster).await {
         Ok(listing) => {

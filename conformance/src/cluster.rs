@@ -23,13 +23,15 @@ pub const POD_CIDRS: u16 = 1024;
 const NETWORKS: u64 = 1024;
 
 /// The shards of the controllers. An adapter that knows who calls lets each write under its own only.
-const BALANCERS: &str = "service-controller/0";
-const ROUTES: &str = "route-controller/0";
+const BALANCERS: &str = "service-controller";
+const ROUTES: &str = "route-controller";
 
 /// A virtual cluster. Cloning shares its fence.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     id: Arc<str>,
+    /// Names the shards that write, and is part of all UIDs.
+    shard: Arc<str>,
     network: u64,
     sequence: Arc<AtomicU64>,
     samples: Arc<Samples>,
@@ -46,7 +48,14 @@ pub struct Balancer {
 
 impl Cluster {
     pub(crate) fn new(id: &str, network: u64, samples: Arc<Samples>) -> Self {
-        Self { id: id.into(), network: network % NETWORKS, sequence: Arc::default(), samples }
+        let shard = "0".into();
+        Self { id: id.into(), shard, network: network % NETWORKS, sequence: Arc::default(), samples }
+    }
+
+    /// The same cluster, written by another shard, with other objects: for an adapter that serves one cluster alone, so that what one
+    /// check did does not bind the next.
+    pub(crate) fn sharded(self, shard: &str) -> Self {
+        Self { shard: shard.into(), ..self }
     }
 
     /// Its ID.
@@ -82,7 +91,7 @@ impl Cluster {
     /// A fence of the writer of load balancers.
     #[must_use]
     pub fn fence_of(&self, epoch: u64, sequence: u64) -> Fence {
-        Fence { scope: BALANCERS.to_owned(), epoch, sequence }
+        Fence { scope: format!("{BALANCERS}/{}", self.shard), epoch, sequence }
     }
 
     /// The next fence of the first writer of routes (epoch 1).
@@ -94,7 +103,7 @@ impl Cluster {
     /// A fence of the writer of routes.
     #[must_use]
     pub fn route_fence_of(&self, epoch: u64, sequence: u64) -> Fence {
-        Fence { scope: ROUTES.to_owned(), epoch, sequence }
+        Fence { scope: format!("{ROUTES}/{}", self.shard), epoch, sequence }
     }
 
     fn next(&self) -> u64 {
@@ -134,7 +143,7 @@ impl Cluster {
     /// The UID of an object of this cluster, by its name.
     #[must_use]
     pub fn uid(&self, name: &str) -> String {
-        uuid(&[&self.id, name])
+        uuid(&[&self.id, &self.shard, name])
     }
 
     /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form: no two clusters of a run share one.
@@ -309,6 +318,7 @@ mod tests {
         let cluster = Cluster::new("c", 0, Arc::default());
         assert_eq!(cluster.uid("web"), cluster.uid("web"));
         assert_ne!(cluster.uid("web"), Cluster::new("d", 0, Arc::default()).uid("web"));
+        assert_ne!(cluster.uid("web"), cluster.clone().sharded("1").uid("web"));
         assert_eq!(cluster.uid("web").len(), 36);
     }
 

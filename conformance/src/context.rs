@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use adapter_client::AdapterChannel;
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
@@ -160,6 +161,24 @@ impl Context {
         self.api(Role::RouteController)
     }
 
+    /// Whoever is at the other end of a channel, as this role sees it.
+    #[must_use]
+    pub fn over(&self, role: Role, channel: AdapterChannel) -> Api {
+        Api::new(role, channel, self.transcript.clone(), self.tracker.clone())
+    }
+
+    /// The adapter as this role sees it, over a connection of its own.
+    ///
+    /// # Errors
+    /// If endpoint and identity do not fit.
+    pub fn connect(&self, role: Role) -> Result<Api, Stop> {
+        let params = &self.lane.params;
+        let channel = lane::visit(params, &params.endpoint, role);
+        let channel =
+            channel.map_err(|error| Stop::failed("identities can be read at any time", error.to_string()))?;
+        Ok(self.over(role, channel))
+    }
+
     /// Each replica alone, as this role sees it: of the replicas under test, or of those that a check
     /// [visits](Check::visits_replicas). Empty: there are none.
     ///
@@ -207,7 +226,11 @@ impl Context {
 
     fn add_cluster(&self, clusters: &mut Vec<Cluster>, id: &str) -> Cluster {
         let samples = Arc::new(self.params.samples.clone());
-        let cluster = Cluster::new(id, self.lane.next_cluster(), samples);
+        let mut cluster = Cluster::new(id, self.lane.next_cluster(), samples);
+        if self.lane.params.cluster_id.is_some() {
+            let Run { nonce, repetition, .. } = self.run;
+            cluster = cluster.sharded(&format!("{nonce:x}-{}-{repetition}", self.check.id));
+        }
         clusters.push(cluster.clone());
         cluster
     }

@@ -67,7 +67,7 @@ pub enum Hook {
     StartAdapterWithNextHash,
     /// Replaces the adapter's configuration file with one that it must refuse.
     BreakConfig,
-    /// Puts a good configuration file back.
+    /// Puts a good configuration file back, one that is not the first to the letter: its revision differs.
     MendConfig,
     /// Gives the adapter new vendor credentials; the old ones are still good.
     RotateCredentials,

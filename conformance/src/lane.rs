@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -291,7 +292,7 @@ pub(crate) fn kind(check: &Check) -> Kind {
 
 /// Whether the parameter file says something that may be left out.
 fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
-    let Params { vendor, samples, limits, .. } = params;
+    let Params { vendor, samples, limits, timings, .. } = params;
     let lists = |collection: &str| vendor.lists.iter().any(|list| list.collection == collection);
     match key {
         "vendor.lists" => !vendor.lists.is_empty(),
@@ -303,6 +304,7 @@ fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
         "samples.missingProviderId" => samples.missing_provider_id.is_some(),
         "samples.canary" => samples.canary.is_some(),
         "limits.buckets" => !limits.buckets.is_empty(),
+        "timings.connectionAge" => timings.connection_age.is_some(),
         "lanes[].http" => lane.http.is_some(),
         "lanes[].log" => lane.log.is_some(),
         _ => false,
@@ -312,6 +314,28 @@ fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
 /// A connection to one endpoint, by the identities of a lane.
 pub(crate) fn visit(params: &LaneParams, endpoint: &str, role: Role) -> Result<AdapterChannel, LaneError> {
     channel(params, &target(&params.name, endpoint)?, params.identities.of(role))
+}
+
+/// A connection to the endpoint of a lane that leads through a relay, by one of its identities.
+pub(crate) fn visit_through(
+    params: &LaneParams,
+    relay: SocketAddr,
+    role: Role,
+) -> Result<AdapterChannel, LaneError> {
+    let mut params = params.clone();
+    if let (Target::Single { host, tls: true }, None) =
+        (target(&params.name, &params.endpoint)?, &params.tls.server_name)
+    {
+        params.tls.server_name = Some(host.host);
+    }
+    let scheme = if params.tls.ca_file.is_some() { "https" } else { "http" };
+    visit(&params, &format!("{scheme}://{relay}"), role)
+}
+
+/// A connection to another port of an adapter, by somebody without identity, in plain text.
+pub(crate) fn visit_plainly(params: &LaneParams, endpoint: &str) -> Result<AdapterChannel, LaneError> {
+    let plain = LaneParams { name: params.name.clone(), ..LaneParams::default() };
+    visit(&plain, endpoint, Role::Nobody)
 }
 
 fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneError> {

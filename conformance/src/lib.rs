@@ -49,6 +49,7 @@
 //!   check that is alone that is done for you.
 //! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replicas(Role::Operator)?` is each alone and `cx.replica_process(1)` a process. A plain
 //!   check that looks at them, too, if there are some: `.visits_replicas()`. Callers with identities: `Need::Secured`.
+//! - What a change does to calls that go on meanwhile: [`load::Load`].
 //! - No sleep in place of a condition: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Times of the setting are in `cx.params().timings`;
 //!   what is long for a real vendor is a timing. Chance comes from `cx.random()`.
 //! - The suite knows no vendor. What differs between vendors is a hook or a key of [`params`]; add what is missing, documented at its field.
@@ -66,10 +67,12 @@ pub mod context;
 pub mod expect;
 pub mod hooks;
 pub mod lane;
+pub mod load;
 mod options;
 pub mod params;
 pub mod program;
 pub mod proxy;
+mod relay;
 pub mod report;
 pub mod run;
 mod tracker;

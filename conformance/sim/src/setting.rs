@@ -108,6 +108,9 @@ impl Setting {
                 "settle": "20s",
                 "load": "5s",
                 "drift": "70s",
+                // It looks at its files each 5 s.
+                "reload": "7s",
+                "connectionAge": "6s",
             },
         });
         for (key, lane) in [("secured", &self.secured), ("replicas", &self.replicas)] {

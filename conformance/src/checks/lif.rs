@@ -1,5 +1,32 @@
-//! LIF: the life of the process.
+//! LIF: how a process starts anew, reads its files and ends.
 
-use crate::check::Check;
+mod config;
+mod connections;
+mod shutdown;
 
-pub(super) const CHECKS: &[Check] = &[];
+use crate::{
+    check::{Check, Need},
+    hooks::Hook,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::t3("LIF-01", "graceful-shutdown-drains-and-hands-over", |cx| Box::pin(shutdown::graceful(cx)))
+        .section("common.proto, REASON_DRAINING; replicas.md, When the leader changes")
+        .needs(&[
+            Need::Replicas,
+            Need::Proxy,
+            Need::Hook(Hook::StopAdapter),
+            Need::Hook(Hook::StartAdapter),
+            Need::Hook(Hook::CreateInstances),
+            Need::Capability("loadbalancers"),
+        ])
+        .within(120),
+    Check::t1("LIF-02", "max-connection-age-does-not-lose-a-call", |cx| Box::pin(connections::age(cx)))
+        .section("write-an-adapter.md, Settings of the server")
+        .needs(&[Need::Secured, Need::Param("timings.connectionAge")])
+        .within(600),
+    Check::t3("LIF-03", "invalid-config-reload-keeps-the-old-one", |cx| Box::pin(config::invalid(cx)))
+        .section("adapter_service.proto, WatchStatusResponse.config_revision")
+        .needs(&[Need::Hook(Hook::BreakConfig), Need::Hook(Hook::MendConfig), Need::Capability("instances")])
+        .within(300),
+];

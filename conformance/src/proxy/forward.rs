@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Ur
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::{
@@ -110,6 +111,8 @@ pub(super) async fn call(
     let shape = Shape::new(request.method().clone(), path, &shared.vendor);
     let at = shared.log().begin(&shape);
     let _ended = Ended { shared: &shared, at };
+    let credentials = credentials(request.headers());
+    shared.log().change(at, |call| call.credentials = credentials);
     let strike = shared.rules().strike(&shape);
     let outcome = match strike {
         None => pass(&shared, (host, request), at).await.map(Answered::response),
@@ -120,6 +123,12 @@ pub(super) async fn call(
         shared.log().change(at, |call| call.status = Some(status));
     }
     outcome
+}
+
+/// Names the credentials of a call without telling them.
+fn credentials(headers: &HeaderMap) -> Option<u64> {
+    let digest = Sha256::digest(headers.get(header::AUTHORIZATION)?);
+    Some(digest.iter().take(8).fold(0, |sum, &byte| (sum << 8) | u64::from(byte)))
 }
 
 /// Notes when a call ends, however it does.
@@ -149,6 +158,7 @@ async fn struck(
         | Action::Throttle(_)
         | Action::Answer(_)
         | Action::AnswerWith { .. }
+        | Action::Echo(_)
         | Action::ResetBefore
         | Action::ResetAfter
         | Action::Truncate
@@ -164,6 +174,7 @@ async fn struck(
         Action::Throttle(after) => throttled(after),
         Action::Answer(status) => Answered::canned(status, &[], "{}"),
         Action::AnswerWith { status, headers, body } => Answered::canned(status, &headers, &body),
+        Action::Echo(status) => echo(status, order.1.headers()),
         Action::ResetBefore => return Err(Cut),
         Action::ResetAfter => {
             pass(shared, order, at).await?;
@@ -196,6 +207,15 @@ async fn struck(
 fn throttled(after: Option<std::time::Duration>) -> Answered {
     let after = after.map(|time| ("retry-after".to_owned(), time.as_secs().to_string()));
     Answered::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
+}
+
+/// In words that a driver may take for its message.
+fn echo(status: u16, headers: &HeaderMap) -> Answered {
+    let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let said = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
+    let inner = serde_json::json!({ "code": "conformance", "message": said });
+    let body = serde_json::json!({ "code": "conformance", "message": said, "error": inner });
+    Answered::canned(status, &[("x-refused".to_owned(), said)], &body.to_string())
 }
 
 fn empty_page(shared: &Shared, shape: &Shape) -> Answered {

@@ -29,6 +29,8 @@ pub struct Call {
     pub reached: bool,
     /// The vendor's ID of the request, from the header `vendor.requestIdHeader`.
     pub request_id: Option<String>,
+    /// What names the credentials that it was made with: a digest of its header `authorization`. `None`: it had none.
+    pub credentials: Option<u64>,
     /// When it came.
     pub started: Instant,
     /// When it was answered or cut off.
@@ -63,6 +65,7 @@ impl Log {
             status: None,
             reached: false,
             request_id: None,
+            credentials: None,
             started: Instant::now(),
             ended: None,
         });

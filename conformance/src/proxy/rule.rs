@@ -114,6 +114,8 @@ pub enum Action {
         /// As it is.
         body: String,
     },
+    /// This status, with a message that repeats the credentials of the call, as some vendors do.
+    Echo(u16),
     /// The connection is closed before the vendor saw the call.
     ResetBefore,
     /// The vendor does the work, and the connection is closed instead of the answer.
@@ -256,6 +258,7 @@ impl Standing {
             | Action::Throttle(_)
             | Action::Answer(_)
             | Action::AnswerWith { .. }
+            | Action::Echo(_)
             | Action::ResetBefore
             | Action::ResetAfter
             | Action::Truncate

@@ -20,7 +20,8 @@ pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
             replace(&folder.join(CONFIG), BAD_CONFIG.as_bytes())
         }
         "mendConfig" => {
-            let good = fs::read(folder.join(GOOD_COPY)).context("nothing was broken")?;
+            let mut good = fs::read(folder.join(GOOD_COPY)).context("nothing was broken")?;
+            good.extend(b"# mended\n");
             replace(&folder.join(CONFIG), &good)
         }
         "rotateServerCertificate" => SERVER_FILES.iter().try_for_each(|file| swap(&folder.join(file))),

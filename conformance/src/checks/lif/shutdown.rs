@@ -1,0 +1,150 @@
+//! A leader that is asked to end.
+
+use std::time::Duration;
+
+use cloud_api_proto::{Reason, v1alpha1::WatchInstancesRequest};
+use tokio::time::Instant;
+
+use crate::{
+    api::{Api, Mirror, Role},
+    check::{Stop, Verdict},
+    cluster::tcp,
+    context::Context,
+    expect,
+    load::Load,
+    proxy::{Action, Rule},
+};
+
+/// `grpc.health.v1`: SERVING.
+const SERVING: i32 = 1;
+/// How long conditions may take that no promise is about.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A standby takes over well before a lease expires that nobody gave back. Source: replicas.md, "When the leader changes".
+const HAND_OVER: Duration = Duration::from_secs(6);
+
+/// common.proto, `REASON_DRAINING`: who is about to stop takes nothing new on, says so to callers and watchers, ends the vendor calls
+/// under way, and gives the lease back: another replica goes on at once, and nobody who looks for the one that serves sees a call fail.
+pub(super) async fn graceful(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    cx.converge(&web).await?;
+    let (at, leader) = leader(cx).await?;
+    let mut watch = leader.watch_instances(watch_request(cx)).await?;
+    watch.listing(PATIENCE).await?;
+    let load = load(cx)?;
+    load.more(cx, 3).await?;
+
+    let mark = cx.proxy()?.mark();
+    let held = cx.proxy()?.inject(Rule::writes().next(1), Action::HoldBefore);
+    let change = web.clone().listeners([tcp(81)]).fence(cx.cluster().fence());
+    // PENDING: the change waits for the call that is held.
+    leader.ensure_load_balancer(change.request.clone()).await?;
+    held.reached(PATIENCE).await?;
+    let process = cx.replica_process(at);
+    let (stopped, drained) = tokio::join!(process.stop(), async {
+        let drained = drains(cx, &leader).await;
+        // What keeps the process is let go, whatever was seen.
+        held.release();
+        drained?;
+        farewell(&mut watch).await
+    });
+    drained?;
+    stopped?;
+    let gone = Instant::now();
+    let calls = cx.proxy()?.since(mark);
+    let cut = calls.only(|call| call.status.is_none());
+    expect::that(cut.is_empty(), "vendor calls under way end before the process does", || cut.to_string())?;
+    taken_over(cx, at, gone).await?;
+    load.more(cx, 3).await?;
+    load.whole("no call fails that may go to any replica")?;
+    cx.converge(&change).await?;
+    let listing = cx.load_balancers(&cx.cluster()).await?;
+    expect::equal(
+        "what was begun is finished by the next leader: one load balancer",
+        &listing.items.len(),
+        &1,
+    )
+}
+
+fn watch_request(cx: &Context) -> WatchInstancesRequest {
+    WatchInstancesRequest { context: Some(cx.cluster().context()), ..WatchInstancesRequest::default() }
+}
+
+/// The replica that serves, from 0.
+async fn leader(cx: &Context) -> Result<(usize, Api), Stop> {
+    let replicas = cx.replicas(Role::ServiceController)?;
+    for (at, replica) in replicas.into_iter().enumerate() {
+        if serves(&replica).await {
+            return Ok((at, replica));
+        }
+    }
+    Err(Stop::failed("one replica serves", "none does"))
+}
+
+async fn serves(replica: &Api) -> bool {
+    let health = replica.health("cloudadapter.v1alpha1.LoadBalancerService").await;
+    health.is_ok_and(|status| status == SERVING)
+}
+
+/// Calls through the endpoint of all replicas.
+fn load(cx: &Context) -> Result<Load, Stop> {
+    let (api, cluster) = (cx.service()?.off_record(), cx.cluster());
+    let mut load = Load::default();
+    load.add(move |_| {
+        let (api, set) = (api.clone(), cluster.balancer("other").set);
+        async move { Ok(api.put_backend_set(set).await.map(drop)?) }
+    });
+    Ok(load)
+}
+
+/// New calls are refused with DRAINING while the process ends what is under way.
+async fn drains(cx: &Context, leader: &Api) -> Verdict {
+    let set = cx.cluster().balancer("late").set;
+    let wants = "new calls are refused with DRAINING while the process finishes its vendor calls";
+    cx.until(PATIENCE, wants, || async {
+        match leader.put_backend_set(set.clone()).await {
+            // Not told yet.
+            Ok(_) => Ok(None),
+            Err(error) if error.reason == Reason::Draining => Ok(Some(())),
+            Err(error) => Err(Stop::failed(wants, error.to_string())),
+        }
+    })
+    .await?;
+    expect::that(!serves(leader).await, "the health of the services is not SERVING while it drains", || {
+        "SERVING".to_owned()
+    })
+}
+
+/// A watch ends with DRAINING.
+async fn farewell(
+    watch: &mut crate::api::Watch<cloud_api_proto::v1alpha1::WatchInstancesResponse>,
+) -> Verdict {
+    let wants = "a watch ends with DRAINING";
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match watch.next(end.saturating_duration_since(Instant::now())).await {
+            Ok(Some(message)) => drop::<Mirror<_>>(crate::api::Event::mirror(message)),
+            Ok(None) => return Err(Stop::failed(wants, "the stream ended without a word")),
+            Err(error) => return expect::refused::<()>(Err(error), Reason::Draining).map(drop),
+        }
+    }
+}
+
+async fn taken_over(cx: &Context, left: usize, gone: Instant) -> Verdict {
+    let replicas = cx.replicas(Role::ServiceController)?;
+    let others: Vec<Api> =
+        replicas.into_iter().enumerate().filter(|(at, _)| *at != left).map(|(_, api)| api).collect();
+    let wants = "another replica serves at once when the leader gave its lease back";
+    cx.until(PATIENCE, wants, || async {
+        for other in &others {
+            if serves(other).await {
+                return Ok(Some(()));
+            }
+        }
+        Ok(None)
+    })
+    .await?;
+    let took = gone.elapsed();
+    let wants = format!("{wants}: within {} s", HAND_OVER.as_secs());
+    expect::that(took <= HAND_OVER, &wants, || format!("after {} ms", took.as_millis()))
+}

@@ -1,0 +1,100 @@
+//! Who proves nothing reaches nothing.
+
+use std::{fs, time::Duration};
+
+use cloud_api_proto::Reason;
+use futures::future;
+use tonic::Code;
+
+use super::{HEALTH, METHODS, NOWHERE, garbage};
+use crate::{
+    api::{Answer, Api, Role},
+    check::{Stop, Verdict},
+    context::Context,
+    expect, lane,
+};
+
+/// How long a port that serves no gRPC may be silent about it.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// common.proto, `REASON_CALLER_UNAUTHENTICATED`: whoever proves nothing is refused before the request is read, whatever is called. The
+/// port of metrics and probes asks for no identity, and so serves nothing of the contract.
+pub(super) async fn no_identity(cx: &Context) -> Verdict {
+    let nobody = cx.api(Role::Nobody)?;
+    for path in METHODS.into_iter().chain([HEALTH, NOWHERE]) {
+        for message in [Vec::new(), garbage()] {
+            expect::refused(nobody.raw(path, message).await, Reason::CallerUnauthenticated)?;
+        }
+    }
+    for header in worthless(cx)? {
+        for path in METHODS {
+            let answer = nobody.raw_as(&header, path, garbage()).await;
+            expect::refused(answer, Reason::CallerUnauthenticated)?;
+        }
+    }
+    probe_port(cx).await
+}
+
+/// What the header `authorization` may say without proving anything. Empty where callers do not use it.
+fn worthless(cx: &Context) -> Result<Vec<String>, Stop> {
+    let identity = cx.lane().params.identities.of(Role::ServiceController);
+    let Some(path) = identity.and_then(|identity| identity.token_file.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    let wants = "identities.serviceController.tokenFile can be read";
+    let token = fs::read_to_string(path).map_err(|error| Stop::failed(wants, error.to_string()))?;
+    let forged = forged(token.trim());
+    Ok(vec!["Bearer ".to_owned(), "Bearer conformance".to_owned(), format!("Bearer {forged}")])
+}
+
+/// A token with another letter near its end, where a signature is.
+fn forged(token: &str) -> String {
+    let at = token.chars().count().saturating_sub(10);
+    let other = |letter| if letter == 'A' { 'B' } else { 'A' };
+    token.chars().enumerate().map(|(n, letter)| if n == at { other(letter) } else { letter }).collect()
+}
+
+async fn probe_port(cx: &Context) -> Verdict {
+    let params = &cx.lane().params;
+    let Some(probes) = &params.http else { return Ok(()) };
+    let api = lane::visit_plainly(params, probes).map_err(|error| {
+        Stop::failed(
+            "lanes[].http is where metrics and probes are, such as http://127.0.0.1:10273",
+            error.to_string(),
+        )
+    })?;
+    let api = cx.over(Role::Nobody, api).within(SILENCE);
+    let answers = future::join_all(METHODS.map(|path| served(&api, path))).await;
+    answers.into_iter().collect()
+}
+
+/// Claims that nothing at the other end knows the contract. A plain HTTP server answers HTTP errors, or hangs up.
+async fn served(api: &Api, path: &'static str) -> Verdict {
+    let wants = format!("the port of metrics and probes does not serve {path}");
+    match api.raw(path, Vec::new()).await as Answer<_> {
+        Ok(_) => Err(Stop::failed(wants, "OK")),
+        Err(error) => {
+            let codes = [
+                Code::Unimplemented,
+                Code::Unavailable,
+                Code::Unknown,
+                Code::Internal,
+                Code::DeadlineExceeded,
+            ];
+            let foreign = error.reason == Reason::Unspecified && codes.contains(&error.status.code());
+            expect::that(foreign, &wants, || error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forged_token_differs_in_one_letter() {
+        assert_eq!(forged("AAAAAAAAAAAAA"), "AAABAAAAAAAAA");
+        assert_eq!(forged("short"), "Ahort");
+        assert_eq!(forged(""), "");
+    }
+}

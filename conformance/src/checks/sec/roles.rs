@@ -1,0 +1,157 @@
+//! The table of roles and methods, and what a role may say in a request.
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, EnsureLoadBalancerRequest, Fence, RequestContext, WatchLoadBalancersRequest,
+    },
+};
+use tonic::Code;
+
+use super::{HEALTH, METHODS, NOWHERE, garbage};
+use crate::{
+    api::{Answer, Role},
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+};
+
+/// Who has a valid identity, with or without a role.
+const CALLERS: [Role; 5] =
+    [Role::NodeController, Role::ServiceController, Role::RouteController, Role::Operator, Role::Stranger];
+/// The methods that change something and have dry runs.
+const CHANGES: [&str; 3] = ["EnsureLoadBalancer", "DeleteLoadBalancer", "ApplyRoutes"];
+/// A version that is not served, and a method that no version has.
+const OTHER_VERSION: &str = "/cloudadapter.v9.RouteService/ApplyRoutes";
+const NO_METHOD: &str = "/cloudadapter.v1alpha1.InstanceService/NoSuchMethod";
+
+/// common.proto, `REASON_CALLER_FORBIDDEN`: each role reaches its own service and `AdapterService`, an operator the watches and dry runs,
+/// and who has no role nothing. Decided by the method, before the request is read; then by cluster, fence and `dry_run`.
+pub(super) async fn matrix(cx: &Context) -> Verdict {
+    for role in CALLERS {
+        let api = cx.api(role)?;
+        for path in METHODS.into_iter().chain([HEALTH]) {
+            if reaches(role, path) {
+                admitted(role, path, api.raw(path, Vec::new()).await)?;
+            } else {
+                forbidden(role, path, api.raw(path, garbage()).await)?;
+            }
+        }
+        forbidden(role, NOWHERE, api.raw(NOWHERE, garbage()).await)?;
+    }
+    unknown_methods(cx).await?;
+    operator(cx).await?;
+    fences(cx).await?;
+    other_cluster(cx).await
+}
+
+/// The table of the contract. What an operator may change depends on the request: looked at elsewhere.
+fn reaches(role: Role, path: &str) -> bool {
+    let (service, method) = path.rsplit_once('/').unwrap_or_default();
+    let is = |name: &str| service.ends_with(name);
+    let everybodys = is(".AdapterService") || path == HEALTH;
+    match role {
+        Role::NodeController => everybodys || is(".InstanceService"),
+        Role::ServiceController => everybodys || is(".LoadBalancerService"),
+        Role::RouteController => everybodys || is(".RouteService"),
+        Role::Operator => everybodys || method.starts_with("Watch") || CHANGES.contains(&method),
+        Role::Stranger | Role::Nobody => false,
+    }
+}
+
+/// Claims that a call got past the question who calls, whatever is said of its content.
+fn admitted<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> Verdict {
+    let Err(error) = answer else { return Ok(()) };
+    // An operator's change without a context may be refused for either.
+    if role == Role::Operator && CHANGES.iter().any(|method| path.ends_with(method)) {
+        return Ok(());
+    }
+    let turned_away = [Code::PermissionDenied, Code::Unauthenticated].contains(&error.status.code());
+    expect::that(!turned_away, &format!("the role {role} may call {path}"), || error.to_string())
+}
+
+fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> Verdict {
+    expect::refused(answer, Reason::CallerForbidden).map(drop).map_err(|stop| match stop {
+        Stop::Failed(finding) => {
+            Stop::failed(format!("the role {role} may not call {path}: {}", finding.wants), finding.came)
+        }
+        Stop::Skipped(why) => Stop::Skipped(why),
+    })
+}
+
+/// A service of another version has the same callers; a method that does not exist is told to those who may call its service.
+async fn unknown_methods(cx: &Context) -> Verdict {
+    for (role, path) in [(Role::RouteController, OTHER_VERSION), (Role::NodeController, NO_METHOD)] {
+        let wants = format!("{path} is UNIMPLEMENTED for the role {role}");
+        match cx.api(role)?.raw(path, Vec::new()).await {
+            Ok(_) => return Err(Stop::failed(wants, "OK")),
+            Err(error) => expect::equal(&wants, &error.status.code(), &Code::Unimplemented)?,
+        }
+    }
+    for (role, path) in [(Role::NodeController, OTHER_VERSION), (Role::RouteController, NO_METHOD)] {
+        forbidden(role, path, cx.api(role)?.raw(path, garbage()).await)?;
+    }
+    Ok(())
+}
+
+/// An operator's dry runs pass, whatever else is missing, and its changes do not.
+async fn operator(cx: &Context) -> Verdict {
+    let (api, cluster) = (cx.api(Role::Operator)?, cx.cluster());
+    let role = Role::Operator;
+    for dry_run in [true, false] {
+        let balancer = cluster.balancer("web");
+        let mut ensure = balancer.request.clone();
+        let mut delete = balancer.removal();
+        let mut apply = cluster.routes(Vec::new());
+        (ensure.dry_run, delete.dry_run, apply.dry_run) = (dry_run, dry_run, dry_run);
+        let word = if dry_run { " as a dry run" } else { "" };
+        let judge = |method: &str, said: Answer<()>| {
+            let path = format!("{method}{word}");
+            if dry_run { admitted(role, &path, said) } else { forbidden(role, &path, said) }
+        };
+        judge("EnsureLoadBalancer", api.ensure_load_balancer(ensure).await.map(drop))?;
+        judge("DeleteLoadBalancer", api.delete_load_balancer(delete).await.map(drop))?;
+        judge("ApplyRoutes", api.apply_routes(apply).await.map(drop))?;
+    }
+    Ok(())
+}
+
+/// A controller writes under fences of its own kind: one that is broken into shuts no other out.
+async fn fences(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let foreign = |scope: &str| Fence { scope: scope.to_owned(), epoch: u64::MAX, sequence: 1 };
+    let balancer = cluster.balancer("web").fence(foreign("route-controller/0"));
+    let said = cx.service()?.ensure_load_balancer(balancer.request).await;
+    forbidden(Role::ServiceController, "EnsureLoadBalancer under the fence route-controller/0", said)?;
+    let routes =
+        ApplyRoutesRequest { fence: Some(foreign("service-controller/0")), ..cluster.routes(Vec::new()) };
+    let said = cx.route()?.apply_routes(routes).await;
+    forbidden(Role::RouteController, "ApplyRoutes under the fence service-controller/0", said)
+}
+
+/// An adapter that was told its cluster serves no other.
+async fn other_cluster(cx: &Context) -> Verdict {
+    if cx.lane().params.cluster_id.is_none() {
+        return Ok(());
+    }
+    let cluster = cx.cluster();
+    let context =
+        Some(RequestContext { cluster_id: "conformance-another-cluster".to_owned(), ..cluster.context() });
+    let word = |method: &str| format!("{method} for another cluster");
+    let (node, service) = (cx.node()?, cx.service()?);
+    let mut batch = cluster.instances(cluster.context(), []);
+    batch.context.clone_from(&context);
+    forbidden(node.role(), &word("BatchGetInstances"), node.batch_get_instances(batch).await)?;
+    let ensure = EnsureLoadBalancerRequest {
+        context: context.clone(),
+        dry_run: true,
+        ..cluster.balancer("web").request
+    };
+    forbidden(service.role(), &word("EnsureLoadBalancer"), service.ensure_load_balancer(ensure).await)?;
+    let watch = WatchLoadBalancersRequest { context, ..WatchLoadBalancersRequest::default() };
+    let said = match service.watch_load_balancers(watch).await {
+        Ok(mut watch) => watch.next(cx.params().timings.ready).await.map(drop),
+        Err(error) => Err(error),
+    };
+    forbidden(service.role(), &word("WatchLoadBalancers"), said)
+}

@@ -1,0 +1,179 @@
+//! What is replaced while the adapter works: its credentials at the vendor, its certificate, its callers' tokens.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use adapter_client::Target;
+use cloud_api_proto::v1alpha1::{Existence, Instance};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    api::Role,
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp},
+    context::Context,
+    expect,
+    hooks::Hook,
+    load::Load,
+    params::LaneParams,
+    proxy::Calls,
+};
+
+/// More than an adapter is busy.
+const SLACK: Duration = Duration::from_secs(30);
+/// Calls of each caller, before and after a change. An Ensure takes a second or two.
+const CALLS: u64 = 10;
+const CHANGES: u64 = 3;
+/// Vendor calls in a row that show which credentials are in force: more than proving new ones takes.
+const ROW: usize = 10;
+/// Who calls while certificate and tokens change.
+const ROLES: [Role; 3] = [Role::NodeController, Role::ServiceController, Role::RouteController];
+
+/// security.md, "Rotation": new vendor credentials come into force while the old ones are good, and from then on the old ones are of no
+/// use to anybody; no call fails for it.
+pub(super) async fn credentials(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    cx.converge(&web).await?;
+    let mark = cx.lane().proxy.as_ref().map(crate::proxy::Proxy::mark);
+    let mut load = Load::default();
+    reads(cx, &mut load, &machines)?;
+    writes(cx, &mut load, web)?;
+    load.more(cx, CHANGES).await?;
+    let before = mark.map(|mark| named(&since(cx, mark)));
+    cx.hook(Hook::RotateCredentials, &[]).await?;
+    in_force(cx, before).await?;
+    cx.hook(Hook::RevokeCredentials, &[]).await?;
+    load.more(cx, CHANGES).await?;
+    load.whole("no call fails while vendor credentials are replaced")
+}
+
+/// Live look-ups of instances.
+fn reads(cx: &Context, load: &mut Load, machines: &[Instance]) -> Result<(), Stop> {
+    let (api, cluster) = (cx.node()?.off_record(), cx.cluster());
+    let ids: Vec<String> = machines.iter().map(|machine| machine.provider_id.clone()).collect();
+    load.add(move |_| {
+        let request = cluster.instances(cluster.live(), ids.iter().map(String::as_str));
+        let api = api.clone();
+        async move {
+            for result in api.batch_get_instances(request).await?.results {
+                expect::equal("an instance that exists is found", &result.existence(), &Existence::Exists)?;
+            }
+            Ok(())
+        }
+    });
+    Ok(())
+}
+
+/// A load balancer whose port changes each time.
+fn writes(cx: &Context, load: &mut Load, web: Balancer) -> Result<(), Stop> {
+    let (api, cluster) = (cx.service()?.off_record(), cx.cluster());
+    load.add(move |n| {
+        let port = if n % 2 == 0 { 81 } else { 80 };
+        let request = web.clone().listeners([tcp(port)]).fence(cluster.fence()).request;
+        let api = api.clone();
+        async move { Ok(api.ensure_load_balancer(request).await.map(drop)?) }
+    });
+    Ok(())
+}
+
+fn since(cx: &Context, mark: usize) -> Calls {
+    cx.lane().proxy.as_ref().map(|proxy| proxy.since(mark)).unwrap_or_default()
+}
+
+/// The credentials that calls were made with.
+fn named(calls: &Calls) -> BTreeSet<u64> {
+    calls.0.iter().filter_map(|call| call.credentials).collect()
+}
+
+/// Waits until vendor calls are made with other credentials. Where that cannot be seen: as long as an adapter may take.
+async fn in_force(cx: &Context, before: Option<BTreeSet<u64>>) -> Result<(), Stop> {
+    let reload = cx.params().timings.reload;
+    let Some(before) = before.filter(|before| before.len() == 1) else {
+        cx.note(
+            "the vendor calls do not show which credentials they are made with: waiting for timings.reload",
+        );
+        tokio::time::sleep(reload).await;
+        return Ok(());
+    };
+    let wants = "new vendor credentials come into force";
+    cx.until(reload + SLACK, wants, || async {
+        let calls = since(cx, 0);
+        let mut last = calls.0.iter().rev().filter(|call| call.ended.is_some()).take(ROW);
+        Ok(last.all(|call| call.credentials.is_some_and(|one| !before.contains(&one))).then_some(()))
+    })
+    .await
+}
+
+/// security.md, "Rotation": a new serving certificate is shown to new connections, a new token proves as much as the old one did, and
+/// neither running nor new callers see a call fail.
+pub(super) async fn certificates_and_tokens(cx: &Context) -> Verdict {
+    let context = cx.cluster().context();
+    let mut load = Load::default();
+    for role in ROLES {
+        let (api, context) = (cx.api(role)?.off_record(), context.clone());
+        load.add(move |_| {
+            let (api, context) = (api.clone(), context.clone());
+            async move { Ok(api.info(&context).await.map(drop)?) }
+        });
+    }
+    let before = shown(cx).await?;
+    load.more(cx, CALLS).await?;
+    cx.hook(Hook::RotateServerCertificate, &[]).await?;
+    let limit = cx.params().timings.reload + SLACK;
+    cx.until(limit, "a new connection shows the new certificate", || async {
+        newcomers(cx).await?;
+        Ok((shown(cx).await? != before).then_some(()))
+    })
+    .await?;
+    load.more(cx, CALLS).await?;
+    cx.hook(Hook::RotateTokens, &[]).await?;
+    newcomers(cx).await?;
+    // Who is connected reads its file again within a second.
+    let begun = tokio::time::Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        load.more(cx, CALLS).await?;
+        newcomers(cx).await?;
+    }
+    load.whole("no call fails while certificate and tokens are replaced")
+}
+
+/// Each role over a new connection, with what its files hold now.
+async fn newcomers(cx: &Context) -> Verdict {
+    let context = cx.cluster().context();
+    for role in ROLES {
+        cx.connect(role)?.info(&context).await?;
+    }
+    Ok(())
+}
+
+/// The certificate that the adapter shows to a new connection.
+async fn shown(cx: &Context) -> Result<CertificateDer<'static>, Stop> {
+    let wants = "the adapter shows a certificate of its CA";
+    certificate(&cx.lane().params).await.map_err(|error| Stop::failed(wants, format!("{error:#}")))
+}
+
+async fn certificate(params: &LaneParams) -> anyhow::Result<CertificateDer<'static>> {
+    use anyhow::Context as _;
+    let Target::Single { host, tls: true } = params.endpoint.parse()? else {
+        anyhow::bail!("{}: secured.endpoint is no https URL", params.endpoint);
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    let ca = params.tls.ca_file.as_ref().context("tls.caFile is not set")?;
+    for root in CertificateDer::pem_file_iter(ca)? {
+        roots.add(root?)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from(params.tls.server_name.clone().unwrap_or_else(|| host.host.clone()))?;
+    let handshake = async {
+        let stream = TcpStream::connect((host.host.as_str(), host.port)).await?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    };
+    let stream = tokio::time::timeout(SLACK, handshake).await??;
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    Ok(shown.context("none")?.clone().into_owned())
+}
