@@ -76,7 +76,6 @@ pub(super) const CHECKS: &[Check] = &[
     Check::t1("LB-13", "adoption-only-when-asked-and-tags-first", |cx| Box::pin(owners::adoption(cx)))
         .section("load_balancer_service.proto, Adoption")
         .needs(&[
-            Need::Proxy,
             Need::Capability("loadbalancers"),
             Need::Capability("lb.ownership-tags"),
             Need::Hook(Hook::CreateInstances),

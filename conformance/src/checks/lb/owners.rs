@@ -4,7 +4,7 @@ use std::{pin::pin, time::Duration};
 
 use cloud_api_proto::{
     Reason,
-    v1alpha1::{Adoption, Known, LoadBalancer, VendorIds},
+    v1alpha1::{Adoption, EnsureLoadBalancerResponse, Known, LoadBalancer, VendorIds},
 };
 
 use super::{keys, vendor_id};
@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     expect,
     hooks::Hook,
-    proxy::{Action, Rule},
+    proxy::{Action, Proxy, Rule},
 };
 
 /// Within it an adapter makes the next write of what it is at.
@@ -69,7 +69,7 @@ pub(super) async fn of_others(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `Adoption`: nobody's load balancer is left alone unless the caller wants it, by its ID or by the key's
-/// name; then it is tagged before anything else is written.
+/// name; then it is tagged before anything else is written, which is looked at where there is a proxy.
 pub(super) async fn adoption(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -94,15 +94,29 @@ pub(super) async fn adoption(cx: &Context) -> Verdict {
     expect::equal("IF_UNOWNED takes what has the name", &vendor_id(&answer)?, &found.as_str())
 }
 
-/// Adopts what the caller names, and looks at it before the second write.
+/// Adopts what the caller names.
 async fn taken_by_id(cx: &Context, mail: &Balancer) -> Verdict {
     let mail = adopting(mail.clone(), Adoption::ById);
     let known = mail.request.known.clone().unwrap_or_default().vendor_ids.unwrap_or_default();
-    let second = cx.proxy()?.inject(Rule::writes().nth(2), Action::HoldBefore);
-    let mut adoption = pin!(cx.converge(&mail));
-    let answer = tokio::select! {
+    let answer = match cx.proxy() {
+        Ok(proxy) => tags_first(cx, proxy, &mail).await?,
+        Err(_) => cx.converge(&mail).await?,
+    };
+    let id = known.ids.get("loadbalancer").map(String::as_str);
+    expect::equal("BY_ID takes the one of that ID", &Some(vendor_id(&answer)?), &id)
+}
+
+/// Looks at what is adopted before the second write.
+async fn tags_first(
+    cx: &Context,
+    proxy: &Proxy,
+    mail: &Balancer,
+) -> Result<EnsureLoadBalancerResponse, Stop> {
+    let second = proxy.inject(Rule::writes().nth(2), Action::HoldBefore);
+    let mut adoption = pin!(cx.converge(mail));
+    tokio::select! {
         // One write may do it all.
-        answer = &mut adoption => answer?,
+        answer = &mut adoption => answer,
         held = second.reached(NEXT_WRITE) => {
             held?;
             let items = cx.load_balancers(&cx.cluster()).await?.items;
@@ -110,11 +124,9 @@ async fn taken_by_id(cx: &Context, mail: &Balancer) -> Verdict {
             let wants = "the first write to one that is taken tags it as ours";
             expect::that(tagged, wants, || format!("the mirror has {items:?}"))?;
             second.release();
-            adoption.await?
+            adoption.await
         }
-    };
-    let id = known.ids.get("loadbalancer").map(String::as_str);
-    expect::equal("BY_ID takes the one of that ID", &Some(vendor_id(&answer)?), &id)
+    }
 }
 
 fn another_cluster(cx: &Context) -> Result<Cluster, Stop> {
