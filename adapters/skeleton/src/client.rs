@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// Where the cloud is, and who we are there.
 #[derive(Clone)]
 pub(crate) struct Client {
-    endpoint: String,
+    pub(crate) endpoint: String,
     /// Marked as sensitive, so that no log shows it.
     authorization: HeaderValue,
     pub(crate) token: SecretString,

@@ -13,8 +13,12 @@ use cloud_api_proto::v1alpha1::{Fence, Limits, LoadBalancerKey, Scope};
 use secrecy::SecretString;
 
 use crate::{
-    classify::classify, client::Client, load_balancers::Detail, not_written::not_written, ownership, plan,
-    provider_id, step::Step,
+    classify::classify,
+    client::Client,
+    load_balancers::Detail,
+    not_written::{not_written, nothing_written},
+    ownership, plan, provider_id,
+    step::Step,
 };
 
 /// How often the cloud may be asked, if nobody says otherwise: from its documentation, with room for people and other tools.
@@ -28,8 +32,8 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
 /// The driver. Keeps no state but where the cloud is.
 #[derive(Clone, Debug)]
 pub struct SkeletonDriver {
-    client: Client,
-    region: String,
+    pub(crate) client: Client,
+    pub(crate) region: String,
 }
 
 impl SkeletonDriver {
@@ -74,7 +78,7 @@ impl Driver for SkeletonDriver {
     }
 
     async fn self_check(&self, _session: &Session) -> Result<Scope, VendorError> {
-        Err(not_written("self_check: whose credentials are these?", "src/driver.rs"))
+        Err(nothing_written())
     }
 
     fn locate(&self, provider_id: &str) -> Location {
