@@ -40,7 +40,7 @@ pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {
     expect::equal("size is what the set holds: 3, less 1, and 1 more", &answer.size, &3)?;
     // Had it another content, the ID would be taken.
     api.put_backend_set(put("by-delta", &whole)).await?;
-    let other = api.put_backend_set(put("by-delta", &full(&[kept.clone()]))).await;
+    let other = api.put_backend_set(put("by-delta", &full(std::slice::from_ref(kept)))).await;
     expect::refused(other, Reason::FieldInvalid)?;
     api.put_backend_set(put("in-full", &whole)).await?;
 

@@ -56,10 +56,10 @@ pub(super) async fn stale_is_refused(cx: &Context) -> Verdict {
     }
     // An epoch counts for all that the scope writes.
     expect::refused(api.ensure_load_balancer(mail.request.clone()).await, Reason::StaleFence)?;
-    let again = cx.ensure(&web).await??;
-    expect::equal("the newest writer may repeat itself", &again.state(), &LoadBalancerState::Active)?;
     let writes = cx.proxy()?.since(mark).writes();
     expect::that(writes.is_empty(), "a stale writer writes nothing", || writes.to_string())?;
+    let again = cx.ensure(&web).await??;
+    expect::equal("the newest writer may repeat itself", &again.state(), &LoadBalancerState::Active)?;
     let listed = cx.load_balancers(&cluster).await?.items;
     let listeners: Vec<_> = listed.into_iter().map(|one| one.listeners).collect();
     expect::equal("a stale writer changes nothing", &listeners, &vec![vec!["tcp/80".to_owned()]])?;
