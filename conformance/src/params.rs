@@ -163,6 +163,8 @@ pub struct Samples {
     pub parameters: BTreeMap<String, String>,
     /// An address that is reserved and free, for `lb.reserved-ip`.
     pub reserved_address: Option<String>,
+    /// How many machines one check may make: 10,000 for INS-16, and listings of several pages with fewer. Default: 10.
+    pub machines: Option<usize>,
     /// A provider ID of another provider or region. Default: of a provider that nobody has.
     pub foreign_provider_id: Option<String>,
     /// A provider ID in the vendor's form, of an instance that never was.

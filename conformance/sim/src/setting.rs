@@ -96,6 +96,7 @@ impl Setting {
             "hooks": hooks(&command::NAMES)?,
             "vendor": vendor(),
             "samples": {
+                "machines": 10_000,
                 "missingProviderId": "sim://sim-1/i-999999",
                 "foreignProviderId": "sim://sim-9/i-0001",
                 "canary": self.canary,

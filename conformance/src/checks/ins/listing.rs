@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A watch that stops when synced, read strictly.
 #[derive(Debug, Default)]
-struct Strict {
+pub(super) struct Strict {
     scope: Option<Scope>,
-    items: Vec<Instance>,
+    pub(super) items: Vec<Instance>,
     synced: Option<Synced>,
 }
 
@@ -39,14 +39,13 @@ pub(super) async fn closed(cx: &Context) -> Verdict {
     let known = cx.info().scope.as_ref().map(|scope| scope.fingerprint.clone());
     expect::equal("Reset tells the Scope that GetInfo tells", &fingerprint, &known)?;
     let synced = expect::some(synced, "a listing is closed by Synced")?;
-    sums(&items, &synced)?;
     expect::that(!synced.token.is_empty(), "Synced carries a token", || format!("{synced:?}"))?;
     not_before("`observed_at` of a live listing is after the request", synced.observed_at, asked)?;
     holds_all(&items, &machines)
 }
 
 /// Claims count and checksum of a listing.
-pub(super) fn sums(items: &[Instance], synced: &Synced) -> Verdict {
+fn sums(items: &[Instance], synced: &Synced) -> Verdict {
     let keys: BTreeSet<&str> = items.iter().map(|item| item.provider_id.as_str()).collect();
     expect::equal("an instance is listed once", &keys.len(), &items.len())?;
     let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
@@ -70,8 +69,8 @@ pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
     })
 }
 
-/// Lists live, and claims order and size of the messages.
-async fn strictly(cx: &Context) -> Result<Strict, Stop> {
+/// Lists live, and claims order and size of the messages, count and checksum.
+pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
         stop_when_synced: true,
@@ -88,6 +87,8 @@ async fn strictly(cx: &Context) -> Result<Strict, Stop> {
         expect::that(open, "a watch that stops when synced ends after Synced", || format!("{message:?}"))?;
         listing.take(message)?;
     }
+    let synced = expect::some(listing.synced.as_ref(), "a listing is closed by Synced")?;
+    sums(&listing.items, synced)?;
     Ok(listing)
 }
 

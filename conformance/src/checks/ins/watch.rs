@@ -10,6 +10,7 @@ use crate::{
     check::{Stop, Verdict},
     context::Context,
     expect,
+    hooks::Hook,
 };
 
 /// A Bookmark comes at least every 30 s; a busy machine has some seconds more.
@@ -125,4 +126,31 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     anew.step().await?;
     expect::equal("a token that is none begins with Reset", &anew.resets, &1)?;
     anew.until(seen, "a watch that begins anew is synced", |one| one.has(stays)).await
+}
+
+/// common.proto, `Synced.token`: who was away while events were lost, because the adapter was killed, is told by a Reset and a listing, or
+/// by the events themselves; in no case is it silently left with what was.
+pub(super) async fn lost(cx: &Context) -> Verdict {
+    let seen = cx.params().timings.drift;
+    let machines = cx.new_machines(2).await?;
+    let [leaves, stays] = machines.as_slice() else {
+        return Err(Stop::failed("hooks.createInstances makes as many as asked", format!("{machines:?}")));
+    };
+    let mut watch = Follower::begin(cx, "", BTreeSet::new()).await?;
+    let both = |one: &Follower| one.has(&leaves.provider_id) && one.has(&stays.provider_id);
+    watch.until(seen, "instances that exist are told", both).await?;
+    let (token, keys) = (watch.token.clone(), watch.keys.clone());
+    drop(watch);
+    cx.process().kill().await?;
+    cx.delete_machine(leaves).await?;
+    let name = format!("conformance-{}", cx.cluster().uid("meanwhile"));
+    let comes = cx.hook(Hook::CreateInstances, &[("NAME", &name), ("COUNT", "1")]).await?;
+    let comes = comes.trim().to_owned();
+    cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", comes.clone())]);
+    cx.process().start().await?;
+    let mut resumed = Follower::begin(cx, &token, keys).await?;
+    let wants = "what happened while the adapter was away is told, by Reset and a listing or as events";
+    let right =
+        |one: &Follower| one.has(&comes) && one.has(&stays.provider_id) && !one.has(&leaves.provider_id);
+    resumed.until(seen, wants, right).await
 }

@@ -1,0 +1,123 @@
+//! What proves nothing: a vendor that answers 404 to everything, a list without anybody, reads that lag.
+
+use std::time::Duration;
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{BatchGetInstancesRequest, Existence, Instance, InstanceRef, RequestContext},
+};
+use tokio::time::Instant;
+
+use super::ask::{ask, by_id, by_name, existing, well_formed};
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Rule},
+};
+
+/// How much longer than the consistency horizon it is asked: then nobody is too young to be gone any more.
+const LONGER: Duration = Duration::from_millis(500);
+
+/// instance_service.proto, `Evidence`: who gets a 404 for everything looks at the wrong place, and nothing there proves that an instance is
+/// gone; not by the reason of an error either.
+pub(super) async fn all_404(cx: &Context) -> Verdict {
+    let machines = cx.machines(3).await?;
+    let nowhere = cx.proxy()?.inject(Rule::all(), Action::Answer(404));
+    never_gone(cx, &machines).await?;
+    let asked = nowhere.fired() > 0;
+    expect::that(asked, "max_staleness 0 asks the vendor", || "the vendor was not asked".to_owned())?;
+    if let Ok(listing) = cx.instances().await {
+        let wants = "a listing that the vendor answers with 404 is not closed by Synced";
+        return Err(Stop::failed(wants, format!("{:?} after {} items", listing.synced, listing.items.len())));
+    }
+    drop(nowhere);
+    cx.heal().await?;
+    all_exist(cx, &machines).await
+}
+
+/// instance_service.proto, `Evidence`: a list alone never proves absence. So when all are missing in it, they are NOT_VISIBLE at most, by
+/// ID and by name.
+pub(super) async fn empty_list(cx: &Context) -> Verdict {
+    let machines = cx.machines(3).await?;
+    let empty = cx.proxy()?.inject(Rule::lists_of("instances"), Action::EmptyPage);
+    // The mirror may be empty now: that is what the vendor said.
+    let listed = cx.instances().await?;
+    cx.note(format!("{} items are listed", listed.items.len()));
+    never_gone(cx, &machines).await?;
+    drop(empty);
+    cx.heal().await?;
+    all_exist(cx, &machines).await
+}
+
+/// Asks by ID and name, live and not, for longer than the consistency horizon.
+async fn never_gone(cx: &Context, machines: &[Instance]) -> Verdict {
+    let ids = machines.iter().map(|machine| by_id(&machine.provider_id));
+    let refs: Vec<InstanceRef> = ids.chain(machines.iter().map(|machine| by_name(&machine.name))).collect();
+    let time = cx.consistency().saturating_add(LONGER);
+    let end = Instant::now() + time;
+    let cluster = cx.cluster();
+    let (refs, cluster) = (&refs, &cluster);
+    cx.until(time.saturating_mul(10), "answers come in time", || async move {
+        for context in [cluster.live(), cluster.context()] {
+            is_gone_for_nobody(cx, context, refs.clone()).await?;
+        }
+        Ok((Instant::now() >= end).then_some(()))
+    })
+    .await
+}
+
+async fn is_gone_for_nobody(cx: &Context, context: RequestContext, refs: Vec<InstanceRef>) -> Verdict {
+    let count = refs.len();
+    let request = BatchGetInstancesRequest { context: Some(context), refs };
+    match cx.node()?.batch_get_instances(request).await {
+        Err(error) => {
+            let wants = "RESOURCE_GONE is never used for trouble with scope";
+            expect::that(error.reason != Reason::ResourceGone, wants, || error.to_string())
+        }
+        Ok(answer) => {
+            well_formed(&answer, count)?;
+            let gone = answer.results.iter().find(|result| result.existence() == Existence::Gone);
+            expect::that(gone.is_none(), "nothing is GONE that a direct look-up did not prove gone", || {
+                format!("{gone:?}")
+            })
+        }
+    }
+}
+
+async fn all_exist(cx: &Context, machines: &[Instance]) -> Verdict {
+    let refs = machines.iter().map(|machine| by_id(&machine.provider_id)).collect();
+    for result in ask(cx, cx.cluster().live(), refs).await?.results {
+        existing(result)?;
+    }
+    Ok(())
+}
+
+/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: what was made just now may not show yet, and is not gone for that. Reads lag as long as
+/// `GetInfo` says, where there is a command for it.
+pub(super) async fn newborn(cx: &Context) -> Verdict {
+    // Somebody who can bear witness.
+    let witnesses = cx.machines(1).await?;
+    all_exist(cx, &witnesses).await?;
+    if cx.lane().hooks.has(Hook::LagReads) {
+        let lag = cx.consistency().as_millis().to_string();
+        cx.undo_by(Hook::LagReads, vec![("MILLISECONDS", "0".to_owned())]);
+        cx.hook(Hook::LagReads, &[("MILLISECONDS", &lag)]).await?;
+    }
+    let name = format!("conformance-{}", cx.cluster().uid("newborn"));
+    let id = cx.hook(Hook::CreateInstances, &[("NAME", &name), ("COUNT", "1")]).await?;
+    let id = id.trim().to_owned();
+    cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", id.clone())]);
+    let witness = witnesses.first().map(|machine| by_id(&machine.provider_id));
+    let refs: Vec<InstanceRef> = witness.into_iter().chain([by_id(&id)]).collect();
+    cx.until(cx.params().timings.converge, "a new instance shows", || async {
+        let answer = ask(cx, cx.cluster().live(), refs.clone()).await?;
+        let newborn = expect::some(answer.results.into_iter().last(), "there are two results")?;
+        let young = matches!(newborn.existence(), Existence::NotVisible | Existence::Exists);
+        let wants = "younger than the consistency horizon, an instance that does not show is NOT_VISIBLE";
+        expect::that(young, wants, || format!("{newborn:?}"))?;
+        Ok((newborn.existence() == Existence::Exists).then_some(()))
+    })
+    .await
+}

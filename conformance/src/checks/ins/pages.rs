@@ -1,0 +1,150 @@
+//! Listings of several pages: pages that break, items that move from one to another, and very many.
+
+use std::time::Duration;
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{Instance, WatchInstancesRequest, WatchInstancesResponse, watch_instances_response::Event},
+};
+
+use super::{
+    ask::{ask, by_id, existing},
+    listing::{holds_all, strictly},
+};
+use crate::{
+    api::{CallError, Watch},
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Rule},
+};
+
+/// Vendors have pages of 500 at most, as a rule.
+const CROWD: usize = 600;
+/// Unless `samples.machines` allows more.
+const FEW: usize = 10;
+/// What INS-16 is about.
+const TEN_THOUSAND: usize = 10_000;
+/// References in one batch at most, unless `GetInfo` says less.
+const BATCH: usize = 500;
+/// How long an adapter may try by itself before it tells the error.
+const TRIES: Duration = Duration::from_secs(30);
+/// The longest that a page takes.
+const PAGE: Duration = Duration::from_secs(10);
+
+/// Running machines, of several pages where there may be so many, and how many pages a listing has.
+async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
+    let most = cx.params().samples.machines.unwrap_or(FEW);
+    let machines = cx.new_machines(CROWD.min(most)).await?;
+    let mark = cx.proxy()?.mark();
+    holds_all(&cx.instances().await?.items, &machines)?;
+    let pages = cx.proxy()?.since(mark).lists_of("instances").len().max(1);
+    cx.note(format!("a listing has {pages} pages"));
+    Ok((machines, u64::try_from(pages).unwrap_or(1)))
+}
+
+/// common.proto, `Synced`: a page that fails or cannot be read means that there is no complete listing, so there is no Synced, and an
+/// error says why.
+pub(super) async fn broken(cx: &Context) -> Verdict {
+    let (machines, pages) = crowd(cx).await?;
+    let nonsense = Action::AnswerWith { status: 200, headers: Vec::new(), body: "<html>".to_owned() };
+    for (page, action) in [
+        (pages, Action::Truncate),
+        (pages, nonsense),
+        (pages, Action::Answer(500)),
+        (1, Action::Answer(500)),
+        (1, Action::ResetAfter),
+    ] {
+        cx.note(format!("page {page} of {pages}: {action:?}"));
+        let broken = cx.proxy()?.inject(Rule::lists_of("instances").from(page), action);
+        not_synced(cx).await?;
+        let asked = broken.fired() > 0;
+        let wants = "a watch with max_staleness 0 lists anew";
+        expect::that(asked, wants, || "the page was not asked for".to_owned())?;
+        drop(broken);
+        cx.heal().await?;
+    }
+    holds_all(&cx.instances().await?.items, &machines)
+}
+
+/// A live listing ends with an error, whose reason is not absence.
+async fn not_synced(cx: &Context) -> Verdict {
+    let request = WatchInstancesRequest {
+        context: Some(cx.cluster().live()),
+        stop_when_synced: true,
+        ..WatchInstancesRequest::default()
+    };
+    let error = match cx.node()?.within(TRIES).watch_instances(request).await {
+        Err(error) => error,
+        Ok(watch) => ends(watch).await?,
+    };
+    let wants = "a page that cannot be read is an error with a reason, and not that of absence";
+    let told = !matches!(error.reason, Reason::Unspecified | Reason::ResourceGone);
+    expect::that(told, wants, || error.to_string())
+}
+
+async fn ends(mut watch: Watch<WatchInstancesResponse>) -> Result<CallError, Stop> {
+    loop {
+        match watch.next(TRIES).await {
+            Err(error) => return Ok(error),
+            Ok(Some(WatchInstancesResponse { event: Some(Event::Synced(synced)) })) => {
+                let wants = "a listing with a page that could not be read is not closed by Synced";
+                return Err(Stop::failed(wants, format!("{synced:?}")));
+            }
+            Ok(Some(_)) => (),
+            Ok(None) => {
+                let wants = "a listing with a page that could not be read ends with an error";
+                return Err(Stop::failed(wants, "the stream ended in order"));
+            }
+        }
+    }
+}
+
+/// instance_service.proto, `WatchInstances`: an instance that existed during the whole listing is in it, once, whatever comes and goes
+/// meanwhile: items that move to a page that was read already must not be lost.
+pub(super) async fn churn(cx: &Context) -> Verdict {
+    // The oldest are on the first page with most vendors.
+    let leaving = cx.new_machines(FEW.div_ceil(2)).await?;
+    let (stable, pages) = crowd(cx).await?;
+    let held = if pages > 1 {
+        cx.proxy()?.inject(Rule::lists_of("instances").nth(2), Action::HoldBefore)
+    } else {
+        cx.proxy()?.inject(Rule::lists_of("instances").nth(1), Action::HoldAfter)
+    };
+    let churn = async {
+        held.reached(PAGE).await?;
+        let ids: Vec<&str> = leaving.iter().map(|machine| machine.provider_id.as_str()).collect();
+        cx.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &ids.join(" "))]).await?;
+        let name = format!("conformance-{}", cx.cluster().uid("arriving"));
+        let arriving = cx.hook(Hook::CreateInstances, &[("NAME", &name), ("COUNT", "5")]).await?;
+        let arriving = arriving.lines().collect::<Vec<_>>().join(" ");
+        cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", arriving)]);
+        held.release();
+        Ok::<_, Stop>(())
+    };
+    let (listed, churned) = tokio::join!(strictly(cx), churn);
+    churned?;
+    holds_all(&listed?.items, &stable)
+}
+
+/// common.proto, the rules for every message: 10,000 instances come in messages of at most 512 items and 1 MiB, and as many as one batch
+/// takes are told in one answer.
+pub(super) async fn ten_thousand(cx: &Context) -> Verdict {
+    let most = cx.params().samples.machines.unwrap_or(FEW);
+    if most < TEN_THOUSAND {
+        return Err(Stop::skipped(format!("samples.machines is {most}, below {TEN_THOUSAND}")));
+    }
+    let machines = cx.new_machines(TEN_THOUSAND).await?;
+    holds_all(&strictly(cx).await?.items, &machines)?;
+    let most = cx
+        .info()
+        .limits
+        .as_ref()
+        .map_or(BATCH, |limits| usize::try_from(limits.batch_instances).unwrap_or(BATCH));
+    let refs = machines.iter().take(most).map(|machine| by_id(&machine.provider_id)).collect();
+    for result in ask(cx, cx.cluster().live(), refs).await?.results {
+        existing(result)?;
+    }
+    Ok(())
+}
