@@ -48,6 +48,8 @@ pub enum Hook {
     DeleteRoute,
     /// Prints one line for each object at the vendor that carries the owner tags of `CLUSTER_ID`.
     ListOwned,
+    /// Prints one line for each load balancer at the vendor, whoever owns it, if anybody.
+    ListLoadBalancers,
     /// Limits calls of `FAMILY` to `RATE` a second with a burst of `BURST`. Without `RATE`: no limit any more.
     LimitRate,
     /// Makes the vendor's reads lag behind its writes by `MILLISECONDS`; 0: no longer.
@@ -100,6 +102,7 @@ impl Hook {
             Self::CreateRoute => "createRoute",
             Self::DeleteRoute => "deleteRoute",
             Self::ListOwned => "listOwned",
+            Self::ListLoadBalancers => "listLoadBalancers",
             Self::LimitRate => "limitRate",
             Self::LagReads => "lagReads",
             Self::SlowLoadBalancers => "slowLoadBalancers",

@@ -1,5 +1,34 @@
-//! FLT: faults.
+//! FLT: what a fault must not bring about, such as a load balancer that nobody knows of.
 
-use crate::check::Check;
+mod crash;
+mod hang_up;
+mod made_once;
 
-pub(super) const CHECKS: &[Check] = &[];
+use crate::{
+    check::{Check, Need},
+    hooks::Hook,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::t3("FLT-01", "crash-after-every-write", |cx| Box::pin(crash::after_every_write(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer, DeleteLoadBalancer")
+        .needs(&[
+            Need::Hook(Hook::KillAdapter),
+            Need::Hook(Hook::StartAdapter),
+            Need::Hook(Hook::CreateInstances),
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+        ])
+        .within(1800),
+    Check::t2("FLT-02", "reset-after-send-creates-no-duplicate", |cx| {
+        Box::pin(made_once::answers_are_lost(cx))
+    })
+    .section("common.proto, REASON_OUTCOME_UNKNOWN")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+    .within(600),
+    Check::t1("FLT-05", "client-disconnect-mid-ensure-does-not-cut-the-sequence", |cx| {
+        Box::pin(hang_up::cuts_nothing(cx))
+    })
+    .section("load_balancer_service.proto, EnsureLoadBalancer: the work belongs to the adapter")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+];

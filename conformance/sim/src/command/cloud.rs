@@ -158,6 +158,12 @@ impl Cloud {
         Ok(owned.filter_map(|one| text(one, "id")).collect::<Vec<_>>().join("\n"))
     }
 
+    pub(super) async fn load_balancers(&self) -> anyhow::Result<String> {
+        let state = self.state().await?;
+        let all = state.get("load_balancers").and_then(Value::as_array).into_iter().flatten();
+        Ok(all.filter_map(|one| text(one, "id")).collect::<Vec<_>>().join("\n"))
+    }
+
     async fn state(&self) -> anyhow::Result<Value> {
         self.call(Method::GET, "admin/state", None).await
     }

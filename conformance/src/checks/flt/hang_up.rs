@@ -1,0 +1,80 @@
+//! Callers that do not wait for the answer.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerState};
+use futures::future;
+
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+};
+
+/// When callers hang up after they asked.
+const PATIENCE: [Duration; 6] = [
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+];
+/// Whoever waits so long has been heard.
+const HEARD: Duration = Duration::from_millis(200);
+/// Between two live listings.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a caller that hangs up, at whichever moment, cuts no sequence: what was begun becomes
+/// ACTIVE although nobody asks again.
+pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let cluster = cx.cluster();
+    let api = cx.service()?;
+    let balancer =
+        |wait: Duration| cluster.balancer(&format!("web-{}", wait.as_millis())).backends(&machines);
+    let first = balancer(HEARD);
+    cx.put(&first).await?;
+    let mut heard: Vec<LoadBalancerKey> = Vec::new();
+    let calls = PATIENCE.map(|wait| {
+        let web = balancer(wait);
+        if wait >= HEARD {
+            heard.push(web.key());
+        }
+        let api = api.clone();
+        async move { tokio::time::timeout(wait, api.ensure_load_balancer(web.request)).await }
+    });
+    let answered = future::join_all(calls).await.iter().filter(|answer| answer.is_ok()).count();
+    cx.note(format!("{answered} of {} were answered before they hung up", PATIENCE.len()));
+    let wants = "what a caller began and did not wait for becomes ACTIVE although nobody asks again";
+    cx.until(cx.params().timings.converge, wants, || async {
+        let listed = cx.load_balancers(&cluster).await?.items;
+        if done(&listed, &heard) {
+            return Ok(Some(()));
+        }
+        cx.note(format!("listed: {:?}", listed.iter().map(LoadBalancer::state).collect::<Vec<_>>()));
+        tokio::time::sleep(PAUSE).await;
+        Ok(None)
+    })
+    .await?;
+    let listed = cx.load_balancers(&cluster).await?.items;
+    complete(&listed)
+}
+
+/// Whether all that was heard is there, and all that is there is ACTIVE and complete.
+fn done(listed: &[LoadBalancer], heard: &[LoadBalancerKey]) -> bool {
+    let has = |key: &LoadBalancerKey| listed.iter().any(|item| item.key.as_ref() == Some(key));
+    heard.iter().all(has) && complete(listed).is_ok()
+}
+
+fn complete(listed: &[LoadBalancer]) -> Result<(), Stop> {
+    let whole = |item: &LoadBalancer| {
+        item.state() == LoadBalancerState::Active
+            && !item.applied_hash.is_empty()
+            && item.listeners.len() == 1
+            && item.backends == 2
+    };
+    expect::that(listed.iter().all(whole), "a load balancer that is ACTIVE is complete", || {
+        format!("{listed:?}")
+    })
+}

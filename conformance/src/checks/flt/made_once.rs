@@ -1,0 +1,125 @@
+//! One load balancer a key, whatever the adapter was not told of its own writes.
+
+use cloud_api_proto::v1alpha1::Instance;
+
+use crate::{
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Call, Calls, Rule},
+};
+
+/// What one load balancer comes to when nothing disturbs it.
+pub(super) struct Undisturbed {
+    /// Vendor writes that build it.
+    pub(super) builds: usize,
+    /// Vendor writes that remove it.
+    pub(super) removes: usize,
+    /// What the vendor had before.
+    before: Objects,
+    /// What the vendor had with it.
+    with: Objects,
+}
+
+/// What the vendor has, as far as commands tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Objects {
+    /// Objects with the owner tags of the check's cluster, by `hooks.listOwned`.
+    owned: Option<usize>,
+    /// Load balancers, whoever owns them, by `hooks.listLoadBalancers`: those that lost their tags, too.
+    balancers: Option<usize>,
+}
+
+/// common.proto, `REASON_OUTCOME_UNKNOWN`: whichever write's answer is lost, the same request repeated finds out first. So nothing is made
+/// twice, not even for a moment: at most the lost write is repeated, with the same client token.
+pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let usual = undisturbed(cx, &machines).await?;
+    let proxy = cx.proxy()?;
+    for n in 1..=usual.builds {
+        let web = balancer(cx, n, &machines);
+        let when = format!("the answer to vendor write {n} of {} is lost", usual.builds);
+        let lost = proxy.inject(Rule::writes().nth(number(n)), Action::ResetAfter);
+        let mark = proxy.mark();
+        cx.converge(&web).await?;
+        lost.reached(cx.params().timings.converge).await?;
+        drop(lost);
+        let writes = accepted(&proxy.since(mark));
+        let few = writes.len() <= usual.builds.saturating_add(1);
+        let wants = format!("{when}: at most that write is repeated, to {} as usual", usual.builds);
+        expect::that(few, &wants, || writes.to_string())?;
+        one(cx, &web, &usual, &when).await?;
+        cx.remove(&web).await?;
+    }
+    Ok(())
+}
+
+/// Builds and removes a load balancer, and counts.
+pub(super) async fn undisturbed(cx: &Context, machines: &[Instance]) -> Result<Undisturbed, Stop> {
+    let web = balancer(cx, 0, machines);
+    let proxy = cx.proxy()?;
+    let before = objects(cx).await?;
+    let mark = proxy.mark();
+    cx.converge(&web).await?;
+    let builds = accepted(&proxy.since(mark)).len();
+    let with = objects(cx).await?;
+    let mark = proxy.mark();
+    cx.remove(&web).await?;
+    let removes = accepted(&proxy.since(mark)).len();
+    cx.note(format!("undisturbed, {builds} vendor writes build it and {removes} remove it"));
+    expect::that(builds > 0 && removes > 0, "a load balancer is built and removed by vendor writes", || {
+        format!("{builds} and {removes} writes")
+    })?;
+    Ok(Undisturbed { builds, removes, before, with })
+}
+
+/// The n-th load balancer of the check's cluster: with two ports, so that there are some writes.
+pub(super) fn balancer(cx: &Context, n: usize, machines: &[Instance]) -> Balancer {
+    cx.cluster().balancer(&format!("web-{n}")).listeners([tcp(80), tcp(443)]).backends(machines)
+}
+
+/// Claims that the cluster has this load balancer, once, and nothing else.
+pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when: &str) -> Verdict {
+    let listed = cx.load_balancers(&cx.cluster()).await?.items;
+    let keys: Vec<_> = listed.iter().filter_map(|item| item.key.clone()).collect();
+    expect::that(
+        keys == [web.key()],
+        &format!("{when}: there is exactly one load balancer of the key"),
+        || format!("{listed:?}"),
+    )?;
+    let wants = format!("{when}: the vendor has as much as with an undisturbed load balancer");
+    expect::equal(&wants, &objects(cx).await?, &usual.with)
+}
+
+/// Claims that the cluster owns nothing any more.
+pub(super) async fn none(cx: &Context, usual: &Undisturbed, when: &str) -> Verdict {
+    let listed = cx.load_balancers(&cx.cluster()).await?.items;
+    expect::that(listed.is_empty(), &format!("{when}: nothing is left"), || format!("{listed:?}"))?;
+    expect::equal(&format!("{when}: the vendor has what it had before"), &objects(cx).await?, &usual.before)
+}
+
+async fn objects(cx: &Context) -> Result<Objects, Stop> {
+    let owned = count(cx, Hook::ListOwned, &[("CLUSTER_ID", cx.cluster().id())]).await?;
+    Ok(Objects { owned, balancers: count(cx, Hook::ListLoadBalancers, &[]).await? })
+}
+
+/// Lines that a command prints, if there is one.
+async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<Option<usize>, Stop> {
+    if !cx.lane().hooks.has(hook) {
+        return Ok(None);
+    }
+    let printed = cx.hook(hook, variables).await?;
+    Ok(Some(printed.lines().filter(|line| !line.trim().is_empty()).count()))
+}
+
+/// Writes that the vendor did, whether it was heard of or not.
+fn accepted(calls: &Calls) -> Calls {
+    calls.writes().only(|Call { reached, status, .. }| *reached && status.is_none_or(|status| status < 400))
+}
+
+/// As rules count.
+pub(super) fn number(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
