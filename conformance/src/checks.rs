@@ -1,6 +1,7 @@
 //! The registry: every check, one file a family.
 
 mod bud;
+mod budget;
 mod err;
 mod flt;
 mod id;

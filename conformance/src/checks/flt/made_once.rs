@@ -1,6 +1,7 @@
 //! One load balancer a key, whatever the adapter was not told of its own writes.
 
 use cloud_api_proto::v1alpha1::Instance;
+use futures::future;
 
 use crate::{
     check::{Stop, Verdict},
@@ -10,6 +11,9 @@ use crate::{
     hooks::Hook,
     proxy::{Action, Call, Calls, Rule},
 };
+
+/// How much of the consistency horizon reads lag behind: what is on its way counts, too.
+const LAG: f64 = 0.8;
 
 /// What one load balancer comes to when nothing disturbs it.
 pub(super) struct Undisturbed {
@@ -37,23 +41,80 @@ struct Objects {
 pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
-    let proxy = cx.proxy()?;
     for n in 1..=usual.builds {
         let web = balancer(cx, n, &machines);
-        let when = format!("the answer to vendor write {n} of {} is lost", usual.builds);
-        let lost = proxy.inject(Rule::writes().nth(number(n)), Action::ResetAfter);
-        let mark = proxy.mark();
-        cx.converge(&web).await?;
-        lost.reached(cx.params().timings.converge).await?;
-        drop(lost);
-        let writes = accepted(&proxy.since(mark));
-        let few = writes.len() <= usual.builds.saturating_add(1);
-        let wants = format!("{when}: at most that write is repeated, to {} as usual", usual.builds);
-        expect::that(few, &wants, || writes.to_string())?;
-        one(cx, &web, &usual, &when).await?;
+        built_in_spite_of(cx, (&web, &usual), n, "").await?;
+        one(cx, &web, &usual, &format!("the answer to vendor write {n} of {} is lost", usual.builds)).await?;
         cx.remove(&web).await?;
     }
     Ok(())
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`; adapter_service.proto, `GetInfoResponse.consistency_horizon`: what was written, and
+/// not heard of, does not show in reads at once. Nothing is made twice for that, for as long as reads may lag.
+pub(super) async fn reads_lag(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let usual = undisturbed(cx, &machines).await?;
+    let web = balancer(cx, 1, &machines);
+    unseen(cx, &web).await?;
+    one(cx, &web, &usual, "the first write's answer is lost, and reads do not show it").await?;
+    cx.remove(&web).await?;
+    if !cx.lane().hooks.has(Hook::LagReads) {
+        cx.note("without hooks.lagReads only the first write");
+        return Ok(());
+    }
+    let lag = cx.consistency().mul_f64(LAG).as_millis().to_string();
+    cx.undo_by(Hook::LagReads, vec![("MILLISECONDS", "0".to_owned())]);
+    for n in 1..=usual.builds {
+        let web = balancer(cx, n, &machines);
+        cx.hook(Hook::LagReads, &[("MILLISECONDS", &lag)]).await?;
+        built_in_spite_of(cx, (&web, &usual), n, ", and reads lag").await?;
+        cx.hook(Hook::LagReads, &[("MILLISECONDS", "0")]).await?;
+        one(cx, &web, &usual, &format!("the answer to vendor write {n} is lost, and reads lag")).await?;
+        cx.remove(&web).await?;
+    }
+    Ok(())
+}
+
+/// Builds a load balancer, the answer to whose first write is lost, while reads are as old as they may be.
+async fn unseen(cx: &Context, web: &Balancer) -> Verdict {
+    let proxy = cx.proxy()?;
+    cx.put(web).await?;
+    let stale = proxy.inject(Rule::reads(), Action::Stale(cx.params().timings.converge));
+    // What all reads show from now on.
+    cx.load_balancers(&cx.cluster()).await?;
+    let lost = proxy.inject(Rule::writes().nth(1), Action::ResetAfter);
+    let fresh = async {
+        lost.reached(cx.params().timings.converge).await?;
+        tokio::time::sleep(cx.consistency().mul_f64(LAG)).await;
+        drop(stale);
+        Ok::<(), Stop>(())
+    };
+    let (fresh, built) = future::join(fresh, cx.converge(web)).await;
+    fresh?;
+    built.map(drop)
+}
+
+/// Builds a load balancer, the answer to whose n-th write is lost, without more writes than that one's repetition.
+async fn built_in_spite_of(
+    cx: &Context,
+    (web, usual): (&Balancer, &Undisturbed),
+    n: usize,
+    also: &str,
+) -> Verdict {
+    let proxy = cx.proxy()?;
+    let lost = proxy.inject(Rule::writes().nth(number(n)), Action::ResetAfter);
+    let mark = proxy.mark();
+    cx.converge(web).await?;
+    lost.reached(cx.params().timings.converge).await?;
+    drop(lost);
+    let writes = accepted(&proxy.since(mark));
+    let few = writes.len() <= usual.builds.saturating_add(1);
+    let wants = format!(
+        "the answer to vendor write {n} is lost{also}: at most that write is repeated, to {} as usual",
+        usual.builds
+    );
+    expect::that(few, &wants, || writes.to_string())
 }
 
 /// Builds and removes a load balancer, and counts.

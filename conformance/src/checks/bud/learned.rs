@@ -1,0 +1,69 @@
+//! A vendor that allows less than the adapter was told.
+
+use super::load;
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Call, Calls},
+};
+
+/// The bucket of route writes.
+const FAMILY: &str = "network";
+/// What the vendor allows of the configured rate.
+const PART: f64 = 0.4;
+/// Calls that the vendor allows at once.
+const BURST: &str = "10";
+/// Of the calls after the rate has settled, so many may be throttled: it looks upwards now and then.
+const THROTTLED_MAX: f64 = 0.05;
+/// Of what the vendor allows, so much is used at least. Most adapters use more; machines are busy.
+const USED_MIN: f64 = 0.5;
+
+/// adapter_service.proto, `Budget.rate`: an adapter that always has something to send, and is throttled, soon sends about what the vendor
+/// allows, and is hardly throttled any more.
+pub(super) async fn settles(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let machine = machines.first().ok_or_else(|| Stop::skipped("there is no machine"))?;
+    let bucket = cx.params().limits.buckets.get(FAMILY);
+    let bucket =
+        bucket.ok_or_else(|| Stop::skipped("limits.buckets: there is none of the network family"))?;
+    let allowed = bucket.rate * PART;
+    cx.undo_by(Hook::LimitRate, vec![("FAMILY", FAMILY.to_owned())]);
+    let limit = [("FAMILY", FAMILY), ("RATE", &allowed.to_string()), ("BURST", BURST)];
+    cx.hook(Hook::LimitRate, &limit).await?;
+    let proxy = cx.proxy()?;
+    let timings = &cx.params().timings;
+    let begun = proxy.mark();
+    let mark = load::under(load::routes(cx, machine), async {
+        tokio::time::sleep(timings.settle).await;
+        let mark = proxy.mark();
+        tokio::time::sleep(timings.load).await;
+        Ok(mark)
+    })
+    .await?;
+    let in_bucket = |call: &Call| bucket.calls.matches(&call.method, &call.path);
+    let (all, settled) = (proxy.since(begun).only(in_bucket), proxy.since(mark).only(in_bucket));
+    cx.hook(Hook::LimitRate, &[("FAMILY", FAMILY)]).await?;
+    let (passed, throttled) = (passed(&settled), count(&settled) - passed(&settled));
+    cx.note(format!(
+        "{} calls in all, {} throttled; then {passed} passed and {throttled} throttled",
+        all.len(),
+        count(&all) - self::passed(&all)
+    ));
+    let learned = throttled <= (THROTTLED_MAX * count(&settled)).max(1.0);
+    expect::that(learned, "after a while the vendor hardly throttles any more", || settled.to_string())?;
+    let used = passed / (allowed * timings.load.as_secs_f64());
+    expect::that(used >= USED_MIN, "what the vendor allows is used", || {
+        format!("{:.0} % of {allowed} calls/s over {} s", used * 100.0, timings.load.as_secs())
+    })
+}
+
+/// Calls that the vendor took.
+fn passed(calls: &Calls) -> f64 {
+    count(&calls.only(|call| call.status.is_some_and(|status| status != 429)))
+}
+
+fn count(calls: &Calls) -> f64 {
+    u32::try_from(calls.len()).unwrap_or(u32::MAX).into()
+}

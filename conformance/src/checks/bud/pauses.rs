@@ -1,0 +1,173 @@
+//! What a vendor that asks for a pause is spared.
+
+use std::{pin::pin, time::Duration};
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{BatchGetInstancesRequest, BatchGetInstancesResponse, Existence},
+};
+use futures::future::{select, try_join_all};
+use tokio::time::Instant;
+
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+    params::Pattern,
+    proxy::{Action, Call, Rule},
+};
+
+/// What vendors ask for.
+const PAUSE: Duration = Duration::from_secs(2);
+/// A pause that the deadline of [`deadline`] does not reach.
+const LONG: Duration = Duration::from_secs(5);
+/// That deadline, and what "at once" means beside it.
+const DEADLINE: Duration = Duration::from_millis(2500);
+const AT_ONCE: Duration = Duration::from_millis(1250);
+/// The longest that a caller is sent away for after a pause of [`LONG`]: jitter and a slow start included.
+const TOLD_MAX: Duration = Duration::from_secs(20);
+/// The shortest retry delay of a refusal for lack of budget.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// Instances of a batch that is throttled.
+const BATCH: usize = 20;
+/// Vendor calls of that batch until the pause is over.
+const BATCH_CALLS_MAX: usize = 2;
+/// Callers that do not wait as they are told.
+const IMPATIENT: usize = 4;
+
+/// common.proto, `REASON_VENDOR_THROTTLED`; adapter_service.proto, `Budget.paused_until`: after a Retry-After nothing is sent to the bucket
+/// before it is over, whoever asks, and something is sent after.
+pub(super) async fn retry_after(cx: &Context) -> Verdict {
+    let (request, bucket) = live_read(cx, 2).await?;
+    let proxy = cx.proxy()?;
+    let mark = proxy.mark();
+    let in_bucket = |call: &Call| bucket.matches(&call.method, &call.path);
+    let throttled = proxy.inject(Rule::all().calls(bucket.clone()).next(1), Action::Throttle(Some(PAUSE)));
+    let api = cx.node()?;
+    let wants = "vendor calls go on when the pause is over";
+    let asks = (0..IMPATIENT).map(|_caller| {
+        cx.until(cx.params().timings.converge, wants, || async {
+            let _answer = api.batch_get_instances(request.clone()).await;
+            Ok((proxy.since(mark).only(in_bucket).len() > 1).then_some(()))
+        })
+    });
+    try_join_all(asks).await?;
+    drop(throttled);
+    let calls = proxy.since(mark).only(in_bucket);
+    let mut starts = calls.0.iter().map(|call| call.started);
+    let (first, next) = (starts.next(), starts.next());
+    let waited = expect::some(first.zip(next), wants)?;
+    let waited = waited.1.saturating_duration_since(waited.0);
+    let wants =
+        format!("nothing is sent to a bucket within the {} s that the vendor asked for", PAUSE.as_secs());
+    expect::that(waited >= PAUSE, &wants, || format!("a call after {} ms: {calls}", waited.as_millis()))
+}
+
+/// instance_service.proto, `BatchGetInstances`: a throttled batch fails as a whole, or succeeds after the pause; it never fans out into
+/// single calls.
+pub(super) async fn no_fan_out(cx: &Context) -> Verdict {
+    let (request, bucket) = live_read(cx, BATCH).await?;
+    let proxy = cx.proxy()?;
+    let mark = proxy.mark();
+    let throttled = proxy.inject(Rule::all().calls(bucket.clone()), Action::Throttle(Some(PAUSE)));
+    let answer = cx.node()?.batch_get_instances(request.clone()).await;
+    let first = proxy
+        .since(mark)
+        .0
+        .iter()
+        .find(|call| bucket.matches(&call.method, &call.path))
+        .map(|call| call.started);
+    let first = expect::some(first, "max_staleness 0 asks the vendor")?;
+    let end = first + PAUSE;
+    tokio::time::sleep_until(end).await;
+    let calls = proxy.since(mark).only(|call| call.started < end && bucket.matches(&call.method, &call.path));
+    let wants = format!(
+        "until the pause is over, a throttled batch of {BATCH} makes at most {BATCH_CALLS_MAX} calls"
+    );
+    expect::that(calls.len() <= BATCH_CALLS_MAX, &wants, || calls.to_string())?;
+    match answer {
+        Err(error) => {
+            let wants = "a throttled batch is refused with RESOURCE_EXHAUSTED";
+            expect::that(is_exhausted(error.reason), wants, || error.to_string())?;
+        }
+        Ok(answer) => {
+            let unknown = answer.results.iter().all(|result| result.existence() == Existence::Unknown);
+            expect::that(unknown, "a throttled batch knows of no instance", || format!("{answer:?}"))?;
+        }
+    }
+    drop(throttled);
+    let api = cx.node()?;
+    cx.until(cx.params().timings.converge, "the batch succeeds after the pause", || async {
+        let answer = api.batch_get_instances(request.clone()).await;
+        let exists = |answer: &BatchGetInstancesResponse| {
+            answer.results.iter().all(|result| result.existence() == Existence::Exists)
+        };
+        Ok(answer.ok().filter(exists).map(drop))
+    })
+    .await
+}
+
+/// common.proto, `REASON_BUDGET_EXHAUSTED`: who cannot be served before its deadline is told at once, and when to come back; who comes back
+/// then is served.
+pub(super) async fn deadline(cx: &Context) -> Verdict {
+    let (request, bucket) = live_read(cx, 1).await?;
+    let throttled = cx.proxy()?.inject(Rule::all().calls(bucket).next(1), Action::Throttle(Some(LONG)));
+    let api = cx.node()?;
+    // Starts the pause. Nobody waits for its end here.
+    let paused = throttled.reached(cx.params().timings.converge);
+    let patient = api.within(LONG);
+    let asks = patient.batch_get_instances(request.clone());
+    select(pin!(paused), pin!(asks)).await;
+    expect::that(throttled.fired() == 1, "max_staleness 0 asks the vendor", || {
+        "it was not asked".to_owned()
+    })?;
+    drop(throttled);
+    let asked = Instant::now();
+    let wants = "a call that cannot be served before its deadline is refused with RESOURCE_EXHAUSTED";
+    let error = match api.within(DEADLINE).batch_get_instances(request.clone()).await {
+        Err(error) => error,
+        Ok(answer) => return Err(Stop::failed(wants, format!("OK: {answer:?}"))),
+    };
+    expect::that(is_exhausted(error.reason), wants, || error.to_string())?;
+    let took = asked.elapsed();
+    expect::that(took < AT_ONCE, "it is refused at once, not at its deadline", || {
+        format!("after {} ms, with a deadline of {} ms", took.as_millis(), DEADLINE.as_millis())
+    })?;
+    let told = expect::some(error.retry_after, "RESOURCE_EXHAUSTED says when to come back")?;
+    let sensible = (RETRY_MIN..=TOLD_MAX).contains(&told);
+    expect::that(sensible, "the retry delay is at least 500 ms, and near the vendor's pause", || {
+        format!("{told:?}")
+    })?;
+    tokio::time::sleep(told).await;
+    // The second try is for a wait that was estimated and came out longer.
+    match api.batch_get_instances(request.clone()).await {
+        Ok(_answer) => Ok(()),
+        Err(again) => {
+            tokio::time::sleep(again.retry_after.unwrap_or_default().min(TOLD_MAX)).await;
+            api.batch_get_instances(request).await?;
+            Ok(())
+        }
+    }
+}
+
+/// A live read of so many instances, and the calls of the bucket that pays for it.
+async fn live_read(cx: &Context, count: usize) -> Result<(BatchGetInstancesRequest, Pattern), Stop> {
+    let machines = cx.machines(count).await?;
+    let cluster = cx.cluster();
+    let request = cluster.instances(cluster.live(), machines.iter().map(|one| one.provider_id.as_str()));
+    let proxy = cx.proxy()?;
+    let mark = proxy.mark();
+    cx.node()?.batch_get_instances(request.clone()).await?;
+    let calls = proxy.since(mark);
+    let buckets = &cx.params().limits.buckets;
+    let paid = calls.0.iter().find_map(|call| {
+        let bucket = buckets.values().find(|bucket| bucket.calls.matches(&call.method, &call.path))?;
+        Some(bucket.calls.clone())
+    });
+    let paid = paid.ok_or_else(|| Stop::skipped("limits.buckets: none covers reads of instances"))?;
+    Ok((request, paid))
+}
+
+fn is_exhausted(reason: Reason) -> bool {
+    matches!(reason, Reason::VendorThrottled | Reason::BudgetExhausted | Reason::QueueFull)
+}

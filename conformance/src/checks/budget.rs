@@ -1,0 +1,76 @@
+//! Whether buckets were kept to, as the vendor sees it.
+
+use crate::{
+    check::Verdict,
+    context::Context,
+    expect,
+    params::BucketParams,
+    proxy::{Call, Calls},
+};
+
+/// Calls that are sent in time may arrive together, where machines are busy: this part of the burst.
+const BUNCHED: f64 = 0.4;
+
+/// adapter_service.proto, `Budget`: claims that these calls, all since some moment, fit into each bucket of the parameter file.
+pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
+    for (name, bucket) in &cx.params().limits.buckets {
+        let most = overdraft(calls, bucket);
+        let wants = format!(
+            "bucket {name} keeps to {} calls/s with a burst of {} in every window",
+            bucket.rate, bucket.burst
+        );
+        expect::that(most <= BUNCHED * bucket.burst, &wants, || {
+            format!("{most:.1} calls too many at once, of {} in all", calls.len())
+        })?;
+    }
+    Ok(())
+}
+
+/// By how many calls a bucket was overdrawn when it was worst, as it would be filled and emptied at the vendor.
+fn overdraft(calls: &Calls, bucket: &BucketParams) -> f64 {
+    let covered = |call: &&Call| bucket.calls.matches(&call.method, &call.path);
+    let (mut tokens, mut worst, mut last) = (bucket.burst, 0.0_f64, None);
+    for at in calls.0.iter().filter(covered).map(|call| call.started) {
+        let since = last.map_or(0.0, |last| at.saturating_duration_since(last).as_secs_f64());
+        tokens = (tokens + since * bucket.rate).min(bucket.burst) - 1.0;
+        worst = worst.max(-tokens);
+        last = Some(at);
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Method;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_overdrawn_by_what_comes_before_it_is_filled() {
+        let start = Instant::now();
+        let call = |millis| Call {
+            method: Method::POST,
+            path: "/routes".to_owned(),
+            write: true,
+            list: None,
+            status: Some(200),
+            reached: true,
+            request_id: None,
+            started: start + Duration::from_millis(millis),
+            ended: None,
+        };
+        let bucket = |calls: &str| BucketParams {
+            rate: 10.0,
+            burst: 2.0,
+            calls: regex::Regex::new(calls).expect("is right").into(),
+        };
+        for (times, over) in [(vec![0, 0, 100, 200], 0.0), (vec![0, 0, 0, 100, 100], 2.0)] {
+            let calls = Calls(times.iter().copied().map(call).collect());
+            assert!((overdraft(&calls, &bucket(" /routes")) - over).abs() < 1e-9, "{times:?}");
+            assert!(overdraft(&calls, &bucket(" /instances")) < 1e-9);
+        }
+    }
+}
