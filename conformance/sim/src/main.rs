@@ -77,8 +77,14 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
             let setting = Setting::start(&plan, &std::path::absolute(folder)?)?;
             let params = setting.params().display().to_string();
             let flags = ["adapter-conformance".to_owned(), "--params".to_owned(), params];
-            let options = Options::parse_from(flags.into_iter().chain(suite));
-            Ok(program::main(options).await)
+            match Options::try_parse_from(flags.into_iter().chain(suite)) {
+                Ok(options) => Ok(program::main(options).await),
+                Err(error) => {
+                    // It ends the process, and lanes must end before.
+                    drop(setting);
+                    error.exit()
+                }
+            }
         }
     }
 }

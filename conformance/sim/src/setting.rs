@@ -48,12 +48,13 @@ pub(crate) fn provisioning() -> Value {
 /// Running lanes. Dropping it ends them and removes their files.
 #[derive(Debug)]
 pub struct Setting {
-    folder: TempDir,
     /// Text in the vendor credentials of all adapters.
     canary: String,
     lanes: Vec<Lane>,
     secured: Option<Lane>,
     replicas: Option<Lane>,
+    // Dropped last: lanes find the processes that they end by the files in it.
+    folder: TempDir,
 }
 
 impl Setting {
