@@ -44,6 +44,7 @@ pub(crate) const NAMES: [&str; 25] = [
     "killAdapter",
     "stopAdapter",
     "startAdapter",
+    "startAdapterWithNextHash",
     "breakConfig",
     "mendConfig",
     "rotateCredentials",
@@ -59,6 +60,10 @@ pub(crate) const SECURED: [&str; 2] = ["rotateServerCertificate", "rotateTokens"
 pub async fn run(name: &str) -> anyhow::Result<String> {
     match name {
         "killAdapter" | "stopAdapter" | "startAdapter" => adapter(name),
+        "startAdapterWithNextHash" => {
+            Cloud::new()?.age_hashes().await?;
+            adapter("startAdapter")
+        }
         "breakConfig" | "mendConfig" | "rotateServerCertificate" | "rotateTokens" => {
             files::run(name, &folder()?).map(|()| String::new())
         }

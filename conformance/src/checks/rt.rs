@@ -4,6 +4,8 @@ mod crowd;
 mod items;
 mod ownership;
 
+use std::time::Duration;
+
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, Instance, Route, RouteOwner, RouteResult, route_result::Outcome,
 };
@@ -51,6 +53,9 @@ pub(super) const CHECKS: &[Check] = &[
         .within(600),
 ];
 
+/// Of one request, in which there may be many routes, and before which there may be many requests.
+const DEADLINE: Duration = Duration::from_secs(30);
+
 const FOREIGN: &[Need] = &[
     Need::Capability("routes"),
     Need::Hook(Hook::CreateInstances),
@@ -62,7 +67,7 @@ const FOREIGN: &[Need] = &[
 /// deletes. An item that was PENDING and then as wanted counts as APPLIED. Refusals that name a time are waited for.
 async fn apply(cx: &Context, request: &ApplyRoutesRequest) -> Result<Vec<RouteResult>, Stop> {
     let end = Instant::now() + cx.params().timings.converge;
-    let api = cx.route()?;
+    let api = cx.route()?.within(DEADLINE);
     let mut settled: Vec<RouteResult> = Vec::new();
     loop {
         let (pause, came) = match api.apply_routes(request.clone()).await {

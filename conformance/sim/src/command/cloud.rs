@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -10,6 +11,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{files, variable};
+
+/// Between two looks at a change that the cloud is at.
+const TICK: Duration = Duration::from_millis(10);
 
 /// The adapter's vendor credentials.
 pub(crate) const TOKEN: &str = "vendor-token";
@@ -125,13 +129,34 @@ impl Cloud {
         self.delete("v1/listeners", listener).await
     }
 
-    async fn load_balancer(&self, id: &str) -> anyhow::Result<Value> {
+    /// All load balancers carry hashes of another version, as if another release had set them.
+    pub(super) async fn age_hashes(&self) -> anyhow::Result<()> {
+        for balancer in self.load_balancers().await? {
+            let mut tags = balancer.get("tags").and_then(Value::as_object).cloned().unwrap_or_default();
+            let Some((_key, hash)) = tags.iter_mut().find(|(key, _hash)| key.ends_with("/hash")) else {
+                continue;
+            };
+            let id = text(&balancer, "id").context("it has no id")?;
+            *hash = format!("0-{id}").into();
+            self.call(Method::PATCH, &format!("v1/load-balancers/{id}"), Some(&json!({ "tags": tags })))
+                .await?;
+        }
+        // The cloud is done when nothing is pending any more.
+        let pending = |one: &Value| text(one, "status").is_some_and(|status| status.starts_with("PENDING"));
+        while self.load_balancers().await?.iter().any(pending) {
+            tokio::time::sleep(TICK).await;
+        }
+        Ok(())
+    }
+
+    async fn load_balancers(&self) -> anyhow::Result<Vec<Value>> {
         let state = self.state().await?;
-        let all = state.get("load_balancers").and_then(Value::as_array).into_iter().flatten();
-        all.into_iter()
-            .find(|one| text(one, "id") == Some(id))
-            .cloned()
-            .context("there is no such load balancer")
+        Ok(state.get("load_balancers").and_then(Value::as_array).cloned().unwrap_or_default())
+    }
+
+    async fn load_balancer(&self, id: &str) -> anyhow::Result<Value> {
+        let mut all = self.load_balancers().await?.into_iter();
+        all.find(|one| text(one, "id") == Some(id)).context("there is no such load balancer")
     }
 
     pub(super) async fn create_route(&self, destination: &str, provider_id: &str) -> anyhow::Result<String> {

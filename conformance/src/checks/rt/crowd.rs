@@ -11,7 +11,7 @@ const ROUTES: u16 = 1000;
 /// Of these, so many are asked for one by one, so that there is something to hold back.
 const SINGLE: usize = 200;
 /// Requests at once.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 /// Upserts of one request at most. Source: route_service.proto, `ApplyRoutesRequest.upserts`.
 const ITEMS_MAX: usize = 200;
 /// route_service.proto, `ApplyRoutes`; common.proto, `REASON_BUDGET_EXHAUSTED`, `REASON_QUEUE_FULL`: a thousand routes, asked for in large
