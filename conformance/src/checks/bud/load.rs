@@ -37,11 +37,6 @@ pub(in crate::checks) async fn everything(cx: &Context, machine: &Instance) -> R
     forever(callers).await
 }
 
-/// Live listings. Never ends.
-pub(super) async fn listings(cx: &Context) -> Result<Infallible, Stop> {
-    forever(listers(cx)).await
-}
-
 /// Routes that come and go, each by a vendor write of its own. Never ends.
 pub(super) async fn routes(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
     let (api, cluster) = (cx.route()?, cx.cluster());

@@ -2,55 +2,69 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerState, Priority};
+use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, Priority};
 use futures::future;
-use tokio::time::Instant;
 
-use super::load;
 use crate::{
-    check::Verdict,
-    cluster::Balancer,
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp},
     context::Context,
     expect,
-    proxy::{Action, Rule},
+    proxy::{Action, Calls, Rule},
 };
 
-/// Load balancers that are asked for in the background: each of their steps is a queue that a step of the urgent one must not wait for.
-const STORM: usize = 100;
+/// Load balancers that are asked for in the background: so many writes wait before the urgent one is asked for.
+const STORM: usize = 60;
+/// For so long the vendor wants no calls, so that the storm gathers: longer than an Ensure waits for its answer.
+const PAUSE: Duration = Duration::from_secs(5);
 
-/// common.proto, `Priority`: while a hundred load balancers are built in the background, and everybody lists, one that a user waits for is
-/// done long before them.
+/// common.proto, `Priority`: what a user waits for does not queue behind what was asked for in the background before. So of many writes
+/// that wait for the end of a pause, the one of a later change by a user is among the first, not the last.
 pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
-    let storm: Vec<Balancer> = (0..STORM)
-        .map(|n| {
-            let mut one = cluster.balancer(&format!("resync-{n}")).backends(&machines);
-            one.request.context.get_or_insert_default().priority = Priority::Background.into();
-            one
-        })
-        .collect();
-    let urgent = cluster.balancer("urgent").backends(&machines);
-    cx.put(&urgent).await?;
-    let begun = cx.proxy()?.inject(Rule::writes().nth(1), Action::Delay(Duration::ZERO));
-    let api = cx.service()?;
-    let asks = future::join_all(storm.into_iter().map(|one| {
-        let api = api.clone();
-        async move { api.ensure_load_balancer(one.request).await }
-    }));
-    let ensured = async {
-        begun.reached(cx.params().timings.converge).await?;
-        let asked = Instant::now();
-        cx.converge(&urgent).await?;
-        cx.note(format!("the urgent one took {} ms", asked.elapsed().as_millis()));
-        Ok(cx.load_balancers(&cluster).await?.items)
+    let urgent = |port| cluster.balancer("urgent").backends(&machines).listeners([tcp(80), tcp(port)]);
+    let built = cx.converge(&urgent(81)).await?;
+    let proxy = cx.proxy()?;
+    let mark = proxy.mark();
+    let built = [built, cx.converge(&urgent(82)).await?];
+    if its(&proxy.since(mark), &built).is_empty() {
+        return Err(Stop::skipped(
+            "the paths of vendor calls do not show which load balancer they are about",
+        ));
+    }
+    let resync = |n| {
+        let mut one = cluster.balancer(&format!("resync-{n}")).backends(&machines);
+        one.request.context.get_or_insert_default().priority = Priority::Background.into();
+        one
     };
-    let (_answers, listed) = future::join(asks, load::under(load::listings(cx), ensured)).await;
-    let finished =
-        |one: &&LoadBalancer| one.state() == LoadBalancerState::Active && !one.applied_hash.is_empty();
-    let finished = listed?.iter().filter(finished).count().saturating_sub(1);
-    cx.note(format!("{finished} of {STORM} were finished before it"));
-    expect::that(finished < STORM / 2, "what a user waits for does not queue behind the background", || {
-        format!("{finished} of {STORM} that were asked for with PRIORITY_BACKGROUND were finished first")
-    })
+    let storm: Vec<Balancer> = (0..STORM).map(resync).collect();
+    let throttled = proxy.inject(Rule::writes().next(1), Action::Throttle(Some(PAUSE)));
+    let api = cx.service()?;
+    let asks = storm.iter().map(|one| api.ensure_load_balancer(one.request.clone()));
+    future::join_all(asks).await;
+    expect::that(throttled.fired() == 1, "an Ensure of what is not there writes", || {
+        "nothing is written".to_owned()
+    })?;
+    drop(throttled);
+
+    let mark = proxy.mark();
+    cx.converge(&urgent(83)).await?;
+    let writes = proxy.since(mark).writes();
+    let first = its(&writes, &built).0.first().map(|call| call.started);
+    let first = expect::some(first, "a change of a load balancer is a vendor write")?;
+    let before = writes.only(|call| call.started < first).len();
+    cx.note(format!("{before} of {STORM} background writes came first, {} writes in all", writes.len()));
+    let wants = "what a user waits for does not queue behind what was asked for with PRIORITY_BACKGROUND";
+    expect::that(before < STORM / 2, wants, || format!("{before} of {STORM} background writes came first"))
+}
+
+/// Writes about a load balancer, by the IDs of its parts.
+fn its(calls: &Calls, told: &[EnsureLoadBalancerResponse]) -> Calls {
+    let ids: Vec<&str> = told
+        .iter()
+        .filter_map(|answer| answer.vendor_ids.as_ref())
+        .flat_map(|parts| parts.ids.values().map(String::as_str))
+        .collect();
+    calls.writes().only(|call| call.path.split(['/', '?', '&', '=']).any(|part| ids.contains(&part)))
 }
