@@ -91,6 +91,8 @@ pub enum Fault {
     IgnoresFences,
     /// Deleting what never was is an error
     DeleteOfNothingFails,
+    /// Deleting finds what the request names by its ID, and nothing else
+    DeletesByIdAlone,
     /// Deleting what is still being made answers ABSENT and does nothing
     DeleteMissesWhatIsBeingMade,
     /// A deletion that is under way is answered with ABSENT

@@ -43,6 +43,11 @@ pub(crate) async fn nothing_to_delete(world: World) -> bool {
     world.adapter.delete("web").await.is_err()
 }
 
+pub(crate) async fn absent_without_an_id(world: World) -> bool {
+    world.made().await;
+    absent(&world.adapter.delete("web").await.expect("answered")) && world.balancers().await == 1
+}
+
 pub(crate) async fn absent_while_made(world: World) -> bool {
     world.cloud.settings(json!({ "provisioning": { "create_ms": 5000 } })).await;
     hang_up(&world, &world.web().await).await;

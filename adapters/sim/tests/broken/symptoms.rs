@@ -61,6 +61,7 @@ fn symptom(fault: Fault) -> Option<Symptom> {
         Fault::RefusesWhileBusy => shows(making::second_refused),
         Fault::IgnoresFences => shows(making::stale_fence_taken),
         Fault::DeleteOfNothingFails => shows(balancers::nothing_to_delete),
+        Fault::DeletesByIdAlone => shows(balancers::absent_without_an_id),
         Fault::DeleteMissesWhatIsBeingMade => shows(balancers::absent_while_made),
         Fault::AbsentTooEarly => shows(balancers::absent_while_there),
         Fault::CachesAnswers => shows(balancers::active_after_delete),

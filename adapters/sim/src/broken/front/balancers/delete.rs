@@ -3,8 +3,8 @@
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        Cost, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, LoadBalancerKey, LoadBalancerState,
-        cost::Source,
+        Cost, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, Known, LoadBalancerKey,
+        LoadBalancerState, cost::Source,
     },
 };
 use tonic::{Request, Response, Status};
@@ -42,7 +42,9 @@ impl Front {
         if self.is(Fault::DeleteOfNothingFails) && !notes.seen.contains(&key) {
             return Err(AdapterError::new(Reason::ResourceGone, "there is no such load balancer").into());
         }
-        if self.is(Fault::DeleteMissesWhatIsBeingMade) && notes.unfinished.remove(&key) {
+        let unfinished = self.is(Fault::DeleteMissesWhatIsBeingMade) && notes.unfinished.remove(&key);
+        let nameless = self.is(Fault::DeletesByIdAlone) && !names_one(request.known.as_ref());
+        if unfinished || nameless {
             let cost = Cost { source: Source::Memory.into(), ..Cost::default() };
             let state = LoadBalancerState::Absent.into();
             let nothing = DeleteLoadBalancerResponse { state, cost: Some(cost), ..Default::default() };
@@ -73,4 +75,9 @@ impl Front {
             drop(self.balancers().delete_load_balancer(beside(request, message)).await);
         }
     }
+}
+
+fn names_one(known: Option<&Known>) -> bool {
+    let ids = known.and_then(|known| known.vendor_ids.as_ref());
+    ids.is_some_and(|parts| parts.ids.contains_key("loadbalancer"))
 }
