@@ -22,7 +22,7 @@ pub(crate) use self::{
 use crate::process;
 
 /// The commands that there are, as the parameter file has them.
-pub(crate) const NAMES: [&str; 25] = [
+pub(crate) const NAMES: [&str; 26] = [
     "createInstances",
     "deleteInstances",
     "stopInstance",
@@ -87,7 +87,7 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
         "createRoute" => cloud.create_route(&variable("DESTINATION")?, &variable("PROVIDER_ID")?).await,
         "deleteRoute" => cloud.delete_route(&variable("VENDOR_ID")?).await,
         "listOwned" => cloud.owned(&variable("CLUSTER_ID")?).await,
-        "listLoadBalancers" => cloud.load_balancers().await,
+        "listLoadBalancers" => cloud.list_load_balancers().await,
         "limitRate" => cloud.limit_rate(&variable("FAMILY")?).await,
         "lagReads" => {
             let lag: u64 = variable("MILLISECONDS")?.parse()?;

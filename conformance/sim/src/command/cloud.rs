@@ -183,10 +183,9 @@ impl Cloud {
         Ok(owned.filter_map(|one| text(one, "id")).collect::<Vec<_>>().join("\n"))
     }
 
-    pub(super) async fn load_balancers(&self) -> anyhow::Result<String> {
-        let state = self.state().await?;
-        let all = state.get("load_balancers").and_then(Value::as_array).into_iter().flatten();
-        Ok(all.filter_map(|one| text(one, "id")).collect::<Vec<_>>().join("\n"))
+    pub(super) async fn list_load_balancers(&self) -> anyhow::Result<String> {
+        let all = self.load_balancers().await?;
+        Ok(all.iter().filter_map(|one| text(one, "id")).collect::<Vec<_>>().join("\n"))
     }
 
     async fn state(&self) -> anyhow::Result<Value> {
