@@ -1,0 +1,176 @@
+//! Something that says who it is as an adapter does, and is wrong in everything else.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use adapter_conformance::cluster::tcp;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use cloud_api_proto::v1alpha1::{
+    Capability, GetInfoResponse, LoadBalancer, LoadBalancerItems, Scope, WatchLoadBalancersResponse,
+    watch_load_balancers_response::Event,
+};
+use futures::{StreamExt as _, future, stream};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    net::TcpListener,
+    sync::watch,
+    task::JoinSet,
+};
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// How it is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// It takes connections and says nothing.
+    Mute,
+    /// It says something that is no HTTP/2.
+    Prose,
+    /// It refuses every call for want of an identity.
+    Closed,
+    /// It answers `GetInfo`, and nothing else ever.
+    Hangs,
+    /// It answers with bytes that are no messages.
+    Garbage,
+    /// It answers with messages without end.
+    Endless,
+    /// It is gone after the first call that is not `GetInfo`.
+    Dies,
+}
+
+/// A running one. Dropping it ends it.
+pub(crate) struct Fake {
+    pub(crate) address: SocketAddr,
+    /// Calls so far that are not `GetInfo`.
+    calls: watch::Receiver<usize>,
+    _serving: JoinSet<()>,
+}
+
+impl Fake {
+    pub(crate) async fn start(mood: Mood) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (count, calls) = watch::channel(0);
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, mood, Arc::new(count)));
+        Self { address, calls, _serving: serving }
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns when it was called.
+    pub(crate) async fn called(&mut self) {
+        let called = self.calls.wait_for(|calls| *calls > 0);
+        tokio::time::timeout(Duration::from_secs(30), called).await.expect("in time").expect("it runs");
+    }
+}
+
+async fn serve(listener: TcpListener, mood: Mood, count: Arc<watch::Sender<usize>>) {
+    let mut connections = JoinSet::new();
+    let mut calls = count.subscribe();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _from) = accepted.expect("a connection");
+                connections.spawn(connection(stream, mood, Arc::clone(&count)));
+            }
+            _ = calls.wait_for(|calls| mood == Mood::Dies && *calls > 0) => return,
+        }
+    }
+}
+
+/// One connection, over TLS or not.
+pub(crate) async fn connection(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mood: Mood,
+    count: Arc<watch::Sender<usize>>,
+) {
+    match mood {
+        Mood::Mute => future::pending().await,
+        Mood::Prose => {
+            // Whoever hangs up before the end has read enough.
+            stream.write_all(b"220 mail.example.org ready when you are\r\n").await.unwrap_or_default();
+            future::pending().await
+        }
+        Mood::Closed | Mood::Hangs | Mood::Garbage | Mood::Endless | Mood::Dies => (),
+    }
+    let service = service_fn(move |request| answer(request, mood, Arc::clone(&count)));
+    let served = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
+    // A client that hangs up is no failure of the test.
+    served.await.unwrap_or_default();
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    mood: Mood,
+    count: Arc<watch::Sender<usize>>,
+) -> Result<Response<Body>, Infallible> {
+    if mood == Mood::Closed {
+        return Ok(status("16"));
+    }
+    if request.uri().path().ends_with("/GetInfo") {
+        return Ok(messages(stream::iter([framed(&info())]).boxed()));
+    }
+    count.send_modify(|calls| *calls += 1);
+    Ok(match mood {
+        Mood::Garbage => messages(stream::iter([frame(&[0xFF; 9])]).boxed()),
+        Mood::Endless => messages(stream::repeat(framed(&items())).boxed()),
+        _ => future::pending().await,
+    })
+}
+
+fn info() -> GetInfoResponse {
+    let capability = |name: &str| Capability { name: name.to_owned(), level: 2, ..Capability::default() };
+    GetInfoResponse {
+        adapter_name: "fake".to_owned(),
+        scope: Some(Scope { fingerprint: "f".to_owned(), ..Scope::default() }),
+        capabilities: vec![capability("instances"), capability("loadbalancers")],
+        ..GetInfoResponse::default()
+    }
+}
+
+/// A chunk of a listing, which as the answer to any other call is one, too.
+fn items() -> WatchLoadBalancersResponse {
+    let one = LoadBalancer { vendor_id: "lb-1".to_owned(), name: tcp(80).name, ..LoadBalancer::default() };
+    WatchLoadBalancersResponse { event: Some(Event::Items(LoadBalancerItems { items: vec![one; 100] })) }
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    frame(&message.encode_to_vec())
+}
+
+/// Source: gRPC over HTTP/2, "Length-Prefixed-Message".
+fn frame(message: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(message.len() + 5);
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.len()).expect("is short"));
+    frame.put_slice(message);
+    frame.freeze()
+}
+
+fn messages(messages: stream::BoxStream<'static, Bytes>) -> Response<Body> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let frames = messages.map(Frame::data).chain(stream::iter([Frame::trailers(trailers)]));
+    grpc(BodyExt::boxed_unsync(StreamBody::new(frames.map(Ok))))
+}
+
+/// An answer that is nothing but its status.
+fn status(code: &'static str) -> Response<Body> {
+    let mut response = grpc(BodyExt::boxed_unsync(http_body_util::Empty::new()));
+    response.headers_mut().insert("grpc-status", HeaderValue::from_static(code));
+    response
+}
+
+fn grpc(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    response
+}

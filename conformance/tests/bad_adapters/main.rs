@@ -1,0 +1,275 @@
+//! The program against what is no adapter, or hardly one: a clear verdict in time, whatever the other side does.
+
+mod fake;
+
+use std::{
+    fs,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+
+use self::fake::{Fake, Mood};
+
+/// Longer than anything here takes, on a busy machine as well.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A check of requests, and one that makes things which must be removed.
+const CHECKS: [&str; 4] = ["--include", "ERR-02,ERR-03", "--check-timeout", "2s"];
+
+/// How the program ended.
+struct Ended {
+    status: ExitStatus,
+    /// What it wrote to standard output.
+    out: String,
+    /// What it wrote to standard error.
+    err: String,
+    took: Duration,
+}
+
+fn start(args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adapter-conformance"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().expect("is built")
+}
+
+async fn end(child: Child) -> Ended {
+    let begun = Instant::now();
+    let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
+    let output = output.expect("it hangs").expect("it ran");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let ended = Ended {
+        status: output.status,
+        out: text(output.stdout),
+        err: text(output.stderr),
+        took: begun.elapsed(),
+    };
+    assert!(!ended.err.contains("panicked"), "{}", ended.err);
+    ended
+}
+
+/// Runs it to its end, and checks its exit code.
+async fn suite(args: &[&str], code: i32) -> Ended {
+    let ended = end(start(args)).await;
+    assert_eq!(ended.status.code(), Some(code), "{args:?}\n{}\n{}", ended.out, ended.err);
+    ended
+}
+
+/// A parameter file that makes all waits short.
+fn impatient(folder: &Path, endpoint: &str) -> String {
+    let path = folder.join("params.yaml");
+    let text =
+        format!("lanes: [{{endpoint: '{endpoint}'}}]\ntimings: {{converge: 1s, ready: 1s, heal: 1s}}\n");
+    fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+/// Runs a few checks against an adapter that answers `GetInfo`, and nothing right.
+async fn checks(fake: &Fake) -> Ended {
+    let folder = tempfile::tempdir().expect("a folder");
+    let params = impatient(folder.path(), &fake.endpoint());
+    let flags = [&["--params", &params], &CHECKS[..]].concat();
+    let ended = suite(&flags, 1).await;
+    assert!(ended.err.contains("FAILED   ERR-02"), "{}", ended.err);
+    assert!(ended.out.contains("T1       0       2        0  FAILED"), "{}", ended.out);
+    ended
+}
+
+#[tokio::test]
+async fn nobody_at_the_endpoint() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    let ended = suite(&["--endpoint", &endpoint], 1).await;
+    for told in [&endpoint, "does not answer GetInfo", "is the adapter running?"] {
+        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    }
+}
+
+#[tokio::test]
+async fn wrong_flags_and_files_are_usage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let (garbage, nowhere) =
+        (file("ca.pem", "no certificate"), folder.path().join("none").display().to_string());
+    let unknown = file("unknown.yaml", "lanes: [{endpont: 'http://127.0.0.1:1'}]");
+    let https = ["--endpoint", "https://127.0.0.1:1"];
+    for (args, told) in [
+        (vec!["--endpoint", "127.0.0.1"], "127.0.0.1"),
+        (https.to_vec(), "tls.caFile"),
+        ([&https[..], &["--tls-ca-cert", &garbage]].concat(), "ca.pem"),
+        ([&https[..], &["--tls-ca-cert", &nowhere]].concat(), "none"),
+        (vec!["--endpoint", "http://127.0.0.1:1", "--token-file", &nowhere], "tokenFile"),
+        (vec!["--params", &nowhere], "--params"),
+        (vec!["--params", &unknown], "is `endpoint` meant?"),
+        (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-2"], "--include LB-2"),
+        (vec![], "--endpoint"),
+    ] {
+        let ended = suite(&args, 2).await;
+        assert!(ended.err.contains(told), "{args:?}: {}", ended.err);
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_ca() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [ours, theirs] = ["ours", "theirs"].map(authority);
+    let ca = folder.path().join("ca.pem");
+    fs::write(&ca, ours.pem()).expect("a file");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("https://{}", listener.local_addr().expect("an address"));
+    let mut serving = JoinSet::new();
+    let acceptor = acceptor(&theirs);
+    serving.spawn(async move {
+        while let Ok((stream, _from)) = listener.accept().await {
+            if let Ok(stream) = acceptor.accept(stream).await {
+                fake::connection(stream, Mood::Hangs, Arc::new(watch::Sender::new(0))).await;
+            }
+        }
+    });
+    let flags = ["--endpoint", &endpoint, "--tls-ca-cert", &ca.display().to_string()];
+    let ended = suite(&[&flags[..], &["--tls-server-name", "cloud-adapter"]].concat(), 1).await;
+    for told in ["UnknownIssuer", "--tls-ca-cert"] {
+        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    }
+}
+
+fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(vec![]).expect("no names");
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("signs itself")
+}
+
+fn acceptor(ca: &CertifiedIssuer<'static, KeyPair>) -> TlsAcceptor {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["cloud-adapter".to_owned()]).expect("a name");
+    let leaf = params.signed_by(&key, ca).expect("signs");
+    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf.der().clone()], key)
+        .expect("a pair");
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn an_adapter_that_lets_nobody_in() {
+    let fake = Fake::start(Mood::Closed).await;
+    let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
+    for told in ["Unauthenticated", "--token-file"] {
+        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    }
+}
+
+#[tokio::test]
+async fn something_that_is_no_adapter() {
+    for mood in [Mood::Mute, Mood::Prose] {
+        let fake = Fake::start(mood).await;
+        let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
+        assert!(ended.err.contains("does not answer GetInfo"), "{mood:?}: {}", ended.err);
+    }
+}
+
+#[tokio::test]
+async fn an_adapter_that_hangs() {
+    let fake = Fake::start(Mood::Hangs).await;
+    let ended = checks(&fake).await;
+    assert!(ended.err.contains("the check ends within 2 s"), "{}", ended.err);
+    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+    assert!(ended.took < Duration::from_secs(30), "{:?}", ended.took);
+}
+
+#[tokio::test]
+async fn an_adapter_that_answers_garbage() {
+    let fake = Fake::start(Mood::Garbage).await;
+    let ended = checks(&fake).await;
+    assert!(ended.err.contains("decode"), "{}", ended.err);
+    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+}
+
+#[tokio::test]
+async fn an_adapter_that_streams_for_ever() {
+    let fake = Fake::start(Mood::Endless).await;
+    let ended = checks(&fake).await;
+    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+    assert!(ended.took < Duration::from_secs(30), "{:?}", ended.took);
+}
+
+#[tokio::test]
+async fn an_adapter_that_dies_in_the_middle() {
+    let fake = Fake::start(Mood::Dies).await;
+    let ended = checks(&fake).await;
+    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+}
+
+/// Sends SIGINT, as Ctrl-C does.
+fn interrupt(child: &Child) {
+    let id = child.id().expect("it runs").to_string();
+    let status = std::process::Command::new("kill").args(["-s", "INT", &id]).status().expect("kill");
+    assert!(status.success());
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_a_run_with_its_report() {
+    let mut fake = Fake::start(Mood::Hangs).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let params = impatient(folder.path(), &fake.endpoint());
+    let child = start(&["--params", &params, "--include", "ERR-02"]);
+    fake.called().await;
+    interrupt(&child);
+    let ended = end(child).await;
+    assert_eq!(ended.status.code(), Some(130), "{}", ended.err);
+    assert!(ended.err.contains("ending early"), "{}", ended.err);
+    for told in ["the run was ended early", "what could not be removed:", "ended early\n"] {
+        assert!(ended.out.contains(told), "{told}: {}", ended.out);
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_again_ends_at_once() {
+    let mut fake = Fake::start(Mood::Hangs).await;
+    // Cleaning up takes its full time.
+    let mut child = start(&["--endpoint", &fake.endpoint(), "--include", "ERR-02"]);
+    fake.called().await;
+    interrupt(&child);
+    let mut lines = BufReader::new(child.stderr.take().expect("is piped")).lines();
+    while let Some(line) = lines.next_line().await.expect("text") {
+        if line.contains("ending early") {
+            break;
+        }
+    }
+    interrupt(&child);
+    let status = tokio::time::timeout(Duration::from_secs(10), child.wait()).await;
+    assert_eq!(status.expect("at once").expect("it ran").code(), Some(130));
+    let mut rest = String::new();
+    lines.into_inner().read_to_string(&mut rest).await.expect("text");
+    assert!(!rest.contains("panicked"), "{rest}");
+}
+
+#[tokio::test]
+async fn a_run_ends_after_its_time() {
+    let fake = Fake::start(Mood::Hangs).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let params = impatient(folder.path(), &fake.endpoint());
+    let ended = suite(&["--params", &params, "--include", "ERR-02", "--timeout", "1s"], 130).await;
+    assert!(ended.out.contains("ended early\n"), "{}", ended.out);
+}
