@@ -79,18 +79,7 @@ const CHECKS: [Check; 13] = [
     },
     Check {
         name: "chart-example",
-        how: How::Program(
-            Tool::Helm,
-            &[
-                "lint",
-                "--strict",
-                "--set",
-                CHART_VALUES,
-                "--values",
-                "examples/python-adapter/values.yaml",
-                "helm/cloud-controllers",
-            ],
-        ),
+        how: How::Function(python::chart),
         repair: "mend the chart, or the example's values",
     },
     Check {

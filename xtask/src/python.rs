@@ -9,9 +9,12 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo;
-use crate::check::tool::quietly;
+use crate::check::tool::{Tool, quietly};
 
 const FOLDER: &str = "examples/python-adapter";
+/// What the chart must be told of every cluster.
+const CHART_VALUES: &str =
+    "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16";
 const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];
 
 /// What runs it: an interpreter with its packages, and the contract's code.
@@ -89,6 +92,32 @@ pub(crate) fn check() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The chart renders with its values, and gives it flags that it takes.
+pub(crate) fn chart() -> anyhow::Result<()> {
+    let mut helm = Command::new(Tool::Helm.get()?);
+    helm.args([
+        "template",
+        "example",
+        "helm/cloud-controllers",
+        "--show-only",
+        "templates/cloud-adapter.yaml",
+    ]);
+    helm.args(["--set", CHART_VALUES, "--values"]).arg(folder().join("values.yaml"));
+    let rendered = helm.current_dir(cargo::root()).output().context("cannot start helm")?;
+    if !rendered.status.success() {
+        bail!("the chart does not render: {}", String::from_utf8_lossy(&rendered.stderr).trim());
+    }
+    let text = String::from_utf8_lossy(&rendered.stdout);
+    let items = text.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    let flags: Vec<&str> =
+        items.map(|item| item.trim_matches('"')).filter(|item| item.starts_with("--")).collect();
+    if flags.is_empty() {
+        bail!("the chart gives it no flags");
+    }
+    let mut parse = Python::get()?.command(&["-c", "from mem_adapter.__main__ import parse; parse()"]);
+    quietly(parse.args(flags), "the chart and the adapter know other flags")
 }
 
 fn folder() -> PathBuf {
