@@ -146,7 +146,7 @@ pub(super) async fn conflict(cx: &Context) -> Verdict {
     of_another_node.for_each(|key| key.node_uid = cluster.uid("node-7"));
     let results = apply(cx, &cluster.routes(upserts)).await?;
     let (in_the_way, laid) = (Outcome::Conflict, Outcome::Applied);
-    let wants = "routes of nobody, of another cluster and of another node in the way are CONFLICTs, and the last item is APPLIED";
+    let wants = "routes of nobody, of another cluster and of another node in the way are a CONFLICT each, and the last item is APPLIED";
     became(&results, &[in_the_way, in_the_way, in_the_way, laid], wants)?;
     for result in results.iter().filter(|result| result.outcome() == in_the_way) {
         let error = expect::some(result.error.clone(), "a CONFLICT says why in `error`")?;
