@@ -131,7 +131,7 @@ impl Cloud {
 
     /// All load balancers carry hashes of another version, as if another release had set them.
     pub(super) async fn age_hashes(&self) -> anyhow::Result<()> {
-        for balancer in self.all_load_balancers().await? {
+        for balancer in self.load_balancers().await? {
             let mut tags = balancer.get("tags").and_then(Value::as_object).cloned().unwrap_or_default();
             let Some((_key, hash)) = tags.iter_mut().find(|(key, _hash)| key.ends_with("/hash")) else {
                 continue;
@@ -143,19 +143,19 @@ impl Cloud {
         }
         // The cloud is done when nothing is pending any more.
         let pending = |one: &Value| text(one, "status").is_some_and(|status| status.starts_with("PENDING"));
-        while self.all_load_balancers().await?.iter().any(pending) {
+        while self.load_balancers().await?.iter().any(pending) {
             tokio::time::sleep(TICK).await;
         }
         Ok(())
     }
 
-    async fn all_load_balancers(&self) -> anyhow::Result<Vec<Value>> {
+    async fn load_balancers(&self) -> anyhow::Result<Vec<Value>> {
         let state = self.state().await?;
         Ok(state.get("load_balancers").and_then(Value::as_array).cloned().unwrap_or_default())
     }
 
     async fn load_balancer(&self, id: &str) -> anyhow::Result<Value> {
-        let mut all = self.all_load_balancers().await?.into_iter();
+        let mut all = self.load_balancers().await?.into_iter();
         all.find(|one| text(one, "id") == Some(id)).context("there is no such load balancer")
     }
 
