@@ -20,7 +20,7 @@ const BUILD: [&str; 8] = [
     "--package",
     "adapter-sim",
 ];
-const REPAIR: &str = "read the failure above; one check again: `cargo xtask conformance -- --include <ID>`";
+const REPAIR: &str = "read the failure above; one check again: the same command with `-- --include <ID>`";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

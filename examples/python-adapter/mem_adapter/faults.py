@@ -1,6 +1,6 @@
 """The errors of the contract, and how one leaves the process. Texts are for people; callers decide on the reason."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 import grpc
@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "cloudadapter.dev"
+STRING_BYTES = 256
 # What this adapter can answer, by code. Nothing here is throttled, has a quota or rejects credentials.
 REASONS = {
     grpc.StatusCode.INVALID_ARGUMENT: ["FIELD_INVALID", "UNSUPPORTED_FEATURE", "UNKNOWN_PARAMETER"],
@@ -74,6 +75,13 @@ class Fault(Exception):
 def invalid(fields: dict[str, str]) -> Fault:
     """FIELD_INVALID for all fields at fault, by path."""
     return Fault("FIELD_INVALID", "; ".join(f"{field}: {text}" for field, text in fields.items()), fields)
+
+
+def too_long(path: str, message: Message) -> Iterator[tuple[str, str]]:
+    """The message's own strings that hold more than the contract allows."""
+    for field, value in message.ListFields():
+        if isinstance(value, str) and len(value.encode()) > STRING_BYTES:
+            yield f"{path}.{field.name}", f"is longer than {STRING_BYTES} bytes"
 
 
 def seconds(count: float) -> Duration:

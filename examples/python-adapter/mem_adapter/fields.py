@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from cloudadapter.v1alpha1 import load_balancer_service_pb2 as api
 
-from .faults import Fault, invalid
+from .faults import Fault, invalid, too_long
 from .info import PARAMETERS
 
 Spec: TypeAlias = api.LoadBalancerSpec
@@ -40,6 +40,8 @@ def of_identity(request: api.EnsureLoadBalancerRequest | api.DeleteLoadBalancerR
     for name in ("key", "owner"):
         if not request.HasField(name):
             yield name, "is missing"
+    yield from too_long("key", request.key)
+    yield from too_long("owner", request.owner)
     if request.HasField("key") and request.key.cluster_id != request.context.cluster_id:
         yield "key.cluster_id", "differs from context.cluster_id"
     if request.HasField("key") and not request.key.owner_uid:

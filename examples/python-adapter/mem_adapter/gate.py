@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import grpc
 from cloudadapter.v1alpha1 import common_pb2 as common
 
-from .faults import Fault, invalid
+from .faults import Fault, invalid, too_long
 from .identity import Identify
 
 SERVICES = {
@@ -129,7 +129,9 @@ def check_context(request: Any) -> None:
     context: common.RequestContext = request.context
     if not request.HasField("context"):
         raise invalid({"context": "is missing"})
-    faults = {}
+    faults = dict(too_long("context", context))
+    if "fence" in request.DESCRIPTOR.fields_by_name:
+        faults.update(too_long("fence", request.fence))
     if not context.cluster_id:
         faults["context.cluster_id"] = "is empty; it is the UID of the namespace kube-system"
     if context.max_staleness.ToNanoseconds() < 0:

@@ -12,7 +12,7 @@ from cloudadapter.v1alpha1 import instance_service_pb2 as api
 from cloudadapter.v1alpha1 import instance_service_pb2_grpc as rpc
 
 from .cloud import PROVIDER, REGION, SCOPE, Cloud, Machine, Meter
-from .faults import Fault, invalid
+from .faults import Fault, invalid, too_long
 from .mirror import View, now, watch
 
 BATCH = 500
@@ -93,6 +93,8 @@ def resolve(refs: Sequence[api.InstanceRef], machines: Sequence[Machine]) -> lis
 def result(path: str, ref: api.InstanceRef, by_id: dict[str, Machine], missing: int) -> api.InstanceResult:
     """What became of one; `missing`: how many of the request there are not."""
     try:
+        if faults := dict(too_long(path, ref)):
+            raise invalid(faults)
         if ref.WhichOneof("ref") == "node_name":
             found = [machine for machine in by_id.values() if machine.name == ref.node_name]
             if len(found) > 1:

@@ -11,7 +11,7 @@ from cloudadapter.v1alpha1 import route_service_pb2 as api
 from cloudadapter.v1alpha1 import route_service_pb2_grpc as rpc
 
 from .cloud import SCOPE, Cloud, Meter, Route
-from .faults import Fault, invalid
+from .faults import Fault, invalid, too_long
 from .info import BATCH_ROUTES
 from .mirror import View, watch
 from .ownership import Fences, fence_of, fence_tag, key_of, newer, owner_tags
@@ -104,6 +104,8 @@ class Batch:
         """The route to lay; None: it is so already."""
         network = self.destination(f"{path}.key", upsert.key)
         destination, hop = str(network), upsert.next_hop
+        if faults := dict([*too_long(f"{path}.next_hop", hop), *too_long(f"{path}.owner", upsert.owner)]):
+            raise invalid(faults)
         if not self.inside(network):
             raise invalid({f"{path}.key.destination": "is outside of cluster_cidrs"})
         if hop.provider_id not in self.machines:
@@ -139,7 +141,7 @@ class Batch:
 
     def destination(self, path: str, key: api.RouteKey) -> Network:
         """The destination of a key that can be read."""
-        faults = {}
+        faults = dict(too_long(path, key))
         if key.cluster_id != self.request.context.cluster_id:
             faults[f"{path}.cluster_id"] = "differs from context.cluster_id"
         if not key.node_uid:

@@ -31,6 +31,7 @@ class Requests(Served):
         for context, field in [
             (None, "context"),
             (common.RequestContext(request_id="r"), "context.cluster_id"),
+            (common.RequestContext(cluster_id="c", request_id="r" * 257), "context.request_id"),
             (
                 common.RequestContext(cluster_id="c", max_staleness=Duration(seconds=-1)),
                 "context.max_staleness",

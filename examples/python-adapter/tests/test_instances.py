@@ -30,11 +30,12 @@ class Existence(Served):
             api.InstanceRef(node_name="node-0"),
             api.InstanceRef(node_name="nobody"),
             api.InstanceRef(),
+            api.InstanceRef(node_name="x" * 257),
         ]
         existence = [api.Existence.Name(it.existence).removeprefix("EXISTENCE_") for it in self.ask(*refs)]
         self.assertEqual(
             existence,
-            ["EXISTS", "GONE", "FOREIGN", "FOREIGN", "UNKNOWN", "EXISTS", "NOT_VISIBLE", "UNKNOWN"],
+            ["EXISTS", "GONE", "FOREIGN", "FOREIGN", "UNKNOWN", "EXISTS", "NOT_VISIBLE", "UNKNOWN", "UNKNOWN"],
         )
         self.assertEqual(self.answer.results[1].evidence.witnesses, 1)
         self.assertEqual(self.answer.cost.source, common.Cost.SOURCE_LIVE)

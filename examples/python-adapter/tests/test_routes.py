@@ -37,6 +37,8 @@ class Routes(Served):
         self.assertEqual(self.apply(3, lay("a", "10.244.1.0/24", second)), [APPLIED])
         self.assertEqual(self.apply(4, lay("b", "10.244.1.0/24", second)), [CONFLICT])
         self.assertEqual(self.apply(5, lay("c", "10.244.3.0/24", "mem://desk/i-0")), [FAILED])
+        self.assertEqual(self.apply(6, lay("c" * 257, "10.244.3.0/24", first), items[0]), [FAILED, APPLIED])
+        self.assertEqual(self.errors, ["REASON_FIELD_INVALID"])
 
     def test_deletion_needs_key_and_ownership(self) -> None:
         first, second = self.machines(2)

@@ -80,6 +80,8 @@ async fn served(api: &Api, path: &'static str) -> Verdict {
                 Code::Unknown,
                 Code::Internal,
                 Code::DeadlineExceeded,
+                // The connection went while the call waited for it.
+                Code::Cancelled,
             ];
             let foreign = error.reason == Reason::Unspecified && codes.contains(&error.status.code());
             expect::that(foreign, &wants, || error.to_string())
