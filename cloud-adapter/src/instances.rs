@@ -1,6 +1,7 @@
 //! Instances: what became of named ones. The evidence rules are in [`existence`]; here they get their observations.
 
 mod absence;
+mod answer;
 mod existence;
 mod jury;
 mod lookups;
@@ -10,13 +11,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Existence, Instance, InstanceRef, InstanceResult, InstanceState, Scope, instance_ref::Ref},
+    v1alpha1::{Existence, Instance, InstanceRef, InstanceState, Scope, instance_ref::Ref},
 };
 use tokio::time::{Duration, Instant};
 
-pub(crate) use self::service::Service;
+pub(crate) use self::service::{Service, shared};
 use self::{
     absence::{Absent, Memory},
+    answer::Verdict,
     existence::{Facts, Proof, Seen},
     jury::Jury,
     lookups::{Answer, Answers, LookUps, Wanted},
@@ -113,7 +115,7 @@ impl<D: Driver> Finder<D> {
         refs: Vec<InstanceRef>,
         bound: Option<Instant>,
         session: &Session,
-    ) -> Result<(Vec<InstanceResult>, Instant), AdapterError> {
+    ) -> Result<(Vec<Verdict>, Instant), AdapterError> {
         if refs.len() > REFS_MAX {
             return Err(AdapterError::field("refs", format!("holds {}: at most {REFS_MAX}", refs.len())));
         }
@@ -338,7 +340,7 @@ impl<D: Driver> Finder<D> {
     }
 
     /// Counts what became of whom.
-    fn count(&self, results: &[InstanceResult]) {
+    fn count(&self, results: &[Verdict]) {
         let mut counts = BTreeMap::<_, u64>::new();
         for result in results {
             *counts.entry(word(result.existence())).or_default() += 1;

@@ -220,21 +220,19 @@ impl<D: Driver> Adapter<D> {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()
             .context("the contract's descriptor cannot be read")?;
+        let instances = Arc::new(instances::Service { finder: Arc::clone(&self.finder), rpc: rpc.clone() });
         let mut routes = RoutesBuilder::default();
         routes
             .add_service(health)
             .add_service(reflection)
             .add_service(AdapterServiceServer::new(status))
-            .add_service(InstanceServiceServer::new(instances::Service {
-                finder: Arc::clone(&self.finder),
-                rpc: rpc.clone(),
-            }))
+            .add_service(InstanceServiceServer::from_arc(Arc::clone(&instances)))
             .add_service(LoadBalancerServiceServer::new(balancers))
             .add_service(RouteServiceServer::new(routes::Service {
                 applier: Arc::new(applier),
                 rpc: rpc.clone(),
             }));
-        Ok(routes.routes())
+        Ok(instances::shared(routes.routes(), instances))
     }
 }
 

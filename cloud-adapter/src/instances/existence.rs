@@ -7,8 +7,10 @@ use std::{
 
 use cloud_api_proto::{
     AdapterError,
-    v1alpha1::{Evidence, Existence, Instance, InstanceResult, InstanceState, Scope, evidence::Method},
+    v1alpha1::{Evidence, Existence, Instance, InstanceState, Scope, evidence::Method},
 };
+
+use super::answer::{Shared, Verdict};
 
 /// What was seen of one instance.
 #[derive(Clone, Debug)]
@@ -50,32 +52,30 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Decides what is known of an instance.
-pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> InstanceResult {
+pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     match seen {
         Seen::Found(instance, proof) if instance.state() == InstanceState::Terminated => {
             let old = facts.now.duration_since(created(&instance)).is_ok_and(|age| age >= facts.horizon);
             gone(Method::TerminalState, proof.filter(|_| old), facts)
         }
         Seen::Found(instance, _) => {
-            InstanceResult { instance: Some(Arc::unwrap_or_clone(instance)), ..plain(Existence::Exists) }
+            Verdict { instance: Some(Shared(instance)), ..Verdict::plain(Existence::Exists) }
         }
         Seen::DirectlyGone { missing_for, proof } => {
             gone(Method::DirectGetNotFound, proof.filter(|_| missing_for >= facts.horizon), facts)
         }
-        Seen::NotListed => plain(Existence::NotVisible),
-        Seen::Foreign => plain(Existence::Foreign),
-        Seen::Failed(error) => InstanceResult { error: Some(error.to_item()), ..plain(Existence::Unknown) },
+        Seen::NotListed => Verdict::plain(Existence::NotVisible),
+        Seen::Foreign => Verdict::plain(Existence::Foreign),
+        Seen::Failed(error) => {
+            Verdict { error: Some(error.to_item().into()), ..Verdict::plain(Existence::Unknown) }
+        }
     }
 }
 
-fn plain(existence: Existence) -> InstanceResult {
-    InstanceResult { existence: existence.into(), ..InstanceResult::default() }
-}
-
 /// Without a proof it is only not visible.
-fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> InstanceResult {
+fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> Verdict {
     let witnesses = match proof {
-        None => return plain(Existence::NotVisible),
+        None => return Verdict::plain(Existence::NotVisible),
         Some(Proof::Witnesses(witnesses)) => u32::try_from(witnesses).unwrap_or(u32::MAX),
         Some(Proof::Credentials) => 0,
     };
@@ -85,7 +85,7 @@ fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> InstanceResu
         observed_at: Some(facts.observed_at.into()),
         witnesses,
     };
-    InstanceResult { evidence: Some(evidence), ..plain(Existence::Gone) }
+    Verdict { evidence: Some(evidence.into()), ..Verdict::plain(Existence::Gone) }
 }
 
 fn created(instance: &Instance) -> SystemTime {

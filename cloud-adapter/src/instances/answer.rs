@@ -1,0 +1,111 @@
+//! `BatchGetInstancesResponse` and `InstanceResult` as they look on the wire, but for the instances, which are shared: to copy
+//! hundreds of them for each answer takes longer than to find them.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut};
+use cloud_api_proto::v1alpha1::{Cost, Evidence, Existence, Instance, ItemError, Scope};
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType},
+};
+
+/// The contract's `BatchGetInstancesResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Answer {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) results: Vec<Verdict>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) scope: Option<Scope>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) cost: Option<Cost>,
+}
+
+/// What is known of one instance: the contract's `InstanceResult`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Verdict {
+    #[prost(enumeration = "Existence", tag = "1")]
+    pub(crate) existence: i32,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) instance: Option<Shared>,
+    #[prost(message, optional, boxed, tag = "3")]
+    pub(crate) evidence: Option<Box<Evidence>>,
+    #[prost(message, optional, boxed, tag = "4")]
+    pub(crate) error: Option<Box<ItemError>>,
+}
+
+impl Verdict {
+    pub(crate) fn plain(existence: Existence) -> Self {
+        Self { existence: existence.into(), ..Self::default() }
+    }
+}
+
+/// The same message as the instance itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Shared(pub(crate) Arc<Instance>);
+
+impl Message for Shared {
+    fn encode_raw(&self, buffer: &mut impl BufMut) {
+        self.0.encode_raw(buffer);
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buffer: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        Arc::make_mut(&mut self.0).merge_field(tag, wire_type, buffer, context)
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.0.encoded_len()
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::{BatchGetInstancesResponse, InstanceResult, evidence::Method};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_the_contracts_message() {
+        let instance = Instance { name: "node-1".into(), ..Instance::default() };
+        let scope = Scope { account: "a".into(), ..Scope::default() };
+        let evidence = Evidence { method: Method::TerminalState.into(), witnesses: 2, ..Evidence::default() };
+        let error = ItemError { message: "no".into(), ..ItemError::default() };
+        let cost = Cost { vendor_calls: 3, ..Cost::default() };
+        let results = vec![
+            Verdict {
+                instance: Some(Shared(Arc::new(instance.clone()))),
+                ..Verdict::plain(Existence::Exists)
+            },
+            Verdict { evidence: Some(evidence.clone().into()), ..Verdict::plain(Existence::Gone) },
+            Verdict { error: Some(error.clone().into()), ..Verdict::plain(Existence::Unknown) },
+            Verdict::plain(Existence::NotVisible),
+        ];
+        let answer = Answer { results, scope: Some(scope.clone()), cost: Some(cost.clone()) };
+
+        let plain =
+            |existence: Existence| InstanceResult { existence: existence.into(), ..Default::default() };
+        let contracts = BatchGetInstancesResponse {
+            results: vec![
+                InstanceResult { instance: Some(instance), ..plain(Existence::Exists) },
+                InstanceResult { evidence: Some(evidence), ..plain(Existence::Gone) },
+                InstanceResult { error: Some(error), ..plain(Existence::Unknown) },
+                plain(Existence::NotVisible),
+            ],
+            scope: Some(scope),
+            cost: Some(cost),
+        };
+        let bytes = contracts.encode_to_vec();
+        assert_eq!(answer.encode_to_vec(), bytes);
+        assert_eq!(Answer::decode(bytes.as_slice()).expect("the same message"), answer);
+    }
+}
