@@ -9,7 +9,7 @@ use crate::{check::Verdict, checks::budget, context::Context, expect};
 /// Routes in all.
 const ROUTES: u16 = 1000;
 /// Of these, so many are asked for one by one, so that there is something to hold back.
-const SINGLE: usize = 200;
+const SINGLE: usize = 100;
 /// Requests at once.
 const AT_ONCE: usize = 8;
 /// Upserts of one request at most. Source: route_service.proto, `ApplyRoutesRequest.upserts`.
