@@ -92,19 +92,19 @@ pub(super) async fn and_recreation(cx: &Context) -> Verdict {
     let old = cluster.balancer("web").backends(&machines);
     let before = cx.converge(&old).await?;
     let old = old.fence(cluster.fence());
-    api.delete_load_balancer(old.removal()).await?;
     let mut new = old.clone().fence(cluster.fence());
     let uid = cluster.uid("web, once more");
     new.request.key.get_or_insert_default().owner_uid.clone_from(&uid);
     new.request.owner.get_or_insert_default().uid = uid;
-    let after = cx.converge(&new).await?;
+    let (deleted, after) = tokio::join!(api.delete_load_balancer(old.removal()), cx.converge(&new));
+    let (_going, after) = (deleted?, after?);
     let own = vendor_id(&before)? != vendor_id(&after)?;
     expect::that(own, "a recreated Service gets a load balancer of its own", || format!("{after:?}"))?;
     cx.remove(&old).await?;
     expect::equal("the new one stays when the old one goes", &keys(cx).await?, &vec![new.key()])?;
 
     let new = new.fence(cluster.fence());
-    api.delete_load_balancer(new.removal()).await?;
+    api.within(HURRY).delete_load_balancer(new.removal()).await?;
     let new = new.fence(cluster.fence());
     cx.converge(&new).await?;
     expect::equal("what is wanted again while it goes is there", &keys(cx).await?, &vec![new.key()])?;
