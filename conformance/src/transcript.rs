@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Lines at most; the first ones are kept, and as many of the last ones.
 const LINES_MAX: usize = 200;
 /// Characters of one message at most.
-const MESSAGE_MAX: usize = 2000;
+const MESSAGE_MAX: usize = 600;
 
 /// The record of one check. Cloning shares it.
 #[derive(Clone, Debug)]

@@ -37,9 +37,14 @@ const PAGE: Duration = Duration::from_secs(10);
 async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     let most = cx.params().samples.machines.unwrap_or(FEW);
     let machines = cx.new_machines(CROWD.min(most)).await?;
-    let mark = cx.proxy()?.mark();
-    holds_all(&cx.instances().await?.items, &machines)?;
-    let pages = cx.proxy()?.since(mark).lists_of("instances").len().max(1);
+    let mut pages = usize::MAX;
+    // What an adapter reads by itself meanwhile is counted, too, but not each time.
+    for _listing in 0..2 {
+        let mark = cx.proxy()?.mark();
+        holds_all(&cx.instances().await?.items, &machines)?;
+        pages = pages.min(cx.proxy()?.since(mark).lists_of("instances").len());
+    }
+    let pages = pages.max(1);
     cx.note(format!("a listing has {pages} pages"));
     Ok((machines, u64::try_from(pages).unwrap_or(1)))
 }
@@ -48,11 +53,12 @@ async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
 /// error says why.
 pub(super) async fn broken(cx: &Context) -> Verdict {
     let (machines, pages) = crowd(cx).await?;
+    let last = pages.min(2);
     let nonsense = Action::AnswerWith { status: 200, headers: Vec::new(), body: "<html>".to_owned() };
     for (page, action) in [
-        (pages, Action::Truncate),
-        (pages, nonsense),
-        (pages, Action::Answer(500)),
+        (last, Action::Truncate),
+        (last, nonsense),
+        (last, Action::Answer(500)),
         (1, Action::Answer(500)),
         (1, Action::ResetAfter),
     ] {
