@@ -3,6 +3,7 @@
 mod doubts;
 mod plan;
 mod service;
+mod turns;
 mod write;
 
 use std::{sync::Arc, time::Duration};
@@ -13,13 +14,13 @@ use cloud_api_proto::{
 };
 use ipnet::IpNet;
 use tokio::{
-    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
 use tokio_util::task::TaskTracker;
 
 use self::plan::{Item, Verdict};
-pub(crate) use self::{doubts::Doubts, service::Service};
+pub(crate) use self::{doubts::Doubts, service::Service, turns::Turns};
 use crate::{
     driver::{Driver, RouteChanges, planned},
     fence::{Fences, check_tag},
@@ -45,8 +46,7 @@ pub(crate) struct Applier<D> {
     pub(crate) fences: Fences,
     pub(crate) tracker: TaskTracker,
     pub(crate) replica: Replica,
-    /// A route table is one object at most vendors: one writer at a time.
-    pub(crate) writing: Mutex<()>,
+    pub(crate) turns: Turns,
     pub(crate) places: Places,
     pub(crate) doubts: Doubts,
 }
@@ -113,7 +113,8 @@ impl<D: Driver> Applier<D> {
     /// # Errors
     /// Those of the listing, `STALE_FENCE`, and if this replica does not lead any more. What happens to a single route stands in its result.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
-        let _writing = self.writing.lock().await;
+        let _turn = self.turns.take(session.purpose().priority).await;
+        let session = &session.clone().hurried(self.turns.asked(), None);
         let term = self.replica.term()?;
         let mut verdicts = self.judge(order, term.since(), session).await?;
         if order.fence.is_none() {

@@ -206,7 +206,7 @@ impl<D: Driver> Adapter<D> {
             fences: crate::fence::Fences::default(),
             tracker: self.writes.clone(),
             replica: rpc.replica.clone(),
-            writing: tokio::sync::Mutex::default(),
+            turns: routes::Turns::default(),
             places: routes::Places::default(),
             doubts: routes::Doubts::default(),
         };

@@ -6,6 +6,7 @@
 mod audit;
 mod dispatch;
 mod flight;
+mod hurry;
 mod meter;
 mod operation;
 mod report;
@@ -25,11 +26,15 @@ use bytes::Bytes;
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::Priority;
 use cloud_budget::{Call, Config, Deadlines};
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use self::{
     dispatch::{Dispatcher, Permit},
     flight::{Flight, Job},
+    hurry::{Hurry, News},
     wire::{Transport, Wire},
 };
 pub use self::{
@@ -99,7 +104,7 @@ impl Vendor {
 
     /// The same, counted on a meter that is there already.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
-        Session { vendor: Arc::clone(self), purpose, meter, self_check: false, waiters: None }
+        Session { vendor: Arc::clone(self), purpose, meter, self_check: false, waiters: None, hurry: None }
     }
 
     /// For finding out whether credentials are good: its calls pass while all others are stopped because they are not. What they
@@ -180,6 +185,8 @@ pub struct Session {
     self_check: bool,
     /// Those for whom its work is done, if it is shared: they decide in whose name, and for how long.
     waiters: Option<Arc<Waiters>>,
+    /// Those who came to wait for its work: it stays in its name, and goes as fast as they ask.
+    hurry: Option<Hurry>,
 }
 
 impl Session {
@@ -202,27 +209,31 @@ impl Session {
         operation: Operation,
         request: VendorRequest,
     ) -> Result<VendorResponse, VendorError> {
-        let joined = self.waiters.as_ref().map(|waiters| waiters.subscribe());
+        let mut news = self.news();
         let until = Instant::now() + WAITED_MAX;
         let (call, purpose) = self.on_behalf(operation, until);
         let meter = Arc::clone(&self.meter);
         let job = |told| Job { operation, request, purpose, meter, throttled: None, told };
         let mut waiting = self.vendor.dispatcher.submit(call, job)?;
-        let (Some(waiters), Some(mut joined)) = (&self.waiters, joined) else {
-            return waiting.answer().await;
-        };
         loop {
-            waiters.send_away(|deadline| waiting.late(deadline));
+            if let Some(waiters) = &self.waiters {
+                waiters.send_away(|deadline| waiting.late(deadline));
+            }
             tokio::select! {
                 biased;
                 answer = waiting.answer() => return answer,
-                Ok(()) = joined.changed() => {
+                () = news.next() => {
                     let (call, purpose) = self.on_behalf(operation, until);
                     waiting.raise(call, purpose);
                 }
-                () = tokio::time::sleep(FORESEEN) => (),
+                () = tokio::time::sleep(FORESEEN), if self.waiters.is_some() => (),
             }
         }
+    }
+
+    /// What happens to its work from now on.
+    fn news(&self) -> News {
+        News::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
     }
 
     /// A call as the scheduler sees it now, and in whose name. What is shared is of no use after `until` unless somebody says so.
@@ -238,7 +249,11 @@ impl Session {
     /// In whose name it is done now.
     fn payer(&self) -> Purpose {
         let payer = self.waiters.as_ref().and_then(|waiters| waiters.payer());
-        payer.unwrap_or_else(|| self.purpose.clone())
+        let payer = payer.unwrap_or_else(|| self.purpose.clone());
+        match &self.hurry {
+            Some(hurry) => hurry.raise(payer),
+            None => payer,
+        }
     }
 
     /// The same budget and meter, for work that is shared: one caller's deadline is not everybody's.
@@ -250,9 +265,15 @@ impl Session {
     /// The same budget and meter, for work that is shared by all these.
     #[must_use]
     pub(crate) fn shared(&self, waiters: &Arc<Waiters>) -> Self {
-        let mut session = Self { waiters: Some(Arc::clone(waiters)), ..self.clone() };
+        let mut session = Self { waiters: Some(Arc::clone(waiters)), hurry: None, ..self.clone() };
         session.purpose = session.payer();
         session
+    }
+
+    /// The same, for work that others come to wait for: as urgent as is `asked` now, for work of this class.
+    #[must_use]
+    pub(crate) fn hurried(self, asked: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
+        Self { hurry: Some(Hurry::new(asked, class)), ..self }
     }
 
     /// When its answer is of no use any more to who waits for it alone; those who share its work have deadlines of their own.

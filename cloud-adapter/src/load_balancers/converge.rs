@@ -4,6 +4,8 @@
 //! started, joined, handed newer goals and ended; what one does between two looks is in [`turn`].
 
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::{
@@ -13,12 +15,15 @@ use std::{
 
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Fence, LoadBalancerKey},
+    v1alpha1::{Fence, LoadBalancerKey, Priority},
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use self::{tasks::Tasks, turn::Turn};
+use self::{
+    tasks::Tasks,
+    turn::{Turn, Work},
+};
 use super::{
     decide::{End, Goal},
     memory::{Memories, name},
@@ -58,6 +63,8 @@ pub(crate) struct Converger<D: Driver> {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle<T> {
     orders: watch::Sender<Order>,
+    /// How urgently it is asked for: what waits for its turn at the vendor is raised.
+    asked: watch::Sender<Priority>,
     progress: watch::Receiver<Progress<T>>,
     /// Counts the task's calls; each answer takes over what was counted so far.
     meter: Arc<Meter>,
@@ -185,17 +192,20 @@ impl<D: Driver> Converger<D> {
             running.orders.send_if_modified(|there| {
                 let taken = there.take(order);
                 number = taken.clone().map(|_| there.number);
+                running.asked.send_replace(there.purpose.priority);
                 taken == Ok(true)
             });
             return Ok((number?, running.clone()));
         }
         tasks.check_place()?;
+        let (asked, urgency) = watch::channel(order.purpose.priority);
         let (orders, inbox) = watch::channel(order);
         let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);
-        let handle = Handle { orders, progress, meter: self.unpaid(key) };
+        let handle = Handle { orders, asked, progress, meter: self.unpaid(key) };
         tasks.insert(name(key), handle.clone());
-        self.tracker.spawn(Arc::clone(self).run(key.clone(), term, inbox, outbox));
+        let work = self.begin(key, term, (inbox.borrow().bound, urgency));
+        self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox));
         Ok((0, handle))
     }
 
@@ -207,13 +217,12 @@ impl<D: Driver> Converger<D> {
     async fn run(
         self: Arc<Self>,
         key: LoadBalancerKey,
-        term: Term,
+        mut work: Work<D>,
         mut inbox: watch::Receiver<Order>,
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {
         let counted = self.metrics.key_task();
-        let mut place = Place { converger: &self, key: &key, term: term.clone(), left: false, counted };
-        let mut work = self.begin(&key, term, inbox.borrow().bound);
+        let mut place = Place { converger: &self, key: &key, term: work.term.clone(), left: false, counted };
         loop {
             let order = inbox.borrow_and_update().clone();
             match self.turn(&order, &mut work).await {

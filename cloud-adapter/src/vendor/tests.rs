@@ -37,7 +37,7 @@ impl Fake {
     }
 
     /// What arrived, in whole milliseconds.
-    fn arrived(&self) -> Vec<(String, u128)> {
+    pub(crate) fn arrived(&self) -> Vec<(String, u128)> {
         let arrived = self.arrived.lock().expect("whole");
         arrived.iter().map(|(path, at)| (path.clone(), at.as_millis())).collect()
     }

@@ -95,13 +95,11 @@ impl Waiters {
 
     /// Those who wait for the session's work wait for this, too: whoever joins them is seen here. Never ends.
     pub(crate) async fn follow(&self, session: &Session) {
-        if let Some(waiters) = &session.waiters {
-            let mut joined = waiters.subscribe();
-            while joined.changed().await.is_ok() {
-                self.joined.send_replace(());
-            }
+        let mut news = session.news();
+        loop {
+            news.next().await;
+            self.joined.send_replace(());
         }
-        std::future::pending::<()>().await;
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {

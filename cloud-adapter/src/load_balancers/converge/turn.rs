@@ -6,7 +6,7 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{Adoption, LoadBalancerKey, Priority},
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     super::{
@@ -32,6 +32,8 @@ const UNKNOWN_MAX: u32 = 3;
 pub(super) struct Work<D: Driver> {
     key: LoadBalancerKey,
     meter: Arc<Meter>,
+    /// How urgently it is asked for now.
+    asked: watch::Receiver<Priority>,
     /// The work ends with it.
     pub(super) term: Term,
     started: Instant,
@@ -70,12 +72,18 @@ enum Seen<D: Driver> {
 }
 
 impl<D: Driver> Converger<D> {
-    pub(super) fn begin(&self, key: &LoadBalancerKey, term: Term, bound: Option<Instant>) -> Work<D> {
+    pub(super) fn begin(
+        &self,
+        key: &LoadBalancerKey,
+        term: Term,
+        (bound, asked): (Option<Instant>, watch::Receiver<Priority>),
+    ) -> Work<D> {
         let (meter, last) = self.memories.of(key, |memory| (Arc::clone(&memory.meter), memory.last.clone()));
         let trusted = self.trust(term.since());
         Work {
             key: key.clone(),
             meter,
+            asked,
             bound: bound.map_or(trusted, |bound| bound.max(trusted)),
             term,
             started: Instant::now(),
@@ -161,7 +169,8 @@ impl<D: Driver> Converger<D> {
     }
 
     fn session(&self, order: &Order, class: Priority, work: &Work<D>) -> Session {
-        self.vendor.metered(classed(&order.purpose, class), Arc::clone(&work.meter))
+        let session = self.vendor.metered(classed(&order.purpose, class), Arc::clone(&work.meter));
+        session.hurried(work.asked.clone(), Some(class))
     }
 
     /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was

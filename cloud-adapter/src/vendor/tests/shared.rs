@@ -2,7 +2,10 @@
 
 use cloud_api_proto::v1alpha1::{Instance, cost::Source};
 use futures::future::{join, join_all};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use super::*;
 use crate::{
@@ -149,4 +152,34 @@ async fn a_pause_that_the_vendor_wants_meanwhile_sends_away_who_cannot_wait_for_
     served.expect("after the pause");
     assert_eq!((refused.fault, refused.message.as_str()), (Fault::Throttled, "as ordered"));
     assert!(refused.retry_after > Some(Duration::from_secs(15)), "{refused:?}");
+}
+
+/// After how long a write is done that waits behind a hundred resyncs, asked for like this and half a second later like that.
+async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
+    let (_fake, vendor) = vendor(&limits(10.0, 1));
+    let (hurry, heard) = watch::channel(asked);
+    let session = vendor.session(purpose(asked, Role::ServiceController));
+    let session = session.hurried(heard, Some(Priority::Traffic));
+    let began = Instant::now();
+    let write = async {
+        sleep(Duration::from_millis(250)).await;
+        session.call(WRITE, get("/write")).await.expect("written");
+        began.elapsed()
+    };
+    let joins = async {
+        sleep(Duration::from_millis(500)).await;
+        hurry.send_replace(later);
+    };
+    let resyncs = storm(&vendor, purpose(Priority::Background, Role::ServiceController), 100);
+    let (waited, (), ()) = tokio::join!(write, joins, resyncs);
+    waited
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_goes_as_fast_as_whoever_joins_it_asks() {
+    use Priority::{Background, Interactive};
+    let leisurely = write_behind_resyncs(Background, Background).await;
+    let raised = write_behind_resyncs(Background, Interactive).await;
+    assert!(leisurely > Duration::from_secs(9), "the last of all: {leisurely:?}");
+    assert!(raised < Duration::from_secs(1), "the first from then on: {raised:?}");
 }
