@@ -89,3 +89,23 @@ fn outcome(done: anyhow::Result<()>) -> Outcome {
         Err(error) => Outcome::Failed(format!("{error:#}; {REPAIR}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::with_junit;
+
+    #[test]
+    fn a_report_is_written_below_target_unless_another_one_is_asked_for() {
+        let flags = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+            with_junit("sim", &args).expect("a folder").join(" ")
+        };
+        let usual = flags(&["--include", "LB"]);
+        assert!(
+            usual.starts_with("--include LB --junit=") && usual.ends_with("target/conformance/sim.xml"),
+            "{usual}"
+        );
+        assert_eq!(flags(&["--junit", "mine.xml"]), "--junit mine.xml");
+        assert_eq!(flags(&["--junit=mine.xml"]), "--junit=mine.xml");
+    }
+}
