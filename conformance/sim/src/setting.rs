@@ -106,6 +106,7 @@ impl Setting {
             "timings": {
                 "converge": "30s",
                 "ready": "15s",
+                "consistency": format!("{}ms", lane::HORIZON.as_millis()),
                 "outage": "3s",
                 "settle": "20s",
                 "load": "5s",

@@ -19,7 +19,7 @@ use crate::{command, process};
 /// What simcloud says when it listens.
 const LISTENS: &str = "simcloud listens on ";
 /// For how long reads of the simulated cloud may lag: what an adapter waits after writes.
-const HORIZON: Duration = Duration::from_millis(300);
+pub(super) const HORIZON: Duration = Duration::from_millis(300);
 /// The lease server of replicas.
 const LEASES: &str = "lease-server";
 

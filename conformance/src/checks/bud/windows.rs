@@ -15,11 +15,15 @@ pub(super) async fn bound_holds(cx: &Context) -> Verdict {
     let machine = machines.first().ok_or_else(|| Stop::skipped("there is no machine"))?;
     let proxy = cx.proxy()?;
     let (mark, time) = (proxy.mark(), cx.params().timings.load);
-    load::under(load::everything(cx, machine), async {
+    let lasts = || async {
         tokio::time::sleep(time).await;
         Ok(())
-    })
-    .await?;
+    };
+    load::under(load::everything(cx, machine), lasts()).await?;
+    if cx.can("routes") {
+        // One family alone: the most calls that callers can bring about.
+        load::under(load::routes(cx, machine), lasts()).await?;
+    }
     let calls = proxy.since(mark);
     cx.note(format!("{} vendor calls in {} s", calls.len(), time.as_secs_f64()));
     expect::that(!calls.is_empty(), "live reads and changes make vendor calls", || "none".to_owned())?;
