@@ -25,7 +25,7 @@ pub(super) async fn keeps_to_the_budget(cx: &Context) -> Verdict {
     let proxy = cx.proxy()?;
     let timings = &cx.params().timings;
     let mark = proxy.mark();
-    load::under(load::everything(cx, machine), async {
+    load::under(load::routes(cx, machine), async {
         let wants = "one of the replicas is SERVING";
         let leader = cx.until(timings.ready, wants, || async { Ok(serving(cx, None).await) }).await?;
         tokio::time::sleep(timings.load).await;

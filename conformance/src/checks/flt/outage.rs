@@ -7,7 +7,7 @@ use futures::future;
 
 use crate::{
     check::{Stop, Verdict},
-    checks::budget,
+    checks::{bud, budget},
     cluster::{Balancer, tcp},
     context::Context,
     expect,
@@ -23,6 +23,7 @@ const IMPATIENCE: Duration = Duration::from_millis(100);
 /// refusal says when to come back. When it is there again, all that was asked for is done, once, within the budgets.
 pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
+    let machine = machines.first().ok_or_else(|| Stop::skipped("there is no machine"))?;
     let cluster = cx.cluster();
     let old = cluster.balancer("old").backends(&machines);
     cx.converge(&old).await?;
@@ -34,10 +35,14 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let (mark, outage) = (proxy.mark(), cx.params().timings.outage);
     let away = proxy.inject(Rule::all(), Action::ResetBefore);
     let asks = future::try_join_all(wanted.iter().map(|one| ask_in_vain(cx, one)));
-    // Callers who ask in vain never end by themselves.
-    if let Ok(Err(stop)) = tokio::time::timeout(outage, asks).await {
-        return Err(stop);
-    }
+    bud::under(bud::everything(cx, machine), async {
+        // Callers who ask in vain never end by themselves.
+        match tokio::time::timeout(outage, asks).await {
+            Ok(Err(stop)) => Err(stop),
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    })
+    .await?;
     let tried = proxy.since(mark).len();
     drop(away);
     cx.note(format!("{tried} vendor calls were tried within the outage of {} s", outage.as_secs_f64()));
