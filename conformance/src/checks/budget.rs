@@ -59,6 +59,7 @@ mod tests {
             status: Some(200),
             reached: true,
             request_id: None,
+            credentials: None,
             started: start + Duration::from_millis(millis),
             ended: None,
         };
