@@ -49,7 +49,7 @@ pub(super) async fn order(cx: &Context) -> Verdict {
         expect::equal(wants, &nothing.existence(), &Existence::Unknown)?;
         let reason = nothing.error.as_ref().map(cloud_api_proto::v1alpha1::ItemError::reason);
         let wants = "a reference that names nothing fails with FIELD_INVALID";
-        expect::equal(wants, &reason, &Some(Reason::FieldInvalid.into()))?;
+        expect::equal(wants, &reason, &Some(Reason::FieldInvalid))?;
         let empty = expect::some(results.get(5), "there is a result for an empty provider ID")?;
         let gone = empty.existence() == Existence::Gone;
         expect::that(!gone, "a reference that makes no sense is not GONE", || format!("{empty:?}"))?;
