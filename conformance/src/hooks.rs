@@ -65,7 +65,8 @@ pub enum Hook {
     StopAdapter,
     /// Starts the adapter with the same flags and files.
     StartAdapter,
-    /// Starts the adapter as a release would that has another version of the hash of desired states.
+    /// Starts the adapter as a release would that has another version of the hash of desired states; or gives all load balancers a hash
+    /// of another version, as that release would find them, and starts the adapter as it is.
     StartAdapterWithNextHash,
     /// Replaces the adapter's configuration file with one that it must refuse.
     BreakConfig,

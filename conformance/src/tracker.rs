@@ -80,3 +80,24 @@ impl Tracker {
         std::mem::take(&mut *self.made())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::{RouteKey, RouteUpsert};
+
+    use super::*;
+
+    #[test]
+    fn routes_of_two_nodes_to_one_destination_are_both_removed() {
+        let upsert = |node: &str| {
+            let destination = "10.0.0.0/28".to_owned();
+            let key = RouteKey { cluster_id: "c".to_owned(), node_uid: node.to_owned(), destination };
+            RouteUpsert { key: Some(key), ..RouteUpsert::default() }
+        };
+        let tracker = Tracker::default();
+        for node in ["a", "b", "a"] {
+            tracker.apply(&ApplyRoutesRequest { upserts: vec![upsert(node)], ..Default::default() });
+        }
+        assert_eq!(tracker.take().routes.len(), 2);
+    }
+}

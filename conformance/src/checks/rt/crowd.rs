@@ -8,12 +8,13 @@ use crate::{check::Verdict, checks::budget, context::Context, expect};
 
 /// Routes in all.
 const ROUTES: u16 = 1000;
-/// Of these, so many are asked for one by one, so that there is something to hold back.
-const SINGLE: usize = 100;
+/// Of these, so many are asked for one by one: less than a burst, so that a cloud that takes many at once has them soon.
+const SINGLE: usize = 40;
 /// Requests at once.
 const AT_ONCE: usize = 8;
 /// Upserts of one request at most. Source: route_service.proto, `ApplyRoutesRequest.upserts`.
 const ITEMS_MAX: usize = 200;
+
 /// route_service.proto, `ApplyRoutes`; common.proto, `REASON_BUDGET_EXHAUSTED`, `REASON_QUEUE_FULL`: a thousand routes, asked for in large
 /// requests and in small ones at once, are all laid for a caller that comes back when told, and no bucket is overdrawn meanwhile.
 pub(super) async fn thousand(cx: &Context) -> Verdict {
