@@ -40,6 +40,7 @@ impl Broken {
     /// The flags as this adapter takes them.
     #[must_use]
     pub fn flags(&self, options: &Options) -> Options {
+        self.memory.notes().callers_prove = flags::callers_prove(options);
         flags::change(self.fault, options.clone())
     }
 

@@ -171,6 +171,10 @@ pub enum Fault {
     BadConfigStops,
     /// The vendor's token is read at the start only
     TokenReadOnce,
+    /// The serving certificate is read at the start only
+    CertificateReadOnce,
+    /// Connections never end of old age
+    EternalConnections,
 }
 
 impl fmt::Display for Fault {

@@ -1,6 +1,11 @@
 //! Faults in how the process treats its flags and signals.
 
-use std::time::Duration;
+use std::{
+    fs::File,
+    os::fd::IntoRawFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use cloud_adapter::{AuthenticationKind, Config, Options, SecurityOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,7 +33,30 @@ pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     if fault == Fault::Overspends {
         options.config = None;
     }
+    if fault == Fault::EternalConnections {
+        options.max_connection_age = Duration::from_hours(24);
+    }
+    if fault == Fault::CertificateReadOnce {
+        let security = &mut options.security;
+        for file in [&mut security.tls_cert, &mut security.tls_key].into_iter().flatten() {
+            *file = as_it_is(file);
+        }
+    }
     options
+}
+
+/// The same file, whatever takes its place later.
+fn as_it_is(path: &Path) -> PathBuf {
+    // What cannot be opened is told by whoever reads it. Open until the process ends.
+    let open = File::open(path).map(IntoRawFd::into_raw_fd);
+    open.map_or_else(|_error| path.to_owned(), |file| format!("/dev/fd/{file}").into())
+}
+
+/// Whether callers of this adapter prove who they are.
+pub(crate) fn callers_prove(options: &Options) -> bool {
+    let SecurityOptions { authentication, tls_cert, tls_ca_cert, .. } = &options.security;
+    let usual = tls_cert.is_some() || tls_ca_cert.is_some();
+    authentication.map_or(usual, |kind| kind != AuthenticationKind::None)
 }
 
 /// Ends the process where it should go on. Must be called inside a runtime.

@@ -53,6 +53,8 @@ pub(crate) struct Notes {
     pub(crate) listeners: BTreeMap<String, (String, Port)>,
     /// Pools whose listener was touched for nothing.
     pub(crate) touched: BTreeSet<String>,
+    /// Whether callers were to prove who they are.
+    pub(crate) callers_prove: bool,
     /// The vendor's token.
     pub(crate) secret: Option<SecretString>,
 }

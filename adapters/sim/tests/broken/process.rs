@@ -1,9 +1,12 @@
 //! Mistakes that take a process of its own: who may call, secrets, signals, files.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, SystemTime},
+};
 
 use adapter_sim::{broken::Fault, simcloud::Operation};
-use cloud_adapter_security::testing::{AUDIENCE, ISSUER, TokenKey, jwks};
+use cloud_adapter_security::testing::{AUDIENCE, Ca, ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
     AdapterError,
     v1alpha1::{
@@ -164,6 +167,51 @@ async fn a_bad_file_ends_the_process() {
         ready(&adapter.channel).await;
         fs::write(adapter._config.path(), "limits: 7").expect("room");
         tokio::time::timeout(LOOKS, adapter.exited()).await.is_ok()
+    })
+    .await;
+}
+
+/// Whether a page of metrics says this in time.
+async fn counts(adapter: &Program, what: &str) -> bool {
+    let counted = until("another count", async || adapter.page("/metrics").await.contains(what));
+    tokio::time::timeout(LOOKS, counted).await.is_ok()
+}
+
+#[tokio::test]
+async fn another_certificate_is_not_read() {
+    both(Fault::CertificateReadOnce, async |flags| {
+        let (cloud, ca, folder) =
+            (TestCloud::start(json!({})).await, Ca::new("ours"), tempfile::tempdir().expect("a folder"));
+        let [certificate, key] = ["server.pem", "server.key"].map(|name| folder.path().join(name));
+        let replace = || {
+            let pair = ca.server("cloud-adapter", tomorrow());
+            for (path, content) in [(&certificate, pair.certificate), (&key, pair.key)] {
+                let whole = path.with_extension("new");
+                fs::write(&whole, content).and_then(|()| fs::rename(&whole, path)).expect("room");
+            }
+        };
+        replace();
+        let pair = [format!("--tls-cert={}", certificate.display()), format!("--tls-key={}", key.display())];
+        let none = "--authentication=none".to_owned();
+        let adapter = start(&cloud, &[&pair[0], &pair[1], &none], flags).await;
+        replace();
+        !counts(&adapter, "config_reload_total{kind=\"certificate\"").await
+    })
+    .await;
+}
+
+#[expect(clippy::disallowed_methods, reason = "certificates are checked by the wall clock")]
+fn tomorrow() -> SystemTime {
+    SystemTime::now() + Duration::from_hours(24)
+}
+
+#[tokio::test]
+async fn a_connection_never_ends() {
+    both(Fault::EternalConnections, async |flags| {
+        let cloud = TestCloud::start(json!({})).await;
+        let adapter = start(&cloud, &["--max-connection-age=1s"], flags).await;
+        ready(&adapter.channel).await;
+        !counts(&adapter, "why=\"aged\"").await
     })
     .await;
 }

@@ -101,7 +101,9 @@ fn symptom(fault: Fault) -> Option<Symptom> {
         | Fault::SecretInErrors
         | Fault::DiesOnSigterm
         | Fault::BadConfigStops
-        | Fault::TokenReadOnce => None,
+        | Fault::TokenReadOnce
+        | Fault::CertificateReadOnce
+        | Fault::EternalConnections => None,
     }
 }
 
