@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::{Reason, v1alpha1::WatchInstancesRequest};
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{WatchInstancesRequest, WatchInstancesResponse},
+};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Api, Mirror, Role},
+    api::{Api, Role, Watch},
     check::{Stop, Verdict},
     cluster::tcp,
     context::Context,
@@ -116,14 +119,12 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
 }
 
 /// A watch ends with DRAINING.
-async fn farewell(
-    watch: &mut crate::api::Watch<cloud_api_proto::v1alpha1::WatchInstancesResponse>,
-) -> Verdict {
+async fn farewell(watch: &mut Watch<WatchInstancesResponse>) -> Verdict {
     let wants = "a watch ends with DRAINING";
     let end = Instant::now() + PATIENCE;
     loop {
         match watch.next(end.saturating_duration_since(Instant::now())).await {
-            Ok(Some(message)) => drop::<Mirror<_>>(crate::api::Event::mirror(message)),
+            Ok(Some(_)) => (),
             Ok(None) => return Err(Stop::failed(wants, "the stream ended without a word")),
             Err(error) => return expect::refused::<()>(Err(error), Reason::Draining).map(drop),
         }

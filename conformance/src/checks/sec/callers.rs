@@ -5,6 +5,7 @@ use std::{fs, time::Duration};
 use cloud_api_proto::Reason;
 use futures::future;
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 use super::{HEALTH, METHODS, NOWHERE, garbage};
 use crate::{
@@ -83,7 +84,9 @@ async fn served(api: &Api, path: &'static str) -> Verdict {
                 // The connection went while the call waited for it.
                 Code::Cancelled,
             ];
-            let foreign = error.reason == Reason::Unspecified && codes.contains(&error.status.code());
+            // Without ErrorInfo the reason is guessed from the code.
+            let explained = error.status.get_error_details().error_info().is_some();
+            let foreign = !explained && codes.contains(&error.status.code());
             expect::that(foreign, &wants, || error.to_string())
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use adapter_client::Target;
 use cloud_api_proto::v1alpha1::{Existence, Instance};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::TlsConnector;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     hooks::Hook,
     load::Load,
     params::LaneParams,
-    proxy::Calls,
+    proxy::{Calls, Proxy},
 };
 
 /// More than an adapter is busy.
@@ -25,6 +25,8 @@ const SLACK: Duration = Duration::from_secs(30);
 /// Calls of each caller, before and after a change. An Ensure takes a second or two.
 const CALLS: u64 = 10;
 const CHANGES: u64 = 3;
+/// Callers that are connected read their tokens again within a second.
+const READ_AGAIN: Duration = Duration::from_secs(2);
 /// Vendor calls in a row that show which credentials are in force: more than proving new ones takes.
 const ROW: usize = 10;
 /// Who calls while certificate and tokens change.
@@ -36,7 +38,7 @@ pub(super) async fn credentials(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
     cx.converge(&web).await?;
-    let mark = cx.lane().proxy.as_ref().map(crate::proxy::Proxy::mark);
+    let mark = cx.lane().proxy.as_ref().map(Proxy::mark);
     let mut load = Load::default();
     reads(cx, &mut load, &machines)?;
     writes(cx, &mut load, web)?;
@@ -130,9 +132,8 @@ pub(super) async fn certificates_and_tokens(cx: &Context) -> Verdict {
     load.more(cx, CALLS).await?;
     cx.hook(Hook::RotateTokens, &[]).await?;
     newcomers(cx).await?;
-    // Who is connected reads its file again within a second.
-    let begun = tokio::time::Instant::now();
-    while begun.elapsed() < Duration::from_secs(2) {
+    let begun = Instant::now();
+    while begun.elapsed() < READ_AGAIN {
         load.more(cx, CALLS).await?;
         newcomers(cx).await?;
     }
