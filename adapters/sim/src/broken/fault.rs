@@ -53,12 +53,16 @@ pub enum Fault {
     NameMissAsGone,
     /// An instance that is not in the listing is GONE
     NotListedAsGone,
+    /// A look-up that fails means that all its instances are gone
+    FailedLookUpAsGone,
     /// The checksum of a listing is wrong
     WrongChecksum,
     /// A watch of instances never says that it is synced, and never ends
     NeverSynced,
     /// A watch begins without RESET
     NoReset,
+    /// A watch with a token goes on from now, whatever came since the token
+    ResumesFromNow,
     /// A page of instances that cannot be read ends the listing as if it were complete
     SyncedAfterBrokenPage,
     /// A vendor error for the first page of instances is an empty listing

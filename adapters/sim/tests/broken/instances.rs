@@ -60,6 +60,13 @@ pub(crate) async fn gone_by_401(world: World) -> bool {
     world.look_up([id(1)]).await.is_ok_and(|answer| answer.results[0].existence() == Existence::Gone)
 }
 
+pub(crate) async fn gone_by_404(world: World) -> bool {
+    world.cloud.machines(1).await;
+    world.look_up([id(1)]).await.expect("there");
+    world.spoil("*", json!("always"), json!({ "respond": { "status": 404 } })).await;
+    world.look_up([id(1)]).await.is_ok_and(|answer| answer.results[0].existence() == Existence::Gone)
+}
+
 pub(crate) async fn other_order(world: World) -> bool {
     world.cloud.machines(2).await;
     let results = world.look_up([id(1), id(2)]).await.expect("there").results;
@@ -123,6 +130,29 @@ pub(crate) async fn never_synced(world: World) -> bool {
 
 pub(crate) async fn no_reset(world: World) -> bool {
     !matches!(listing(&world).await.first(), Some(Event::Reset(_)))
+}
+
+pub(crate) async fn resumed_without_what_came(world: World) -> bool {
+    let synced = listing(&world).await.into_iter().find_map(|event| match event {
+        Event::Synced(synced) => Some(synced),
+        Event::Reset(_) | Event::Items(_) | Event::Upsert(_) | Event::Gone(_) | Event::Bookmark(_) => None,
+    });
+    world.cloud.machines(1).await;
+    world.look_up([id(1)]).await.expect("there");
+    let request = WatchInstancesRequest {
+        context: Some(live()),
+        resume_token: synced.expect("synced").token,
+        ..WatchInstancesRequest::default()
+    };
+    let mut stream = world.adapter.instances().watch_instances(request).await.expect("a stream").into_inner();
+    let told = async {
+        while let Ok(Some(message)) = stream.message().await {
+            if matches!(message.event, Some(Event::Upsert(_))) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(WHILE, told).await.is_err()
 }
 
 pub(crate) async fn synced_after_broken_page(world: World) -> bool {

@@ -79,7 +79,7 @@ impl Cloud {
     }
 
     pub(super) async fn create_instances(&self, name: &str, count: u32) -> anyhow::Result<String> {
-        let order = json!({ "name": format!("{name}-{{n}}"), "count": count });
+        let order = json!({ "name": format!("{name}-{{n}}"), "count": count, "first": 0 });
         let made = self.call(Method::POST, "admin/instances", Some(&order)).await?;
         let instances = made.get("instances").and_then(Value::as_array).into_iter().flatten();
         let ids =

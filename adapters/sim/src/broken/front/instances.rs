@@ -40,6 +40,15 @@ impl Front {
         }
     }
 
+    /// Whether a refusal of the whole batch is taken for a proof that none of them is there.
+    fn takes_failure_for_gone(&self, status: &Status) -> bool {
+        match self.fault {
+            Fault::AuthAsGone => is_refusal(AdapterError::from(status).reason),
+            Fault::FailedLookUpAsGone => true,
+            _ => false,
+        }
+    }
+
     fn judged(
         &self,
         asked: &InstanceRef,
@@ -105,7 +114,14 @@ impl InstanceService for Front {
         mut request: Request<WatchInstancesRequest>,
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
         self.admit(&mut request, |message| &mut message.context)?;
+        let resumes = !request.get_ref().resume_token.is_empty();
+        if self.is(Fault::ResumesFromNow) {
+            request.get_mut().resume_token.clear();
+        }
         let answer = self.stream(self.instances().watch_instances(request).await, self.mirrored())?;
+        if self.is(Fault::ResumesFromNow) && resumes {
+            return Ok(answer.map(from_now));
+        }
         if self.is(Fault::NeverSynced) {
             return Ok(answer.map(|stream| Box::pin(stream.chain(futures::stream::pending())) as Stream<_>));
         }
@@ -123,7 +139,7 @@ impl InstanceService for Front {
         let asked = request.get_ref().refs.clone();
         let mut answer = match self.instances().batch_get_instances(request).await {
             Ok(answer) => answer,
-            Err(status) if self.is(Fault::AuthAsGone) && is_refusal(AdapterError::from(&status).reason) => {
+            Err(status) if self.takes_failure_for_gone(&status) => {
                 let results = asked.iter().map(|_| gone(None)).collect();
                 Response::new(BatchGetInstancesResponse { results, ..BatchGetInstancesResponse::default() })
             }
@@ -132,6 +148,16 @@ impl InstanceService for Front {
         self.looked_up(&asked, answer.get_mut())?;
         Ok(answer)
     }
+}
+
+/// What comes after the listing.
+fn from_now(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResponse> {
+    let listing = |message: &Result<WatchInstancesResponse, Status>| {
+        let event = message.as_ref().ok().and_then(|message| message.event.as_ref());
+        std::future::ready(matches!(event, Some(Event::Reset(_) | Event::Items(_))))
+    };
+    // The one that ends the listing is Synced.
+    Box::pin(stream.skip_while(listing).skip(1))
 }
 
 /// Puts all items of a listing into one message.
