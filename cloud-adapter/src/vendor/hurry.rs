@@ -64,5 +64,5 @@ async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
