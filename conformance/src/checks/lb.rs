@@ -111,13 +111,14 @@ pub(super) const CHECKS: &[Check] = &[
         .optional(),
     Check::t2("LB-19", "class-or-name-change-leaves-no-orphan", |cx| Box::pin(changes::names(cx)))
         .section("load_balancer_service.proto, LoadBalancerKey; common.proto, Owner")
-        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .shared(),
     Check::t2("LB-20", "vendor-error-state-is-reported-and-deletable", |cx| {
         Box::pin(trouble::vendor_error(cx))
     })
     .section("load_balancer_service.proto, LOAD_BALANCER_STATE_ERROR, Recreate, DeleteLoadBalancer")
     .needs(&[
+        Need::Proxy,
         Need::Capability("loadbalancers"),
         Need::Hook(Hook::CreateInstances),
         Need::Hook(Hook::BreakLoadBalancer),
