@@ -1,8 +1,19 @@
-//! What a setting starts ends with it.
+//! What a setting starts ends with it, however that ends.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use conformance_sim::{Plan, Setting};
+
+/// Longer than cleaning up takes, on a busy machine as well.
+const LIMIT: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(20);
 
 /// The IDs in the files of processes that others end.
 fn processes(folder: &Path) -> Vec<String> {
@@ -18,6 +29,14 @@ fn processes(folder: &Path) -> Vec<String> {
     ids
 }
 
+fn have_ended(ids: Vec<String>) {
+    for id in ids {
+        // A child that nobody waited for is a zombie: it has ended.
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+}
+
 #[test]
 fn no_process_outlives_its_setting() {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -27,10 +46,52 @@ fn no_process_outlives_its_setting() {
     // One of the lane, one secured, two replicas and what they elect their leader by.
     assert_eq!(ids.len(), 5, "{ids:?}");
     drop(setting);
-    for id in ids {
-        // A child that nobody waited for is a zombie: it has ended.
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
-    }
+    have_ended(ids);
     assert!(!folder.exists());
+}
+
+#[test]
+fn ctrl_c_removes_what_was_made_and_ends_what_was_started() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_conformance-sim"))
+        .args(["run", "--lanes", "1", "--folder"])
+        .arg(folder.path())
+        .args(["--", "--include", "LB-01", "--repeat", "1000", "--parallel", "2"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("is built");
+    let mut lines = BufReader::new(run.stderr.take().expect("is piped")).lines();
+    // Others are in the middle by then.
+    let passed = lines.by_ref().map(|line| line.expect("text")).find(|line| line.starts_with("ok "));
+    assert!(passed.is_some_and(|line| line.contains("LB-01")));
+    let ids = processes(folder.path());
+    assert_eq!(ids.len(), 5, "{ids:?}");
+    let told = Command::new("kill").args(["-s", "INT", &run.id().to_string()]).status();
+    assert!(told.expect("kill").success());
+
+    let code = ended(&mut run);
+    let said: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    let mut out = String::new();
+    run.stdout.take().expect("is piped").read_to_string(&mut out).expect("text");
+    assert_eq!(code, Some(130), "{said:#?}\n{out}");
+    assert!(out.contains("ended early\n"), "{out}");
+    assert!(!out.contains("what could not be removed"), "{out}");
+    assert!(!said.iter().any(|line| line.contains("panicked")), "{said:#?}");
+    have_ended(ids);
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "files are left");
+}
+
+/// The code with which it ends. Its pipes hold what it still says.
+fn ended(child: &mut Child) -> Option<i32> {
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Some(status) = child.try_wait().expect("waits") {
+            return status.code();
+        }
+        assert!(waited < LIMIT, "it hangs");
+        thread::sleep(TICK);
+        waited += TICK;
+    }
 }
