@@ -6,7 +6,7 @@ use adapter_conformance::cluster::tcp;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use cloud_api_proto::v1alpha1::{
     Capability, GetInfoResponse, LoadBalancer, LoadBalancerItems, Scope, WatchLoadBalancersResponse,
-    watch_load_balancers_response::Event,
+    WatchStatusResponse, watch_load_balancers_response::Event,
 };
 use futures::{StreamExt as _, future, stream};
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -41,7 +41,16 @@ pub(crate) enum Mood {
     Endless,
     /// It is gone after the first call that is not `GetInfo`.
     Dies,
+    /// It answers `GetInfo` and `WatchStatus`, and asks old connections to end: what an adapter should do.
+    Ages,
+    /// The same, and cuts them.
+    Cuts,
 }
+
+/// How old a connection gets.
+const AGE: Duration = Duration::from_secs(1);
+/// How long `GetInfo` takes of those whose connections get old: some are always under way.
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// A running one. Dropping it ends it.
 pub(crate) struct Fake {
@@ -99,12 +108,23 @@ pub(crate) async fn connection(
             stream.write_all(b"220 mail.example.org ready when you are\r\n").await.unwrap_or_default();
             future::pending().await
         }
-        Mood::Closed | Mood::Hangs | Mood::Garbage | Mood::Endless | Mood::Dies => (),
+        Mood::Closed | Mood::Hangs | Mood::Garbage | Mood::Endless | Mood::Dies | Mood::Ages | Mood::Cuts => {
+            ()
+        }
     }
     let service = service_fn(move |request| answer(request, mood, Arc::clone(&count)));
     let served = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
-    // A client that hangs up is no failure of the test.
-    served.await.unwrap_or_default();
+    let mut served = std::pin::pin!(served);
+    let old = async { if ages(mood) { tokio::time::sleep(AGE).await } else { future::pending().await } };
+    tokio::select! {
+        // A client that hangs up is no failure of the test.
+        ended = served.as_mut() => return ended.unwrap_or_default(),
+        () = old => (),
+    }
+    if mood == Mood::Ages {
+        served.as_mut().graceful_shutdown();
+        served.await.unwrap_or_default();
+    }
 }
 
 async fn answer(
@@ -116,22 +136,36 @@ async fn answer(
         return Ok(status("16"));
     }
     if request.uri().path().ends_with("/GetInfo") {
-        return Ok(messages(stream::iter([framed(&info())]).boxed()));
+        if ages(mood) {
+            tokio::time::sleep(PAUSE).await;
+        }
+        return Ok(messages(stream::iter([framed(&info(mood))]).boxed()));
+    }
+    if ages(mood) {
+        let status = WatchStatusResponse { leader: true, ..WatchStatusResponse::default() };
+        return Ok(messages(stream::iter([framed(&status)]).chain(stream::pending()).boxed()));
     }
     count.send_modify(|calls| *calls += 1);
     Ok(match mood {
         Mood::Garbage => messages(stream::iter([frame(&[0xFF; 9])]).boxed()),
         Mood::Endless => messages(stream::repeat(framed(&items())).boxed()),
-        _ => future::pending().await,
+        Mood::Mute | Mood::Prose | Mood::Closed | Mood::Hangs | Mood::Dies | Mood::Ages | Mood::Cuts => {
+            future::pending().await
+        }
     })
 }
 
-fn info() -> GetInfoResponse {
+fn ages(mood: Mood) -> bool {
+    [Mood::Ages, Mood::Cuts].contains(&mood)
+}
+
+/// One that can do nothing is not asked what is left.
+fn info(mood: Mood) -> GetInfoResponse {
     let capability = |name: &str| Capability { name: name.to_owned(), level: 2, ..Capability::default() };
     GetInfoResponse {
         adapter_name: "fake".to_owned(),
         scope: Some(Scope { fingerprint: "f".to_owned(), ..Scope::default() }),
-        capabilities: vec![capability("instances"), capability("loadbalancers")],
+        capabilities: if ages(mood) { vec![] } else { ["instances", "loadbalancers"].map(capability).into() },
         ..GetInfoResponse::default()
     }
 }

@@ -221,6 +221,19 @@ async fn an_adapter_that_dies_in_the_middle() {
     assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
 }
 
+#[tokio::test]
+async fn a_connection_that_is_cut_loses_calls_and_one_that_is_asked_to_end_does_not() {
+    for (mood, code, told) in [(Mood::Ages, 0, "ok       LIF-02"), (Mood::Cuts, 1, "a watch goes on")] {
+        let fake = Fake::start(mood).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("params.yaml");
+        let text = format!("secured: {{endpoint: '{}'}}\ntimings: {{connectionAge: 2s}}\n", fake.endpoint());
+        fs::write(&path, text).expect("a file");
+        let ended = suite(&["--params", &path.display().to_string(), "--include", "LIF-02"], code).await;
+        assert!(ended.err.contains(told), "{mood:?}: {}", ended.err);
+    }
+}
+
 /// Sends SIGINT, as Ctrl-C does.
 fn interrupt(child: &Child) {
     let id = child.id().expect("it runs").to_string();
