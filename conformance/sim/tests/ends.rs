@@ -1,5 +1,7 @@
 //! What a setting starts ends with it, however that ends.
 
+#![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},

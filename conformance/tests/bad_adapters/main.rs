@@ -1,5 +1,7 @@
 //! The program against what is no adapter, or hardly one: a clear verdict in time, whatever the other side does.
 
+#![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
+
 mod fake;
 
 use std::{
@@ -7,7 +9,7 @@ use std::{
     path::Path,
     process::{ExitStatus, Stdio},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -18,6 +20,7 @@ use tokio::{
     process::{Child, Command},
     sync::watch,
     task::JoinSet,
+    time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 
