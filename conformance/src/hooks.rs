@@ -32,7 +32,7 @@ pub enum Hook {
     ChangeInstance,
     /// Changes something of `PROVIDER_ID` that no Node is made from, such as a tag.
     TouchInstance,
-    /// Makes a load balancer called `NAME` that has no owner; prints its vendor ID.
+    /// Makes a load balancer called `NAME` that has no owner, waits until it is whole, and prints its vendor ID.
     CreateLoadBalancer,
     /// Removes the load balancer `VENDOR_ID`, if it is still there.
     DeleteLoadBalancer,

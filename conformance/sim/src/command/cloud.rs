@@ -103,7 +103,11 @@ impl Cloud {
     pub(super) async fn create_load_balancer(&self, name: &str) -> anyhow::Result<String> {
         let order = json!({ "name": name, "scheme": "internet" });
         let made = self.call(Method::POST, "v1/load-balancers", Some(&order)).await?;
-        Ok(text(&made, "id").context("it has no id")?.to_owned())
+        let id = text(&made, "id").context("it has no id")?;
+        while is_pending(&self.load_balancer(id).await?) {
+            tokio::time::sleep(TICK).await;
+        }
+        Ok(id.to_owned())
     }
 
     /// Everything but when, and how it does.
@@ -142,8 +146,7 @@ impl Cloud {
                 .await?;
         }
         // The cloud is done when nothing is pending any more.
-        let pending = |one: &Value| text(one, "status").is_some_and(|status| status.starts_with("PENDING"));
-        while self.load_balancers().await?.iter().any(pending) {
+        while self.load_balancers().await?.iter().any(is_pending) {
             tokio::time::sleep(TICK).await;
         }
         Ok(())
@@ -219,4 +222,9 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 /// `sim://region/i-1` is `i-1` to the cloud.
 fn vendor_id(provider_id: &str) -> &str {
     provider_id.rsplit('/').next().unwrap_or(provider_id)
+}
+
+/// Whether the cloud is not done with a load balancer.
+fn is_pending(balancer: &Value) -> bool {
+    text(balancer, "status").is_some_and(|status| status.starts_with("PENDING"))
 }
