@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use cloud_api_proto::v1alpha1::{WatchStatusResponse, breaker::State};
 
 use super::Context;
-use crate::{api::Role, check::Stop, hooks::Hook};
+use crate::{api::Role, check::Stop, hooks::Hook, lane::FIRST_ANSWER};
 
 /// A status comes from memory.
 const STATUS_WITHIN: Duration = Duration::from_secs(2);
@@ -37,9 +37,12 @@ impl Context {
         .await
     }
 
-    /// Whether the adapter says that it still remembers a fault. One that says nothing does not.
+    /// Whether the adapter says that it still remembers a fault, or has died of it.
     pub(crate) async fn is_marked(&self) -> bool {
-        self.status().await.is_some_and(|status| is_held_up(&status) || is_slowed(&status))
+        match self.status().await {
+            Some(status) => is_held_up(&status) || is_slowed(&status),
+            None => self.lane.ask(FIRST_ANSWER).await.is_err(),
+        }
     }
 
     async fn status(&self) -> Option<WatchStatusResponse> {

@@ -1,0 +1,131 @@
+//! One run of the suite against one adapter.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use adapter_conformance::{
+    Params, Selection,
+    check::{Check, Need, Tier},
+    checks,
+    report::{Outcome, progress::Silent, table},
+};
+use conformance_sim::{Plan, Setting};
+use tokio::{task, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::table::{GOOD, Row};
+
+/// Checks that every adapter is asked, beside those that its row names: some of each family that cost next to nothing and wait for nothing,
+/// so that eighty adapters take minutes. Left out are those that measure or wait for real time (pauses, horizons, outages, deadlines), make
+/// crowds, make load balancers one after another, kill adapters, or need replicas and callers with identities.
+const ALWAYS: [&str; 14] = [
+    "ID-04", "ID-05", "ERR-01", "ERR-02", "ERR-03", "ERR-08", "INS-01", "INS-02", "INS-04", "INS-09",
+    "LB-01", "LB-02", "LB-08", "RT-01",
+];
+
+/// A broken adapter makes checks wait in vain: no longer than that.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// What does not recover does not recover later either.
+const HEAL: Duration = Duration::from_secs(8);
+
+/// Which checks run beside those that shall fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// [`ALWAYS`].
+    Usual,
+    /// All of the first two tiers.
+    Full,
+}
+
+/// What the suite said of an adapter.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) row: Row,
+    /// Each with all that it said.
+    pub(crate) failed: BTreeMap<String, String>,
+    /// Checks that the table expects to fail, and that did not run.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) took: Duration,
+}
+
+impl Seen {
+    pub(crate) fn is_as_told(&self) -> bool {
+        self.failed.keys().eq(&self.row.fails)
+    }
+
+    /// The row as it should be then.
+    pub(crate) fn renewed(&self) -> Row {
+        Row { fails: self.failed.keys().cloned().collect(), ..self.row.clone() }
+    }
+
+    /// What differs, with the words of the checks that should not have failed.
+    pub(crate) fn difference(&self) -> String {
+        let Self { row: Row { fault, fails, .. }, failed, skipped, .. } = self;
+        let missed: Vec<&String> = fails.iter().filter(|id| !failed.contains_key(*id)).collect();
+        let more: Vec<&str> =
+            failed.iter().filter(|(id, _)| !fails.contains(id)).map(|(_, said)| said.as_str()).collect();
+        let mut text = format!("== {fault}: ");
+        if !missed.is_empty() {
+            text += &format!("did not fail {missed:?} (skipped: {skipped:?}); ");
+        }
+        if !more.is_empty() {
+            text += &format!("failed what it should not:\n{}", more.join("\n"));
+        }
+        text
+    }
+}
+
+/// Starts an adapter with the fault, and runs the checks.
+pub(crate) async fn look(row: Row, depth: Depth) -> Seen {
+    let begun = Instant::now();
+    let (failed, skipped) = run(&row, depth).await.unwrap_or_else(|error| {
+        let failed = [("the setting".to_owned(), format!("{error:#}"))].into();
+        (failed, Vec::new())
+    });
+    Seen { row, failed, skipped, took: begun.elapsed() }
+}
+
+/// What is run against an adapter.
+fn chosen(row: &Row, depth: Depth) -> Vec<Check> {
+    let wanted = |check: &Check| match depth {
+        Depth::Usual => ALWAYS.contains(&check.id),
+        Depth::Full => check.tier != Tier::T3,
+    };
+    let all = checks::all().into_iter();
+    all.filter(|check| wanted(check) || row.fails.iter().any(|id| id == check.id)).collect()
+}
+
+async fn run(row: &Row, depth: Depth) -> anyhow::Result<(BTreeMap<String, String>, Vec<String>)> {
+    let chosen = chosen(row, depth);
+    let needs = |need: Need| chosen.iter().any(|check| check.needs.contains(&need));
+    let flags = if row.fault == GOOD { Vec::new() } else { vec![format!("--break={}", row.fault)] };
+    let plan = Plan {
+        lanes: 1,
+        secured: needs(Need::Secured),
+        replicas: needs(Need::Replicas),
+        adapter_flags: flags,
+        ..Plan::default()
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned();
+    let setting = task::spawn_blocking(move || Setting::start(&plan, &folder)).await??;
+    let mut params = Params::load(&setting.params())?;
+    params.timings.heal = HEAL;
+    let include = chosen.into_iter().map(|check| check.id.to_owned()).collect();
+    let selection = Selection { include, seed: Some(1), limit: Some(LIMIT), ..Selection::default() };
+    let report =
+        adapter_conformance::run(params, &selection, Arc::new(Silent), CancellationToken::new()).await?;
+    task::spawn_blocking(move || drop(setting)).await?;
+    let mut failed = BTreeMap::new();
+    let mut skipped = Vec::new();
+    for entry in &report.entries {
+        let id = entry.check.id.to_owned();
+        match &entry.outcome {
+            Outcome::Failed(_) => {
+                failed.insert(id, table::failure(entry));
+            }
+            Outcome::Skipped(why) if row.fails.contains(&id) => skipped.push(format!("{id}: {why}")),
+            Outcome::Passed | Outcome::Skipped(_) => (),
+        }
+    }
+    Ok((failed, skipped))
+}

@@ -1,0 +1,58 @@
+//! The table: a fault, and the checks that it fails.
+
+use std::{fmt, fs, io, path::Path};
+
+/// The adapter without a fault.
+pub(crate) const GOOD: &str = "none";
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.table");
+/// What its first lines say.
+const HEAD: &str = "\
+# A mistake of adapter-sim (--break), and exactly the checks that it fails; - stands for none, with the reason as the remark.
+# Checks of the third tier run against a mistake only where its row names them.
+";
+
+/// A line of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// As `adapter-sim --break` calls it, or [`GOOD`].
+    pub(crate) fault: String,
+    /// The checks that fail, in order.
+    pub(crate) fails: Vec<String>,
+    /// For people.
+    pub(crate) remark: String,
+}
+
+/// All lines. `#` begins a remark; `-` stands for none.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn rows() -> io::Result<Vec<Row>> {
+    let text = fs::read_to_string(Path::new(FILE))?;
+    let row = |line: &str| {
+        let (words, remark) = line.split_once('#').unwrap_or((line, ""));
+        let mut words = words.split_whitespace().map(str::to_owned);
+        let fault = words.next()?;
+        let mut fails: Vec<String> = words.filter(|word| word != "-").collect();
+        fails.sort();
+        Some(Row { fault, fails, remark: remark.trim().to_owned() })
+    };
+    Ok(text.lines().filter_map(row).collect())
+}
+
+/// Replaces the file.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write(rows: &[Row]) -> io::Result<()> {
+    let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    fs::write(Path::new(FILE), format!("{HEAD}{lines}"))
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fault, fails, remark } = self;
+        let words = if fails.is_empty() { "-".to_owned() } else { fails.join(" ") };
+        write!(f, "{fault:<33}{words}")?;
+        if remark.is_empty() { Ok(()) } else { write!(f, "  # {remark}") }
+    }
+}
