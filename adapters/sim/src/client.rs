@@ -29,6 +29,8 @@ use crate::{
 
 /// Items on one page of a listing; the cloud gives fewer if it likes.
 const PAGE_MAX: u32 = 500;
+/// Load balancers on one: each comes with all members of all its pools, and a page is read as a whole.
+const BALANCERS_PAGE_MAX: u32 = 100;
 /// IDs in one `BatchGetInstances`.
 pub(crate) const BATCH_INSTANCES: usize = 500;
 /// Changes in one `BatchRoutes`.
@@ -111,7 +113,7 @@ impl Client {
         cursor: Option<&str>,
         size: Option<u32>,
     ) -> Answer<InstancePage> {
-        self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor, size)).await
+        self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor, size, PAGE_MAX)).await
     }
 
     /// At most [`BATCH_INSTANCES`].
@@ -130,7 +132,8 @@ impl Client {
         cursor: Option<&str>,
         size: Option<u32>,
     ) -> Answer<LoadBalancerPage> {
-        self.read(session, LIST_LOAD_BALANCERS, &page("/v1/load-balancers", cursor, size)).await
+        let path = page("/v1/load-balancers", cursor, size, BALANCERS_PAGE_MAX);
+        self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
 
     pub(crate) async fn create_load_balancer(
@@ -227,7 +230,7 @@ impl Client {
         cursor: Option<&str>,
         size: Option<u32>,
     ) -> Answer<RoutePage> {
-        self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size)).await
+        self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size, PAGE_MAX)).await
     }
 
     /// At most [`BATCH_ROUTES`]. Each item succeeds or fails on its own.
@@ -304,8 +307,8 @@ fn authorization(token: &str) -> Result<HeaderValue, header::InvalidHeaderValue>
     Ok(value)
 }
 
-fn page(path: &str, cursor: Option<&str>, size: Option<u32>) -> String {
-    let limit = size.unwrap_or(PAGE_MAX).min(PAGE_MAX);
+fn page(path: &str, cursor: Option<&str>, size: Option<u32>, max: u32) -> String {
+    let limit = size.unwrap_or(max).min(max);
     match cursor {
         None => format!("{path}?limit={limit}"),
         Some(cursor) => format!("{path}?limit={limit}&cursor={}", encode(cursor)),
@@ -314,7 +317,8 @@ fn page(path: &str, cursor: Option<&str>, size: Option<u32>) -> String {
 
 fn body(operation: Operation, content: &impl Serialize) -> Answer<Bytes> {
     let text = serde_json::to_vec(content);
-    text.map(Bytes::from)
+    // It may wait long, and does so without the room that was left to grow.
+    text.map(|text| Bytes::from(text.into_boxed_slice()))
         .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
 }
 

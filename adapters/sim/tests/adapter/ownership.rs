@@ -331,7 +331,8 @@ async fn a_caller_that_is_killed_leaves_one_load_balancer() {
 #[tokio::test]
 async fn a_resync_of_six_hundred_services_costs_nothing() {
     const SERVICES: usize = 600;
-    const PAGES: u64 = 2;
+    /// Six full ones, and the end.
+    const PAGES: u64 = 7;
     let bench = bench().await;
     let uids: Vec<String> = (0..SERVICES).map(|n| format!("web-{n}")).collect();
     let asked = uids.iter().map(async |uid| {
