@@ -32,7 +32,7 @@ use tokio::{
 };
 
 use self::{
-    dispatch::{Dispatcher, Permit},
+    dispatch::{Dispatcher, Permit, Waiting},
     flight::{Flight, Job},
     hurry::{Hurry, News},
     wire::{Transport, Wire},
@@ -190,7 +190,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Waits for its turn, sends one request and reads the whole answer. Dropped while it waits, it is never sent.
+    /// Puts a request in the queue; the future waits for its turn, sends it and reads the whole answer. Dropped while it waits, it is
+    /// never sent.
     ///
     /// Cost: one vendor call; two if the vendor throttles the first; none if it is refused.
     ///
@@ -204,31 +205,43 @@ impl Session {
     /// [`Fault::Throttled`]: crate::driver::Fault::Throttled
     /// [`Fault::Unavailable`]: crate::driver::Fault::Unavailable
     /// [`Fault::OutcomeUnknown`]: crate::driver::Fault::OutcomeUnknown
-    pub async fn call(
+    pub fn call(
         &self,
         operation: Operation,
         request: VendorRequest,
-    ) -> Result<VendorResponse, VendorError> {
+    ) -> impl Future<Output = Result<VendorResponse, VendorError>> + Send {
         let mut news = self.news();
         let until = Instant::now() + WAITED_MAX;
+        // Handed in before there is a future: thousands wait, and none with room for what it has handed in.
+        let submitted = self.submit((operation, until), request);
+        async move {
+            let mut waiting = submitted?;
+            loop {
+                if let Some(waiters) = &self.waiters {
+                    waiters.send_away(|deadline| waiting.late(deadline));
+                }
+                tokio::select! {
+                    biased;
+                    answer = waiting.answer() => return answer,
+                    () = news.next() => {
+                        let (call, purpose) = self.on_behalf(operation, until);
+                        waiting.raise(call, purpose);
+                    }
+                    () = tokio::time::sleep(FORESEEN), if self.waiters.is_some() => (),
+                }
+            }
+        }
+    }
+
+    fn submit(
+        &self,
+        (operation, until): (Operation, Instant),
+        request: VendorRequest,
+    ) -> Result<Waiting<'_>, VendorError> {
         let (call, purpose) = self.on_behalf(operation, until);
         let meter = Arc::clone(&self.meter);
         let job = |told| Job { operation, request, purpose, meter, throttled: None, told };
-        let mut waiting = self.vendor.dispatcher.submit(call, job)?;
-        loop {
-            if let Some(waiters) = &self.waiters {
-                waiters.send_away(|deadline| waiting.late(deadline));
-            }
-            tokio::select! {
-                biased;
-                answer = waiting.answer() => return answer,
-                () = news.next() => {
-                    let (call, purpose) = self.on_behalf(operation, until);
-                    waiting.raise(call, purpose);
-                }
-                () = tokio::time::sleep(FORESEEN), if self.waiters.is_some() => (),
-            }
-        }
+        self.vendor.dispatcher.submit(call, job)
     }
 
     /// What happens to its work from now on.
