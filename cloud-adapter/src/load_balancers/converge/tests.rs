@@ -3,9 +3,7 @@
 use std::{fmt, time::SystemTime};
 
 use cloud_adapter_security::{Caller, Refusals, Role};
-use cloud_api_proto::v1alpha1::{
-    Adoption, Instance, Limits, LoadBalancerSpec, Owner, Recreate, Route, Scope,
-};
+use cloud_api_proto::v1alpha1::{Adoption, Instance, Limits, LoadBalancerSpec, Owner, Recreate, Scope};
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
