@@ -356,8 +356,10 @@ async fn the_vendors_words_are_cut_to_what_a_caller_can_take() {
 #[tokio::test(start_paused = true)]
 async fn a_log_line_is_as_long_as_we_like_and_not_as_others_do() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
-    fake.answers([(LOQUACIOUS, None)]);
+    fake.answers([(LOQUACIOUS, None), (LOQUACIOUS, None)]);
     let lines = Lines::default();
+    // Log lines that another test's thread is the first to reach would stay silent: tracing asks the subscriber of that thread.
+    session(&vendor).call(WRITE, get("/")).await.expect_err("refused");
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
     let logging = tracing::subscriber::set_default(log);
     let purpose = Purpose { request_id: "é".repeat(50_000), ..Purpose::own(Priority::Interactive, "test") };
