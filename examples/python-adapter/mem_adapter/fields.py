@@ -1,135 +1,114 @@
-"""What is wrong with a wish for a load balancer. Pure: from a request to faults by path, all of them at once."""
+"""What is wrong with a request: tables of bounds, walked over its messages. All faults are told at once, by path."""
 
-import difflib
 import ipaddress
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from cloudadapter.v1alpha1 import load_balancer_service_pb2 as api
+from google.protobuf.message import Message
 
-from .faults import Fault, invalid, too_long
-from .info import PARAMETERS
-
-Spec: TypeAlias = api.LoadBalancerSpec
-Faults = Iterator[tuple[str, str]]
-NO_PORT = "is no port; write 1 to 65535"
-
-
-def check(request: api.EnsureLoadBalancerRequest) -> None:
-    """Fields, then parameters, then capabilities."""
-    if faults := dict([*of_identity(request), *of_request(request)]):
-        raise invalid(faults)
-    declared = [parameter.key for parameter in PARAMETERS]
-    for key in request.spec.parameters:
-        if key not in declared:
-            nearest = {"nearest": name for name in difflib.get_close_matches(key, declared, 1)}
-            raise Fault("UNKNOWN_PARAMETER", f"spec.parameters: there is no {key!r}", {}, parameter=key, **nearest)
-    for capability, field in missing_capabilities(request.spec):
-        message = f"{field}: this cloud has no {capability}"
-        raise Fault("UNSUPPORTED_FEATURE", message, capability=capability, field=field)
+STRING_BYTES, BATCH_INSTANCES, BATCH_ROUTES = 256, 500, 200
+ALGORITHMS = ["round-robin", "least-connections"]
+# Items of a batch have errors of their own, and an unknown priority is no fault.
+SKIPPED = {"refs", "upserts", "deletes", "priority"}
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Test = Callable[[Any], bool]
 
 
-def check_delete(request: api.DeleteLoadBalancerRequest) -> None:
-    """The fields of a deletion."""
-    if faults := dict(of_identity(request)):
-        raise invalid(faults)
-
-
-def of_identity(request: api.EnsureLoadBalancerRequest | api.DeleteLoadBalancerRequest) -> Faults:
-    """Which one, and for whom."""
-    for name in ("key", "owner"):
-        if not request.HasField(name):
-            yield name, "is missing"
-    yield from too_long("key", request.key)
-    yield from too_long("owner", request.owner)
-    if request.HasField("key") and request.key.cluster_id != request.context.cluster_id:
-        yield "key.cluster_id", "differs from context.cluster_id"
-    if request.HasField("key") and not request.key.owner_uid:
-        yield "key.owner_uid", "is empty"
-    if request.HasField("owner") and request.owner.uid != request.key.owner_uid:
-        yield "owner.uid", "differs from key.owner_uid"
-
-
-def of_request(request: api.EnsureLoadBalancerRequest) -> Faults:
-    """What it shall be, and how far the adapter may go."""
-    spec = request.spec
-    if not request.HasField("spec"):
-        yield "spec", "is missing"
-        return
-    if request.adoption == api.ADOPTION_BY_ID and not request.known.vendor_ids.ids.get("loadbalancer"):
-        yield "known.vendor_ids", "names no loadbalancer, and adoption is BY_ID"
-    for path, kind, number in [
-        ("adoption", api.Adoption, request.adoption),
-        ("recreate", api.Recreate, request.recreate),
-        ("spec.scheme", Spec.Scheme, spec.scheme),
-        ("spec.traffic_policy", Spec.TrafficPolicy, spec.traffic_policy),
-        ("spec.health_check.kind", api.HealthCheck.Kind, spec.health_check.kind),
-        ("spec.session_affinity.kind", api.SessionAffinity.Kind, spec.session_affinity.kind),
-    ]:
-        if number not in kind.values():
-            yield path, f"{number} is unknown here"
-    families = spec.ip_families
-    if not families or len(set(families)) < len(families) or not set(families) <= {*api.IpFamily.values()} - {0}:
-        yield "spec.ip_families", "name IPv4, IPv6 or both, each once"
-    for n, text in enumerate(spec.requested_addresses):
-        if not parses(ipaddress.ip_address, text):
-            yield f"spec.requested_addresses[{n}]", "is no IP address"
-    for n, text in enumerate(spec.source_ranges):
-        if "/" not in text or not parses(lambda text: ipaddress.ip_network(text, strict=False), text):
-            yield f"spec.source_ranges[{n}]", "is no CIDR"
-    if spec.health_check.HasField("port") and not is_port(spec.health_check.port):
-        yield "spec.health_check.port", NO_PORT
-    if spec.health_check.kind == api.HealthCheck.KIND_HTTP and not spec.health_check.path.startswith("/"):
-        yield "spec.health_check.path", "does not begin with a slash"
-    if not spec.backend_set_id:
-        yield "spec.backend_set_id", "is empty"
-    for parameter in PARAMETERS:
-        if spec.parameters.get(parameter.key, parameter.default_value) not in parameter.allowed_values:
-            yield f"spec.parameters[{parameter.key}]", f"is none of {', '.join(parameter.allowed_values)}"
-    yield from of_listeners(spec)
-
-
-def of_listeners(spec: Spec) -> Faults:
-    """What it listens on."""
-    if not spec.listeners:
-        yield "spec.listeners", "is empty"
-    for n, listener in enumerate(spec.listeners):
-        path = f"spec.listeners[{n}]"
-        if listener.protocol not in api.Protocol.values() or not listener.protocol:
-            yield f"{path}.protocol", "is unspecified or unknown"
-        before = [(other.protocol, other.port) for other in spec.listeners[:n]]
-        if not is_port(listener.port) or (listener.protocol, listener.port) in before:
-            yield f"{path}.port", "is twice here" if is_port(listener.port) else NO_PORT
-        if listener.target_kind != api.Listener.TARGET_KIND_NODE_DIRECT and not is_port(listener.node_port):
-            yield f"{path}.node_port", NO_PORT if listener.HasField("node_port") else "is missing"
-        if listener.target_kind not in api.Listener.TargetKind.values():
-            yield f"{path}.target_kind", f"{listener.target_kind} is unknown here"
-        if listener.proxy_protocol not in api.Listener.ProxyProtocol.values():
-            yield f"{path}.proxy_protocol", f"{listener.proxy_protocol} is unknown here"
-
-
-def missing_capabilities(spec: Spec) -> Faults:
-    """What it needs and `GetInfo` does not list, with the field that needs it."""
-    if any(listener.protocol == api.PROTOCOL_SCTP for listener in spec.listeners):
-        yield "lb.sctp", "spec.listeners.protocol"
-    if spec.requested_addresses:
-        yield "lb.reserved-ip", "spec.requested_addresses"
-    if any(listener.target_kind == api.Listener.TARGET_KIND_NODE_DIRECT for listener in spec.listeners):
-        yield "lb.node-direct", "spec.listeners.target_kind"
-    if any(listener.tls_refs for listener in spec.listeners):
-        yield "lb.tls", "spec.listeners.tls_refs"
-
-
-def is_port(number: int) -> bool:
-    """Whether it is a port."""
-    return 1 <= number <= 65535
-
-
-def parses(parse: object, text: str) -> bool:
-    """Whether a parser takes the text."""
-    assert callable(parse)
+def network(text: str, strict: bool = True) -> Network | None:
+    """A CIDR; `strict`: without host bits."""
     try:
-        parse(text)
+        return ipaddress.ip_network(text, strict) if text.partition("/")[2].isdecimal() else None
     except ValueError:
-        return False
-    return True
+        return None
+
+
+# Fields that must be set, by message; and in each request its context.
+REQUIRED = {
+    "RequestContext": ["cluster_id"],
+    "EnsureLoadBalancerRequest": ["key", "owner", "spec"],
+    "DeleteLoadBalancerRequest": ["key", "owner"],
+    "LoadBalancerKey": ["cluster_id", "owner_uid"],
+    "LoadBalancerSpec": ["listeners", "ip_families", "backend_set_id"],
+    "Listener": ["protocol", "port"],
+    "PutBackendSetRequest": ["id"],
+    "Backend": ["provider_id"],
+    "RouteUpsert": ["key", "next_hop"],
+    "RouteDelete": ["key"],
+    "RouteKey": ["cluster_id", "node_uid", "destination"],
+}
+PORT: tuple[Test, str] = (lambda number: 0 < number < 65536, "is no port; write 1 to 65535")
+CIDR: tuple[Test, str] = (lambda text: network(text) is not None, "is no CIDR, or has host bits")
+# What a value must be, by its field's name.
+VALUES: dict[str, tuple[Test, str]] = {
+    "port": PORT,
+    "node_port": PORT,
+    "cluster_cidrs": CIDR,
+    "destination": CIDR,
+    "source_ranges": (lambda text: network(text, strict=False) is not None, "is no CIDR"),
+    "requested_addresses": (lambda text: network(f"{text}/{128 if ':' in text else 32}") is not None, "is no address"),
+}
+# What tells one from another in a list, and the field to blame.
+UNIQUE: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "Listener": ("port", lambda it: (it.protocol, it.port)),
+    "Backend": ("provider_id", lambda it: it.provider_id),
+}
+CHANGES = ("EnsureLoadBalancerRequest", "DeleteLoadBalancerRequest")
+is_foreign: Test = lambda it: it.HasField("key") and it.key.cluster_id != it.context.cluster_id
+is_not_of_key: Test = lambda it: it.HasField("owner") and it.owner.uid != it.key.owner_uid
+parameter: Callable[[Any], str] = lambda it: it.parameters.get("algorithm", ALGORITHMS[0])
+# Faults that take more than one value to see: message, field, whether it is at fault, why.
+FAULTS: list[tuple[str, str, Test, str]] = [
+    ("RequestContext", "max_staleness", lambda it: it.max_staleness.ToNanoseconds() < 0, "is negative"),
+    ("Listener", "node_port", lambda it: not (it.HasField("node_port") or it.target_kind == 2), "is missing"),
+    ("HealthCheck", "path", lambda it: it.kind == it.KIND_HTTP and it.path[:1] != "/", "begins with no slash"),
+    ("LoadBalancerSpec", "ip_families", lambda it: len({0, *it.ip_families}) <= len(it.ip_families), "is 0 or twice"),
+    ("LoadBalancerSpec", "parameters[algorithm]", lambda it: parameter(it) not in ALGORITHMS, "is unknown"),
+    *((name, "key.cluster_id", is_foreign, "differs from the context's") for name in CHANGES),
+    *((name, "owner.uid", is_not_of_key, "differs from key.owner_uid") for name in CHANGES),
+    ("EnsureLoadBalancerRequest", "known.vendor_ids", lambda it: it.adoption == 3 and not known(it), "has none"),
+    ("PutBackendSetRequest", "content", lambda it: it.WhichOneof("content") is None, "is missing"),
+    ("BatchGetInstancesRequest", "refs", lambda it: len(it.refs) > BATCH_INSTANCES, "has too many"),
+    ("RouteUpsert", "next_hop.provider_id", lambda it: not it.next_hop.provider_id, "is empty"),
+    ("ApplyRoutesRequest", "upserts", lambda it: len(it.upserts) + len(it.deletes) > BATCH_ROUTES, "has too many"),
+    ("ApplyRoutesRequest", "cluster_cidrs", lambda it: it.upserts and not it.cluster_cidrs, "is empty"),
+]
+
+
+def known(request: Any) -> str:
+    """The load balancer that the caller believes to be the one."""
+    return str(request.known.vendor_ids.ids.get("loadbalancer", ""))
+
+
+def faults(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
+    """The faults of a message and of those in it; `path`: where it is, with a dot at its end."""
+    name, present = message.DESCRIPTOR.name, message.ListFields()
+    required = ["context"] if name.endswith("Request") else []
+    for missing in {*required, *REQUIRED.get(name, [])} - {field.name for field, _ in present}:
+        yield path + missing, "is missing or empty"
+    for kind, at, is_fault, text in FAULTS:
+        if kind == name and is_fault(message):
+            yield path + at, text
+    for field, value in present:
+        if field.name not in SKIPPED:
+            yield from of_field(path + field.name, field, value)
+
+
+def of_field(path: str, field: Any, value: Any) -> Iterator[tuple[str, str]]:
+    """The faults of one value, of each in a list, or of each in a map."""
+    items = value.items() if hasattr(value, "items") else enumerate(value) if field.is_repeated else [("", value)]
+    blame, key_of = UNIQUE.get(field.message_type.name if field.message_type else "", ("", repr))
+    good, text = VALUES.get(field.name, (lambda _: True, ""))
+    seen = set()
+    for key, item in items:
+        at = f"{path}[{key}]" if field.is_repeated else path
+        if isinstance(item, Message):
+            yield from faults(item, f"{at}.")
+            if blame and key_of(item) in seen:
+                yield f"{at}.{blame}", "is twice here"
+            seen.add(key_of(item))
+        elif isinstance(item, str) and len(item.encode()) > STRING_BYTES:
+            yield at, f"is longer than {STRING_BYTES} bytes"
+        elif field.enum_type and item not in field.enum_type.values_by_number:
+            yield path, f"{item} is unknown here"
+        elif not good(item):
+            yield at, text

@@ -1,126 +1,80 @@
 """InstanceService: the machines that nodes run on."""
 
-import hashlib
-import ipaddress
-import json
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import grpc
-from cloudadapter.v1alpha1 import common_pb2 as common
 from cloudadapter.v1alpha1 import instance_service_pb2 as api
 from cloudadapter.v1alpha1 import instance_service_pb2_grpc as rpc
+from cloudadapter.v1alpha1.instance_service_pb2 import BatchGetInstancesResponse as Results
+from cloudadapter.v1alpha1.instance_service_pb2 import WatchInstancesResponse as Event
 
-from .cloud import PROVIDER, REGION, SCOPE, Cloud, Machine, Meter
-from .faults import Fault, invalid, too_long
-from .mirror import View, now, watch
+from .cloud import PROVIDER, REGION, SCOPE, Context, Service, now, step
+from .edge import Fault, digest, invalid
+from .fields import faults
 
-BATCH = 500
+LOOK, SELF_CHECK = step("Get", "compute", "machines"), step("Get", "identity", "account")
+ABSENT = (api.EXISTENCE_GONE, api.EXISTENCE_NOT_VISIBLE)
 
 
-class Instances(rpc.InstanceServiceServicer):
+class Instances(Service, rpc.InstanceServiceServicer):
     """Serves them."""
 
-    def __init__(self, cloud: Cloud, process: str, draining: threading.Event) -> None:
-        self.cloud, self.draining = cloud, draining
-        self.view = View(
-            id=f"{process}/instances",
-            scope=SCOPE,
-            see=instance,
-            key=lambda item: item.provider_id,
-            items=api.InstanceItems,
-            gone=lambda item: api.InstanceGone(provider_id=item.provider_id),
-            response=api.WatchInstancesResponse,
-        )
-
-    def WatchInstances(
-        self, request: api.WatchInstancesRequest, context: grpc.ServicerContext
-    ) -> Iterator[api.WatchInstancesResponse]:
+    def WatchInstances(self, request: api.WatchInstancesRequest, context: Context) -> Iterator[Event]:
         """The mirror: every cluster sees all."""
-        return watch(self.cloud.machines, self.view, request, context, self.draining)
+        return self.cloud.watch(self.cloud.machines, shown, request, context, Event, "provider_id")
 
-    def BatchGetInstances(
-        self, request: api.BatchGetInstancesRequest, context: grpc.ServicerContext
-    ) -> api.BatchGetInstancesResponse:
-        """What became of each. What the listing lacks is always asked for: a listing proves nothing."""
-        if len(request.refs) > BATCH:
-            raise invalid({"refs": f"has more than {BATCH}"})
-        meter = Meter(self.cloud, request.context.request_id)
-        results = resolve(request.refs, self.cloud.machines.all())
-        unseen = any(result.existence in (api.EXISTENCE_GONE, api.EXISTENCE_NOT_VISIBLE) for result in results)
-        if request.refs and (unseen or request.context.HasField("max_staleness")):
-            meter.call("compute", "GetMachines")
-            results = resolve(request.refs, self.cloud.machines.all())
-        if any(result.existence == api.EXISTENCE_GONE and not result.evidence.witnesses for result in results):
-            meter.call("identity", "WhoAmI")  # always the same here: the scope is the one of before
-        cost = meter.cost(common.Cost.SOURCE_SNAPSHOT)
-        return api.BatchGetInstancesResponse(results=results, scope=SCOPE, cost=cost)
+    def BatchGetInstances(self, request: api.BatchGetInstancesRequest, context: Context) -> Results:
+        """What became of each, by one look. Absence is never told from the mirror: that is a look of its own."""
+        with self.cloud.changed:
+            machines = dict(self.cloud.machines.items)
+        missing = {ref.provider_id for ref in request.refs} - {""} - machines.keys()
+        results = [resolve(f"refs[{n}]", ref, machines, len(missing)) for n, ref in enumerate(request.refs)]
+        absent = any(it.existence in ABSENT for it in results)
+        calls = [LOOK] if request.refs and (absent or request.context.HasField("max_staleness")) else []
+        if any(it.existence == api.EXISTENCE_GONE and not machines for it in results):
+            calls.append(SELF_CHECK)  # always the same here: the scope is the one of before
+        cost = self.cloud.cost(request, calls, listed=True)
+        return Results(results=results, scope=SCOPE, cost=cost)
 
 
-def instance(machine: Machine) -> api.Instance:
-    """A machine in the words of the contract."""
-    item = api.Instance(
-        provider_id=machine.provider_id,
-        name=machine.name,
-        state=api.INSTANCE_STATE_RUNNING if machine.running else api.INSTANCE_STATE_STOPPED,
-        addresses=[
-            api.InstanceAddress(
-                type=api.InstanceAddress.TYPE_INTERNAL_IP,
-                ip=machine.address,
-                family=ipaddress.ip_address(machine.address).version,
-                primary=True,
-            ),
-            api.InstanceAddress(type=api.InstanceAddress.TYPE_HOSTNAME, name=machine.name, primary=True),
-        ],
-        instance_type=machine.type,
-        region=REGION,
-        zone=machine.zone,
-        created_at=machine.created,
-        vendor_state="on" if machine.running else "off",
-    )
-    node = [machine.provider_id, machine.name, machine.address, machine.type, REGION, machine.zone, machine.running]
-    item.fingerprint = hashlib.sha256(json.dumps(node).encode()).hexdigest()[:16]
-    return item
-
-
-def resolve(refs: Sequence[api.InstanceRef], machines: Sequence[Machine]) -> list[api.InstanceResult]:
-    """One result a reference, in the order asked."""
-    by_id = {machine.provider_id: machine for machine in machines}
-    missing = {ref.provider_id for ref in refs if ref.provider_id and ref.provider_id not in by_id}
-    return [result(f"refs[{n}]", ref, by_id, len(missing)) for n, ref in enumerate(refs)]
-
-
-def result(path: str, ref: api.InstanceRef, by_id: dict[str, Machine], missing: int) -> api.InstanceResult:
+def resolve(path: str, ref: api.InstanceRef, machines: dict[str, api.Instance], missing: int) -> api.InstanceResult:
     """What became of one; `missing`: how many of the request there are not."""
     try:
-        if faults := dict(too_long(path, ref)):
-            raise invalid(faults)
-        if ref.WhichOneof("ref") == "node_name":
-            found = [machine for machine in by_id.values() if machine.name == ref.node_name]
-            if len(found) > 1:
-                raise Fault("OPERATION_CONFLICT", f"{path}.node_name: several machines have this name")
-        elif ref.WhichOneof("ref") == "provider_id":
-            if not ours(f"{path}.provider_id", ref.provider_id):
-                return api.InstanceResult(existence=api.EXISTENCE_FOREIGN)
-            found = [by_id[ref.provider_id]] if ref.provider_id in by_id else []
-        else:
+        if bad := dict(faults(ref, f"{path}.")):
+            raise invalid(bad)
+        if ref.WhichOneof("ref") is None:
             raise invalid({path: "names neither a provider ID nor a node"})
+        if ref.provider_id and not is_ours(f"{path}.provider_id", ref.provider_id):
+            return api.InstanceResult(existence=api.EXISTENCE_FOREIGN)
+        found = [it for it in machines.values() if it.name == ref.node_name] if ref.node_name else []
+        if len(found) > 1:
+            raise Fault("OPERATION_CONFLICT", f"{path}.node_name: several machines have this name")
     except Fault as fault:
         return api.InstanceResult(existence=api.EXISTENCE_UNKNOWN, error=fault.item())
-    if found:
-        return api.InstanceResult(existence=api.EXISTENCE_EXISTS, instance=instance(found[0]))
+    if machine := found[0] if found else machines.get(ref.provider_id):
+        return api.InstanceResult(existence=api.EXISTENCE_EXISTS, instance=shown(machine))
     # Proven by others that are seen, or by the credentials if nobody else vanished with it.
-    if ref.WhichOneof("ref") == "node_name" or (not by_id and missing > 1):
+    if not ref.provider_id or (not machines and missing > 1):
         return api.InstanceResult(existence=api.EXISTENCE_NOT_VISIBLE)
     method = api.Evidence.METHOD_DIRECT_GET_NOT_FOUND
-    evidence = api.Evidence(method=method, scope=SCOPE, observed_at=now(), witnesses=len(by_id))
+    evidence = api.Evidence(method=method, scope=SCOPE, observed_at=now(), witnesses=len(machines))
     return api.InstanceResult(existence=api.EXISTENCE_GONE, evidence=evidence)
 
 
-def ours(path: str, provider_id: str) -> bool:
+def is_ours(path: str, provider_id: str) -> bool:
     """Whether a provider ID points into this scope. FIELD_INVALID if it is none."""
     scheme, separator, rest = provider_id.partition("://")
     region, _, machine = rest.partition("/")
     if not scheme or not separator or (scheme == PROVIDER and not (region and machine)):
         raise invalid({path: f"is no provider ID such as {PROVIDER}://{REGION}/i-1"})
-    return scheme == PROVIDER and region == REGION
+    return (scheme, region) == (PROVIDER, REGION)
+
+
+def shown(machine: api.Instance) -> api.Instance:
+    """A machine with its fingerprint: of what a Node is made from, and of nothing else."""
+    item, node = api.Instance(), api.Instance()
+    item.CopyFrom(machine)
+    node.CopyFrom(machine)
+    for name in ("created_at", "vendor_state"):
+        node.ClearField(name)
+    item.fingerprint = digest(node.SerializeToString(deterministic=True))
+    return item

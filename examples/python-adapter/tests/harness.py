@@ -15,9 +15,10 @@ from cloudadapter.v1alpha1 import route_service_pb2_grpc as route_rpc
 from google.rpc import error_details_pb2, status_pb2
 
 from mem_adapter.cloud import Cloud
-from mem_adapter.identity import Identify
-from mem_adapter.ports import Console
+from mem_adapter.edge import Identify
 from mem_adapter.server import Server
+
+from .console import console
 
 CLUSTER = "6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d"
 CONTEXT = common.RequestContext(cluster_id=CLUSTER)
@@ -31,10 +32,9 @@ class Served(unittest.TestCase):
 
     def setUp(self) -> None:
         self.cloud = Cloud()
-        self.console = Console(self.cloud)
         identify = type(self).__dict__.get("identify")
         self.server = Server(self.cloud, identify, self.cluster_id, age_seconds=60)
-        port = self.server.start("127.0.0.1:0", None)
+        port = self.server.start("127.0.0.1:0")
         self.addCleanup(self.server.stop)
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self.addCleanup(self.channel.close)
@@ -45,9 +45,13 @@ class Served(unittest.TestCase):
 
     def machines(self, count: int) -> list[str]:
         """New ones, by provider ID."""
-        made = self.console("/createInstances", {"COUNT": str(count), "NAME": "node"})
-        assert made
-        return made.split("\n")
+        return self.console("/createInstances", COUNT=str(count), NAME="node").split("\n")
+
+    def console(self, path: str, **form: str) -> str:
+        """What somebody does in the cloud by hand."""
+        answer = console(self.cloud, path, form)
+        assert answer is not None
+        return answer
 
     def put(self, name: str, *machines: str) -> None:
         """A set of backends."""

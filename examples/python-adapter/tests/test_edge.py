@@ -14,11 +14,11 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2 as reflected
 
-from mem_adapter import identity, ports
-from mem_adapter.cloud import Cloud
-from mem_adapter.faults import Fault
-from mem_adapter.gate import may
+from mem_adapter import edge
+from mem_adapter.__main__ import probes, serve
+from mem_adapter.edge import Fault, may
 
+from .console import from_file
 from .harness import CONTEXT, Served, info, wish
 
 SERVICES = ("AdapterService", "InstanceService", "LoadBalancerService", "RouteService")
@@ -47,8 +47,9 @@ class Requests(Served):
 
     def test_a_defect_is_an_error_of_the_contract(self) -> None:
         with mock.patch("mem_adapter.instances.resolve", side_effect=ZeroDivisionError):
-            with self.assertLogs("mem_adapter.gate", "ERROR"):
-                request = instances.BatchGetInstancesRequest(context=CONTEXT)
+            with self.assertLogs("mem_adapter.edge", "ERROR"):
+                refs = [instances.InstanceRef(node_name="n")]
+                request = instances.BatchGetInstancesRequest(context=CONTEXT, refs=refs)
                 self.refused("INTERNAL", self.instances.BatchGetInstances, request)
 
     def test_info_is_whole_and_status_comes_at_once(self) -> None:
@@ -67,10 +68,9 @@ class Requests(Served):
 
         names = [f"cloudadapter.v1alpha1.{name}" for name in SERVICES]
         self.assertEqual({health(name) for name in ["", *names]}, {health_pb2.HealthCheckResponse.SERVING})
-        self.server.say(serving=False)
+        self.server.drain()
         self.assertEqual({health(name) for name in names}, {health_pb2.HealthCheckResponse.NOT_SERVING})
         self.assertEqual(health(""), health_pb2.HealthCheckResponse.SERVING)
-        self.server.draining.set()
         self.refused("DRAINING", self.info.GetInfo, info.GetInfoRequest(context=CONTEXT))
 
     def test_reflection_has_the_name_of_today(self) -> None:
@@ -87,7 +87,7 @@ class Requests(Served):
 def identify(token: str) -> str:
     """Each token is its own role, but one proves nothing."""
     if token == "forged":
-        raise identity.UNKNOWN
+        raise edge.unknown()
     return token
 
 
@@ -145,13 +145,13 @@ class Proofs(Served):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tokens"
             path.write_text("abc: operator\n\nstranger:\n")
-            known = identity.from_file(path)
+            known = from_file(path)
         self.assertEqual((known("abc"), known("stranger")), ("operator", ""))
         with self.assertRaises(Fault):
             known("ab")
 
     def test_tokens_of_a_cluster(self) -> None:
-        known = identity.token_review("cloudadapter.c", {"kube-system/cloud-routes": "route-controller"})
+        known = edge.token_review("cloudadapter.c", {"kube-system/cloud-routes": "route-controller"})
         account = "system:serviceaccount:kube-system:"
         for answer, role in [
             (review(account + "cloud-routes"), "route-controller"),
@@ -161,7 +161,7 @@ class Proofs(Served):
             (review(account + "cloud-routes", authenticated=False), None),
             ({}, None),
         ]:
-            with mock.patch("mem_adapter.identity.post_review", return_value=answer):
+            with mock.patch("mem_adapter.edge.review", return_value=answer):
                 token = repr(answer)
                 if role is None:
                     with self.assertRaises(Fault):
@@ -177,10 +177,7 @@ def review(username: str, **changes: Any) -> dict[str, Any]:
 
 class Plain(Served):
     def test_probes_serve_no_contract(self) -> None:
-        server = ports.serve(("127.0.0.1", 0), ports.probes(Cloud(), self.server.draining))
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        base = f"http://127.0.0.1:{server.server_port}"
+        base = f"http://127.0.0.1:{serve('127.0.0.1:0', self.cloud, probes)}"
 
         def status(path: str, body: bytes | None = None) -> int:
             try:
@@ -190,5 +187,5 @@ class Plain(Served):
 
         self.assertEqual([status(path) for path in ("/healthz", "/readyz", "/metrics")], [200] * 3)
         self.assertEqual(status("/cloudadapter.v1alpha1.AdapterService/GetInfo", b""), 404)
-        self.server.draining.set()
+        self.cloud.draining = True
         self.assertEqual((status("/healthz"), status("/readyz")), (200, 404))

@@ -3,7 +3,7 @@
 from cloudadapter.v1alpha1 import common_pb2 as common
 from cloudadapter.v1alpha1 import instance_service_pb2 as api
 
-from mem_adapter.mirror import LOG, checksum
+from mem_adapter.cloud import LOG, checksum
 
 from .harness import CONTEXT, Served, kinds
 
@@ -20,7 +20,7 @@ class Existence(Served):
 
     def test_each_reference_has_its_answer(self) -> None:
         first, second = self.machines(2)
-        self.console("/deleteInstances", {"PROVIDER_IDS": second})
+        self.console("/deleteInstances", PROVIDER_IDS=second)
         refs = [
             api.InstanceRef(provider_id=first),
             api.InstanceRef(provider_id=second),
@@ -48,7 +48,7 @@ class Existence(Served):
 
     def test_an_empty_cloud_proves_one_at_most(self) -> None:
         first, second = (api.InstanceRef(provider_id=it) for it in self.machines(2))
-        self.console("/deleteInstances", {"PROVIDER_IDS": f"{first.provider_id} {second.provider_id}"})
+        self.console("/deleteInstances", PROVIDER_IDS=f"{first.provider_id} {second.provider_id}")
         existence = {result.existence for result in self.ask(first, second)}
         self.assertEqual(existence, {api.EXISTENCE_NOT_VISIBLE})
         (result,) = self.ask(first)
@@ -62,10 +62,10 @@ class Existence(Served):
             return self.ask(api.InstanceRef(provider_id=first))[0].instance.fingerprint
 
         before = fingerprint()
-        self.console("/touchInstance", {"PROVIDER_ID": first})
+        self.console("/touchInstance", PROVIDER_ID=first)
         self.assertEqual(fingerprint(), before)
         for change in ("changeInstance", "stopInstance"):
-            self.console(f"/{change}", {"PROVIDER_ID": first})
+            self.console(f"/{change}", PROVIDER_ID=first)
             self.assertNotEqual(fingerprint(), before)
 
 
@@ -77,9 +77,8 @@ class Watch(Served):
     def test_a_listing_is_cut_and_counted(self) -> None:
         made = self.machines(600)
         events = self.list()
-        self.assertEqual(kinds(events), ["reset", "items", "items", "synced"])
-        self.assertEqual(len(events[1].items.items), 512)
-        self.assertEqual((events[3].synced.count, events[3].synced.checksum), (600, checksum(made)))
+        self.assertEqual(kinds(events), ["reset", *["items"] * 5, "synced"])
+        self.assertEqual((events[-1].synced.count, events[-1].synced.checksum), (600, checksum(made)))
 
     def test_the_checksum_is_that_of_the_document(self) -> None:
         self.assertEqual(checksum(f"mem://r1/i-{n}" for n in (3, 1, 2)), 16280259153780719357)
@@ -87,12 +86,12 @@ class Watch(Served):
     def test_a_token_goes_on_and_nonsense_begins_again(self) -> None:
         first, second = self.machines(2)
         token = self.list()[-1].synced.token
-        self.console("/deleteInstances", {"PROVIDER_IDS": first})
-        self.console("/stopInstance", {"PROVIDER_ID": second})
+        self.console("/deleteInstances", PROVIDER_IDS=first)
+        self.console("/stopInstance", PROVIDER_ID=second)
         events = self.list(token)
         self.assertEqual(kinds(events), ["gone", "upsert", "bookmark"])
         self.assertEqual(kinds(self.list(events[2].bookmark.token)), ["bookmark"])
-        for nonsense in ("nonsense", f"{token}0", token.replace("instances", "routes")):
+        for nonsense in ("nonsense", f"{token}0"):
             self.assertEqual(kinds(self.list(nonsense))[0], "reset", nonsense)
 
     def test_who_falls_behind_begins_again(self) -> None:
@@ -106,9 +105,9 @@ class Watch(Served):
         request = api.WatchInstancesRequest(context=CONTEXT)
         events = iter(self.instances.WatchInstances(request, timeout=20))
         self.assertEqual(kinds(next(events) for _ in range(3)), ["reset", "items", "synced"])
-        self.console("/changeInstance", {"PROVIDER_ID": first})
+        self.console("/changeInstance", PROVIDER_ID=first)
         self.assertEqual(kinds(next(events) for _ in range(2)), ["upsert", "bookmark"])
-        self.server.draining.set()
+        self.cloud.draining = True
         self.machines(1)
         with self.assertRaisesRegex(Exception, "about to stop"):
             list(events)

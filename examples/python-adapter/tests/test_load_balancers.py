@@ -1,10 +1,12 @@
 """Load balancers: fields, work, ownership, fences, sets of backends."""
 
+from unittest import mock
+
 from cloudadapter.v1alpha1 import load_balancer_service_pb2 as api
 
-from mem_adapter.backends import KEEP_SECONDS, BackendSets
+from mem_adapter.load_balancers import KEEP_SECONDS, BackendSets
 
-from .harness import CLUSTER, CONTEXT, Served, fence, kinds, removal, wish
+from .harness import CONTEXT, Served, fence, kinds, removal, wish
 
 
 class Fields(Served):
@@ -62,15 +64,15 @@ class Work(Served):
         self.assertEqual(again.applied_hash, first.applied_hash)
         self.assertEqual(again.addresses, first.addresses)
 
-    def test_a_change_of_ports_keeps_the_address_and_adds_before_it_removes(self) -> None:
+    def test_a_change_of_ports_is_planned_and_keeps_the_address(self) -> None:
         first = self.ensure(wish("web", 80))
-        planned = self.ensure(wish("web", 443, dry_run=True)).plan
-        operations = [step.operation for step in planned]
-        self.assertLess(operations.index("PutListener"), operations.index("DeleteListener"))
+        planned = self.ensure(wish("web", 443, dry_run=True))
+        self.assertEqual((planned.state, planned.steps), (api.LOAD_BALANCER_STATE_PENDING, len(planned.plan)))
+        self.assertEqual(self.mirror()[0].listeners, ["tcp/80"])
         second = self.ensure(wish("web", 443, sequence=2))
         self.assertEqual(second.addresses, first.addresses)
         self.assertEqual(self.mirror()[0].listeners, ["tcp/443"])
-        self.assertEqual(len(planned), second.steps)
+        self.assertEqual(len(planned.plan), second.steps)
 
     def test_other_backends_touch_nothing_else(self) -> None:
         first = self.ensure(wish())
@@ -108,35 +110,35 @@ class Work(Served):
         self.ensure(wish())
         name = self.mirror()[0].name
         self.balancers.DeleteLoadBalancer(removal(sequence=2))
-        found = self.console("/createLoadBalancer", {"NAME": name})
+        found = self.console("/createLoadBalancer", NAME=name)
         refusal = self.refused("OWNED_BY_OTHER", self.balancers.EnsureLoadBalancer, wish(sequence=3))
         self.assertEqual(refusal.metadata["vendor_id"], found)
         taken = self.ensure(wish(sequence=4, adoption=api.ADOPTION_IF_UNOWNED))
         self.assertEqual(taken.vendor_ids.ids["loadbalancer"], found)
-        known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": str(found)}))
+        known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": found}))
         thief = wish("thief", adoption=api.ADOPTION_BY_ID, known=known)
         self.refused("OWNED_BY_OTHER", self.balancers.EnsureLoadBalancer, thief)
         thief.known.vendor_ids.ids["loadbalancer"] = "lb-0"
         self.refused("RESOURCE_GONE", self.balancers.EnsureLoadBalancer, thief)
 
     def test_an_adopted_one_may_be_built_anew(self) -> None:
-        found = self.console("/createLoadBalancer", {"NAME": "by-hand"})
-        known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": str(found)}))
+        found = self.console("/createLoadBalancer", NAME="by-hand")
+        known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": found}))
         internal = api.LoadBalancerSpec(scheme=api.LoadBalancerSpec.SCHEME_INTERNAL)
         request = wish(adoption=api.ADOPTION_BY_ID, known=known, spec=internal)
         self.refused("IMMUTABLE_FIELD", self.balancers.EnsureLoadBalancer, request)
         self.assertEqual(self.mirror(), [])
         request.recreate = api.RECREATE_IF_IMMUTABLE_CHANGED
         self.assertEqual(self.ensure(request).state, api.LOAD_BALANCER_STATE_ACTIVE)
-        self.assertEqual([balancer.name for balancer in self.mirror()], ["default-web-" + self.mirror()[0].name[-12:]])
+        self.assertEqual([balancer.name for balancer in self.mirror()], ["default-web-" + self.mirror()[0].name[-16:]])
 
     def test_a_deletion_needs_no_id_and_leaves_what_is_not_ours(self) -> None:
         self.ensure(wish())
-        foreign = self.console("/createLoadBalancer", {"NAME": "by-hand"})
+        foreign = self.console("/createLoadBalancer", NAME="by-hand")
         for _ in range(2):
             answer = self.balancers.DeleteLoadBalancer(removal(sequence=2))
             self.assertEqual(answer.state, api.LOAD_BALANCER_STATE_ABSENT)
-        self.assertEqual([balancer.id for balancer in self.cloud.balancers.all()], [foreign])
+        self.assertEqual(list(self.cloud.balancers.items), [foreign])
 
     def test_other_clusters_see_nothing(self) -> None:
         self.ensure(wish())
@@ -159,13 +161,13 @@ class Sets(Served):
         self.refused("BACKEND_SET_UNKNOWN", self.balancers.PutBackendSet, request)
 
     def test_what_nobody_names_is_forgotten(self) -> None:
-        now = 0.0
-        sets = BackendSets(lambda: now)
-        sets.put(api.PutBackendSetRequest(context=CONTEXT, id="s1", full=api.BackendList()))
-        now += KEEP_SECONDS - 1
-        sets.get(CLUSTER, "s1", "")
-        now += KEEP_SECONDS - 1
-        sets.get(CLUSTER, "s1", "")
-        now += KEEP_SECONDS
-        with self.assertRaisesRegex(Exception, "put it and repeat"):
-            sets.get(CLUSTER, "s1", "")
+        sets, put = BackendSets(), api.PutBackendSetRequest(context=CONTEXT, id="s1", full=api.BackendList())
+        with mock.patch("mem_adapter.load_balancers.time.monotonic") as now:
+            now.return_value = 0.0
+            sets.put(put)
+            for _ in range(2):
+                now.return_value += KEEP_SECONDS - 1
+                sets.get("s1", "")
+            now.return_value += KEEP_SECONDS
+            with self.assertRaisesRegex(Exception, "put it and repeat"):
+                sets.get("s1", "")

@@ -44,25 +44,24 @@ class Routes(Served):
         first, second = self.machines(2)
         self.apply(1, lay("a", "10.244.1.0/24", first))
         self.assertEqual(self.apply(2, drop("b", "10.244.1.0/24", first)), [UNCHANGED])
-        by_hand = {"DESTINATION": "10.244.9.0/24", "PROVIDER_ID": second}
-        self.console("/createRoute", by_hand)
+        self.console("/createRoute", DESTINATION="10.244.9.0/24", PROVIDER_ID=second)
         self.assertEqual(self.apply(3, drop("a", "10.244.9.0/24", first)), [UNCHANGED])
         self.assertEqual(self.apply(4, lay("a", "10.244.9.0/24", first)), [CONFLICT])
         self.assertEqual(self.apply(5, lay("b", "10.244.9.0/24", second)), [UNCHANGED])
         self.assertEqual(self.apply(6, drop("a", "10.244.1.0/24"), drop("b", "10.244.9.0/24", second)), [APPLIED] * 2)
-        self.assertEqual(self.cloud.routes.all(), [])
+        self.assertEqual(self.cloud.routes.items, {})
 
     def test_an_older_writer_lays_nothing(self) -> None:
         (first,) = self.machines(1)
         self.apply(5)
         with self.assertRaisesRegex(Exception, "newer writer"):
             self.apply(4, lay("a", "10.244.1.0/24", first))
-        self.assertEqual(self.cloud.routes.all(), [])
+        self.assertEqual(self.cloud.routes.items, {})
 
     def test_a_route_to_a_lost_machine_is_seen_and_mended(self) -> None:
         first, second = self.machines(2)
         self.apply(1, lay("a", "10.244.1.0/24", first))
-        self.console("/deleteInstances", {"PROVIDER_IDS": first})
+        self.console("/deleteInstances", PROVIDER_IDS=first)
         request = api.WatchRoutesRequest(context=CONTEXT, stop_when_synced=True)
         events = list(self.routes.WatchRoutes(request))
         self.assertEqual(kinds(events), ["reset", "items", "synced"])
@@ -73,7 +72,7 @@ class Routes(Served):
     def test_foreign_routes_show_where_they_overlap(self) -> None:
         (first,) = self.machines(1)
         for destination in ("10.0.0.0/8", "10.244.7.0/24", "172.16.0.0/12", "fd00::/64"):
-            self.console("/createRoute", {"DESTINATION": destination, "PROVIDER_ID": first})
+            self.console("/createRoute", DESTINATION=destination, PROVIDER_ID=first)
         request = api.WatchRoutesRequest(context=CONTEXT, stop_when_synced=True, cluster_cidrs=["10.244.0.0/16"])
         shown = [item for event in self.routes.WatchRoutes(request) for item in event.items.items]
         self.assertEqual([route.destination for route in shown], ["10.0.0.0/8", "10.244.7.0/24"])

@@ -23,7 +23,7 @@ const IDENTITIES: [(&str, &str); 5] = [
     ("stranger", ""),
 ];
 
-/// The hooks, which the adapter's console answers, and their variables.
+/// The hooks, which the console of the adapter's cloud answers, and their variables.
 const HOOKS: [(&str, &[&str]); 12] = [
     ("createInstances", &["COUNT", "NAME"]),
     ("deleteInstances", &["PROVIDER_IDS"]),
@@ -76,7 +76,7 @@ fn suite(python: &Python, folder: &Path, args: &[String]) -> anyhow::Result<()> 
     let known = known.display().to_string();
 
     let open = Adapter::start(python, folder, "open", &[])?;
-    let secured = Adapter::start(python, folder, "secured", &["--authentication=file", "--tokens", &known])?;
+    let secured = Adapter::start(python, folder, "secured", &["--tokens", &known])?;
     let (open, shut) = (&open.params, &secured.params);
     let params = folder.join("params.yaml");
     let text =
@@ -109,7 +109,7 @@ impl Adapter {
     fn start(python: &Python, folder: &Path, name: &str, flags: &[&str]) -> anyhow::Result<Self> {
         let [grpc, http, console] = free_ports()?;
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
-        let mut command = python.command(&["-m", "mem_adapter", CONNECTION_AGE]);
+        let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
         command.arg(format!("--console-address={console}")).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);

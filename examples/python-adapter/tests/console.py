@@ -1,0 +1,125 @@
+"""The cloud's own console, on a loopback port: what people and other tools do in it.
+
+`python3 -m tests.console` is the adapter with it. Each path is one of the suite's hooks, its form the hook's variables.
+"""
+
+import argparse
+import ipaddress
+import sys
+from pathlib import Path
+from typing import Any
+
+from cloudadapter.v1alpha1 import instance_service_pb2 as instances
+from cloudadapter.v1alpha1 import load_balancer_service_pb2 as lb
+from cloudadapter.v1alpha1 import route_service_pb2 as routes
+
+from mem_adapter.__main__ import LOCAL, main, serve
+from mem_adapter.cloud import PROVIDER, REGION, Balancer, Cloud, now
+from mem_adapter.edge import Identify, digest, unknown
+
+
+def console(cloud: Cloud, path: str, form: dict[str, str]) -> str | None:
+    """Does it, and prints what was made; None: there is no such page."""
+    machine, vendor_id = form.get("PROVIDER_ID", ""), form.get("VENDOR_ID", "")
+    match path:
+        case "/createInstances":
+            return "\n".join(create_machine(cloud, f"{form['NAME']}-{n}") for n in range(int(form["COUNT"])))
+        case "/deleteInstances":
+            for gone in form["PROVIDER_IDS"].split():
+                delete_machine(cloud, gone)
+        case "/stopInstance":
+            change_machine(cloud, machine, state=instances.INSTANCE_STATE_STOPPED)
+        case "/startInstance":
+            change_machine(cloud, machine, state=instances.INSTANCE_STATE_RUNNING)
+        case "/changeInstance":
+            change_machine(cloud, machine, instance_type=f"large-{next(cloud.numbers)}")
+        case "/touchInstance":
+            change_machine(cloud, machine, vendor_state=f"note {next(cloud.numbers)}")
+        case "/createLoadBalancer":
+            scheme, families = lb.LoadBalancerSpec.SCHEME_INTERNET, [lb.IP_FAMILY_IPV4]
+            spec = lb.LoadBalancerSpec(scheme=scheme, ip_families=families)
+            item = cloud.new_balancer(form["NAME"], spec)
+            cloud.balancers.set(item.vendor_id, Balancer(item, spec, {}))
+            return item.vendor_id
+        case "/deleteLoadBalancer":
+            cloud.balancers.set(vendor_id, None)
+        case "/describeLoadBalancer":
+            return repr(cloud.balancers.items.get(vendor_id))
+        case "/createRoute":
+            to, hop = form["DESTINATION"], routes.NextHop(provider_id=machine)
+            route = routes.Route(vendor_id=to, destination=to, next_hop=hop, state=routes.ROUTE_STATE_ACTIVE)
+            cloud.routes.set(to, route)
+            return to
+        case "/deleteRoute":
+            cloud.routes.set(vendor_id, None)
+        case "/listOwned":
+            objects: list[lb.LoadBalancer | routes.Route] = [*cloud.routes.items.values()]
+            objects += [it.item for it in cloud.balancers.items.values()]
+            return "\n".join(it.vendor_id for it in objects if it.key.cluster_id == form["CLUSTER_ID"])
+        case _:
+            return None
+    return ""
+
+
+def create_machine(cloud: Cloud, name: str) -> str:
+    """A running one; its provider ID."""
+    number, address = next(cloud.numbers), instances.InstanceAddress
+    provider_id, ip = f"{PROVIDER}://{REGION}/i-{number}", str(ipaddress.ip_address("10.0.0.0") + number)
+    change_machine(
+        cloud,
+        provider_id,
+        name=name,
+        state=instances.INSTANCE_STATE_RUNNING,
+        addresses=[
+            address(type=address.TYPE_INTERNAL_IP, ip=ip, family=4, primary=True),
+            address(type=address.TYPE_HOSTNAME, name=name, primary=True),
+        ],
+        instance_type="small",
+        region=REGION,
+        zone=f"{REGION}-a",
+        created_at=now(),
+    )
+    return provider_id
+
+
+def delete_machine(cloud: Cloud, provider_id: str) -> None:
+    """Removes a machine; routes to it lead nowhere from now on."""
+    cloud.machines.set(provider_id, None)
+    for route in [it for it in cloud.routes.items.values() if it.next_hop.provider_id == provider_id]:
+        broken = routes.Route()
+        broken.CopyFrom(route)
+        broken.state = routes.ROUTE_STATE_BLACKHOLE
+        cloud.routes.set(route.destination, broken)
+
+
+def change_machine(cloud: Cloud, provider_id: str, **changes: Any) -> None:
+    """Makes a machine, or changes it."""
+    machine = instances.Instance()
+    machine.CopyFrom(cloud.machines.items.get(provider_id, instances.Instance(provider_id=provider_id)))
+    machine.MergeFrom(instances.Instance(**changes))
+    cloud.machines.set(provider_id, machine)
+
+def from_file(path: Path) -> Identify:
+    """Reads lines of `token: role`, for a desk. A token without a role is known and may do nothing."""
+    lines = [line.partition(":") for line in path.read_text().splitlines() if line.strip()]
+    # The time that it takes to compare digests tells nothing of the tokens.
+    roles = {digest(token.strip()): role.strip() for token, _, role in lines}
+
+    def identify(token: str) -> str:
+        if (name := digest(token)) in roles:
+            return roles[name]
+        raise unknown()
+
+    return identify
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--console-address", required=True)
+    parser.add_argument("--tokens", type=Path, help="lines of `token: role`")
+    ours, theirs = parser.parse_known_args()
+    if not ours.console_address.startswith(LOCAL):
+        sys.exit("--console-address: has no authentication, and must be a loopback address")
+    memory = Cloud()
+    serve(ours.console_address, memory, console)
+    main(memory, theirs, from_file(ours.tokens) if ours.tokens else None)
