@@ -5,9 +5,8 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, ApplyRoutesResponse, BackendList, BatchGetInstancesRequest,
     BatchGetInstancesResponse, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
-    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence, GetInfoRequest, InstanceRef,
-    LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest, RequestContext,
-    adapter_service_client::AdapterServiceClient, instance_ref::Ref,
+    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence, InstanceRef, LoadBalancerSpec,
+    LoadBalancerState, PutBackendSetRequest, RequestContext, instance_ref::Ref,
     instance_service_client::InstanceServiceClient, load_balancer_service_client::LoadBalancerServiceClient,
     put_backend_set_request::Content, route_service_client::RouteServiceClient,
 };
@@ -42,9 +41,9 @@ impl World {
         let adapter = Program::start(&cloud.url, config, &[]).await;
         let world = Self { cloud, adapter };
         until("the self-check", async || {
-            let request = GetInfoRequest { context: Some(context()) };
-            let info = AdapterServiceClient::new(world.adapter.channel.clone()).get_info(request).await;
-            info.is_ok_and(|info| info.into_inner().scope.is_some())
+            let request = BatchGetInstancesRequest { context: Some(context()), refs: Vec::new() };
+            let mut client = InstanceServiceClient::new(world.adapter.channel.clone());
+            client.batch_get_instances(request).await.is_ok()
         })
         .await;
         world.cloud.count_from_here();
