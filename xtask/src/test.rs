@@ -55,11 +55,11 @@ fn run_e2e(summary: &mut Summary, args: &[String]) {
     }
 }
 
+/// All of them, whatever became of the first: a run takes minutes.
 fn unit(args: &[String]) -> Vec<String> {
-    [&strings(&["test", "--workspace", "--exclude", "e2e"]), args].concat()
+    [&strings(&["test", "--workspace", "--exclude", "e2e", "--no-fail-fast"]), args].concat()
 }
 
-/// All scenarios, whatever became of the first: a run takes minutes.
 fn e2e(args: &[String]) -> Vec<String> {
     [&strings(&["test", "--package", "e2e", "--no-fail-fast"]), args].concat()
 }
