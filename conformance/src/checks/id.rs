@@ -76,7 +76,10 @@ async fn info(cx: &Context) -> Verdict {
     }
     let mut seen: Vec<GetInfoResponse> = Vec::new();
     for replica in cx.replicas(Role::ServiceController)? {
-        let info = replica.info(&context).await?;
+        // One that started just now hears of the scope from the leader.
+        let wants = "each replica has the scope soon after its start";
+        let scoped = || async { Ok(Some(replica.info(&context).await?).filter(|info| info.scope.is_some())) };
+        let info = cx.until(cx.params().timings.ready, wants, scoped).await?;
         let fresh = seen.iter().all(|other| other.instance_id != info.instance_id);
         expect::that(fresh, "each replica has an instance ID of its own", || info.instance_id.clone())?;
         seen.push(info);
