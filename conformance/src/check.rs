@@ -34,7 +34,7 @@ pub struct Check {
     pub exclusive: bool,
     /// Whether it also looks at the replicas, if there are some: none of them is stopped meanwhile.
     pub visits_replicas: bool,
-    /// The longest that it takes.
+    /// The longest that it takes, where load balancers are quick.
     pub limit: Duration,
     /// The check itself.
     pub run: Run,

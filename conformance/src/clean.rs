@@ -95,13 +95,15 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
     }
     let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
     let Ok(api) = cx.service() else { return left("nobody may remove it") };
+    // An adapter that is at it may take as long as removals take.
+    let late = Instant::now() + cx.params().timings.converge;
     loop {
-        let came = match api.within(time_left(end)).delete_load_balancer(request.clone()).await {
+        let (came, end) = match api.within(time_left(end)).delete_load_balancer(request.clone()).await {
             Ok(answer) if answer.state() == LoadBalancerState::Absent => return None,
-            Ok(answer) => format!("{:?}", answer.state()),
+            Ok(answer) => (format!("{:?}", answer.state()), late),
             // What cannot be named was not made; if it was, the listing shows it.
             Err(error) if error.reason == Reason::FieldInvalid => return None,
-            Err(error) => error.to_string(),
+            Err(error) => (error.to_string(), end),
         };
         if Instant::now() >= end {
             return left(&came);

@@ -60,7 +60,7 @@ pub(crate) struct Adapter {
     #[arg(long, value_name = "FILE", requires = "endpoint")]
     token_file: Option<PathBuf>,
     /// PEM file with a client certificate for all roles
-    #[arg(long, value_name = "FILE", requires = "client_key")]
+    #[arg(long, value_name = "FILE", requires_all = ["client_key", "endpoint"])]
     client_cert: Option<PathBuf>,
     /// PEM file with its key
     #[arg(long, value_name = "FILE", requires = "client_cert")]

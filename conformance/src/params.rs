@@ -197,7 +197,7 @@ pub struct BucketParams {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timings {
-    /// The longest that a load balancer takes to be ACTIVE, or ABSENT.
+    /// The longest that a load balancer takes to be ACTIVE, or ABSENT. Beyond 30 s the limits of checks grow with it.
     #[serde(deserialize_with = "duration")]
     pub converge: Duration,
     /// The longest that a started adapter takes to be ready, or a killed one to be replaced.

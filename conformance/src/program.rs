@@ -42,6 +42,8 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let params = options.params()?;
+    writable("--junit", options.output.junit.as_deref())?;
+    writable("--json", options.output.json.as_deref())?;
     let stop = CancellationToken::new();
     let limit = options.choice.timeout;
     let (report, interrupted) = {
@@ -113,6 +115,13 @@ fn list(chosen: &[crate::check::Check]) -> String {
 
 fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// Told before the run, not after it. What is there already stays until there is something to say.
+fn writable(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).with_context(|| format!("{flag} {}", path.display()))
 }
 
 fn write(flag: &str, path: &Path, text: &str) -> anyhow::Result<()> {

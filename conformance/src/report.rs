@@ -52,6 +52,8 @@ pub struct Report {
     pub took: Duration,
     /// In the order of the registry.
     pub entries: Vec<Entry>,
+    /// What checks shared and could not be removed.
+    pub left: Vec<String>,
     /// Whether it was ended early.
     pub interrupted: bool,
 }

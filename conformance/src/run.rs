@@ -27,6 +27,9 @@ use crate::{
     report::{Entry, Outcome, Report, progress::Progress},
 };
 
+/// Limits of checks are made for clouds whose load balancers take no longer.
+const QUICK: Duration = Duration::from_secs(30);
+
 /// What is run, and how.
 #[derive(Clone, Debug)]
 pub struct Selection {
@@ -73,6 +76,9 @@ pub enum RunError {
         /// The most similar ID or family.
         nearest: String,
     },
+    /// What was chosen leaves no check.
+    #[error("--tier, --include and --skip leave no check to run: see --list")]
+    NoCheck,
     /// There is nothing to test.
     #[error("no adapter is named: give --endpoint, or lanes in --params")]
     NoLane,
@@ -86,7 +92,7 @@ impl RunError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Unknown { .. } | Self::NoLane => true,
+            Self::Unknown { .. } | Self::NoCheck | Self::NoLane => true,
             Self::Lane(error) => error.is_usage(),
         }
     }
@@ -141,6 +147,9 @@ pub async fn run(
 ) -> Result<Report, RunError> {
     let begun = Instant::now();
     let chosen = selection.checks()?;
+    if chosen.is_empty() {
+        return Err(RunError::NoCheck);
+    }
     let params = Arc::new(params);
     let lanes = open(&params, &chosen).await?;
     let nonce = RandomState::new().build_hasher().finish();
@@ -173,14 +182,22 @@ pub async fn run(
     while let Some(done) = workers.join_next().await {
         entries.extend(done.unwrap_or_default());
     }
+    let mut left = Vec::new();
     for lane in &lanes {
-        release(lane).await;
+        left.extend(release(lane).await);
     }
     sort(&mut entries);
     let adapter =
         lanes.first().map(|lane| format!("{} {}", lane.info.adapter_name, lane.info.adapter_version));
     let interrupted = shared.stop.is_cancelled();
-    Ok(Report { seed, adapter: adapter.unwrap_or_default(), took: begun.elapsed(), entries, interrupted })
+    Ok(Report {
+        seed,
+        adapter: adapter.unwrap_or_default(),
+        took: begun.elapsed(),
+        entries,
+        left,
+        interrupted,
+    })
 }
 
 /// What all workers share.
@@ -289,7 +306,8 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     shared.progress.started(&check, &lane.name);
     let mark = lane.proxy.as_ref().map(crate::proxy::Proxy::mark);
     let begun = Instant::now();
-    let limit = shared.selection.limit.map_or(check.limit, |limit| limit.min(check.limit));
+    let usual = check.limit.mul_f64(patience(shared.params.timings.converge));
+    let limit = shared.selection.limit.map_or(usual, |limit| limit.min(usual));
     let verdict = tokio::select! {
         verdict = guarded(&cx, limit) => verdict,
         () = shared.stop.cancelled() => Err(Stop::skipped("the run was ended early")),
@@ -312,6 +330,11 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
         Entry { check, repetition, lane: lane.name.clone(), outcome, took, transcript, vendor_calls, left };
     shared.progress.ended(&entry);
     entry
+}
+
+/// How many times as long checks may take where load balancers take longer than their limits are made for.
+fn patience(converge: Duration) -> f64 {
+    converge.div_duration_f64(QUICK).max(1.0)
 }
 
 /// The check's own function, on an adapter that answers, within its limit; a panic is a failure.
@@ -340,16 +363,16 @@ fn text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
 }
 
-/// Removes what all checks of a lane shared.
-async fn release(lane: &Lane) {
+/// Removes what all checks of a lane shared, and answers what is left.
+async fn release(lane: &Lane) -> Option<String> {
     let machines = std::mem::take(&mut *lane.machines.lock().await);
     if machines.is_empty() {
-        return;
+        return None;
     }
     let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
-    if let Err(error) = lane.hooks.run(Hook::DeleteInstances, &[("PROVIDER_IDS", &ids.join(" "))]).await {
-        tracing::warn!(%error, lane = lane.name, ids = ids.join(" "), "Instances are left");
-    }
+    let ids = ids.join(" ");
+    let removed = lane.hooks.run(Hook::DeleteInstances, &[("PROVIDER_IDS", &ids)]).await;
+    removed.err().map(|error| format!("instances {ids}: {error}"))
 }
 
 /// As in the registry.

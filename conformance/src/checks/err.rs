@@ -201,6 +201,9 @@ async fn crowds(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let crowd = vec!["x"; 501];
     invalid(cx.node()?.batch_get_instances(cluster.instances(cluster.live(), crowd)).await, "refs")?;
+    if !cx.can("routes") {
+        return Ok(());
+    }
     let nowhere = RouteUpsert::default();
     invalid(cx.route()?.apply_routes(cluster.routes(vec![nowhere; 201])).await, "upserts")
 }

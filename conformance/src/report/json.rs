@@ -17,6 +17,7 @@ pub fn json(report: &Report, all: &[Check]) -> Value {
         "seed": report.seed,
         "seconds": report.took.as_secs_f64(),
         "interrupted": report.interrupted,
+        "left": report.left,
         "verdicts": verdicts,
         "checks": report.entries.iter().map(entry).collect::<Vec<_>>(),
     })

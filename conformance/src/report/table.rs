@@ -68,7 +68,8 @@ pub fn table(report: &Report, all: &[Check]) -> String {
     if !skips.is_empty() {
         writeln!(text, "\nskipped:\n{}", skips.join("\n")).unwrap_or_default();
     }
-    let left: Vec<&str> = report.entries.iter().flat_map(|entry| &entry.left).map(String::as_str).collect();
+    let left: Vec<&str> =
+        report.entries.iter().flat_map(|entry| &entry.left).chain(&report.left).map(String::as_str).collect();
     if !left.is_empty() {
         writeln!(text, "\nwhat could not be removed:\n  {}", left.join("\n  ")).unwrap_or_default();
     }

@@ -110,6 +110,7 @@ async fn wrong_flags_and_files_are_usage() {
     };
     let (garbage, nowhere) =
         (file("ca.pem", "no certificate"), folder.path().join("none").display().to_string());
+    let lost = folder.path().join("none/report.xml").display().to_string();
     let unknown = file("unknown.yaml", "lanes: [{endpont: 'http://127.0.0.1:1'}]");
     let https = ["--endpoint", "https://127.0.0.1:1"];
     for (args, told) in [
@@ -121,6 +122,8 @@ async fn wrong_flags_and_files_are_usage() {
         (vec!["--params", &nowhere], "--params"),
         (vec!["--params", &unknown], "is `endpoint` meant?"),
         (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-2"], "--include LB-2"),
+        (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-02", "--skip", "LB"], "leave no check"),
+        (vec!["--endpoint", "http://127.0.0.1:1", "--junit", &lost], "--junit"),
         (vec![], "--endpoint"),
     ] {
         let ended = suite(&args, 2).await;
