@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -46,18 +47,20 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     writable("--json", options.output.json.as_deref())?;
     let stop = CancellationToken::new();
     let limit = options.choice.timeout;
+    // One listener for all: what comes between two would be lost.
+    let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let (report, interrupted) = {
         let running = run(params, &selection, Arc::new(Terminal::new()), stop.clone());
         let mut running = std::pin::pin!(running);
         tokio::select! {
             report = running.as_mut() => (report?, false),
-            () = asked_to_end(limit) => {
+            () = asked_to_end(limit, &mut interrupts) => {
                 stop.cancel();
                 let text = "ending early: removing what was made; again ends at once\n";
                 io::stderr().write_all(text.as_bytes()).unwrap_or_default();
                 tokio::select! {
                     report = running.as_mut() => (report?, true),
-                    _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
+                    _ = interrupts.recv() => return Ok(ExitCode::from(INTERRUPTED)),
                 }
             }
         }
@@ -71,7 +74,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns on SIGINT, on SIGTERM, and after the limit.
-async fn asked_to_end(limit: Option<std::time::Duration>) {
+async fn asked_to_end(limit: Option<std::time::Duration>, interrupts: &mut Signal) {
     let late = async {
         match limit {
             Some(limit) => tokio::time::sleep(limit).await,
@@ -79,14 +82,14 @@ async fn asked_to_end(limit: Option<std::time::Duration>) {
         }
     };
     let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        match signal(SignalKind::terminate()) {
             Ok(mut signal) => signal.recv().await.unwrap_or_default(),
             Err(_) => std::future::pending().await,
         }
     };
     tokio::select! {
         () = late => (),
-        _ = tokio::signal::ctrl_c() => (),
+        _ = interrupts.recv() => (),
         () = terminate => (),
     }
 }
