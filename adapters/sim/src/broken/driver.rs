@@ -11,6 +11,7 @@ use cloud_adapter::{
     vendor::{Operation, Session, VendorResponse},
 };
 use cloud_api_proto::v1alpha1::{Fence, Instance, LoadBalancerKey, Route, Scope};
+use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::{Fault, memory::Memory};
@@ -20,7 +21,7 @@ use crate::{
         model::Tags,
         requests::{CreateLoadBalancer, UpdateListener, UpdateLoadBalancer},
     },
-    step::Step,
+    step::{RouteBatch, Step},
     translate,
 };
 
@@ -150,10 +151,18 @@ impl BrokenDriver {
         !observed.summary.applied_hash.is_empty() && there != wanted
     }
 
-    async fn clear_foreign_routes(&self, session: &Session) -> Result<(), VendorError> {
+    async fn clear_foreign_routes(&self, session: &Session, batch: &RouteBatch) -> Result<(), VendorError> {
+        let networks = self.memory.notes().networks.clone();
+        let laid: Vec<IpNet> = batch.add.iter().flatten().map(|one| one.destination).collect();
+        let written: Vec<IpNet> =
+            networks.into_iter().filter(|net| laid.iter().any(|one| net.contains(one))).collect();
+        let beside = |route: &Route| {
+            let there = route.destination.parse::<IpNet>();
+            there.is_ok_and(|there| written.iter().any(|net| net.contains(&there)))
+        };
         let page = Collection::<Route>::list_page(&self.inner, session, None, None).await?;
-        let remove =
-            page.items.into_iter().filter(|one| one.key.is_none()).map(|one| one.vendor_id).collect();
+        let foreign = page.items.into_iter().filter(|one| one.key.is_none() && beside(one));
+        let remove = foreign.map(|one| one.vendor_id).collect();
         let changes = RouteChanges { remove, add: Vec::new() };
         for step in self.inner.plan_routes(&changes) {
             self.inner.execute(session, &step).await?;
@@ -230,7 +239,7 @@ impl Driver for BrokenDriver {
         fence: &Fence,
         observed: Option<&Record>,
     ) -> Result<Vec<Step>, VendorError> {
-        if self.memory.notes().cut.contains(&super::memory::key(Some(&desired.key))) {
+        if self.memory.notes().cut.contains(&super::memory::key(&desired.key)) {
             return Err(VendorError::new(Vendors::Unavailable, "nobody waits any more"));
         }
         match observed {
@@ -264,8 +273,8 @@ impl Driver for BrokenDriver {
         if let Some(detour) = self.detour(step) {
             return self.inner.execute(session, &detour).await;
         }
-        if self.is(Fault::RemovesForeignRoutes) && matches!(step, Step::BatchRoutes(_)) {
-            self.clear_foreign_routes(session).await?;
+        if let (Fault::RemovesForeignRoutes, Step::BatchRoutes(batch)) = (self.fault, step) {
+            self.clear_foreign_routes(session, batch).await?;
         }
         self.inner.execute(session, &self.bent(step)?).await
     }

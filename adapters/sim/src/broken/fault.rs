@@ -135,7 +135,7 @@ pub enum Fault {
     SourceRangesIgnored,
     /// Routes that are there already are told as APPLIED
     UnchangedAsApplied,
-    /// Each change of routes removes those that nobody owns
+    /// Laying routes removes those that nobody owns in the same cluster's network
     RemovesForeignRoutes,
     /// Deletions of routes do not ask whose they are
     DeletesUnownedRoutes,

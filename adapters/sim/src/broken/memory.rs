@@ -9,6 +9,7 @@ use std::{
 };
 
 use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, RouteKey};
+use ipnet::IpNet;
 use secrecy::SecretString;
 
 use crate::{simcloud::model::Tags, step::Port};
@@ -16,8 +17,8 @@ use crate::{simcloud::model::Tags, step::Port};
 /// A load balancer's cluster and owner.
 pub(crate) type Key = (String, String);
 
-pub(crate) fn key(key: Option<&LoadBalancerKey>) -> Key {
-    key.map_or_else(Key::default, |key| (key.cluster_id.clone(), key.owner_uid.clone()))
+pub(crate) fn key(key: &LoadBalancerKey) -> Key {
+    (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
 #[derive(Debug, Default)]
@@ -26,7 +27,8 @@ pub(crate) struct Memory {
     notes: Mutex<Notes>,
 }
 
-/// Each is used by one fault or two.
+/// Each is used by one fault or two. What is remembered is found again by a key, an ID or a destination, which belong to one cluster: what
+/// is asked for other clusters at the same time changes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     /// Ensured at least once.
@@ -47,6 +49,8 @@ pub(crate) struct Notes {
     pub(crate) claims: BTreeMap<String, LoadBalancerKey>,
     /// Routes that somebody named, by destination.
     pub(crate) routes: BTreeMap<String, RouteKey>,
+    /// The networks of clusters.
+    pub(crate) networks: BTreeSet<IpNet>,
     /// Tags that should be at the vendor, by the load balancer's ID or name.
     pub(crate) tags: BTreeMap<String, Tags>,
     /// Listeners with their ports, by pool.

@@ -65,7 +65,7 @@ impl LoadBalancerService for Front {
         mut request: Request<EnsureLoadBalancerRequest>,
     ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
         self.admit(&mut request, |message| &mut message.context)?;
-        self.raise(&mut request.get_mut().fence);
+        self.level(&mut request.get_mut().fence);
         self.ensure(request).await
     }
 
@@ -74,7 +74,7 @@ impl LoadBalancerService for Front {
         mut request: Request<DeleteLoadBalancerRequest>,
     ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
         self.admit(&mut request, |message| &mut message.context)?;
-        self.raise(&mut request.get_mut().fence);
+        self.level(&mut request.get_mut().fence);
         self.delete(request).await
     }
 }

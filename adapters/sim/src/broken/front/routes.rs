@@ -7,14 +7,19 @@ use cloud_api_proto::{
         route_result::Outcome, route_service_server::RouteService,
     },
 };
+use ipnet::IpNet;
 use tonic::{Request, Response, Status};
 
 use super::{Front, Stream};
 use crate::broken::Fault;
 
 impl Front {
-    /// Notes which routes are taken for ours.
+    /// Notes which routes are taken for ours, and where they are.
     fn claim(&self, request: &mut ApplyRoutesRequest) {
+        if self.is(Fault::RemovesForeignRoutes) {
+            let networks = request.cluster_cidrs.iter().filter_map(|cidr| cidr.parse::<IpNet>().ok());
+            self.memory.notes().networks.extend(networks);
+        }
         let keys: Vec<RouteKey> = match self.fault {
             Fault::TakesOverRoutes => request.upserts.iter().filter_map(|one| one.key.clone()).collect(),
             Fault::DeletesUnownedRoutes => request.deletes.iter().filter_map(|one| one.key.clone()).collect(),
@@ -61,7 +66,7 @@ impl RouteService for Front {
         mut request: Request<ApplyRoutesRequest>,
     ) -> Result<Response<ApplyRoutesResponse>, Status> {
         self.admit(&mut request, |message| &mut message.context)?;
-        self.raise(&mut request.get_mut().fence);
+        self.level(&mut request.get_mut().fence);
         self.claim(request.get_mut());
         let answer = self.route_table().apply_routes(request).await;
         let mut answer = answer.map_err(|status| self.told(status))?;

@@ -38,7 +38,8 @@ impl Front {
         &self,
         request: &DeleteLoadBalancerRequest,
     ) -> Result<Option<DeleteLoadBalancerResponse>, Status> {
-        let (key, mut notes) = (key(request.key.as_ref()), self.memory.notes());
+        let Some(key) = request.key.as_ref().map(key) else { return Ok(None) };
+        let mut notes = self.memory.notes();
         if self.is(Fault::DeleteOfNothingFails) && !notes.seen.contains(&key) {
             return Err(AdapterError::new(Reason::ResourceGone, "there is no such load balancer").into());
         }
@@ -64,7 +65,7 @@ impl Front {
         if !self.is(Fault::IgnoresTheCluster) {
             return;
         }
-        let (cluster, uid) = key(request.get_ref().key.as_ref());
+        let Some((cluster, uid)) = request.get_ref().key.as_ref().map(key) else { return };
         let seen: Vec<_> = self.memory.notes().seen.iter().cloned().collect();
         for (other, owner_uid) in seen.into_iter().filter(|(other, same)| *other != cluster && *same == uid) {
             let mut message = request.get_ref().clone();

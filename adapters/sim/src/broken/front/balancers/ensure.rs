@@ -31,7 +31,10 @@ impl Front {
         &self,
         mut request: Request<EnsureLoadBalancerRequest>,
     ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
-        let key = key(request.get_ref().key.as_ref());
+        let Some(key) = request.get_ref().key.as_ref().map(key) else {
+            let refused = self.balancers().ensure_load_balancer(request).await;
+            return refused.map_err(|status| self.told(status));
+        };
         let asked = question(request.get_ref());
         if let Some(answer) = self.cached(&asked) {
             return Ok(Response::new(answer));
