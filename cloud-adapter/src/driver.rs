@@ -3,6 +3,7 @@
 //! A driver has no policy, waits for nothing, retries nothing and keeps no state but its endpoint and credentials. Its only way
 //! to the vendor is the [`Session`] that the runtime passes in.
 
+mod cursor;
 mod desired;
 mod error;
 mod fence_tag;
@@ -20,6 +21,7 @@ use secrecy::SecretString;
 
 pub(crate) use self::error::shown;
 pub use self::{
+    cursor::Cursor,
     desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
     error::{Fault, VendorError},
     fence_tag::{read_fence, write_fence},
@@ -124,7 +126,7 @@ pub trait Collection<T: Item> {
     fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> impl Future<Output = Result<Page<T>, VendorError>> + Send;
 }

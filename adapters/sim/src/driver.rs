@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, Collection, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver,
-        Fault, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges,
+        Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
+        Driver, Fault, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges,
         VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
@@ -322,13 +322,13 @@ impl Collection<Instance> for SimDriver {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
-        let page = self.client.list_instances(session, cursor, size).await?;
+        let page = self.client.list_instances(session, cursor.map(Cursor::at), size).await?;
         Ok(Page {
             items: page.instances.iter().map(translate::instance).collect(),
-            next: page.next,
+            next: page.next.map(Cursor::from),
             total: None,
         })
     }
@@ -356,13 +356,13 @@ impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<answers::LoadBalancer>>, VendorError> {
-        let page = self.client.list_load_balancers(session, cursor, size).await?;
+        let page = self.client.list_load_balancers(session, cursor.map(Cursor::at), size).await?;
         Ok(Page {
             items: page.load_balancers.into_iter().map(translate::load_balancer).collect(),
-            next: page.next,
+            next: page.next.map(Cursor::from),
             total: None,
         })
     }
@@ -372,11 +372,11 @@ impl Collection<Route> for SimDriver {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<Route>, VendorError> {
-        let page = self.client.list_routes(session, cursor, size).await?;
+        let page = self.client.list_routes(session, cursor.map(Cursor::at), size).await?;
         let items = page.routes.iter().map(|route| translate::route(route, &self.region)).collect();
-        Ok(Page { items, next: page.next, total: None })
+        Ok(Page { items, next: page.next.map(Cursor::from), total: None })
     }
 }

@@ -1,7 +1,7 @@
 //! The machines: one page of them, and those of some IDs.
 
 use cloud_adapter::{
-    driver::{Collection, InstanceLookup, Lookup, Page, VendorError},
+    driver::{Collection, Cursor, InstanceLookup, Lookup, Page, VendorError},
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::Instance;
@@ -12,7 +12,7 @@ impl Collection<Instance> for SkeletonDriver {
     async fn list_page(
         &self,
         _session: &Session,
-        _cursor: Option<&str>,
+        _cursor: Option<&Cursor>,
         _size: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
         Err(not_written("list_page of the instances", "src/instances.rs"))

@@ -1,7 +1,7 @@
 //! The load balancers: one page of them, with all that belongs to each.
 
 use cloud_adapter::{
-    driver::{Collection, LoadBalancerRecord, Page, VendorError},
+    driver::{Collection, Cursor, LoadBalancerRecord, Page, VendorError},
     vendor::Session,
 };
 
@@ -15,7 +15,7 @@ impl Collection<LoadBalancerRecord<Detail>> for SkeletonDriver {
     async fn list_page(
         &self,
         _session: &Session,
-        _cursor: Option<&str>,
+        _cursor: Option<&Cursor>,
         _size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<Detail>>, VendorError> {
         Err(not_written("list_page of the load balancers", "src/load_balancers.rs"))

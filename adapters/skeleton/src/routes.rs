@@ -1,7 +1,7 @@
 //! The routes: one page of them.
 
 use cloud_adapter::{
-    driver::{Collection, Page, VendorError},
+    driver::{Collection, Cursor, Page, VendorError},
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::Route;
@@ -12,7 +12,7 @@ impl Collection<Route> for SkeletonDriver {
     async fn list_page(
         &self,
         _session: &Session,
-        _cursor: Option<&str>,
+        _cursor: Option<&Cursor>,
         _size: Option<u32>,
     ) -> Result<Page<Route>, VendorError> {
         Err(not_written("list_page of the routes", "src/routes.rs"))

@@ -4,6 +4,7 @@ use std::fmt;
 
 use cloud_api_proto::v1alpha1::{Instance, LoadBalancer, LoadBalancerKey, Route};
 
+use super::Cursor;
 use crate::vendor::Family;
 
 /// An object of a listing.
@@ -80,7 +81,7 @@ pub struct Page<T> {
     /// The items, in the vendor's order.
     pub items: Vec<T>,
     /// Where the next page begins. `None`: this was the last.
-    pub next: Option<String>,
+    pub next: Option<Cursor>,
     /// How many items there are in all, from vendors that page by offset and say so: then pages that shift while they are read are
     /// noticed, and the listing begins again. `None`: the vendor's cursors are stable.
     pub total: Option<u64>,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    driver::{Collection, Fault, Item, Page, VendorError},
+    driver::{Collection, Cursor, Fault, Item, Page, VendorError},
     vendor::Session,
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Listing<T> {
     pub(super) items: BTreeMap<String, Arc<T>>,
     /// Pages so far, those of earlier beginnings included: what it cost.
     pub(super) pages: usize,
-    cursor: Option<String>,
+    cursor: Option<Cursor>,
     total: Option<u64>,
     restarts: u32,
 }
@@ -54,7 +54,7 @@ impl<T: Item> Listing<T> {
         share: &(impl Fn(T) -> Arc<T> + Sync),
     ) -> Result<(), VendorError> {
         loop {
-            let page = source.list_page(session, self.cursor.as_deref(), page_size).await?;
+            let page = source.list_page(session, self.cursor.as_ref(), page_size).await?;
             match self.read(page, share)? {
                 Read::More => (),
                 Read::Complete => return Ok(()),

@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, advance};
 use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher};
 use crate::{
     config::CollectionSettings,
-    driver::{Classify, Collection, Fault, Page, VendorError},
+    driver::{Classify, Collection, Cursor, Fault, Page, VendorError},
     metrics::Metrics,
     replica::Replica,
     vendor::{Operation, Purpose, Session, Vendor, VendorResponse},
@@ -39,7 +39,7 @@ impl Collection<Instance> for Source {
     async fn list_page(
         &self,
         _: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         _: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
         self.pages.fetch_add(1, Ordering::Relaxed);
@@ -50,9 +50,9 @@ impl Collection<Instance> for Source {
         if let Some(new) = self.growing.lock().unwrap().pop() {
             self.items.lock().unwrap().insert(0, new);
         }
-        let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        let from: usize = cursor.map_or(0, |cursor| cursor.at().parse().unwrap());
         let items = self.items.lock().unwrap();
-        let next = (from + 2 < items.len()).then(|| (from + 2).to_string());
+        let next = (from + 2 < items.len()).then(|| (from + 2).to_string().into());
         let total = self.offset.load(Ordering::Relaxed).then(|| u64::try_from(items.len()).unwrap());
         Ok(Page { items: items.iter().skip(from).take(2).cloned().collect(), next, total })
     }

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, Collection, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver,
-        Fault as Vendors, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges,
-        VendorError, VendorLimit,
+        Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
+        Driver, Fault as Vendors, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
+        RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -284,7 +284,7 @@ impl Collection<Instance> for BrokenDriver {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
         let page = Collection::<Instance>::list_page(&self.inner, session, cursor, size).await;
@@ -323,7 +323,7 @@ impl Collection<Record> for BrokenDriver {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<Record>, VendorError> {
         let page = Collection::<Record>::list_page(&self.inner, session, cursor, size).await?;
@@ -335,7 +335,7 @@ impl Collection<Route> for BrokenDriver {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<Route>, VendorError> {
         let page = Collection::<Route>::list_page(&self.inner, session, cursor, size).await?;

@@ -14,7 +14,7 @@ async fn a_listing_goes_on_where_its_page_ended() {
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
         let page =
-            Collection::<Instance>::list_page(&bench.driver, &bench.session, cursor.as_deref(), None).await;
+            Collection::<Instance>::list_page(&bench.driver, &bench.session, cursor.as_ref(), None).await;
         let page = page.expect("a page");
         seen.extend(page.items.into_iter().map(|instance| instance.provider_id));
         cursor = page.next;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::{
     config::CollectionSettings,
-    driver::{Classify, Fault, Lookup, Page},
+    driver::{Classify, Cursor, Fault, Lookup, Page},
     vendor::{Operation, Purpose, Vendor, VendorResponse},
 };
 
@@ -53,14 +53,14 @@ impl Collection<Instance> for Source {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         _: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
         self.pages.fetch_add(1, Ordering::Relaxed);
         self.call(session).await?;
-        let from: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        let from: usize = cursor.map_or(0, |cursor| cursor.at().parse().unwrap());
         let there = self.there.lock().unwrap();
-        let next = (from + PAGE < there.len()).then(|| (from + PAGE).to_string());
+        let next = (from + PAGE < there.len()).then(|| (from + PAGE).to_string().into());
         let items = there.iter().skip(from).take(PAGE).map(|id| instance(id)).collect();
         Ok(Page { items, next, total: None })
     }

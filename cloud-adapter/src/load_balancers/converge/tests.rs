@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
     config::CollectionSettings,
     driver::{
-        Classify, Collection, Deduplication, Description, DesiredLoadBalancer, InstanceLookup, Item,
+        Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, InstanceLookup, Item,
         Location, Lookup, Outcome, Page, RouteChanges, Step, VendorError,
     },
     security::Access,
@@ -52,7 +52,12 @@ impl Classify for WriteOnly {
 }
 
 impl<T: Item> Collection<T> for WriteOnly {
-    async fn list_page(&self, _: &Session, _: Option<&str>, _: Option<u32>) -> Result<Page<T>, VendorError> {
+    async fn list_page(
+        &self,
+        _: &Session,
+        _: Option<&Cursor>,
+        _: Option<u32>,
+    ) -> Result<Page<T>, VendorError> {
         Ok(Page { items: Vec::new(), next: None, total: None })
     }
 }

@@ -10,7 +10,7 @@ use tokio::{
 use super::*;
 use crate::{
     config::CollectionSettings,
-    driver::{Collection, Page},
+    driver::{Collection, Cursor, Page},
     snapshot::Snapshot,
 };
 
@@ -23,12 +23,12 @@ impl Collection<Instance> for Pages {
     async fn list_page(
         &self,
         session: &Session,
-        cursor: Option<&str>,
+        cursor: Option<&Cursor>,
         _: Option<u32>,
     ) -> Result<Page<Instance>, VendorError> {
-        let page: usize = cursor.map_or(0, |cursor| cursor.parse().expect("a number"));
+        let page: usize = cursor.map_or(0, |cursor| cursor.at().parse().expect("a number"));
         read(session, &format!("/pages/{page}")).await?;
-        let next = (page + 1 < PAGES).then(|| (page + 1).to_string());
+        let next = (page + 1 < PAGES).then(|| (page + 1).to_string().into());
         Ok(Page { items: Vec::new(), next, total: None })
     }
 }
