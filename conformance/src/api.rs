@@ -3,7 +3,7 @@
 mod raw;
 mod watch;
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{error::Error as _, fmt, iter, ops::Deref, time::Duration};
 
 use adapter_client::AdapterChannel;
 use cloud_api_proto::{
@@ -20,8 +20,9 @@ use cloud_api_proto::{
     },
 };
 use tokio::time::Instant;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Code, ConnectError, Request, Response, Status, Streaming};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_types::StatusExt as _;
 
 pub use self::watch::{Event, Listing, Mirror, Watch};
 use crate::{
@@ -101,10 +102,27 @@ impl Deref for CallError {
     }
 }
 
+impl CallError {
+    /// Why there was no connection, if that is what was wrong: then the adapter has said nothing at all.
+    #[must_use]
+    pub fn unreached(&self) -> Option<String> {
+        let causes = || iter::successors(self.status.source(), |&cause| cause.source());
+        causes().any(|cause| cause.is::<ConnectError>()).then(|| causes().last().map(ToString::to_string))?
+    }
+}
+
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AdapterError { reason, message, retry_after, violations, .. } = &*self.error;
-        write!(f, "{}: {:?} {reason}: {message}", self.method, self.status.code())?;
+        if let Some(why) = self.unreached() {
+            return write!(f, "{}: cannot connect to the adapter: {why}", self.method);
+        }
+        write!(f, "{}: {:?} ", self.method, self.status.code())?;
+        // What the contract makes of an error without a reason is not what the adapter said.
+        match self.status.get_error_details().error_info() {
+            Some(_) => write!(f, "{reason}: {message}")?,
+            None => write!(f, "without a reason: {message}")?,
+        }
         if let Some(delay) = retry_after {
             write!(f, " (again in {} ms)", delay.as_millis())?;
         }
@@ -120,7 +138,7 @@ impl std::error::Error for CallError {}
 /// A call that had to succeed and did not fails the check.
 impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
-        Self::failed(format!("{} succeeds here", error.method), error.to_string())
+        Self::failed(format!("the call succeeds here: {}", error.method), error.to_string())
     }
 }
 

@@ -187,6 +187,19 @@ impl Stop {
     }
 }
 
+impl Need {
+    /// What is said where it is missing.
+    #[must_use]
+    pub fn lack(&self) -> String {
+        match self {
+            Self::Capability(name) => format!("the adapter does not have the capability {name}"),
+            Self::Hook(_) | Self::Proxy | Self::Secured | Self::Replicas | Self::Param(_) => {
+                format!("{self} is not set")
+            }
+        }
+    }
+}
+
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

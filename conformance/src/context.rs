@@ -3,6 +3,7 @@
 mod heal;
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::{Answer, Api, Listing, Role},
-    check::{Check, Stop},
+    check::{Check, Need, Stop},
     cluster::{Balancer, Cluster, uuid},
     expect,
     hooks::Hook,
@@ -53,6 +54,7 @@ pub struct Context {
     run: Run,
     clusters: Mutex<Vec<Cluster>>,
     dice: AtomicU64,
+    unseen: Mutex<BTreeSet<String>>,
     transcript: Transcript,
     tracker: Tracker,
 }
@@ -76,6 +78,7 @@ impl Context {
             run,
             clusters: Mutex::default(),
             dice: AtomicU64::new(0),
+            unseen: Mutex::default(),
             transcript: Transcript::new(),
             tracker: Tracker::default(),
         }
@@ -103,6 +106,16 @@ impl Context {
     #[must_use]
     pub fn can(&self, capability: &str) -> bool {
         self.info().capabilities.iter().any(|one| one.name == capability)
+    }
+
+    /// A part of the check is left out, because this is missing. The check may pass in spite of it: the report says so.
+    pub fn without(&self, missing: Need) {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner).insert(missing.lack());
+    }
+
+    /// What was missing for parts of the check.
+    pub(crate) fn unseen(&self) -> Vec<String> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// For how long the vendor's reads may lag behind its writes.

@@ -227,7 +227,10 @@ impl Lane {
         let (api, context) = self.asker()?;
         let asked = tokio::time::timeout(within, api.within(within).info(&context)).await;
         match asked {
-            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Ok(answer) => answer.map_err(|error| match error.unreached() {
+                Some(why) => format!("cannot connect to {}: {why}", self.params.endpoint),
+                None => error.to_string(),
+            }),
             Err(_elapsed) => Err(format!("no answer within {} s", within.as_secs())),
         }
     }

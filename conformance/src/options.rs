@@ -23,10 +23,16 @@ const EXAMPLES: &str = "Examples:
     adapter-conformance --params params.yaml --include LB-04 --repeat 10 --seed 4711
 
 Exit codes:
-  0    no check failed; the table says whether all mandatory ones of a tier passed
+  0    all mandatory checks that ran passed, and all others that ran; a skipped check did not run
   1    a check failed, or the adapter does not answer at all
   2    a flag or the parameter file is wrong
-  130  ended by Ctrl-C; what was made has been removed";
+  130  ended by Ctrl-C; what was made has been removed
+
+The verdict of a tier:
+  conformant  all its mandatory checks passed
+  incomplete  none failed, but some mandatory ones were skipped or left out: nobody knows yet
+  failed      a check failed
+  not tested  no check of it was chosen";
 
 /// Tells whether a cloud adapter, in any language, does what the contract wants.
 #[derive(Clone, Debug, Parser)]
@@ -190,9 +196,14 @@ mod tests {
     fn flags_are_consistent_and_taught() {
         Options::command().debug_assert();
         let help = Options::command().render_help().to_string();
-        for told in
-            ["--params <FILE>", "adapter-conformance --list", "Exit codes", "[possible values: T1, T2, T3]"]
-        {
+        for told in [
+            "--params <FILE>",
+            "adapter-conformance --list",
+            "Exit codes",
+            "[possible values: T1, T2, T3]",
+            "all mandatory checks that ran passed",
+            "incomplete  none failed",
+        ] {
             assert!(help.contains(told), "{told}: {help}");
         }
     }

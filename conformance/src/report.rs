@@ -5,7 +5,7 @@ pub mod junit;
 pub mod progress;
 pub mod table;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::check::{Check, Finding, Standing, Tier};
 
@@ -37,6 +37,8 @@ pub struct Entry {
     pub transcript: Vec<String>,
     /// The vendor calls meanwhile. Empty without a proxy.
     pub vendor_calls: String,
+    /// What was missing for parts of the check, so that nobody has looked at them.
+    pub unseen: Vec<String>,
     /// What could not be removed.
     pub left: Vec<String>,
 }
@@ -67,6 +69,19 @@ pub enum Verdict {
     Incomplete,
     /// A check failed.
     Failed,
+    /// No check of the tier was chosen.
+    NotTested,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Conformant => "conformant",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+            Self::NotTested => "not tested",
+        })
+    }
 }
 
 impl Report {
@@ -89,6 +104,9 @@ impl Report {
     #[must_use]
     pub fn verdict(&self, tier: Tier, all: &[Check]) -> Verdict {
         let of_tier = self.entries.iter().filter(|entry| entry.check.tier == tier);
+        if of_tier.clone().count() == 0 {
+            return Verdict::NotTested;
+        }
         if of_tier.clone().any(|entry| matches!(entry.outcome, Outcome::Failed(_))) {
             return Verdict::Failed;
         }

@@ -1,18 +1,23 @@
 //! Runs checks: on all lanes at once, those that share a lane side by side, each with a limit, and with what it made removed.
 
 mod queue;
+mod words;
 
 use std::{
     any::Any,
     collections::BTreeMap,
     hash::{BuildHasher as _, Hasher as _, RandomState},
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::Arc,
     time::Duration,
 };
 
 use futures::{FutureExt as _, future};
-use tokio::{sync::RwLock, task::JoinSet, time::Instant};
+use tokio::{
+    sync::RwLock,
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::queue::{Queue, Task};
@@ -67,14 +72,14 @@ impl Default for Selection {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A word that is no check and no family.
-    #[error("{flag} {word}: there is no such check or family; is {nearest} meant? See --list")]
+    #[error("{flag} {word}: there is no such check or family; {hint} (see --list)")]
     Unknown {
         /// `--include` or `--skip`.
         flag: &'static str,
         /// As it was given.
         word: String,
-        /// The most similar ID or family.
-        nearest: String,
+        /// What may be meant.
+        hint: String,
     },
     /// What was chosen leaves no check.
     #[error("--tier, --include and --skip leave no check to run: see --list")]
@@ -105,8 +110,8 @@ impl Selection {
     /// A word that names none.
     pub fn checks(&self) -> Result<Vec<Check>, RunError> {
         let all = checks::all();
-        known(&all, "--include", &self.include)?;
-        known(&all, "--skip", &self.skip)?;
+        words::known(&all, "--include", &self.include)?;
+        words::known(&all, "--skip", &self.skip)?;
         let names = |words: &[String], check: &Check| {
             words
                 .iter()
@@ -119,20 +124,6 @@ impl Selection {
         });
         Ok(chosen.collect())
     }
-}
-
-fn known(all: &[Check], flag: &'static str, words: &[String]) -> Result<(), RunError> {
-    let names = || all.iter().flat_map(|check| [check.id, check.family()]);
-    for word in words {
-        if names().any(|name| name.eq_ignore_ascii_case(word)) {
-            continue;
-        }
-        let upper = word.to_uppercase();
-        let similar = |name: &&str| strsim::jaro_winkler(&upper, name);
-        let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b))).unwrap_or_default().to_owned();
-        return Err(RunError::Unknown { flag, word: word.clone(), nearest });
-    }
-    Ok(())
 }
 
 /// Runs the chosen checks, and ends early, with everything removed, when `stop` is cancelled.
@@ -180,7 +171,7 @@ pub async fn run(
         workers.spawn(work(Arc::clone(lane), Arc::clone(&shared), at > 0));
     }
     while let Some(done) = workers.join_next().await {
-        entries.extend(done.unwrap_or_default());
+        entries.extend(joined(done).unwrap_or_default());
     }
     let mut left = Vec::new();
     for lane in &lanes {
@@ -243,17 +234,9 @@ fn skipped(check: &Check, lanes: &[Arc<Lane>], params: &Params) -> Option<String
     let lacks = lanes.iter().filter(|lane| lane.suits(check)).map(|lane| lane.lacks(check, params));
     let Some(lacks) = lacks.min_by_key(Vec::len) else {
         let needs = check.needs.iter().filter(|need| matches!(need, Need::Secured | Need::Replicas));
-        return Some(needs.map(|need| format!("{need} is not set")).collect::<Vec<_>>().join(", "));
+        return Some(needs.map(Need::lack).collect::<Vec<_>>().join(", "));
     };
-    let words: Vec<String> = lacks
-        .iter()
-        .map(|need| match need {
-            Need::Capability(name) => format!("the adapter does not have the capability {name}"),
-            Need::Hook(_) | Need::Proxy | Need::Secured | Need::Replicas | Need::Param(_) => {
-                format!("{need} is not set")
-            }
-        })
-        .collect();
+    let words: Vec<String> = lacks.iter().map(Need::lack).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 
@@ -266,6 +249,7 @@ fn skip(check: Check, why: String) -> Entry {
         took: Duration::ZERO,
         transcript: Vec::new(),
         vendor_calls: String::new(),
+        unseen: Vec::new(),
         left: Vec::new(),
     }
 }
@@ -285,7 +269,7 @@ async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<En
                 running.spawn(one(task, Arc::clone(&lane), Arc::clone(&shared)));
             }
             match running.join_next().await {
-                Some(done) => entries.extend(done.ok()),
+                Some(done) => entries.extend(joined(done)),
                 None => break,
             }
         }
@@ -315,21 +299,27 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let took = begun.elapsed();
     let calls = lane.proxy.as_ref().zip(mark).map(|(proxy, mark)| proxy.since(mark).to_string());
     let transcript = cx.transcript().lines();
-    let left = clean(&cx).await;
-    let mut outcome = match verdict {
-        Ok(()) => Outcome::Passed,
-        Err(Stop::Failed(finding)) => Outcome::Failed(finding),
-        Err(Stop::Skipped(why)) => Outcome::Skipped(why),
-    };
-    if outcome == Outcome::Passed && !left.is_empty() {
-        let wants = "nothing is left when everything has been removed".to_owned();
-        outcome = Outcome::Failed(Finding { wants, came: left.join("\n") });
-    }
-    let vendor_calls = calls.unwrap_or_default();
-    let entry =
-        Entry { check, repetition, lane: lane.name.clone(), outcome, took, transcript, vendor_calls, left };
+    let left = caught(clean(&cx)).await;
+    let left = left.unwrap_or_else(|panic| vec![format!("whatever it made: cleaning up panicked: {panic}")]);
+    let outcome = judged(verdict, &left);
+    let (vendor_calls, unseen, lane) = (calls.unwrap_or_default(), cx.unseen(), lane.name.clone());
+    let entry = Entry { check, repetition, lane, outcome, took, transcript, vendor_calls, unseen, left };
     shared.progress.ended(&entry);
     entry
+}
+
+/// How a check has ended after what it made was removed: whatever is left of it is a failure, even if it was skipped half way.
+fn judged(verdict: Verdict, left: &[String]) -> Outcome {
+    let skipped = match verdict {
+        Err(Stop::Failed(finding)) => return Outcome::Failed(finding),
+        Ok(()) if left.is_empty() => return Outcome::Passed,
+        Err(Stop::Skipped(why)) if left.is_empty() => return Outcome::Skipped(why),
+        Ok(()) => None,
+        Err(Stop::Skipped(why)) => Some(format!("(it would be skipped: {why})")),
+    };
+    let came: Vec<String> = left.iter().cloned().chain(skipped).collect();
+    let wants = "nothing is left when everything has been removed".to_owned();
+    Outcome::Failed(Finding { wants, came: came.join("\n") })
 }
 
 /// How many times as long checks may take where load balancers take longer than their limits are made for.
@@ -345,12 +335,9 @@ async fn guarded(cx: &Context, limit: Duration) -> Verdict {
         return Err(Stop::failed(wants, said));
     }
     let check = cx.check();
-    let run = AssertUnwindSafe((check.run)(cx)).catch_unwind();
-    match tokio::time::timeout(limit, run).await {
+    match tokio::time::timeout(limit, caught((check.run)(cx))).await {
         Ok(Ok(verdict)) => verdict,
-        Ok(Err(panic)) => {
-            Err(Stop::failed("the check itself works", format!("it panicked: {}", text(&*panic))))
-        }
+        Ok(Err(panic)) => Err(Stop::failed("the check itself works", format!("it panicked: {panic}"))),
         Err(_elapsed) => {
             let wants = format!("the check ends within {} s", limit.as_secs_f64());
             Err(Stop::failed(wants, "it was still running; the last line above says what it waited for"))
@@ -358,9 +345,24 @@ async fn guarded(cx: &Context, limit: Duration) -> Verdict {
     }
 }
 
+/// What comes of a future, or what it said when it panicked.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| text(&*panic))
+}
+
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
+}
+
+/// What a task answered. A panic that nobody caught goes on: no check may be missing in the report.
+fn joined<T>(done: Result<T, JoinError>) -> Option<T> {
+    match done.map_err(JoinError::try_into_panic) {
+        Ok(answer) => Some(answer),
+        Err(Ok(panic)) => resume_unwind(panic),
+        // Nobody cancels.
+        Err(Err(_cancelled)) => None,
+    }
 }
 
 /// Removes what all checks of a lane shared, and answers what is left.
@@ -380,4 +382,45 @@ fn sort(entries: &mut [Entry]) {
     let order: BTreeMap<&str, usize> =
         checks::all().iter().enumerate().map(|(at, check)| (check.id, at)).collect();
     entries.sort_by_key(|entry| (order.get(entry.check.id).copied(), entry.repetition));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_fails_a_check_that_did_not_fail() {
+        let left = ["load balancer lb-1".to_owned()];
+        for (verdict, told) in [
+            (Ok(()), "load balancer lb-1"),
+            (
+                Err(Stop::skipped("samples.machines is 10")),
+                "load balancer lb-1\n(it would be skipped: samples.machines is 10)",
+            ),
+            (Err(Stop::failed("it works", "it does not")), "it does not"),
+        ] {
+            let outcome = judged(verdict, &left);
+            assert!(matches!(&outcome, Outcome::Failed(finding) if finding.came == told), "{outcome:?}");
+        }
+        assert_eq!(judged(Ok(()), &[]), Outcome::Passed);
+        assert_eq!(judged(Err(Stop::skipped("no")), &[]), Outcome::Skipped("no".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told_in_its_own_words() {
+        let panics = async {
+            tokio::task::yield_now().await;
+            panic!("no clean-up of {}", 7)
+        };
+        assert_eq!(caught::<()>(panics).await, Err("no clean-up of 7".to_owned()));
+        assert_eq!(caught(async { 7 }).await, Ok(7));
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "nobody catches this")]
+    async fn a_panic_that_nobody_caught_ends_the_run() {
+        let mut tasks: JoinSet<()> = JoinSet::new();
+        tasks.spawn(async { panic!("nobody catches this") });
+        joined(tasks.join_next().await.expect("one task"));
+    }
 }

@@ -10,7 +10,7 @@ use crate::check::{Check, Standing, Tier};
 pub fn json(report: &Report, all: &[Check]) -> Value {
     let verdicts: serde_json::Map<String, Value> = [Tier::T1, Tier::T2, Tier::T3]
         .into_iter()
-        .map(|tier| (tier.to_string(), format!("{:?}", report.verdict(tier, all)).to_lowercase().into()))
+        .map(|tier| (tier.to_string(), report.verdict(tier, all).to_string().into()))
         .collect();
     json!({
         "adapter": report.adapter,
@@ -24,7 +24,7 @@ pub fn json(report: &Report, all: &[Check]) -> Value {
 }
 
 fn entry(entry: &Entry) -> Value {
-    let Entry { check, repetition, lane, outcome, took, transcript, vendor_calls, left } = entry;
+    let Entry { check, repetition, lane, outcome, took, transcript, vendor_calls, unseen, left } = entry;
     let mut value = json!({
         "id": check.id,
         "name": check.name,
@@ -37,7 +37,7 @@ fn entry(entry: &Entry) -> Value {
         "left": left,
     });
     let more = match outcome {
-        Outcome::Passed => json!({ "outcome": "passed" }),
+        Outcome::Passed => json!({ "outcome": "passed", "unseen": unseen }),
         Outcome::Skipped(why) => json!({ "outcome": "skipped", "why": why }),
         Outcome::Failed(finding) => json!({
             "outcome": "failed",

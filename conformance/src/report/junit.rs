@@ -43,5 +43,8 @@ fn case(entry: &Entry) -> TestCase {
     let mut case = TestCase::new(format!("{} {}", entry.check.id, entry.check.name), status);
     case.set_classname(entry.check.family());
     case.set_time(entry.took);
+    if entry.outcome == Outcome::Passed && !entry.unseen.is_empty() {
+        case.set_system_out(format!("passed without a part: {}", entry.unseen.join(", ")));
+    }
     case
 }

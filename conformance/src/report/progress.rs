@@ -78,7 +78,10 @@ impl Progress for Terminal {
         if let Some(bar) = self.bar.as_ref().filter(|_| !entry.lane.is_empty()) {
             bar.inc(1);
         }
-        self.say(&table::line(entry, self.colour));
+        // The table at the end groups what was skipped, and why.
+        if !matches!(entry.outcome, Outcome::Skipped(_)) {
+            self.say(&table::line(entry, self.colour));
+        }
         if matches!(entry.outcome, Outcome::Failed(_)) {
             self.say(&table::failure(entry));
         }

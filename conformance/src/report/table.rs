@@ -2,14 +2,23 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, Outcome, Report, Verdict};
+use super::{Entry, Outcome, Report};
 use crate::check::{Check, Standing, Tier};
+
+/// Checks on a line of those that share a reason.
+const IDS: usize = 12;
 
 /// One line for one check.
 #[must_use]
 pub fn line(entry: &Entry, colour: bool) -> String {
     let (word, code, more) = match &entry.outcome {
-        Outcome::Passed => ("ok", "32", format!("{:.1} s", entry.took.as_secs_f64())),
+        Outcome::Passed if entry.unseen.is_empty() => {
+            ("ok", "32", format!("{:.1} s", entry.took.as_secs_f64()))
+        }
+        Outcome::Passed => {
+            let without = entry.unseen.join(", ");
+            ("ok", "32", format!("{:.1} s, without a part: {without}", entry.took.as_secs_f64()))
+        }
         Outcome::Failed(_) => {
             ("FAILED", "31", format!("{:.1} s on {}", entry.took.as_secs_f64(), entry.lane))
         }
@@ -64,10 +73,17 @@ pub fn table(report: &Report, all: &[Check]) -> String {
             writeln!(text, "  {:7} {}", entry.check.id, entry.check.name).unwrap_or_default();
         }
     }
-    let skips: Vec<_> = report.entries.iter().filter_map(skip).collect();
-    if !skips.is_empty() {
-        writeln!(text, "\nskipped:\n{}", skips.join("\n")).unwrap_or_default();
-    }
+    let skipped = report.entries.iter().filter_map(|entry| match &entry.outcome {
+        Outcome::Skipped(why) if entry.check.standing == Standing::Mandatory => {
+            Some((why, format!("{}*", entry.check.id)))
+        }
+        Outcome::Skipped(why) => Some((why, entry.check.id.to_owned())),
+        Outcome::Passed | Outcome::Failed(_) => None,
+    });
+    text.push_str(&grouped("skipped (* mandatory: without it its tier is incomplete)", skipped));
+    let passed = report.entries.iter().filter(|entry| entry.outcome == Outcome::Passed);
+    let in_part = passed.flat_map(|entry| entry.unseen.iter().map(|why| (why, entry.check.id.to_owned())));
+    text.push_str(&grouped("passed without a part", in_part));
     let left: Vec<&str> =
         report.entries.iter().flat_map(|entry| &entry.left).chain(&report.left).map(String::as_str).collect();
     if !left.is_empty() {
@@ -79,10 +95,25 @@ pub fn table(report: &Report, all: &[Check]) -> String {
     text
 }
 
-fn skip(entry: &Entry) -> Option<String> {
-    let Outcome::Skipped(why) = &entry.outcome else { return None };
-    let gated = if entry.check.standing == Standing::Capability { "" } else { ", mandatory" };
-    Some(format!("  {:7} {}{gated}: {why}", entry.check.id, entry.check.name))
+/// Each reason once, with the checks that it concerns.
+fn grouped<'a>(title: &str, checks: impl Iterator<Item = (&'a String, String)>) -> String {
+    let mut groups: Vec<(&String, Vec<String>)> = Vec::new();
+    for (why, id) in checks {
+        match groups.iter_mut().find(|(reason, _ids)| *reason == why) {
+            // Repetitions are skipped for the same reason.
+            Some((_reason, ids)) if ids.contains(&id) => (),
+            Some((_reason, ids)) => ids.push(id),
+            None => groups.push((why, vec![id])),
+        }
+    }
+    if groups.is_empty() {
+        return String::new();
+    }
+    let lines = groups.iter().map(|(why, ids)| {
+        let rows: Vec<String> = ids.chunks(IDS).map(|row| row.join(" ")).collect();
+        format!("  {why}:\n    {}\n", rows.join("\n    "))
+    });
+    format!("\n{title}:\n{}", lines.collect::<String>())
 }
 
 fn row(report: &Report, all: &[Check], tier: Tier) -> String {
@@ -91,11 +122,78 @@ fn row(report: &Report, all: &[Check], tier: Tier) -> String {
     let passed = count(|outcome| *outcome == Outcome::Passed);
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
-    let verdict = match report.verdict(tier, all) {
-        _ if of_tier().count() == 0 => "not tested",
-        Verdict::Conformant => "conformant",
-        Verdict::Incomplete => "incomplete",
-        Verdict::Failed => "FAILED",
-    };
+    let mut verdict = report.verdict(tier, all).to_string();
+    if failed > 0 {
+        verdict.make_ascii_uppercase();
+    }
     format!("{tier:<4}  {passed:>6}  {failed:>6}  {skipped:>7}  {verdict}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{checks, report::json::json};
+
+    fn entry(id: &str, outcome: Outcome, unseen: &[&str]) -> Entry {
+        Entry {
+            check: checks::all().into_iter().find(|check| check.id == id).expect("a check"),
+            repetition: 1,
+            lane: "lane-0".to_owned(),
+            outcome,
+            took: Duration::from_secs(1),
+            transcript: Vec::new(),
+            vendor_calls: String::new(),
+            unseen: unseen.iter().map(|&why| why.to_owned()).collect(),
+            left: Vec::new(),
+        }
+    }
+
+    fn report() -> Report {
+        let skipped = |why: &str| Outcome::Skipped(why.to_owned());
+        Report {
+            seed: 1,
+            adapter: "fake 1".to_owned(),
+            took: Duration::from_secs(2),
+            entries: vec![
+                entry("LB-17", skipped("hooks.createInstances is not set"), &[]),
+                entry("LB-01", skipped("hooks.createInstances is not set"), &[]),
+                entry("LB-08", skipped("samples say no"), &[]),
+                entry("SEC-01", Outcome::Passed, &["lanes[].http is not set"]),
+            ],
+            left: Vec::new(),
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn reasons_stand_once_and_parts_that_nobody_looked_at_are_told() {
+        let told = "
+skipped (* mandatory: without it its tier is incomplete):
+  hooks.createInstances is not set:
+    LB-17 LB-01*
+  samples say no:
+    LB-08*
+
+passed without a part:
+  lanes[].http is not set:
+    SEC-01
+";
+        let table = table(&report(), &checks::all());
+        assert!(table.ends_with(told), "{table}");
+        let passed = entry("SEC-01", Outcome::Passed, &["lanes[].http is not set"]);
+        assert!(line(&passed, false).ends_with("(1.0 s, without a part: lanes[].http is not set)"));
+    }
+
+    #[test]
+    fn the_table_and_json_say_the_same_of_a_tier() {
+        let (report, all) = (report(), checks::all());
+        let (table, verdicts) = (table(&report, &all), json(&report, &all)["verdicts"].clone());
+        for (tier, word) in [("T1", "incomplete"), ("T2", "not tested"), ("T3", "not tested")] {
+            assert_eq!(verdicts[tier], word);
+            let row = table.lines().find(|line| line.starts_with(tier)).expect("a row");
+            assert!(row.ends_with(word), "{row}");
+        }
+    }
 }

@@ -1,0 +1,66 @@
+//! The words of `--include` and `--skip`.
+
+use super::RunError;
+use crate::check::Check;
+
+/// Below this, two words have nothing to do with each other. Source: what clap takes for a slip of the finger.
+const SIMILAR: f64 = 0.7;
+
+/// Refuses a word that is no check and no family, and says what may be meant.
+pub(super) fn known(all: &[Check], flag: &'static str, words: &[String]) -> Result<(), RunError> {
+    let is_known = |word: &str| {
+        all.iter().any(|one| one.id.eq_ignore_ascii_case(word) || one.family().eq_ignore_ascii_case(word))
+    };
+    match words.iter().find(|word| !is_known(word)) {
+        None => Ok(()),
+        Some(word) => Err(RunError::Unknown { flag, word: word.clone(), hint: hint(all, word) }),
+    }
+}
+
+/// The check of that number, if only its zeros are missing; the checks of a family that is named; a family that is written alike; or all.
+fn hint(all: &[Check], word: &str) -> String {
+    let upper = word.to_uppercase();
+    let (family, number) = upper.split_once('-').unwrap_or((&upper, ""));
+    let same = |check: &&Check| {
+        let own = check.id.split_once('-').and_then(|(_family, own)| own.parse::<u32>().ok());
+        check.family() == family && own.is_some() && own == number.parse().ok()
+    };
+    if let Some(check) = all.iter().find(same) {
+        return format!("is {} meant?", check.id);
+    }
+    let mut of_family = all.iter().filter(|check| check.family() == family).map(|check| check.id);
+    if let Some(first) = of_family.next() {
+        let last = of_family.next_back().unwrap_or(first);
+        return format!("the family {family} has {first} to {last}");
+    }
+    let mut families: Vec<&str> = all.iter().map(Check::family).collect();
+    families.dedup();
+    let similar = |name: &str| strsim::jaro_winkler(family, name);
+    match families.iter().max_by(|a, b| similar(a).total_cmp(&similar(b))) {
+        Some(nearest) if similar(nearest) > SIMILAR => format!("is the family {nearest} meant?"),
+        _ => format!("the families are {}", families.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks;
+
+    #[test]
+    fn a_word_that_is_none_is_answered_with_what_may_be_meant() {
+        for (word, told) in [
+            ("LB-1", "is LB-01 meant?"),
+            ("lb-7", "is LB-07 meant?"),
+            ("LB-001", "is LB-01 meant?"),
+            ("LB-99", "the family LB has LB-01 to LB-26"),
+            ("LB-", "the family LB has LB-01 to LB-26"),
+            ("SECC-01", "is the family SEC meant?"),
+            ("INSS", "is the family INS meant?"),
+            ("XX", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
+            ("", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
+        ] {
+            assert_eq!(hint(&checks::all(), word), told, "{word}");
+        }
+    }
+}
