@@ -54,8 +54,6 @@ pub enum Hook {
     LimitRate,
     /// Makes the vendor's reads lag behind its writes by `MILLISECONDS`; 0: no longer.
     LagReads,
-    /// Makes changes of load balancers take `MILLISECONDS`; 0: as usual.
-    SlowLoadBalancers,
 
     // The adapter's host.
     // `REPLICA` says which of several, from 0.
@@ -106,7 +104,6 @@ impl Hook {
             Self::ListLoadBalancers => "listLoadBalancers",
             Self::LimitRate => "limitRate",
             Self::LagReads => "lagReads",
-            Self::SlowLoadBalancers => "slowLoadBalancers",
             Self::KillAdapter => "killAdapter",
             Self::StopAdapter => "stopAdapter",
             Self::StartAdapter => "startAdapter",

@@ -22,7 +22,7 @@ pub(crate) use self::{
 use crate::process;
 
 /// The commands that there are, as the parameter file has them.
-pub(crate) const NAMES: [&str; 26] = [
+pub(crate) const NAMES: [&str; 25] = [
     "createInstances",
     "deleteInstances",
     "stopInstance",
@@ -40,7 +40,6 @@ pub(crate) const NAMES: [&str; 26] = [
     "listLoadBalancers",
     "limitRate",
     "lagReads",
-    "slowLoadBalancers",
     "killAdapter",
     "stopAdapter",
     "startAdapter",
@@ -93,7 +92,6 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
             let lag: u64 = variable("MILLISECONDS")?.parse()?;
             cloud.settings(&json!({ "consistency_ms": lag })).await
         }
-        "slowLoadBalancers" => cloud.slow(variable("MILLISECONDS")?.parse()?).await,
         "rotateCredentials" => cloud.rotate_credentials(&folder()?).await,
         "revokeCredentials" => cloud.revoke_credentials().await,
         // Not in the parameter file: for whoever starts the cloud.

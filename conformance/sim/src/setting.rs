@@ -35,14 +35,10 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        let cloud_settings = json!({ "provisioning": provisioning() });
+        // How long load balancers take.
+        let cloud_settings = json!({ "provisioning": { "create_ms": 50, "update_ms": 10, "delete_ms": 10 } });
         Self { lanes: 3, secured: true, replicas: true, adapter_flags: Vec::new(), cloud_settings }
     }
-}
-
-/// How long load balancers of the simulated cloud take, unless a check asks for more.
-pub(crate) fn provisioning() -> Value {
-    json!({ "create_ms": 50, "update_ms": 10, "delete_ms": 10 })
 }
 
 /// Running lanes. Dropping it ends them and removes their files.
@@ -110,7 +106,8 @@ impl Setting {
                 "outage": "3s",
                 "settle": "20s",
                 "load": "5s",
-                "drift": "70s",
+                // Two listings of what is watched, and time to act on them.
+                "drift": "25s",
                 // It looks at its files each 5 s.
                 "reload": "7s",
                 "connectionAge": "6s",

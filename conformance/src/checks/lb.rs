@@ -45,7 +45,8 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
     Check::t1("LB-05", "newer-fence-supersedes-older-work", |cx| Box::pin(fences::newer_supersedes(cx)))
         .section("load_balancer_service.proto, EnsureLoadBalancer; common.proto, Fence")
-        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .alone(),
     Check::t2("LB-06", "stale-fence-is-refused-and-writes-nothing", |cx| {
         Box::pin(fences::stale_is_refused(cx))
     })
@@ -126,13 +127,7 @@ pub(super) const CHECKS: &[Check] = &[
     .shared(),
     Check::t2("LB-21", "conflict-409-while-pending-is-waited-for", |cx| Box::pin(trouble::busy(cx)))
         .section("load_balancer_service.proto, EnsureLoadBalancer: repeat it until the state is ACTIVE")
-        .needs(&[
-            Need::Proxy,
-            Need::Capability("loadbalancers"),
-            Need::Hook(Hook::CreateInstances),
-            Need::Hook(Hook::DriftLoadBalancer),
-            Need::Hook(Hook::SlowLoadBalancers),
-        ])
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .optional(),
     Check::t2("LB-22", "list-shows-partial-and-orphaned-owned-objects", |cx| Box::pin(trouble::partial(cx)))
         .section("load_balancer_service.proto, WatchLoadBalancers: orphans and half-built ones included")

@@ -71,13 +71,6 @@ impl Cloud {
         self.settings(&json!({ "rate_limits": { family: limit } })).await
     }
 
-    /// 0: as the setting began.
-    pub(super) async fn slow(&self, milliseconds: u64) -> anyhow::Result<String> {
-        let slow = json!({ "create_ms": milliseconds, "update_ms": milliseconds, "delete_ms": milliseconds });
-        let times = if milliseconds == 0 { crate::setting::provisioning() } else { slow };
-        self.settings(&json!({ "provisioning": times })).await
-    }
-
     pub(super) async fn create_instances(&self, name: &str, count: u32) -> anyhow::Result<String> {
         let order = json!({ "name": format!("{name}-{{n}}"), "count": count, "first": 0 });
         let made = self.call(Method::POST, "admin/instances", Some(&order)).await?;

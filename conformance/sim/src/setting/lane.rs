@@ -20,6 +20,8 @@ use crate::{command, process};
 const LISTENS: &str = "simcloud listens on ";
 /// For how long reads of the simulated cloud may lag: what an adapter waits after writes.
 pub(super) const HORIZON: Duration = Duration::from_millis(300);
+/// What adapters watch is listed this often, so that checks which wait for it need not wait long.
+const CACHE: &str = "cache: {instances: {maxAge: 10s}, loadBalancers: {maxAge: 10s}}";
 /// The lease server of replicas.
 const LEASES: &str = "lease-server";
 
@@ -53,7 +55,7 @@ impl Lane {
         let bucket = format!("{{rate: {RATE}, burst: {BURST}}}");
         let families = ["compute", "network", "loadbalancer", "identity"];
         let buckets: Vec<String> = families.iter().map(|family| format!("{family}: {bucket}")).collect();
-        let config = format!("limits: {{buckets: {{{}}}}}\n", buckets.join(", "));
+        let config = format!("limits: {{buckets: {{{}}}}}\n{CACHE}\n", buckets.join(", "));
         fs::write(lane.folder.join(command::CONFIG), config)?;
         Ok(lane)
     }

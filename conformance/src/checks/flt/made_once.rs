@@ -4,7 +4,7 @@ use cloud_api_proto::v1alpha1::Instance;
 use futures::future;
 
 use crate::{
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     cluster::{Balancer, tcp},
     context::Context,
     expect,
@@ -60,7 +60,7 @@ pub(super) async fn reads_lag(cx: &Context) -> Verdict {
     one(cx, &web, &usual, "the first write's answer is lost, and reads do not show it").await?;
     cx.remove(&web).await?;
     if !cx.lane().hooks.has(Hook::LagReads) {
-        cx.note("without hooks.lagReads only the first write");
+        cx.without(Need::Hook(Hook::LagReads));
         return Ok(());
     }
     let lag = cx.consistency().mul_f64(LAG).as_millis().to_string();
@@ -169,6 +169,7 @@ async fn objects(cx: &Context) -> Result<Objects, Stop> {
 /// Lines that a command prints, if there is one.
 async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<Option<usize>, Stop> {
     if !cx.lane().hooks.has(hook) {
+        cx.without(Need::Hook(hook));
         return Ok(None);
     }
     let printed = cx.hook(hook, variables).await?;

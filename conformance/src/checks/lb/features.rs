@@ -9,7 +9,7 @@ use futures::future::{self, BoxFuture};
 
 use super::vendor_id;
 use crate::{
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     cluster::{Balancer, tcp, udp},
     context::Context,
     expect,
@@ -100,6 +100,7 @@ async fn put_on_and_taken_back(cx: &Context, capability: &str, change: Change) -
 /// What the vendor's side says of it, if there is a command for that.
 async fn description(cx: &Context, answer: &EnsureLoadBalancerResponse) -> Result<Option<String>, Stop> {
     if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
+        cx.without(Need::Hook(Hook::DescribeLoadBalancer));
         return Ok(None);
     }
     cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", vendor_id(answer)?)]).await.map(Some)

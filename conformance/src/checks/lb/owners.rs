@@ -10,7 +10,7 @@ use futures::future;
 
 use super::{keys, vendor_id};
 use crate::{
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     cluster::{Balancer, Cluster},
     context::Context,
     expect,
@@ -168,6 +168,7 @@ async fn seen(cx: &Context, theirs: &Cluster, id: &str) -> Result<(Option<LoadBa
 /// As the vendor has it. Empty: it cannot be asked.
 async fn described(cx: &Context, id: &str) -> Result<String, Stop> {
     if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
+        cx.without(Need::Hook(Hook::DescribeLoadBalancer));
         return Ok(String::new());
     }
     cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", id)]).await

@@ -10,7 +10,7 @@ use tonic_types::StatusExt as _;
 use super::{HEALTH, METHODS, NOWHERE, garbage};
 use crate::{
     api::{Answer, Api, Role},
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     context::Context,
     expect, lane,
 };
@@ -57,7 +57,10 @@ fn forged(token: &str) -> String {
 
 async fn probe_port(cx: &Context) -> Verdict {
     let params = &cx.lane().params;
-    let Some(probes) = &params.http else { return Ok(()) };
+    let Some(probes) = params.http.as_ref() else {
+        cx.without(Need::Param("lanes[].http"));
+        return Ok(());
+    };
     let api = lane::visit_plainly(params, probes).map_err(|error| {
         Stop::failed(
             "lanes[].http is where metrics and probes are, such as http://127.0.0.1:10273",

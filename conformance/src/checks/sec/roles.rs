@@ -11,7 +11,7 @@ use tonic::Code;
 use super::{HEALTH, METHODS, NOWHERE, garbage};
 use crate::{
     api::{Answer, Role},
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     context::Context,
     expect,
 };
@@ -28,9 +28,9 @@ const NO_METHOD: &str = "/cloudadapter.v1alpha1.InstanceService/NoSuchMethod";
 /// common.proto, `REASON_CALLER_FORBIDDEN`: each role reaches its own service and `AdapterService`, an operator the watches and dry runs,
 /// and who has no role nothing. Decided by the method, before the request is read; then by cluster, fence and `dry_run`.
 pub(super) async fn matrix(cx: &Context) -> Verdict {
-    for role in CALLERS {
+    for role in CALLERS.into_iter().filter(|role| works(cx, *role)) {
         let api = cx.api(role)?;
-        for path in METHODS.into_iter().chain([HEALTH]) {
+        for path in METHODS.into_iter().chain([HEALTH]).filter(|path| is_served(cx, path)) {
             if reaches(role, path) {
                 admitted(role, path, api.raw(path, Vec::new()).await)?;
             } else {
@@ -43,6 +43,26 @@ pub(super) async fn matrix(cx: &Context) -> Verdict {
     operator(cx).await?;
     fences(cx).await?;
     other_cluster(cx).await
+}
+
+/// Whether the adapter serves a method: it serves each service whose capability it lists.
+fn is_served(cx: &Context, path: &str) -> bool {
+    match path.rsplit_once('/') {
+        Some((service, _)) if service.ends_with(".InstanceService") => cx.can("instances"),
+        Some((service, _)) if service.ends_with(".LoadBalancerService") => cx.can("loadbalancers"),
+        Some((service, _)) if service.ends_with(".RouteService") => cx.can("routes"),
+        _ => true,
+    }
+}
+
+/// Whether a role has anything to do here: an adapter without routes need not know a route-controller.
+fn works(cx: &Context, role: Role) -> bool {
+    match role {
+        Role::NodeController => cx.can("instances"),
+        Role::ServiceController => cx.can("loadbalancers"),
+        Role::RouteController => cx.can("routes"),
+        Role::Operator | Role::Stranger | Role::Nobody => true,
+    }
 }
 
 /// The table of the contract. What an operator may change depends on the request: looked at elsewhere.
@@ -81,14 +101,17 @@ fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> V
 
 /// A service of another version has the same callers; a method that does not exist is told to those who may call its service.
 async fn unknown_methods(cx: &Context) -> Verdict {
-    for (role, path) in [(Role::RouteController, OTHER_VERSION), (Role::NodeController, NO_METHOD)] {
+    let asked = |pair: &(Role, &'static str)| works(cx, pair.0) && is_served(cx, pair.1);
+    let theirs = [(Role::RouteController, OTHER_VERSION), (Role::NodeController, NO_METHOD)];
+    for (role, path) in theirs.into_iter().filter(asked) {
         let wants = format!("{path} is UNIMPLEMENTED for the role {role}");
         match cx.api(role)?.raw(path, Vec::new()).await {
             Ok(_) => return Err(Stop::failed(wants, "OK")),
             Err(error) => expect::equal(&wants, &error.status.code(), &Code::Unimplemented)?,
         }
     }
-    for (role, path) in [(Role::NodeController, OTHER_VERSION), (Role::RouteController, NO_METHOD)] {
+    let others = [(Role::NodeController, OTHER_VERSION), (Role::RouteController, NO_METHOD)];
+    for (role, path) in others.into_iter().filter(asked) {
         forbidden(role, path, cx.api(role)?.raw(path, garbage()).await)?;
     }
     Ok(())
@@ -109,9 +132,13 @@ async fn operator(cx: &Context) -> Verdict {
             let path = format!("{method}{word}");
             if dry_run { admitted(role, &path, said) } else { forbidden(role, &path, said) }
         };
-        judge("EnsureLoadBalancer", api.ensure_load_balancer(ensure).await.map(drop))?;
-        judge("DeleteLoadBalancer", api.delete_load_balancer(delete).await.map(drop))?;
-        judge("ApplyRoutes", api.apply_routes(apply).await.map(drop))?;
+        if cx.can("loadbalancers") {
+            judge("EnsureLoadBalancer", api.ensure_load_balancer(ensure).await.map(drop))?;
+            judge("DeleteLoadBalancer", api.delete_load_balancer(delete).await.map(drop))?;
+        }
+        if cx.can("routes") {
+            judge("ApplyRoutes", api.apply_routes(apply).await.map(drop))?;
+        }
     }
     Ok(())
 }
@@ -120,9 +147,14 @@ async fn operator(cx: &Context) -> Verdict {
 async fn fences(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let foreign = |scope: &str| Fence { scope: scope.to_owned(), epoch: u64::MAX, sequence: 1 };
-    let balancer = cluster.balancer("web").fence(foreign("route-controller/0"));
-    let said = cx.service()?.ensure_load_balancer(balancer.request).await;
-    forbidden(Role::ServiceController, "EnsureLoadBalancer under the fence route-controller/0", said)?;
+    if cx.can("loadbalancers") {
+        let balancer = cluster.balancer("web").fence(foreign("route-controller/0"));
+        let said = cx.service()?.ensure_load_balancer(balancer.request).await;
+        forbidden(Role::ServiceController, "EnsureLoadBalancer under the fence route-controller/0", said)?;
+    }
+    if !cx.can("routes") {
+        return Ok(());
+    }
     let routes =
         ApplyRoutesRequest { fence: Some(foreign("service-controller/0")), ..cluster.routes(Vec::new()) };
     let said = cx.route()?.apply_routes(routes).await;
@@ -132,16 +164,23 @@ async fn fences(cx: &Context) -> Verdict {
 /// An adapter that was told its cluster serves no other.
 async fn other_cluster(cx: &Context) -> Verdict {
     if cx.lane().params.cluster_id.is_none() {
+        cx.without(Need::Param("lanes[].clusterId"));
         return Ok(());
     }
     let cluster = cx.cluster();
     let context =
         Some(RequestContext { cluster_id: "conformance-another-cluster".to_owned(), ..cluster.context() });
     let word = |method: &str| format!("{method} for another cluster");
-    let (node, service) = (cx.node()?, cx.service()?);
-    let mut batch = cluster.instances(cluster.context(), []);
-    batch.context.clone_from(&context);
-    forbidden(node.role(), &word("BatchGetInstances"), node.batch_get_instances(batch).await)?;
+    if cx.can("instances") {
+        let node = cx.node()?;
+        let mut batch = cluster.instances(cluster.context(), []);
+        batch.context.clone_from(&context);
+        forbidden(node.role(), &word("BatchGetInstances"), node.batch_get_instances(batch).await)?;
+    }
+    if !cx.can("loadbalancers") {
+        return Ok(());
+    }
+    let service = cx.service()?;
     let ensure = EnsureLoadBalancerRequest {
         context: context.clone(),
         dry_run: true,

@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::{WatchInstancesRequest, WatchLoadBalancersRequest
 
 use crate::{
     api::{Answer, Watch},
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     cluster::tcp,
     context::Context,
     expect,
@@ -112,7 +112,10 @@ impl Look<'_> {
     }
 
     async fn at_pages(&self) -> Verdict {
-        let Some(http) = &self.cx.lane().params.http else { return Ok(()) };
+        let Some(http) = &self.cx.lane().params.http else {
+            self.cx.without(Need::Param("lanes[].http"));
+            return Ok(());
+        };
         #[expect(clippy::disallowed_methods, reason = "a scrape of the adapter is no vendor call")]
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
         let unread =
@@ -127,7 +130,10 @@ impl Look<'_> {
     }
 
     fn at_log(&self) -> Verdict {
-        let Some(path) = &self.cx.lane().params.log else { return Ok(()) };
+        let Some(path) = &self.cx.lane().params.log else {
+            self.cx.without(Need::Param("lanes[].log"));
+            return Ok(());
+        };
         let log = fs::read(path);
         let log = log.map_err(|error| {
             Stop::failed(
