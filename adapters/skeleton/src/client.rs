@@ -7,7 +7,7 @@ use std::fmt;
 use bytes::Bytes;
 use cloud_adapter::{
     driver::VendorError,
-    vendor::{Operation, Session, VendorRequest},
+    vendor::{Operation, Session, VendorRequest, VendorResponse},
 };
 use http::{HeaderValue, Method, Uri, header};
 use secrecy::SecretString;
@@ -48,31 +48,32 @@ impl Client {
         operation: Operation,
         path: &str,
     ) -> Result<T, VendorError> {
-        self.send(session, operation, (Method::GET, path), Bytes::new()).await
+        let answer = self.send(session, operation, (Method::GET, path), Bytes::new()).await?;
+        parse(operation, &answer)
     }
 
-    /// Writes something.
+    /// Writes something. The answer need not be read: the next look shows what came of it.
     #[expect(dead_code, reason = "the first call that writes uses it")]
-    async fn write<T: DeserializeOwned>(
+    async fn write(
         &self,
         session: &Session,
         operation: Operation,
         target: (Method, &str),
         body: &impl Serialize,
-    ) -> Result<T, VendorError> {
+    ) -> Result<VendorResponse, VendorError> {
         let unfit =
             |error| VendorError::nonsense(format!("{operation}: the request cannot be written: {error}"));
         let body = serde_json::to_vec(body).map_err(unfit)?;
         self.send(session, operation, target, body.into()).await
     }
 
-    async fn send<T: DeserializeOwned>(
+    async fn send(
         &self,
         session: &Session,
         operation: Operation,
         (method, path): (Method, &str),
         body: Bytes,
-    ) -> Result<T, VendorError> {
+    ) -> Result<VendorResponse, VendorError> {
         let unfit =
             |error| VendorError::nonsense(format!("{operation}: the request cannot be made: {error}"));
         let request: VendorRequest = http::Request::builder()
@@ -82,9 +83,11 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body)
             .map_err(unfit)?;
-        let answer = session.call(operation, request).await?;
-        let unread =
-            |error| VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}"));
-        serde_json::from_slice(answer.body()).map_err(unread)
+        session.call(operation, request).await
     }
+}
+
+fn parse<T: DeserializeOwned>(operation: Operation, answer: &VendorResponse) -> Result<T, VendorError> {
+    serde_json::from_slice(answer.body())
+        .map_err(|error| VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}")))
 }

@@ -1,4 +1,4 @@
-//! The program itself: it serves before there is a cloud, and says what is to be written next.
+//! The program itself: it serves before there is a cloud, and says what is to be written next. The last test goes with the first part.
 
 #![expect(
     clippy::expect_used,
@@ -32,31 +32,32 @@ const TICK: Duration = Duration::from_millis(10);
 type Log = Lines<BufReader<ChildStderr>>;
 
 #[tokio::test]
-async fn it_starts_and_says_what_is_not_written_yet() {
+async fn it_serves_before_there_is_a_cloud() {
     let (_adapter, _log, channel) = start().await;
-    let context = Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() });
 
     let info = AdapterServiceClient::new(channel.clone())
-        .get_info(GetInfoRequest { context: context.clone() })
+        .get_info(GetInfoRequest { context: context() })
         .await
         .expect("answers without a cloud")
         .into_inner();
     assert_eq!(info.adapter_name, "adapter-skeleton");
-    assert_eq!(info.capabilities, []);
 
-    let mut health = HealthClient::new(channel.clone());
+    let mut health = HealthClient::new(channel);
     for (service, wanted) in
         [("", ServingStatus::Serving), ("cloudadapter.v1alpha1.InstanceService", ServingStatus::NotServing)]
     {
         let asked = health.check(HealthCheckRequest { service: service.to_owned() }).await;
         assert_eq!(asked.expect("is known").into_inner().status(), wanted, "{service:?}");
     }
+}
 
+#[tokio::test]
+async fn it_says_what_is_not_written_yet() {
+    let (_adapter, _log, channel) = start().await;
     let mut instances = InstanceServiceClient::new(channel);
     let told = tokio::time::timeout(PATIENCE, async {
         loop {
-            let watch =
-                WatchInstancesRequest { context: context.clone(), ..WatchInstancesRequest::default() };
+            let watch = WatchInstancesRequest { context: context(), ..WatchInstancesRequest::default() };
             let refused = instances.watch_instances(watch).await.expect_err("there is no cloud");
             let error = AdapterError::from(refused);
             assert_eq!(error.reason, Reason::Starting, "{error}");
@@ -69,6 +70,10 @@ async fn it_starts_and_says_what_is_not_written_yet() {
         }
     });
     told.await.expect("says what is missing");
+}
+
+fn context() -> Option<RequestContext> {
+    Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() })
 }
 
 /// The program with ports of its own, and its log, which it needs to be read. It is killed when the child is dropped.
