@@ -1,16 +1,17 @@
-"""Flags, the probe port, and the life of the process."""
+"""Flags, and the life of the process."""
 
 import argparse
 import logging
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import parse_qsl
+
+from contract_rules.callers import token_review
+from contract_rules.edge import ROLES, Identify
+from contract_rules.port import credentials, serve_probes
 
 from .cloud import Cloud
-from .edge import ROLES, Identify, token_review
 from .server import Server
 
 LOCAL = ("127.", "localhost:", "[::1]:", "unix:")
@@ -20,7 +21,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The flags. Those that the chart sets have the names that the chart knows."""
     parser = argparse.ArgumentParser("mem_adapter", description="A cloud adapter whose cloud is its own memory.")
     parser.add_argument("--grpc-address", default="127.0.0.1:8443", help="where the contract is served")
-    parser.add_argument("--http-address", default="127.0.0.1:10273", help="/healthz, /readyz, /metrics")
+    parser.add_argument("--http-address", default="127.0.0.1:10273", help="/healthz and /readyz")
     parser.add_argument("--cluster-id", default="", help="the one cluster that is served; without it, any")
     parser.add_argument("--tls-cert", type=Path, help="certificates, PEM; read again at each connection")
     parser.add_argument("--tls-key", type=Path, help="their key")
@@ -42,41 +43,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def probes(cloud: Cloud, path: str, _form: dict[str, str]) -> str | None:
-    """What a kubelet and a Prometheus ask for."""
-    name = "cloud_adapter_vendor_calls_total"
-    calls = [f'{name}{{family="{family}"}} {count}' for family, count in sorted(cloud.calls.items())]
-    metrics = "\n".join([f"# HELP {name} Calls to the cloud.", f"# TYPE {name} counter", *calls])
-    return {"/healthz": "alive", "/readyz": None if cloud.draining else "ready", "/metrics": metrics}.get(path)
-
-
-def serve(address: str, cloud: Cloud, answer: Callable[[Cloud, str, dict[str, str]], str | None]) -> int:
-    """Answers plain HTTP in the background, with 404 where there is no answer. Tells on which port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 5
-
-        def do_GET(self) -> None:
-            form = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            with cloud.changed:
-                text = answer(cloud, self.path, dict(parse_qsl(form)))
-            body = f"{text}\n".encode() if text else b""
-            self.send_response(404 if text is None else 200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads who probed."""
-
-    host, _, port = address.rpartition(":")
-    server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_port
-
-
 def main(cloud: Cloud, argv: Sequence[str] | None = None, identify: Identify | None = None) -> None:
     """Serves until SIGTERM or Ctrl-C. `identify`: how callers prove who they are, if no flag says it."""
     args, stopped = parse(argv), threading.Event()
@@ -84,11 +50,11 @@ def main(cloud: Cloud, argv: Sequence[str] | None = None, identify: Identify | N
         roles = {account: role for role, _, account in (text.partition("=") for text in args.identity)}
         identify = token_review(f"cloudadapter.{args.cluster_id}", roles)
     logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    server = Server(cloud, identify, args.cluster_id, args.max_connection_age)
-    serve(args.http_address, cloud, probes)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    server.start(args.grpc_address, (args.tls_cert, args.tls_key) if args.tls_cert else None)
+    server = Server(cloud, identify, args.cluster_id, args.max_connection_age)
+    serve_probes(args.http_address, lambda: not cloud.draining)
+    server.start(args.grpc_address, credentials(args.tls_cert, args.tls_key) if args.tls_cert else None)
     logging.info("the contract is served on %s", args.grpc_address)
     stopped.wait()
     server.stop()

@@ -1,50 +1,54 @@
-"""The contract's port: four services, health and reflection behind one gate. AdapterService is here."""
+"""The contract's port: four services, health and reflection behind one gate (steps 1 and 5)."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
-from cloudadapter.v1alpha1 import (
-    adapter_service_pb2_grpc,
-    instance_service_pb2_grpc,
-    load_balancer_service_pb2_grpc,
-    route_service_pb2_grpc,
-)
 from cloudadapter.v1alpha1 import adapter_service_pb2 as api
+from cloudadapter.v1alpha1 import adapter_service_pb2_grpc as adapter_rpc
+from cloudadapter.v1alpha1 import instance_service_pb2_grpc as instance_rpc
+from cloudadapter.v1alpha1 import load_balancer_service_pb2_grpc as balancer_rpc
+from cloudadapter.v1alpha1 import route_service_pb2_grpc as route_rpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
-from grpc_reflection.v1alpha import reflection_pb2 as reflected
 
-from .cloud import PROVIDER, SCOPE, Cloud, Context, Service, now
-from .edge import Gate, Identify
-from .fields import ALGORITHMS, BATCH_INSTANCES, BATCH_ROUTES
+from contract_rules.edge import Gate, Identify
+from contract_rules.fields import BATCH_INSTANCES, BATCH_ROUTES
+from contract_rules.port import serve_reflection
+from contract_rules.words import cost, now
+
+from .cloud import PROVIDER, SCOPE, Cloud, Context
 from .instances import Instances
 from .load_balancers import LoadBalancers
 from .routes import Routes
 
 SERVICES = [f"cloudadapter.v1alpha1.{name}Service" for name in ("Adapter", "Instance", "LoadBalancer", "Route")]
-REFLECTION = "grpc.reflection.v1.ServerReflection"
 CAPABILITIES = """
-    instances instances.shutdown-state loadbalancers lb.internal lb.source-ranges lb.proxy-protocol
-    lb.health-check.http lb.session-affinity lb.udp lb.mixed-protocols lb.dual-stack lb.in-place-update
-    lb.ownership-tags routes routes.ownership-tags
+    instances instances.shutdown-state loadbalancers lb.source-ranges lb.proxy-protocol
+    lb.health-check.http lb.session-affinity lb.udp lb.mixed-protocols lb.in-place-update lb.ownership-tags
+    routes routes.ownership-tags
 """
+OPTIONS = [
+    ("grpc.max_connection_age_grace_ms", 60_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 2000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+]
 THREADS = 256  # Each open watch holds one.
-STATUS_SECONDS, GRACE_SECONDS = 15, 10
+GRACE_SECONDS = 10
+VERBS = ("EnsureLoadBalancer", "DeleteLoadBalancer", "ApplyRoutes")
 
 
-class Info(Service, adapter_service_pb2_grpc.AdapterServiceServicer):
+class Info(adapter_rpc.AdapterServiceServicer):
     """What this adapter is, and how it does: from memory."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
 
     def GetInfo(self, request: api.GetInfoRequest, context: Context) -> api.GetInfoResponse:
         """The same in all processes but for their ID."""
-        spread, kind = "How connections are spread over backends.", api.Parameter.TYPE_ENUM
-        algorithm = api.Parameter(key="algorithm", type=kind, mutable_in_place=True, description=spread)
-        algorithm.MergeFrom(api.Parameter(default_value=ALGORITHMS[0], allowed_values=ALGORITHMS))
-        stable, verbs = api.Capability.LEVEL_STABLE, ("EnsureLoadBalancer", "DeleteLoadBalancer", "ApplyRoutes")
+        stable, latency = api.Capability.LEVEL_STABLE, Duration(nanos=100_000_000)
         return api.GetInfoResponse(
             adapter_name="mem-adapter",
             adapter_version="0.1.0",
@@ -54,25 +58,23 @@ class Info(Service, adapter_service_pb2_grpc.AdapterServiceServicer):
             scope=SCOPE,
             capabilities=[api.Capability(name=name, level=stable) for name in CAPABILITIES.split()],
             limits=api.Limits(batch_instances=BATCH_INSTANCES, batch_routes=BATCH_ROUTES),
-            parameters=[algorithm],
-            expected_latency=dict.fromkeys(verbs, Duration(nanos=100_000_000)),
+            expected_latency=dict.fromkeys(VERBS, latency),
             consistency_horizon=Duration(),
-            cost=self.cloud.cost(request),
+            cost=cost(),
         )
 
     def WatchStatus(self, request: api.WatchStatusRequest, context: Context) -> Iterator[api.WatchStatusResponse]:
-        """At once, on change, and every 15 s."""
-        cloud, status = self.cloud, api.SnapshotStatus
-        mirrors: list[Any] = [cloud.machines, cloud.balancers, cloud.routes]
-        context.add_callback(cloud.wake)
+        """At once, on change, and every few seconds."""
+        cloud, mirrors = self.cloud, dict[str, Any]()
+        mirrors |= {"instances": cloud.machines, "load-balancers": cloud.balancers, "routes": cloud.routes}
         while context.is_active():
-            ends = [mirror.end for mirror in mirrors]
+            revision = self.cloud.revision
             snapshots = [
-                status(collection=name, observed_at=now(), target_age=Duration(), items=len(it.items), revision=it.end)
-                for name, it in zip(("instances", "load-balancers", "routes"), mirrors, strict=True)
+                api.SnapshotStatus(collection=name, observed_at=now(), items=len(items), revision=revision)
+                for name, items in mirrors.items()
             ]
-            yield api.WatchStatusResponse(leader=True, instance_id=cloud.id, snapshots=snapshots)
-            cloud.wait(context, lambda: ends != [mirror.end for mirror in mirrors], STATUS_SECONDS)
+            yield api.WatchStatusResponse(leader=True, instance_id=self.cloud.id, snapshots=snapshots)
+            self.cloud.wait(revision)
 
 
 class Server:
@@ -80,56 +82,34 @@ class Server:
 
     def __init__(self, cloud: Cloud, identify: Identify | None, cluster_id: str, age_seconds: float) -> None:
         self.cloud = cloud
-        options = [
-            ("grpc.max_connection_age_ms", round(age_seconds * 1000)),
-            ("grpc.max_connection_age_grace_ms", 60_000),
-            ("grpc.http2.min_ping_interval_without_data_ms", 2000),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.so_reuseport", 0),
-        ]
-        gate = Gate(identify, cluster_id, lambda: cloud.draining)
-        self.grpc = grpc.server(ThreadPoolExecutor(THREADS), interceptors=[gate], options=options)
-        adapter_service_pb2_grpc.add_AdapterServiceServicer_to_server(Info(cloud), self.grpc)
-        instance_service_pb2_grpc.add_InstanceServiceServicer_to_server(Instances(cloud), self.grpc)
-        load_balancer_service_pb2_grpc.add_LoadBalancerServiceServicer_to_server(LoadBalancers(cloud), self.grpc)
-        route_service_pb2_grpc.add_RouteServiceServicer_to_server(Routes(cloud), self.grpc)
+        age = ("grpc.max_connection_age_ms", round(age_seconds * 1000))
+        gate = Gate(cloud.changed, identify, cluster_id, lambda: cloud.draining)
+        self.grpc = grpc.server(ThreadPoolExecutor(THREADS), interceptors=[gate], options=[age, *OPTIONS])
+        adapter_rpc.add_AdapterServiceServicer_to_server(Info(cloud), self.grpc)
+        instance_rpc.add_InstanceServiceServicer_to_server(Instances(cloud), self.grpc)
+        balancer_rpc.add_LoadBalancerServiceServicer_to_server(LoadBalancers(cloud), self.grpc)
+        route_rpc.add_RouteServiceServicer_to_server(Routes(cloud), self.grpc)
         self.health = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=None)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
-        # Under the name of today, too: Python's library serves v1alpha alone, and the messages are the same.
-        names = [*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME, REFLECTION]
-        reflection.enable_server_reflection(names, self.grpc)
-        method = grpc.stream_stream_rpc_method_handler(
-            reflection.ReflectionServicer(names).ServerReflectionInfo,
-            request_deserializer=reflected.ServerReflectionRequest.FromString,
-            response_serializer=reflected.ServerReflectionResponse.SerializeToString,
-        )
-        handlers = grpc.method_handlers_generic_handler(REFLECTION, {"ServerReflectionInfo": method})
-        self.grpc.add_generic_rpc_handlers((handlers,))
+        serve_reflection(self.grpc, [*SERVICES, health.SERVICE_NAME])
 
-    def start(self, address: str, pair: tuple[Path, Path] | None = None) -> int:
-        """Listens, and tells on which port. `pair`: certificate and key, read again at each handshake."""
-
-        def read() -> grpc.ServerCertificateConfiguration:
-            cert, key = pair or (Path(), Path())
-            return grpc.ssl_server_certificate_configuration([(key.read_bytes(), cert.read_bytes())])
-
-        if pair:
-            port = self.grpc.add_secure_port(address, grpc.dynamic_ssl_server_credentials(read(), read))
-        else:
-            port = self.grpc.add_insecure_port(address)
+    def start(self, address: str, tls: grpc.ServerCredentials | None = None) -> int:
+        """Listens, and tells on which port."""
+        port = self.grpc.add_secure_port(address, tls) if tls else self.grpc.add_insecure_port(address)
         self.grpc.start()
         for service in ("", *SERVICES):
             self.health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return port
 
-    def stop(self) -> None:
-        """Sends callers away, ends the watches, lets calls under way end."""
-        self.drain()
-        self.grpc.stop(GRACE_SECONDS).wait()
-
     def drain(self) -> None:
-        """What lives on is the process alone; who waits looks again."""
+        """Sends callers away and ends the watches; what lives on is the process alone."""
         for service in SERVICES:
             self.health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
-        self.cloud.draining = True
-        self.cloud.wake()
+        with self.cloud.changed:
+            self.cloud.draining = True
+            self.cloud.changed.notify_all()
+
+    def stop(self) -> None:
+        """Lets calls under way end."""
+        self.drain()
+        self.grpc.stop(GRACE_SECONDS).wait()

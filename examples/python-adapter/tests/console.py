@@ -6,16 +6,20 @@
 import argparse
 import ipaddress
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from cloudadapter.v1alpha1 import instance_service_pb2 as instances
 from cloudadapter.v1alpha1 import load_balancer_service_pb2 as lb
 from cloudadapter.v1alpha1 import route_service_pb2 as routes
 
-from mem_adapter.__main__ import LOCAL, main, serve
-from mem_adapter.cloud import PROVIDER, REGION, Balancer, Cloud, now
-from mem_adapter.edge import Identify, digest, unknown
+from contract_rules.edge import Identify, unknown
+from contract_rules.words import digest, now
+from mem_adapter.__main__ import LOCAL, main
+from mem_adapter.cloud import PROVIDER, REGION, Cloud
 
 
 def console(cloud: Cloud, path: str, form: dict[str, str]) -> str | None:
@@ -36,25 +40,22 @@ def console(cloud: Cloud, path: str, form: dict[str, str]) -> str | None:
         case "/touchInstance":
             change_machine(cloud, machine, vendor_state=f"note {next(cloud.numbers)}")
         case "/createLoadBalancer":
-            scheme, families = lb.LoadBalancerSpec.SCHEME_INTERNET, [lb.IP_FAMILY_IPV4]
-            spec = lb.LoadBalancerSpec(scheme=scheme, ip_families=families)
-            item = cloud.new_balancer(form["NAME"], spec)
-            cloud.balancers.set(item.vendor_id, Balancer(item, spec, {}))
+            item = cloud.new_balancer(form["NAME"])
+            cloud.put(cloud.balancers, item.vendor_id, item)
             return item.vendor_id
         case "/deleteLoadBalancer":
-            cloud.balancers.set(vendor_id, None)
+            cloud.put(cloud.balancers, vendor_id, None)
         case "/describeLoadBalancer":
-            return repr(cloud.balancers.items.get(vendor_id))
+            return repr(cloud.balancers.get(vendor_id))
         case "/createRoute":
             to, hop = form["DESTINATION"], routes.NextHop(provider_id=machine)
             route = routes.Route(vendor_id=to, destination=to, next_hop=hop, state=routes.ROUTE_STATE_ACTIVE)
-            cloud.routes.set(to, route)
+            cloud.put(cloud.routes, to, route)
             return to
         case "/deleteRoute":
-            cloud.routes.set(vendor_id, None)
+            cloud.put(cloud.routes, vendor_id, None)
         case "/listOwned":
-            objects: list[lb.LoadBalancer | routes.Route] = [*cloud.routes.items.values()]
-            objects += [it.item for it in cloud.balancers.items.values()]
+            objects: list[lb.LoadBalancer | routes.Route] = [*cloud.routes.values(), *cloud.balancers.values()]
             return "\n".join(it.vendor_id for it in objects if it.key.cluster_id == form["CLUSTER_ID"])
         case _:
             return None
@@ -84,20 +85,45 @@ def create_machine(cloud: Cloud, name: str) -> str:
 
 def delete_machine(cloud: Cloud, provider_id: str) -> None:
     """Removes a machine; routes to it lead nowhere from now on."""
-    cloud.machines.set(provider_id, None)
-    for route in [it for it in cloud.routes.items.values() if it.next_hop.provider_id == provider_id]:
+    cloud.put(cloud.machines, provider_id, None)
+    for route in [it for it in cloud.routes.values() if it.next_hop.provider_id == provider_id]:
         broken = routes.Route()
         broken.CopyFrom(route)
         broken.state = routes.ROUTE_STATE_BLACKHOLE
-        cloud.routes.set(route.destination, broken)
+        cloud.put(cloud.routes, route.destination, broken)
 
 
 def change_machine(cloud: Cloud, provider_id: str, **changes: Any) -> None:
     """Makes a machine, or changes it."""
     machine = instances.Instance()
-    machine.CopyFrom(cloud.machines.items.get(provider_id, instances.Instance(provider_id=provider_id)))
+    machine.CopyFrom(cloud.machines.get(provider_id, instances.Instance(provider_id=provider_id)))
     machine.MergeFrom(instances.Instance(**changes))
-    cloud.machines.set(provider_id, machine)
+    cloud.put(cloud.machines, provider_id, machine)
+
+
+def serve(address: str, cloud: Cloud) -> None:
+    """Answers POSTed forms in the background."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5
+
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            with cloud.changed:
+                text = console(cloud, self.path, dict(parse_qsl(form)))
+            body = f"{text}\n".encode() if text else b""
+            self.send_response(404 if text is None else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """The suite tells what it asked."""
+
+    host, _, port = address.rpartition(":")
+    server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
 
 def from_file(path: Path) -> Identify:
     """Reads lines of `token: role`, for a desk. A token without a role is known and may do nothing."""
@@ -121,5 +147,5 @@ if __name__ == "__main__":
     if not ours.console_address.startswith(LOCAL):
         sys.exit("--console-address: has no authentication, and must be a loopback address")
     memory = Cloud()
-    serve(ours.console_address, memory, console)
+    serve(ours.console_address, memory)
     main(memory, theirs, from_file(ours.tokens) if ours.tokens else None)

@@ -14,8 +14,8 @@ from cloudadapter.v1alpha1 import load_balancer_service_pb2_grpc as lb_rpc
 from cloudadapter.v1alpha1 import route_service_pb2_grpc as route_rpc
 from google.rpc import error_details_pb2, status_pb2
 
+from contract_rules.edge import Identify
 from mem_adapter.cloud import Cloud
-from mem_adapter.edge import Identify
 from mem_adapter.server import Server
 
 from .console import console
@@ -109,9 +109,7 @@ def wish(uid: str = "web", *ports: int, sequence: int = 1, **changes: Any) -> lb
 def removal(uid: str = "web", sequence: int = 1) -> lb.DeleteLoadBalancerRequest:
     """The end of it."""
     wished = wish(uid)
-    return lb.DeleteLoadBalancerRequest(
-        context=CONTEXT, key=wished.key, owner=wished.owner, fence=fence(sequence)
-    )
+    return lb.DeleteLoadBalancerRequest(context=CONTEXT, key=wished.key, owner=wished.owner, fence=fence(sequence))
 
 
 def kinds(events: Any) -> list[str]:

@@ -1,0 +1,1 @@
+"""What the contract asks of every adapter, whatever its cloud: copy it as it is."""
