@@ -33,6 +33,8 @@
 //!   its cluster, and never counts calls.
 //! - `.needs(..)` replaces what the tier needs as a rule (proxy for T2; `killAdapter` and `startAdapter` for T3): list all. What is missing
 //!   skips the check, with the reason. [`Need::Param`](check::Need) names keys that [`lane`] knows; add yours there.
+//! - Nothing passes in silence that nobody looked at: a part that lacks a hook or a key is left out with `cx.without(Need::..)`, and the report
+//!   names it. What an injection shall do must have happened: `fired() > 0`, or `reached(limit)`.
 //! - A claim is `expect::that(holds, "the contract's sentence", || what_came)`. `?` on an [`api`] answer claims that the call succeeds.
 //!   The sentence is for whoever writes an adapter in another language: no word of this repository's code.
 //! - Callers: `cx.service()?`, `cx.node()?`, `cx.route()?`, `cx.api(Role::Operator)?`; `.within(time)` sets the deadline. Everything sent and

@@ -47,21 +47,33 @@ pub(super) async fn matrix(cx: &Context) -> Verdict {
 
 /// Whether the adapter serves a method: it serves each service whose capability it lists.
 fn is_served(cx: &Context, path: &str) -> bool {
-    match path.rsplit_once('/') {
-        Some((service, _)) if service.ends_with(".InstanceService") => cx.can("instances"),
-        Some((service, _)) if service.ends_with(".LoadBalancerService") => cx.can("loadbalancers"),
-        Some((service, _)) if service.ends_with(".RouteService") => cx.can("routes"),
-        _ => true,
-    }
+    capability_of(path).is_none_or(|name| cx.can(name))
 }
 
 /// Whether a role has anything to do here: an adapter without routes need not know a route-controller.
 fn works(cx: &Context, role: Role) -> bool {
+    duty_of(role).is_none_or(|name| cx.can(name))
+}
+
+/// The capability of who serves a method. `None`: everybody does, or nobody.
+fn capability_of(path: &str) -> Option<&'static str> {
+    let (service, _method) = path.rsplit_once('/')?;
+    let (_package, service) = service.rsplit_once('.')?;
+    match service {
+        "InstanceService" => Some("instances"),
+        "LoadBalancerService" => Some("loadbalancers"),
+        "RouteService" => Some("routes"),
+        _ => None,
+    }
+}
+
+/// The capability that a role lives on.
+fn duty_of(role: Role) -> Option<&'static str> {
     match role {
-        Role::NodeController => cx.can("instances"),
-        Role::ServiceController => cx.can("loadbalancers"),
-        Role::RouteController => cx.can("routes"),
-        Role::Operator | Role::Stranger | Role::Nobody => true,
+        Role::NodeController => Some("instances"),
+        Role::ServiceController => Some("loadbalancers"),
+        Role::RouteController => Some("routes"),
+        Role::Operator | Role::Stranger | Role::Nobody => None,
     }
 }
 
@@ -193,4 +205,21 @@ async fn other_cluster(cx: &Context) -> Verdict {
         Err(error) => Err(error),
     };
     forbidden(service.role(), &word("WatchLoadBalancers"), said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_reaches_what_its_capability_serves() {
+        for path in METHODS.into_iter().chain([OTHER_VERSION, NO_METHOD]) {
+            let service = capability_of(path);
+            for role in [Role::NodeController, Role::ServiceController, Role::RouteController] {
+                let own = service.is_none() || service == duty_of(role);
+                assert_eq!(reaches(role, path), own, "{role} {path}");
+            }
+        }
+        assert_eq!([HEALTH, NOWHERE].map(capability_of), [None, None]);
+    }
 }
