@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use cloud_api_proto::{
     Reason,
-    v1alpha1::{Instance, WatchInstancesRequest, WatchInstancesResponse, watch_instances_response::Event},
+    v1alpha1::{
+        Instance, Synced, WatchInstancesRequest, WatchInstancesResponse, watch_instances_response::Event,
+    },
 };
 
 use super::{
@@ -12,7 +14,7 @@ use super::{
     listing::{holds_all, strictly},
 };
 use crate::{
-    api::{CallError, Watch},
+    api::{Answer, Watch},
     check::{Stop, Verdict},
     context::Context,
     expect,
@@ -76,6 +78,12 @@ pub(super) async fn broken(cx: &Context) -> Verdict {
 
 /// A live listing ends with an error, whose reason is not absence.
 async fn not_synced(cx: &Context) -> Verdict {
+    let wants = "a listing with a page that could not be read is not closed by Synced";
+    closed_or_refused(cx).await?.map_or(Ok(()), |synced| Err(Stop::failed(wants, format!("{synced:?}"))))
+}
+
+/// What closes a live listing: Synced, or an error with a reason that is not absence.
+pub(super) async fn closed_or_refused(cx: &Context) -> Result<Option<Synced>, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
         stop_when_synced: true,
@@ -83,24 +91,24 @@ async fn not_synced(cx: &Context) -> Verdict {
     };
     let error = match cx.node()?.within(TRIES).watch_instances(request).await {
         Err(error) => error,
-        Ok(watch) => ends(watch).await?,
+        Ok(watch) => match end(watch).await? {
+            Ok(synced) => return Ok(Some(synced)),
+            Err(error) => error,
+        },
     };
-    let wants = "a page that cannot be read is an error with a reason, and not that of absence";
+    let wants = "a listing that is refused is an error with a reason, and not that of absence";
     let told = !matches!(error.reason, Reason::Unspecified | Reason::ResourceGone);
-    expect::that(told, wants, || error.to_string())
+    expect::that(told, wants, || error.to_string()).map(|()| None)
 }
 
-async fn ends(mut watch: Watch<WatchInstancesResponse>) -> Result<CallError, Stop> {
+async fn end(mut watch: Watch<WatchInstancesResponse>) -> Result<Answer<Synced>, Stop> {
     loop {
         match watch.next(TRIES).await {
-            Err(error) => return Ok(error),
-            Ok(Some(WatchInstancesResponse { event: Some(Event::Synced(synced)) })) => {
-                let wants = "a listing with a page that could not be read is not closed by Synced";
-                return Err(Stop::failed(wants, format!("{synced:?}")));
-            }
+            Err(error) => return Ok(Err(error)),
+            Ok(Some(WatchInstancesResponse { event: Some(Event::Synced(synced)) })) => return Ok(Ok(synced)),
             Ok(Some(_)) => (),
             Ok(None) => {
-                let wants = "a listing with a page that could not be read ends with an error";
+                let wants = "a listing ends with Synced or with an error";
                 return Err(Stop::failed(wants, "the stream ended in order"));
             }
         }
