@@ -46,9 +46,9 @@ class Routes(rpc.RouteServiceServicer):
         results += [batch.settle(f"deletes[{n}]", item) for n, item in enumerate(request.deletes)]
         changed = [to for to in batch.table | table if batch.table.get(to) is not table.get(to)]
         if request.dry_run:
-            plan = [
-                common.PlannedStep(operation="Put", description=f"route to {to}", family="network") for to in changed
-            ]
+            verbs = {to: "Put" if to in batch.table else "Delete" for to in changed}
+            step, family = common.PlannedStep, "network"
+            plan = [step(operation=verb, description=f"{verb} {to}", family=family) for to, verb in verbs.items()]
             return api.ApplyRoutesResponse(results=results, plan=plan, cost=cost())
         for to in changed:
             self.cloud.put(table, to, batch.table.get(to))

@@ -51,6 +51,20 @@ class Routes(Served):
         self.assertEqual(self.apply(6, drop("a", "10.244.1.0/24"), drop("b", "10.244.9.0/24", second)), [APPLIED] * 2)
         self.assertEqual(self.cloud.routes, {})
 
+    def test_a_dry_run_tells_what_would_be_and_does_nothing(self) -> None:
+        (first,) = self.machines(1)
+        self.apply(1, lay("a", "10.244.1.0/24", first))
+        before = dict(self.cloud.routes)
+        upserts, deletes = [lay("b", "10.244.2.0/24", first)], [drop("a", "10.244.1.0/24")]
+        cidrs = ["10.244.0.0/16"]
+        request = api.ApplyRoutesRequest(
+            context=CONTEXT, upserts=upserts, deletes=deletes, cluster_cidrs=cidrs, dry_run=True
+        )
+        answer = self.routes.ApplyRoutes(request)
+        self.assertEqual([it.outcome for it in answer.results], [APPLIED, APPLIED])
+        self.assertEqual({it.description for it in answer.plan}, {"Put 10.244.2.0/24", "Delete 10.244.1.0/24"})
+        self.assertEqual(self.cloud.routes, before)
+
     def test_an_older_writer_lays_nothing(self) -> None:
         (first,) = self.machines(1)
         self.apply(5)
