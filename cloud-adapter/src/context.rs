@@ -34,7 +34,8 @@ pub(crate) struct Context {
 /// Checks a request's context.
 ///
 /// # Errors
-/// `FIELD_INVALID` without a cluster ID, with a string that is too long or a staleness that is no duration; `CALLER_UNAUTHENTICATED` without a caller.
+/// `FIELD_INVALID` without a cluster ID, with a string that is too long or a staleness that is no duration; `CALLER_UNAUTHENTICATED`
+/// without a caller.
 pub(crate) fn read(
     context: Option<RequestContext>,
     (metadata, extensions): (&MetadataMap, &Extensions),

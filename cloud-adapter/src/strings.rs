@@ -1,21 +1,29 @@
 //! The contract's bound on strings: what is longer is refused before anything else looks at it. Pure.
 
+use std::fmt;
+
 use cloud_api_proto::{AdapterError, error::Violation, v1alpha1::Owner};
 
-/// Bytes of a string, unless its field says otherwise. Source: common.proto.
+/// Bytes of a string, unless its field says otherwise, and of a provider ID. Source: common.proto.
 const STRING_MAX: usize = 256;
+const PROVIDER_ID_MAX: usize = 512;
 
 /// The fields of a message, which stands at `path` in the request, that are too long.
 pub(crate) fn too_long<'a>(
-    path: &str,
+    path: impl fmt::Display,
     fields: impl IntoIterator<Item = (&'static str, &'a str)>,
 ) -> Vec<Violation> {
-    let long = fields.into_iter().filter(|(_, text)| text.len() > STRING_MAX);
+    let long = fields.into_iter().filter(|(name, text)| text.len() > most(name));
     let violation = |(name, text): (&str, &str)| Violation {
         field: format!("{path}.{name}"),
-        description: format!("takes {} bytes: at most {STRING_MAX}", text.len()),
+        description: format!("takes {} bytes: at most {}", text.len(), most(name)),
     };
     long.map(violation).collect()
+}
+
+/// Bytes that a field of this name takes.
+fn most(name: &str) -> usize {
+    if name == "provider_id" { PROVIDER_ID_MAX } else { STRING_MAX }
 }
 
 /// Those of an owner.
@@ -43,5 +51,13 @@ mod tests {
         refuse(too_long_of_owner("owner", &Owner { name, ..Owner::default() })).expect("just fits");
         let error = refuse(too_long_of_owner("upserts[3].owner", &longer)).expect_err("one byte too many");
         assert_eq!(error.message, "upserts[3].owner.name: takes 257 bytes: at most 256");
+    }
+    #[test]
+    fn a_provider_id_of_512_bytes_is_taken_and_one_more_is_named() {
+        let id = "x".repeat(PROVIDER_ID_MAX);
+        let judged = |id: &str| refuse(too_long("refs[7]", [("provider_id", id)]));
+        judged(&id).expect("just fits");
+        let error = judged(&format!("{id}x")).expect_err("one byte too many");
+        assert_eq!(error.message, "refs[7].provider_id: takes 513 bytes: at most 512");
     }
 }

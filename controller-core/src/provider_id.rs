@@ -2,8 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-/// The contract's limit for strings.
-const MAX_LEN: usize = 256;
+/// The contract's limit, in bytes.
+const MAX_LEN: usize = 512;
 
 /// A provider ID, `<scheme>://<rest>`, such as `sim://north/i-17` or `openstack:///6b1f…`.
 ///

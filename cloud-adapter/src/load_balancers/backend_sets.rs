@@ -13,6 +13,8 @@ use cloud_api_proto::{
 };
 use tokio::time::Instant;
 
+use crate::strings;
+
 /// Sets that are kept. Source: contract, section 6.
 const SETS_MAX: usize = 64;
 /// A set that nobody named for this long is dropped.
@@ -164,6 +166,12 @@ fn index(field: &str, backends: Vec<Backend>) -> Result<BTreeMap<String, Backend
         if backend.provider_id.is_empty() {
             return Err(AdapterError::field(format!("{field}[{at}].provider_id"), "is empty"));
         }
+        let fields = [
+            ("provider_id", backend.provider_id.as_str()),
+            ("node_name", &backend.node_name),
+            ("zone", &backend.zone),
+        ];
+        strings::refuse(strings::too_long(format_args!("{field}[{at}]"), fields))?;
         if let Some(twice) = set.insert(backend.provider_id.clone(), backend) {
             let text = format!("{:?} is there twice", twice.provider_id);
             return Err(AdapterError::field(format!("{field}[{at}].provider_id"), text));
@@ -226,17 +234,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_content_under_the_same_name_and_repeated_backends_are_refused() {
+    async fn other_content_under_the_same_name_and_backends_that_are_repeated_or_too_long_are_refused() {
         let sets = BackendSets::default();
         sets.put("c", "1", full(&["a"])).expect("put");
         assert_eq!(sets.put("c", "1", full(&["b"])).expect_err("other").reason, Reason::FieldInvalid);
         let twice = sets.put("c", "2", full(&["b", "b"])).expect_err("twice");
         assert_eq!(twice.violations[0].field, "full.backends[1].provider_id");
+        let long = sets.put("c", "3", full(&["b", &"x".repeat(513)])).expect_err("too long");
+        assert_eq!(long.violations[0].field, "full.backends[1].provider_id");
+        sets.put("c", "3", full(&["b", &"x".repeat(512)])).expect("just fits");
     }
 
     /// A set of one backend that takes so many bytes, and a few more.
     fn heavy(bytes: usize) -> Option<Content> {
-        full(&[&"x".repeat(bytes)])
+        let heavy = Backend { addresses: vec!["x".repeat(bytes)], ..backend("a") };
+        Some(Content::Full(BackendList { backends: vec![heavy] }))
     }
 
     #[tokio::test(start_paused = true)]

@@ -161,7 +161,7 @@ fn checked(item: &str, upsert: &RouteUpsert, cluster_id: &str) -> Result<IpNet, 
     let hop = upsert.next_hop.iter().flat_map(|hop| {
         let NextHop { provider_id, address, interface } = hop;
         let fields = [("provider_id", provider_id.as_str()), ("address", address), ("interface", interface)];
-        strings::too_long(&format!("{item}.next_hop"), fields)
+        strings::too_long(format_args!("{item}.next_hop"), fields)
     });
     let owner =
         upsert.owner.iter().flat_map(|owner| strings::too_long_of_owner(&format!("{item}.owner"), owner));
@@ -176,7 +176,7 @@ fn destination(item: &str, key: &RouteKey, cluster_id: &str) -> Result<IpNet, Ad
     if key.node_uid.is_empty() {
         return Err(AdapterError::field(format!("{item}.key.node_uid"), "is empty"));
     }
-    strings::refuse(strings::too_long(&format!("{item}.key"), [("node_uid", key.node_uid.as_str())]))?;
+    strings::refuse(strings::too_long(format_args!("{item}.key"), [("node_uid", key.node_uid.as_str())]))?;
     cidr(&format!("{item}.key.destination"), &key.destination)
 }
 

@@ -1175,7 +1175,7 @@ pub struct InstanceItems {
 /// An instance that is no longer listed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InstanceGone {
-    /// Which one.
+    /// Which one. At most 512 bytes.
     #[prost(string, tag = "1")]
     pub provider_id: ::prost::alloc::string::String,
     /// What proves it. Unset: nothing does, it is NOT_VISIBLE only.
@@ -1185,7 +1185,7 @@ pub struct InstanceGone {
 /// A machine.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Instance {
-    /// `<provider>://...`: what `Node.spec.providerID` holds.
+    /// `<provider>://...`: what `Node.spec.providerID` holds. At most 512 bytes.
     #[prost(string, tag = "1")]
     pub provider_id: ::prost::alloc::string::String,
     /// The name at the vendor. Nodes are found by it until they have a provider ID.
@@ -1327,7 +1327,7 @@ pub mod instance_ref {
     /// By what.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Ref {
-        /// By what the Node says.
+        /// By what the Node says. At most 512 bytes.
         #[prost(string, tag = "1")]
         ProviderId(::prost::alloc::string::String),
         /// By the Node's name: can find, but never prove absence.
@@ -2537,7 +2537,7 @@ pub mod session_affinity {
 /// One node that serves.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Backend {
-    /// Its identity.
+    /// Its identity. At most 512 bytes.
     #[prost(string, tag = "1")]
     pub provider_id: ::prost::alloc::string::String,
     /// For people.
@@ -3544,7 +3544,7 @@ pub struct RouteKey {
 /// Where packets go.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NextHop {
-    /// The machine.
+    /// The machine. At most 512 bytes.
     #[prost(string, tag = "1")]
     pub provider_id: ::prost::alloc::string::String,
     /// One of its addresses, of the destination's family. Empty: the driver finds it.

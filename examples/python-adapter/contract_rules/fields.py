@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-STRING_BYTES, BATCH_INSTANCES, BATCH_ROUTES = 256, 500, 200
+STRING_BYTES, PROVIDER_ID_BYTES, BATCH_INSTANCES, BATCH_ROUTES = 256, 512, 500, 200
 # Items of a batch have errors of their own, and an unknown priority is no fault.
 SKIPPED = {"refs", "upserts", "deletes", "priority"}
 # Fields that must be set, by message; and in each request its context.
@@ -100,6 +100,7 @@ def of_field(path: str, field: Any, value: Any) -> Iterator[tuple[str, str]]:
     """The faults of one value, of each in a list, or of each in a map."""
     unique = UNIQUE.get(field.message_type.name, ()) if field.message_type else ()
     (is_good, why), seen = VALUES.get(field.name, (lambda _: True, "")), set()
+    most = PROVIDER_ID_BYTES if field.name == "provider_id" else STRING_BYTES
     for key, item in value.items() if hasattr(value, "items") else enumerate(value if field.is_repeated else [value]):
         at = f"{path}[{key}]" if field.is_repeated else path
         if isinstance(item, Message):
@@ -108,8 +109,8 @@ def of_field(path: str, field: Any, value: Any) -> Iterator[tuple[str, str]]:
                 yield f"{at}.{unique[0]}", "is twice here"
             elif unique:
                 seen.add(same)
-        elif isinstance(item, str) and len(item.encode()) > STRING_BYTES:
-            yield at, f"is longer than {STRING_BYTES} bytes"
+        elif isinstance(item, str) and len(item.encode()) > most:
+            yield at, f"is longer than {most} bytes"
         elif field.enum_type and item not in field.enum_type.values_by_number:
             yield path, f"{item} is unknown here"
         elif not is_good(item):
