@@ -178,6 +178,7 @@ impl<D: Driver> Adapter<D> {
             end_health_watches::<D>(telling).await;
             tracker.close();
             tracker.wait().await;
+            rpc.vendor.landed().await;
         };
         if tokio::time::timeout(GRACE, finish).await.is_err() {
             tracing::warn!("Adapter stopped with work under way: whoever asked for it repeats it");

@@ -136,6 +136,11 @@ impl Vendor {
         self.dispatcher.halt();
     }
 
+    /// After [`Self::halt`]: until the vendor has answered all that was sent, also what nobody waits for any more.
+    pub(crate) async fn landed(&self) {
+        self.dispatcher.landed().await;
+    }
+
     /// Begins with empty buckets: another replica may have spent their tokens just now.
     pub(crate) fn start_empty(&self) {
         self.dispatcher.change(|scheduler, now| scheduler.empty(now));

@@ -129,6 +129,12 @@ impl Dispatcher {
         });
     }
 
+    /// Until every call that was sent has come back. Only one that sends nothing any more comes to that end for good.
+    pub(super) async fn landed(&self) {
+        self.shared.flights.close();
+        self.shared.flights.wait().await;
+    }
+
     /// How everything stands, and at what time.
     pub(super) fn report(&self) -> (Time, Report) {
         self.shared.report()

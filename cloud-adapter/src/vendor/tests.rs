@@ -32,7 +32,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    fn answers(&self, orders: impl IntoIterator<Item = Order>) {
+    pub(crate) fn answers(&self, orders: impl IntoIterator<Item = Order>) {
         self.orders.lock().expect("whole").extend(orders);
     }
 
@@ -106,6 +106,7 @@ impl Classify for Table {
         let fault = match response.status().as_u16() {
             200 => return None,
             401 => Fault::Auth,
+            409 => Fault::Busy,
             429 => Fault::Throttled,
             LOQUACIOUS => {
                 let code = Some("é".repeat(50_000));
@@ -251,6 +252,17 @@ async fn a_call_on_its_way_counts_also_if_nobody_waits_for_it() {
     let arrived = fake.arrived();
     assert_eq!(arrived.len(), 2, "what nobody waits for is not sent again: {arrived:?}");
     assert!(arrived[1].1 >= 7_010, "{arrived:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waits_for_calls_on_their_way_that_nobody_waits_for_any_more() {
+    let (_fake, vendor) = vendor(&limits(100.0, 10));
+    let began = Instant::now();
+    let given_up = tokio::time::timeout(LATENCY / 2, read(&session(&vendor), "/abandoned")).await;
+    assert!(given_up.is_err(), "the vendor takes longer");
+    vendor.halt();
+    vendor.landed().await;
+    assert_eq!(began.elapsed(), LATENCY);
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,9 +54,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     drained?;
     stopped?;
     let gone = Instant::now();
-    let calls = cx.proxy()?.since(mark);
-    let cut = calls.only(|call| call.status.is_none());
-    expect::that(cut.is_empty(), "vendor calls under way end before the process does", || cut.to_string())?;
+    whole(cx, mark, gone).await?;
     taken_over(cx, at, gone).await?;
     load.more(cx, 3).await?;
     load.whole("no call fails that may go to any replica")?;
@@ -67,6 +65,19 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
         &listing.items.len(),
         &1,
     )
+}
+
+/// The vendor answered each call that began before the process was gone. Those of the next leader may take a while yet.
+async fn whole(cx: &Context, mark: usize, gone: Instant) -> Verdict {
+    let proxy = cx.proxy()?;
+    let began = || proxy.since(mark).only(|call| call.started <= gone);
+    let wants = "vendor calls under way are answered or cut off";
+    cx.until(PATIENCE, wants, || async {
+        Ok(began().0.iter().all(|call| call.ended.is_some()).then_some(()))
+    })
+    .await?;
+    let cut = began().only(|call| call.status.is_none());
+    expect::that(cut.is_empty(), "vendor calls under way end before the process does", || cut.to_string())
 }
 
 fn watch_request(cx: &Context) -> WatchInstancesRequest {
