@@ -15,10 +15,11 @@ use tonic::{Code, Extensions, Status, metadata::MetadataMap};
 use crate::{
     clock::Clock,
     context::{self, Context},
-    driver::{Fault, Item, VendorError},
+    driver::{Item, VendorError},
     metrics::Metrics,
     replica::Replica,
     security::Access,
+    self_check,
     snapshot::{Frame, WatchOptions, Watcher},
     vendor::Vendor,
 };
@@ -90,9 +91,7 @@ impl Rpc {
         self.replica.term()?;
         match &*self.health.borrow() {
             None => Ok(context),
-            Some(error) if matches!(error.fault, Fault::Auth | Fault::Forbidden) => {
-                Err(AdapterError::from(error.clone()))
-            }
+            Some(error) if self_check::answers(Some(error)) => Err(AdapterError::from(error.clone())),
             Some(error) => {
                 let text = format!("the cloud is not reachable yet: {error}");
                 Err(AdapterError::new(Reason::Starting, text))
@@ -114,6 +113,14 @@ impl Rpc {
 
     pub(crate) fn scope(&self) -> Option<Scope> {
         self.scope.borrow().clone()
+    }
+
+    /// The same for those who wait until this adapter knows its cloud: not before calls are answered for it. It is known a moment
+    /// earlier, because the first answer needs it.
+    pub(crate) fn served_scope(&self) -> Option<Scope> {
+        let scope = self.scope();
+        let starting = self.replica.leads() && !self_check::answers(self.health.borrow().as_ref());
+        scope.filter(|_| !starting)
     }
 
     pub(crate) fn reset(&self) -> Reset {
@@ -165,4 +172,54 @@ pub(crate) fn too_large<B>(mut answer: http::Response<B>) -> http::Response<B> {
 /// Names the stream in traces.
 fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instrumented<F> {
     tracing::Instrument::instrument(future, tracing::debug_span!("watch", name))
+}
+
+#[cfg(test)]
+impl Rpc {
+    /// Of a replica that stands by, and a cloud of this health.
+    pub(crate) fn testing(vendor: Arc<Vendor>, health: Option<VendorError>) -> Self {
+        let metrics = Metrics::new();
+        Self {
+            vendor,
+            clock: Clock::starting_at(std::time::SystemTime::UNIX_EPOCH),
+            access: Access {
+                cluster_id: None,
+                refusals: cloud_adapter_security::Refusals::new(metrics.security()),
+            },
+            metrics,
+            instance_id: "test".into(),
+            scope: Arc::new(watch::Sender::new(None)),
+            replica: Replica::standing_by(),
+            draining: CancellationToken::new(),
+            health: watch::Sender::new(health).subscribe(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        driver::Fault,
+        vendor::tests::{limits, vendor},
+    };
+
+    #[tokio::test]
+    async fn a_leader_tells_its_scope_once_it_answers_for_it() {
+        let error = |fault| Some(VendorError::new(fault, "as ordered"));
+        let (_fake, vendor) = vendor(&limits(1.0, 1));
+        for (name, health, leads, told) in [
+            ("starting", error(Fault::Unavailable), true, false),
+            ("serving", None, true, true),
+            ("serving refusals", error(Fault::Auth), true, true),
+            ("told by the leader that it follows", error(Fault::Unavailable), false, true),
+        ] {
+            let rpc = Rpc::testing(Arc::clone(&vendor), health);
+            rpc.scope.send_replace(Some(Scope::default()));
+            if leads {
+                rpc.replica.lead(1);
+            }
+            assert_eq!(rpc.served_scope().is_some(), told, "{name}");
+        }
+    }
 }

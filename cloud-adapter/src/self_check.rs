@@ -84,6 +84,12 @@ fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Sc
     }
 }
 
+/// Whether a leader answers for a cloud of this health. With rejected credentials it does: its clients must come to it to hear
+/// why nothing works. Only one that has not found the cloud yet is still starting.
+pub(crate) fn answers(trouble: Option<&VendorError>) -> bool {
+    trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
+}
+
 /// Says how the cloud is; in the log once per change of mind.
 pub(crate) fn tell(health: &watch::Sender<Health>, now: Health) {
     let fault = |health: &Health| health.as_ref().map(|error| error.fault);

@@ -98,7 +98,7 @@ impl<D: Driver> AdapterService for Service<D> {
             instance_id: self.rpc.instance_id.to_string(),
             contract_versions: CONTRACT_VERSIONS.map(str::to_owned).to_vec(),
             provider: about.provider.to_owned(),
-            scope: self.rpc.scope(),
+            scope: self.rpc.served_scope(),
             expected_latency: latency.collect(),
             capabilities: about.capabilities,
             limits: Some(about.limits),

@@ -107,16 +107,12 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use cloud_adapter_security::Refusals;
     use cloud_api_proto::v1alpha1::Priority;
 
     use super::*;
     use crate::{
-        clock::Clock,
         driver::{Classify, Fault, VendorError},
         metrics::Metrics,
-        replica::Replica,
-        security::Access,
         vendor::{Family, Operation, Purpose, Vendor, VendorResponse},
     };
 
@@ -129,19 +125,8 @@ mod tests {
     }
 
     fn rpc() -> Rpc {
-        let metrics = Metrics::new();
-        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &metrics);
-        Rpc {
-            vendor: Arc::new(vendor.expect("TLS")),
-            clock: Clock::starting_at(SystemTime::UNIX_EPOCH),
-            access: Access { cluster_id: None, refusals: Refusals::new(metrics.security()) },
-            metrics,
-            instance_id: "test".into(),
-            scope: Arc::new(watch::Sender::new(None)),
-            replica: Replica::standing_by(),
-            draining: CancellationToken::new(),
-            health: watch::Sender::new(None).subscribe(),
-        }
+        let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new());
+        Rpc::testing(Arc::new(vendor.expect("TLS")), None)
     }
 
     /// Follows one verdict: this replica leads.

@@ -121,7 +121,7 @@ impl<D: Driver> Work<D> {
     async fn tell_serving(&self) {
         let mut health = self.health.subscribe();
         loop {
-            let serves = answers(health.borrow_and_update().as_ref());
+            let serves = self_check::answers(health.borrow_and_update().as_ref());
             self.tell_health(if serves { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
             if health.changed().await.is_err() {
                 std::future::pending::<()>().await;
@@ -135,12 +135,6 @@ impl<D: Driver> Work<D> {
             self.reporter.set_service_status(service, status).await;
         }
     }
-}
-
-/// Whether a leader answers for a cloud of this health. With rejected credentials it does: its clients must come to it to hear
-/// why nothing works. Only one that has not found the cloud yet is still starting.
-fn answers(trouble: Option<&VendorError>) -> bool {
-    trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
 }
 
 /// Ends the health watches of clients. They have no end of their own, and their connections would be waited for.
