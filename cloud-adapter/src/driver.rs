@@ -10,6 +10,8 @@ mod fence_tag;
 mod headers;
 mod item;
 mod limit;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::{fmt, future::Future, path::PathBuf, time::Duration};
 

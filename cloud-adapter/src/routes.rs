@@ -3,6 +3,8 @@
 mod doubts;
 mod plan;
 mod service;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod write;
 

@@ -46,6 +46,8 @@ pub(super) struct Work<D: Driver> {
     pub(super) total: u32,
     pub(super) poll: Duration,
     last: Option<Written<D::Step>>,
+    /// The step that came to nothing: as long as looks demand it again, the waits for the next try grow.
+    refused: Option<Arc<D::Step>>,
     /// Unknown outcomes in a row.
     unknown: u32,
 }
@@ -92,6 +94,7 @@ impl<D: Driver> Converger<D> {
             total: 0,
             poll: self.driver.describe().poll,
             last,
+            refused: None,
             unknown: 0,
         }
     }
@@ -202,15 +205,22 @@ impl<D: Driver> Converger<D> {
         // The intent first: should this task break, the next one of the key knows what may have been done.
         let before = work.last.clone();
         self.note(&step, effect, work);
+        if work.refused.as_ref() != Some(&step) {
+            work.poll = self.driver.describe().poll;
+        }
         let session = self.session(order, step.class(), work);
         match self.driver.execute(&session, &step).await {
             Ok(Outcome::Accepted | Outcome::Items(_)) => {
                 self.note(&step, effect, work);
                 work.done += 1;
                 work.unknown = 0;
+                work.refused = None;
+                work.poll = self.driver.describe().poll;
                 Ok(Turn::Wait(step.to_string()))
             }
             Err(error) => {
+                let vain = matches!(error.fault, Fault::Busy | Fault::NotFound);
+                work.refused = vain.then(|| Arc::clone(&step));
                 let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
                 if error.fault == Fault::OutcomeUnknown || hidden {
                     // Done, or there already and not shown by reads: from now on they have the horizon's time to show it.
@@ -227,7 +237,6 @@ impl<D: Driver> Converger<D> {
     fn note(&self, step: &Arc<D::Step>, effect: Effect, work: &mut Work<D>) {
         let written = Written { step: Arc::clone(step), at: Instant::now(), effect };
         work.last = Some(written.clone());
-        work.poll = self.driver.describe().poll;
         self.memories.of(&work.key, |memory| memory.last = Some(written));
     }
 }

@@ -1,0 +1,118 @@
+//! A driver for tests of what goes on around one.
+
+use std::{fmt, time::Duration};
+
+use cloud_api_proto::v1alpha1::{Fence, Instance, Limits, LoadBalancerKey, Priority, Scope};
+
+use super::{
+    Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, InstanceLookup,
+    Item, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, Step, VendorError,
+};
+use crate::vendor::{Family, Operation, Session, VendorResponse};
+
+/// A cloud of which nothing is known but that it takes writes.
+#[derive(Debug)]
+pub(crate) struct WriteOnly;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Create;
+
+impl fmt::Display for Create {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("create")
+    }
+}
+
+impl Step for Create {
+    fn operation(&self) -> Operation {
+        Operation::write(Family::Compute, "Create")
+    }
+
+    fn class(&self) -> Priority {
+        Priority::Traffic
+    }
+}
+
+impl Classify for WriteOnly {
+    fn classify(&self, _: Operation, _: &VendorResponse) -> Option<VendorError> {
+        None
+    }
+}
+
+impl<T: Item> Collection<T> for WriteOnly {
+    async fn list_page(
+        &self,
+        _: &Session,
+        _: Option<&Cursor>,
+        _: Option<u32>,
+    ) -> Result<Page<T>, VendorError> {
+        Ok(Page { items: Vec::new(), next: None, total: None })
+    }
+}
+
+impl InstanceLookup for WriteOnly {
+    async fn get_batch(
+        &self,
+        _: &Session,
+        _: &[String],
+    ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
+        Ok(None)
+    }
+}
+
+impl Driver for WriteOnly {
+    type Detail = ();
+    type Step = Create;
+
+    fn describe(&self) -> Description {
+        Description {
+            adapter_name: "test",
+            adapter_version: "0",
+            provider: "test",
+            capabilities: Vec::new(),
+            limits: Limits::default(),
+            call_limits: Vec::new(),
+            parameters: Vec::new(),
+            consistency_horizon: Duration::ZERO,
+            deduplication: Deduplication::ClientToken,
+            batch: 1,
+            poll: Duration::from_secs(1),
+            expected_latency: Vec::new(),
+        }
+    }
+
+    async fn self_check(&self, _: &Session) -> Result<Scope, VendorError> {
+        Ok(Scope::default())
+    }
+
+    fn locate(&self, _: &str) -> Location {
+        Location::Elsewhere
+    }
+
+    fn plan(
+        &self,
+        _: &DesiredLoadBalancer,
+        _: &Fence,
+        _: Option<&LoadBalancerRecord<()>>,
+    ) -> Result<Vec<Create>, VendorError> {
+        Ok(vec![Create])
+    }
+
+    fn names_of(&self, _: &LoadBalancerKey) -> impl Fn(&str) -> bool {
+        |_: &str| false
+    }
+
+    fn plan_deletion(&self, _: &LoadBalancerRecord<()>) -> Vec<Create> {
+        Vec::new()
+    }
+
+    fn plan_routes(&self, _: &RouteChanges) -> Vec<Create> {
+        vec![Create]
+    }
+
+    async fn execute(&self, session: &Session, step: &Create) -> Result<Outcome, VendorError> {
+        let request =
+            http::Request::post("http://vendor/write").body(bytes::Bytes::new()).expect("a request");
+        session.call(step.operation(), request).await.map(|_| Outcome::Accepted)
+    }
+}
