@@ -73,9 +73,9 @@ pub(crate) async fn applied_again(world: World) -> bool {
 
 pub(crate) async fn foreign_removed(world: World) -> bool {
     world.cloud.machines(2).await;
-    foreign(&world, "10.9.0.0/24", json!({})).await;
+    foreign(&world, "10.244.9.0/24", json!({})).await;
     apply(&world, [upsert(1, 1)], []).await.expect("possible");
-    leads(&world, "10.9.0.0/24").await.is_none()
+    leads(&world, "10.244.9.0/24").await.is_none()
 }
 
 pub(crate) async fn foreign_deleted(world: World) -> bool {
