@@ -7,7 +7,7 @@ mod jury;
 mod lookups;
 mod service;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -133,9 +133,10 @@ impl<D: Driver> Finder<D> {
         let oldest = known.iter().filter_map(Known::observed).min().unwrap_or(asked);
         let scope = self.scope.borrow().clone().unwrap_or_default();
         let horizon = self.driver.describe().consistency_horizon;
+        let now = self.clock.now();
         let judge = |(known, proof): (Known, Option<Proof>)| {
             let observed_at = self.clock.at(known.observed().unwrap_or(asked));
-            let facts = Facts { scope: &scope, observed_at, now: self.clock.now(), horizon };
+            let facts = Facts { scope: &scope, observed_at, now, horizon };
             existence::judge(self.settle(known, proof), &facts)
         };
         let results: Vec<_> = known.into_iter().zip(proofs).map(judge).collect();
@@ -144,12 +145,12 @@ impl<D: Driver> Finder<D> {
     }
 
     fn read(&self, at: usize, one: InstanceRef) -> Target {
-        self.target(&format!("refs[{at}]"), one).unwrap_or_else(Target::Bad)
+        self.target(format_args!("refs[{at}]"), one).unwrap_or_else(Target::Bad)
     }
 
-    fn target(&self, path: &str, one: InstanceRef) -> Result<Target, AdapterError> {
+    fn target(&self, path: fmt::Arguments<'_>, one: InstanceRef) -> Result<Target, AdapterError> {
         match one.r#ref {
-            None => Err(AdapterError::field(path, "names neither provider_id nor node_name")),
+            None => Err(AdapterError::field(path.to_string(), "names neither provider_id nor node_name")),
             Some(Ref::NodeName(name)) => {
                 strings::refuse(strings::too_long(path, [("node_name", name.as_str())]))?;
                 Ok(Target::Name(name))

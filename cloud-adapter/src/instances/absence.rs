@@ -38,7 +38,7 @@ pub(crate) struct Memory(Mutex<Inner>);
 struct Inner {
     absent: BTreeMap<String, Absent>,
     /// Instances that somebody asked for by ID and that were there: they belong to the cluster.
-    members: HashSet<String>,
+    members: HashSet<String, foldhash::fast::RandomState>,
 }
 
 impl Memory {

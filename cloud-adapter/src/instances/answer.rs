@@ -4,11 +4,18 @@
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
-use cloud_api_proto::v1alpha1::{Cost, Evidence, Existence, Instance, ItemError, Scope};
+use cloud_api_proto::v1alpha1::{
+    BatchGetInstancesRequest, Cost, Evidence, Existence, Instance, ItemError, Scope,
+};
 use prost::{
     DecodeError, Message,
     encoding::{DecodeContext, WireType},
 };
+use tonic::{
+    Status,
+    codec::{Codec, EncodeBuf, Encoder},
+};
+use tonic_prost::ProstDecoder;
 
 /// The contract's `BatchGetInstancesResponse`.
 #[derive(Clone, PartialEq, Message)]
@@ -19,6 +26,36 @@ pub(crate) struct Answer {
     pub(crate) scope: Option<Scope>,
     #[prost(message, optional, tag = "3")]
     pub(crate) cost: Option<Cost>,
+}
+
+/// Encodes answers: room for the whole of one is made at once, where a buffer that grows is copied again and again.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerCodec;
+
+impl Codec for AnswerCodec {
+    type Encode = Answer;
+    type Decode = BatchGetInstancesRequest;
+    type Encoder = Self;
+    type Decoder = ProstDecoder<BatchGetInstancesRequest>;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstDecoder::default()
+    }
+}
+
+impl Encoder for AnswerCodec {
+    type Item = Answer;
+    type Error = Status;
+
+    fn encode(&mut self, answer: Answer, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.reserve(answer.encoded_len());
+        answer.encode_raw(buffer);
+        Ok(())
+    }
 }
 
 /// What is known of one instance: the contract's `InstanceResult`.
@@ -40,13 +77,22 @@ impl Verdict {
     }
 }
 
-/// The same message as the instance itself.
+/// The same message as the instance itself. Its length is asked for at each level above it, and counted once.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Shared(pub(crate) Arc<Instance>);
+pub(crate) struct Shared {
+    instance: Arc<Instance>,
+    encoded_len: usize,
+}
+
+impl From<Arc<Instance>> for Shared {
+    fn from(instance: Arc<Instance>) -> Self {
+        Self { encoded_len: instance.encoded_len(), instance }
+    }
+}
 
 impl Message for Shared {
     fn encode_raw(&self, buffer: &mut impl BufMut) {
-        self.0.encode_raw(buffer);
+        self.instance.encode_raw(buffer);
     }
 
     fn merge_field(
@@ -56,11 +102,14 @@ impl Message for Shared {
         buffer: &mut impl Buf,
         context: DecodeContext,
     ) -> Result<(), DecodeError> {
-        Arc::make_mut(&mut self.0).merge_field(tag, wire_type, buffer, context)
+        let instance = Arc::make_mut(&mut self.instance);
+        instance.merge_field(tag, wire_type, buffer, context)?;
+        self.encoded_len = instance.encoded_len();
+        Ok(())
     }
 
     fn encoded_len(&self) -> usize {
-        self.0.encoded_len()
+        self.encoded_len
     }
 
     fn clear(&mut self) {
@@ -83,7 +132,7 @@ mod tests {
         let cost = Cost { vendor_calls: 3, ..Cost::default() };
         let results = vec![
             Verdict {
-                instance: Some(Shared(Arc::new(instance.clone()))),
+                instance: Some(Arc::new(instance.clone()).into()),
                 ..Verdict::plain(Existence::Exists)
             },
             Verdict { evidence: Some(evidence.clone().into()), ..Verdict::plain(Existence::Gone) },

@@ -10,7 +10,7 @@ use cloud_api_proto::{
     v1alpha1::{Evidence, Existence, Instance, InstanceState, Scope, evidence::Method},
 };
 
-use super::answer::{Shared, Verdict};
+use super::answer::Verdict;
 
 /// What was seen of one instance.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
             gone(Method::TerminalState, proof.filter(|_| old), facts)
         }
         Seen::Found(instance, _) => {
-            Verdict { instance: Some(Shared(instance)), ..Verdict::plain(Existence::Exists) }
+            Verdict { instance: Some(instance.into()), ..Verdict::plain(Existence::Exists) }
         }
         Seen::DirectlyGone { missing_for, proof } => {
             gone(Method::DirectGetNotFound, proof.filter(|_| missing_for >= facts.horizon), facts)

@@ -11,10 +11,12 @@ use cloud_api_proto::v1alpha1::{
 };
 use prost::Message as _;
 use tonic::{Request, Response, Status, server::Grpc, service::Routes};
-use tonic_prost::ProstCodec;
 use tower::service_fn;
 
-use super::{Finder, answer::Answer};
+use super::{
+    Finder,
+    answer::{Answer, AnswerCodec},
+};
 use crate::{
     driver::Driver,
     rpc::{Rpc, Stream, stream},
@@ -83,7 +85,7 @@ pub(crate) fn shared<D: Driver>(routes: Routes, service: Arc<Service<D>>) -> Rou
             let service = Arc::clone(&service);
             async move { service.batch(request).await }
         });
-        async move { Ok::<_, Infallible>(Grpc::new(ProstCodec::default()).unary(batch, request).await) }
+        async move { Ok::<_, Infallible>(Grpc::new(AnswerCodec).unary(batch, request).await) }
     });
     let path = format!("/{SERVICE_NAME}/BatchGetInstances");
     routes.into_axum_router().route_service(&path, answered).into()
