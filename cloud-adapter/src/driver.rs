@@ -18,7 +18,7 @@ use std::{fmt, future::Future, path::PathBuf, time::Duration};
 use cloud_api_proto::v1alpha1::{
     Capability, Fence, Instance, Limits, LoadBalancerKey, Parameter, PlannedStep, Priority, Route, Scope,
 };
-use cloud_budget::Hint;
+pub use cloud_budget::Hint;
 use secrecy::SecretString;
 
 pub(crate) use self::error::shown;

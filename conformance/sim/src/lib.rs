@@ -11,4 +11,4 @@ pub mod lease_server;
 mod process;
 mod setting;
 
-pub use self::setting::{Plan, Setting};
+pub use self::setting::{Bucket, Plan, Setting};

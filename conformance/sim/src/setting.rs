@@ -18,6 +18,21 @@ use crate::{command, process};
 const RATE: u32 = 50;
 const BURST: u32 = 50;
 
+/// Vendor calls of a family that an adapter is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Calls a second.
+    pub rate: u32,
+    /// Calls at once.
+    pub burst: u32,
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self { rate: RATE, burst: BURST }
+    }
+}
+
 /// What shall be started.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -27,6 +42,8 @@ pub struct Plan {
     pub secured: bool,
     /// Whether there are two replicas of one adapter, too.
     pub replicas: bool,
+    /// The network family's bucket; those of the others are the usual.
+    pub network: Bucket,
     /// More flags of each adapter, such as `--break=...`.
     pub adapter_flags: Vec<String>,
     /// More settings of each simcloud, as its admin API takes them.
@@ -37,13 +54,15 @@ impl Default for Plan {
     fn default() -> Self {
         // How long load balancers take.
         let cloud_settings = json!({ "provisioning": { "create_ms": 50, "update_ms": 10, "delete_ms": 10 } });
-        Self { lanes: 3, secured: true, replicas: true, adapter_flags: Vec::new(), cloud_settings }
+        let (network, adapter_flags) = (Bucket::default(), Vec::new());
+        Self { lanes: 3, secured: true, replicas: true, network, adapter_flags, cloud_settings }
     }
 }
 
 /// Running lanes. Dropping it ends them and removes their files.
 #[derive(Debug)]
 pub struct Setting {
+    network: Bucket,
     /// Text in the vendor credentials of all adapters.
     canary: String,
     lanes: Vec<Lane>,
@@ -63,7 +82,8 @@ impl Setting {
         let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(parent)?;
         let word = folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
         let canary = format!("canary-{}", word.unwrap_or_default());
-        let mut setting = Self { folder, canary, lanes: Vec::new(), secured: None, replicas: None };
+        let network = plan.network;
+        let mut setting = Self { folder, network, canary, lanes: Vec::new(), secured: None, replicas: None };
         for at in 0..plan.lanes {
             let lane = Lane::prepare(&format!("lane-{at}"), setting.folder.path(), (plan, &setting.canary))?;
             setting.lanes.push(lane.adapter(&[])?);
@@ -98,7 +118,7 @@ impl Setting {
                 "foreignProviderId": "sim://sim-9/i-0001",
                 "canary": self.canary,
             },
-            "limits": limits(),
+            "limits": limits(self.network),
             "timings": {
                 "converge": "30s",
                 "ready": "15s",
@@ -144,12 +164,14 @@ fn vendor() -> Value {
     })
 }
 
-fn limits() -> Value {
-    let bucket = |calls: &str| json!({ "rate": RATE, "burst": BURST, "calls": calls });
+fn limits(network: Bucket) -> Value {
+    let bucket =
+        |Bucket { rate, burst }, calls: &str| json!({ "rate": rate, "burst": burst, "calls": calls });
+    let usual = Bucket::default();
     json!({ "buckets": {
-        "compute": bucket(" /v1/instances"),
-        "loadbalancer": bucket(" /v1/(load-balancers|listeners|pools)"),
-        "network": bucket(" /v1/routes"),
-        "identity": bucket(" /v1/project"),
+        "compute": bucket(usual, " /v1/instances"),
+        "loadbalancer": bucket(usual, " /v1/(load-balancers|listeners|pools)"),
+        "network": bucket(network, " /v1/routes"),
+        "identity": bucket(usual, " /v1/project"),
     } })
 }

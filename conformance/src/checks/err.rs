@@ -6,8 +6,8 @@ use cloud_api_proto::{
     AdapterError, DOMAIN, Reason,
     error::PUSHBACK_HEADER,
     v1alpha1::{
-        EnsureLoadBalancerRequest, Existence, HealthCheck, InstanceRef, InstanceResult, PutBackendSetRequest,
-        RouteUpsert, cost::Source, instance_ref::Ref,
+        EnsureLoadBalancerRequest, Existence, HealthCheck, Instance, InstanceRef, InstanceResult,
+        PutBackendSetRequest, RouteUpsert, cost::Source, instance_ref::Ref, put_backend_set_request::Content,
     },
 };
 use tonic_types::StatusExt as _;
@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         )
         .needs(&[Need::Proxy, Need::Capability("instances"), Need::Hook(Hook::CreateInstances)]),
     Check::t1("ERR-07", "unset-optional-differs-from-zero", |cx| Box::pin(unset_is_not_zero(cx)))
-        .section("common.proto, RequestContext.max_staleness; load_balancer_service.proto, HealthCheck.port")
+        .section("common.proto, RequestContext.max_staleness; load_balancer_service.proto, HealthCheck.port, Backend.weight")
         .needs(&[
             Need::Capability("instances"),
             Need::Capability("loadbalancers"),
@@ -358,7 +358,26 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     let api = cx.service()?;
     api.ensure_load_balancer(probed(HealthCheck::default())).await?;
     let zero = HealthCheck { port: Some(0), ..HealthCheck::default() };
-    invalid(api.ensure_load_balancer(probed(zero)).await, "spec.health_check.port")
+    invalid(api.ensure_load_balancer(probed(zero)).await, "spec.health_check.port")?;
+    weightless(cx, &machines).await
+}
+
+/// load_balancer_service.proto, `Backend.weight`: unset is an equal share, zero is none. So two sets that differ by that alone have other
+/// content, and one cannot take the ID of the other.
+async fn weightless(cx: &Context, machines: &[Instance]) -> Verdict {
+    let equal = cx.cluster().balancer("weights").backends(machines);
+    cx.put(&equal).await?;
+    let mut none = equal.set;
+    if let Some(Content::Full(list)) = &mut none.content {
+        list.backends.iter_mut().for_each(|one| one.weight = Some(0));
+    }
+    match cx.service()?.put_backend_set(none).await {
+        Ok(answer) => {
+            let wants = "a weight of 0 is not an unset one: the same ID with other content is refused";
+            Err(Stop::failed(wants, format!("{answer:?}")))
+        }
+        refused => invalid(refused, "id"),
+    }
 }
 
 /// How far the wall clocks of adapter and suite may differ.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use cloud_adapter::{
     driver::{
         Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
-        Driver, Fault as Vendors, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
+        Driver, Fault as Vendors, Hint, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
         RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
@@ -13,6 +13,7 @@ use cloud_adapter::{
 use cloud_api_proto::v1alpha1::{Fence, Instance, LoadBalancerKey, Route, Scope};
 use ipnet::IpNet;
 use secrecy::SecretString;
+use tokio::time::Instant;
 
 use super::{Fault, memory::Memory};
 use crate::{
@@ -24,6 +25,11 @@ use crate::{
     step::{RouteBatch, Step},
     translate,
 };
+
+/// Between two looks at what is in line.
+const TICK: Duration = Duration::from_millis(20);
+/// What shall be made is waited for no longer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 type Record = LoadBalancerRecord<answers::LoadBalancer>;
 
@@ -144,6 +150,23 @@ impl BrokenDriver {
         route
     }
 
+    /// Keeps whatever is no create behind all creates. Those that fail for now stay in line.
+    async fn in_line(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
+        let Step::CreateLoadBalancer(request) = step else {
+            while self.memory.notes().creates.values().any(|since| since.elapsed() < PATIENCE) {
+                tokio::time::sleep(TICK).await;
+            }
+            return self.inner.execute(session, step).await;
+        };
+        self.memory.notes().creates.insert(request.name.clone(), Instant::now());
+        let made = self.inner.execute(session, step).await;
+        let later = [Vendors::Throttled, Vendors::Budget, Vendors::QueueFull, Vendors::Unavailable];
+        if !made.as_ref().is_err_and(|error| later.contains(&error.fault)) {
+            self.memory.notes().creates.remove(&request.name);
+        }
+        made
+    }
+
     /// Makes it anew if other ports are wanted.
     fn other_ports(desired: &DesiredLoadBalancer, observed: &Record) -> bool {
         let there: BTreeSet<u32> = observed.detail.listeners.iter().map(|one| one.port.into()).collect();
@@ -182,6 +205,10 @@ impl Classify for BrokenDriver {
             _ => (),
         }
         Some(error)
+    }
+
+    fn hint(&self, operation: Operation, response: &VendorResponse) -> Option<Hint> {
+        if self.is(Fault::ThrottleUnnoticed) { None } else { self.inner.hint(operation, response) }
     }
 
     fn request_id(&self, response: &VendorResponse) -> Option<String> {
@@ -276,6 +303,9 @@ impl Driver for BrokenDriver {
         if let (Fault::RemovesForeignRoutes, Step::BatchRoutes(batch)) = (self.fault, step) {
             self.clear_foreign_routes(session, batch).await?;
         }
+        if self.is(Fault::CreatesGoFirst) {
+            return self.in_line(session, step).await;
+        }
         self.inner.execute(session, &self.bent(step)?).await
     }
 }
@@ -300,6 +330,12 @@ impl Collection<Instance> for BrokenDriver {
             page.items.remove(0);
         }
         page.items = page.items.into_iter().map(|one| self.instance(one)).collect();
+        let mut notes = self.memory.notes();
+        notes.vanished = match page.items.as_slice() {
+            [] => notes.instances.clone(),
+            _ => BTreeSet::new(),
+        };
+        drop(notes);
         Ok(page)
     }
 }

@@ -9,6 +9,8 @@ use clap::ValueEnum;
 pub enum Fault {
     /// GetInfo names another instance of the adapter in each answer
     UnstableInfo,
+    /// GetInfo names the same instance of the adapter whichever process answers
+    EternalInstanceId,
     /// WatchStatus and GetInfo ask the vendor before they answer
     StatusAsksTheVendor,
     /// Health checks answer SERVING for whatever name is asked for
@@ -53,6 +55,8 @@ pub enum Fault {
     NameMissAsGone,
     /// An instance that is not in the listing is GONE
     NotListedAsGone,
+    /// An empty listing means that all instances that there were are gone
+    EmptyListAsGone,
     /// A look-up that fails means that all its instances are gone
     FailedLookUpAsGone,
     /// The checksum of a listing is wrong
@@ -71,7 +75,7 @@ pub enum Fault {
     LosesItemsBetweenPages,
     /// A whole listing is sent as one message
     OneGiantChunk,
-    /// max_staleness = 0 is answered from the last listing
+    /// Look-ups with max_staleness = 0 are answered from the last listing
     StaleLiveReads,
     /// Fingerprints change with each listing
     RestlessFingerprint,
@@ -103,6 +107,8 @@ pub enum Fault {
     AbsentTooEarly,
     /// An Ensure that was answered ACTIVE once is answered from memory for ever
     CachesAnswers,
+    /// Owners are told apart by namespace and name: a Service that is made anew is the old one
+    OwnersByName,
     /// Deleting removes the load balancers of all clusters whose owner has the same UID
     IgnoresTheCluster,
     /// A load balancer that the request names is taken and deleted whoever owns it
@@ -143,15 +149,17 @@ pub enum Fault {
     TakesOverRoutes,
     /// One route that fails fails the batch
     BadRouteFailsTheBatch,
+    /// Routes of a request beyond the hundredth are told as APPLIED, and not laid
+    LosesLateRoutes,
     /// Vendor calls know no limit, and nobody is told
     Overspends,
-    /// Ensures wait behind everything else
-    EnsureInBackground,
+    /// Changes of load balancers wait until all that shall be made is made, however urgent they are
+    CreatesGoFirst,
     /// The vendor's Retry-After is not read
     IgnoresRetryAfter,
     /// A throttled look-up is repeated one by one
     FansOutThrottledBatch,
-    /// 429 counts as any other failure
+    /// 429 counts as any other failure, and nobody reads what the vendor says is left of its limit
     ThrottleUnnoticed,
     /// Answers cost nothing
     CostIsZero,
@@ -163,6 +171,8 @@ pub enum Fault {
     RetriesCreates,
     /// What was just made is taken to show in listings at once
     TrustsStaleReads,
+    /// What failed while the vendor was away is given up for good
+    GivesUpInOutages,
     /// A client that hangs up cuts what is being made for it
     DisconnectCuts,
     /// Callers need not prove who they are

@@ -93,9 +93,6 @@ impl Front {
         if self.is(Fault::StrictEnums) && Priority::try_from(context.priority).is_err() {
             return Err(AdapterError::field("context.priority", "is not known").into());
         }
-        if self.is(Fault::StaleLiveReads) {
-            context.max_staleness = None;
-        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use std::{
 use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, RouteKey};
 use ipnet::IpNet;
 use secrecy::SecretString;
+use tokio::time::Instant;
 
 use crate::{simcloud::model::Tags, step::Port};
 
@@ -37,10 +38,20 @@ pub(crate) struct Notes {
     pub(crate) busy: BTreeSet<Key>,
     /// Asked for, and not known to be there yet.
     pub(crate) unfinished: BTreeSet<Key>,
+    /// Names of load balancers that shall be made, and when that was tried last.
+    pub(crate) creates: BTreeMap<String, Instant>,
     /// Whose caller hung up.
     pub(crate) cut: BTreeSet<Key>,
     /// How often it was answered ACTIVE.
     pub(crate) finished: BTreeMap<Key, u64>,
+    /// Whose Ensure failed while the vendor was away.
+    pub(crate) given_up: BTreeSet<Key>,
+    /// The owner's UID when it was first asked for, by cluster, namespace and name.
+    pub(crate) owners: BTreeMap<(String, String, String), String>,
+    /// Instances that were there, by provider ID.
+    pub(crate) instances: BTreeSet<String>,
+    /// Those of them that the last listing, an empty one, did not have.
+    pub(crate) vanished: BTreeSet<String>,
     /// The owner's name when it was first asked for.
     pub(crate) names: BTreeMap<Key, String>,
     /// Answers by request.

@@ -1,10 +1,13 @@
 //! Load balancers that change and go.
 
 use adapter_sim::simcloud::Operation;
-use cloud_api_proto::v1alpha1::{
-    BackendDelta, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, Known,
-    LoadBalancerState, PutBackendSetRequest, VendorIds, WatchLoadBalancersRequest,
-    load_balancer_spec::Scheme, put_backend_set_request::Content, watch_load_balancers_response::Event,
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        BackendDelta, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+        Known, LoadBalancerState, PutBackendSetRequest, VendorIds, WatchLoadBalancersRequest,
+        load_balancer_spec::Scheme, put_backend_set_request::Content, watch_load_balancers_response::Event,
+    },
 };
 use reqwest::Method;
 use serde_json::json;
@@ -150,6 +153,32 @@ pub(crate) async fn orphan_of_a_rename(world: World) -> bool {
     request.owner.iter_mut().for_each(|owner| "shop".clone_into(&mut owner.name));
     world.adapter.ensured(&request).await;
     world.balancers().await == 2
+}
+
+pub(crate) async fn one_for_both(world: World) -> bool {
+    let mut request = world.made().await;
+    request.key.iter_mut().for_each(|key| "another".clone_into(&mut key.owner_uid));
+    request.owner.iter_mut().for_each(|owner| "another".clone_into(&mut owner.uid));
+    world.adapter.ensured(&request).await;
+    world.balancers().await == 1
+}
+
+pub(crate) async fn change_waits_for_a_create(world: World) -> bool {
+    world.made().await;
+    world.spoil("CreateLoadBalancer", json!("always"), json!({ "delay_ms": 3000 })).await;
+    let mail = world.adapter.request("mail", spec([tcp(80)]), &[backend(1)]).await;
+    let more = world.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    hang_up(&world, &mail).await;
+    let written = soon(async || world.cloud.count(Operation::CreateListener) > 0);
+    let (_answer, written) = tokio::join!(world.adapter.ensure(&more), written);
+    !written
+}
+
+pub(crate) async fn given_up(world: World) -> bool {
+    let request = world.web().await;
+    world.refuse("ListLoadBalancers", 503).await;
+    let gone = |error: AdapterError| error.reason == Reason::ResourceGone;
+    soon(async || world.adapter.ensure(&request).await.is_err_and(gone)).await
 }
 
 pub(crate) async fn error_pending(world: World) -> bool {

@@ -37,15 +37,6 @@ pub(crate) async fn spends_freely(world: World) -> bool {
     world.cloud.counts().total >= 4
 }
 
-pub(crate) async fn created_in_background(world: World) -> bool {
-    world.made().await;
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let answer = client.get(format!("http://{}/metrics", world.adapter.http)).send().await;
-    let page = answer.expect("an answer").text().await.expect("text");
-    page.lines().any(|line| line.contains(r#"op="CreateLoadBalancer",class="background""#))
-}
-
 pub(crate) async fn comes_back_early(world: World) -> bool {
     world.cloud.machines(1).await;
     world.spoil("*", json!("always"), throttled("60")).await;

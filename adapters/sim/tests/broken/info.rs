@@ -23,6 +23,12 @@ pub(crate) async fn another_instance(world: World) -> bool {
     info(&world, context()).await.expect("answered").instance_id != first
 }
 
+pub(crate) async fn one_instance_for_ever(world: World) -> bool {
+    let first = info(&world, context()).await.expect("answered").instance_id;
+    let world = world.restarted().await;
+    info(&world, context()).await.expect("answered").instance_id == first
+}
+
 pub(crate) async fn calls_for_info(world: World) -> bool {
     info(&world, context()).await.expect("answered");
     world.cloud.counts().total > 0

@@ -181,6 +181,14 @@ pub(crate) async fn giant_chunk(world: World) -> bool {
     events.iter().any(|event| items(std::slice::from_ref(event)).len() > 512)
 }
 
+pub(crate) async fn gone_by_an_empty_list(world: World) -> bool {
+    world.cloud.machines(1).await;
+    world.instance(1).await;
+    world.spoil("ListInstances", json!("always"), json!("empty_page")).await;
+    listing(&world).await;
+    world.existence(id(1)).await == Existence::Gone
+}
+
 pub(crate) async fn stale(world: World) -> bool {
     world.cloud.machines(1).await;
     listing(&world).await;

@@ -94,6 +94,13 @@ pub(crate) async fn foreign_taken(world: World) -> bool {
     leads(&world, "10.244.1.0/24").await.as_deref() == Some("i-0001")
 }
 
+pub(crate) async fn late_lost(world: World) -> bool {
+    world.cloud.machines(2).await;
+    let told = apply(&world, (1..=101).map(|n| upsert(n, 1)), []).await.expect("possible");
+    assert_eq!(told, [Outcome::Applied; 101]);
+    leads(&world, "10.244.101.0/24").await.is_none()
+}
+
 pub(crate) async fn batch_fails(world: World) -> bool {
     world.cloud.machines(2).await;
     foreign(&world, "10.244.1.0/24", theirs()).await;

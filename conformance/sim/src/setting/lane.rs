@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::{BURST, Plan, RATE};
+use super::{Bucket, Plan};
 use crate::{command, process};
 
 /// What simcloud says when it listens.
@@ -52,9 +52,11 @@ impl Lane {
         let more_flags = plan.adapter_flags.clone();
         let lane = Self { folder, cloud, proxy, more_flags, describe };
         lane.settings(&cloud_url, &plan.cloud_settings)?;
-        let bucket = format!("{{rate: {RATE}, burst: {BURST}}}");
-        let families = ["compute", "network", "loadbalancer", "identity"];
-        let buckets: Vec<String> = families.iter().map(|family| format!("{family}: {bucket}")).collect();
+        let usual = Bucket::default();
+        let families =
+            [("compute", usual), ("network", plan.network), ("loadbalancer", usual), ("identity", usual)];
+        let bucket = |(family, Bucket { rate, burst })| format!("{family}: {{rate: {rate}, burst: {burst}}}");
+        let buckets: Vec<String> = families.into_iter().map(bucket).collect();
         let config = format!("limits: {{buckets: {{{}}}}}\n{CACHE}\n", buckets.join(", "));
         fs::write(lane.folder.join(command::CONFIG), config)?;
         Ok(lane)

@@ -8,7 +8,7 @@ use adapter_conformance::{
     checks,
     report::{Outcome, progress::Silent, table},
 };
-use conformance_sim::{Plan, Setting};
+use conformance_sim::{Bucket, Plan, Setting};
 use tokio::{task, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -17,10 +17,14 @@ use crate::table::{GOOD, Row};
 /// Checks that every adapter is asked, beside those that its row names: some of each family that cost next to nothing and wait for nothing,
 /// so that eighty adapters take minutes. Left out are those that measure or wait for real time (pauses, horizons, outages, deadlines), make
 /// crowds, make load balancers one after another, kill adapters, or need replicas and callers with identities.
-const ALWAYS: [&str; 14] = [
-    "ID-04", "ID-05", "ERR-01", "ERR-02", "ERR-03", "ERR-08", "INS-01", "INS-02", "INS-04", "INS-09",
-    "LB-01", "LB-02", "LB-08", "RT-01",
+const ALWAYS: [&str; 24] = [
+    "ID-02", "ID-04", "ID-05", "ID-06", "ERR-01", "ERR-02", "ERR-03", "ERR-04", "ERR-07", "ERR-08", "INS-01",
+    "INS-02", "INS-03", "INS-04", "INS-09", "INS-12", "LB-01", "LB-02", "LB-08", "LB-14", "LB-15", "RT-01",
+    "RT-03", "RT-04",
 ];
+
+/// So scarce that whoever has no budget shows on a busy machine, too.
+const SCARCE: Bucket = Bucket { rate: 1, burst: 20 };
 
 /// A broken adapter makes checks wait in vain: no longer than that.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -98,11 +102,14 @@ fn chosen(row: &Row, depth: Depth) -> Vec<Check> {
 async fn run(row: &Row, depth: Depth) -> anyhow::Result<(BTreeMap<String, String>, Vec<String>)> {
     let chosen = chosen(row, depth);
     let needs = |need: Need| chosen.iter().any(|check| check.needs.contains(&need));
+    let names = |id: &str| row.fails.iter().any(|one| one == id);
     let flags = if row.fault == GOOD { Vec::new() } else { vec![format!("--break={}", row.fault)] };
     let plan = Plan {
         lanes: 1,
         secured: needs(Need::Secured),
-        replicas: needs(Need::Replicas),
+        replicas: needs(Need::Replicas)
+            || chosen.iter().any(|check| check.visits_replicas && names(check.id)),
+        network: if names("BUD-01") { SCARCE } else { Bucket::default() },
         adapter_flags: flags,
         ..Plan::default()
     };

@@ -42,6 +42,9 @@ impl AdapterService for Front {
         if self.is(Fault::UnstableInfo) {
             info.instance_id = format!("{}-{}", info.instance_id, self.memory.count());
         }
+        if self.is(Fault::EternalInstanceId) {
+            "adapter-sim".clone_into(&mut info.instance_id);
+        }
         if self.is(Fault::HiddenCapability) {
             info.capabilities.retain(|one| one.name != "lb.session-affinity");
         }

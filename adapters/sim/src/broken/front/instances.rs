@@ -36,8 +36,19 @@ impl Front {
             (Fault::ForeignAsGone, Existence::Foreign) => true,
             (Fault::NameMissAsGone, Existence::NotVisible) => named,
             (Fault::NotListedAsGone, Existence::NotVisible) => !named,
+            (Fault::EmptyListAsGone, _) => self.has_vanished(asked, result),
             _ => false,
         }
+    }
+
+    /// Whether it was there until a listing was empty.
+    fn has_vanished(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
+        let Some(Ref::ProviderId(id)) = &asked.r#ref else { return false };
+        let mut notes = self.memory.notes();
+        if result.existence() == Existence::Exists {
+            notes.instances.insert(id.clone());
+        }
+        notes.vanished.contains(id)
     }
 
     /// Whether a refusal of the whole batch is taken for a proof that none of them is there.
@@ -136,6 +147,9 @@ impl InstanceService for Front {
         mut request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
         self.admit(&mut request, |message| &mut message.context)?;
+        if let (Fault::StaleLiveReads, Some(context)) = (self.fault, &mut request.get_mut().context) {
+            context.max_staleness = None;
+        }
         let asked = request.get_ref().refs.clone();
         let mut answer = match self.instances().batch_get_instances(request).await {
             Ok(answer) => answer,

@@ -3,8 +3,8 @@
 use cloud_api_proto::{
     AdapterError,
     v1alpha1::{
-        ApplyRoutesRequest, ApplyRoutesResponse, RouteKey, WatchRoutesRequest, WatchRoutesResponse,
-        route_result::Outcome, route_service_server::RouteService,
+        ApplyRoutesRequest, ApplyRoutesResponse, RouteKey, RouteResult, WatchRoutesRequest,
+        WatchRoutesResponse, route_result::Outcome, route_service_server::RouteService,
     },
 };
 use ipnet::IpNet;
@@ -12,6 +12,9 @@ use tonic::{Request, Response, Status};
 
 use super::{Front, Stream};
 use crate::broken::Fault;
+
+/// Routes of one call to the vendor.
+const MOST: usize = 100;
 
 impl Front {
     /// Notes which routes are taken for ours, and where they are.
@@ -29,6 +32,16 @@ impl Front {
         if let Some(context) = &mut request.context {
             context.max_staleness = Some(prost_types::Duration::default());
         }
+    }
+
+    /// Keeps as many as fit into one call to the vendor, and answers how many it forgets.
+    fn lose_late(&self, request: &mut ApplyRoutesRequest) -> usize {
+        let late = request.upserts.len().saturating_sub(MOST);
+        if !self.is(Fault::LosesLateRoutes) {
+            return 0;
+        }
+        request.upserts.truncate(MOST);
+        late
     }
 
     fn applied(&self, answer: &mut ApplyRoutesResponse) -> Result<(), Status> {
@@ -68,8 +81,11 @@ impl RouteService for Front {
         self.admit(&mut request, |message| &mut message.context)?;
         self.level(&mut request.get_mut().fence);
         self.claim(request.get_mut());
+        let late = self.lose_late(request.get_mut());
         let answer = self.route_table().apply_routes(request).await;
         let mut answer = answer.map_err(|status| self.told(status))?;
+        let applied = RouteResult { outcome: Outcome::Applied.into(), ..RouteResult::default() };
+        answer.get_mut().results.extend(std::iter::repeat_n(applied, late));
         self.applied(answer.get_mut())?;
         Ok(answer)
     }

@@ -54,10 +54,11 @@ impl Front {
         Ok(None)
     }
 
-    /// Of two load balancers of a renamed owner only the newer is found.
+    /// Finds what the owner has by this fault's idea of who it is.
     fn renamed_deletion(&self, request: &mut DeleteLoadBalancerRequest) {
         if let (Some(key), Some(owner)) = (&mut request.key, &request.owner) {
             self.rename(key, &owner.name.clone());
+            self.take_for_the_first(key, owner);
         }
     }
 

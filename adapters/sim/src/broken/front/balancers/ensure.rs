@@ -6,7 +6,7 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
         Adoption, BackendList, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Known, LoadBalancerKey,
-        LoadBalancerSpec, LoadBalancerState, Priority, PutBackendSetRequest, Recreate, RequestContext,
+        LoadBalancerSpec, LoadBalancerState, Owner, PutBackendSetRequest, Recreate, RequestContext,
         put_backend_set_request::Content,
     },
 };
@@ -49,6 +49,7 @@ impl Front {
             answer = self.with_an_empty_set(repeated).await;
         }
         waiting.over();
+        self.give_up(&key, answer.as_ref().err())?;
         let mut answer = answer.map_err(|status| self.told(status))?;
         self.change_answer(answer.get_mut());
         self.remember(asked, key, answer.get_ref());
@@ -88,6 +89,7 @@ impl Front {
         }
         if let (Some(key), Some(owner)) = (&mut request.key, &mut request.owner) {
             self.rename(key, &owner.name.clone());
+            self.take_for_the_first(key, owner);
             owner.uid.clone_from(&key.owner_uid);
             if self.is(Fault::CutsToFit) {
                 [&mut owner.namespace, &mut owner.name].into_iter().for_each(clip);
@@ -102,12 +104,8 @@ impl Front {
     }
 
     fn change_context(&self, context: &mut RequestContext) {
-        match self.fault {
-            Fault::EnsureInBackground => context.priority = Priority::Background.into(),
-            Fault::NoopAsksTheVendor | Fault::TouchesForeign => {
-                context.max_staleness = Some(prost_types::Duration::default());
-            }
-            _ => (),
+        if matches!(self.fault, Fault::NoopAsksTheVendor | Fault::TouchesForeign) {
+            context.max_staleness = Some(prost_types::Duration::default());
         }
     }
 
@@ -157,6 +155,30 @@ impl Front {
         if first.or_insert_with(|| name.to_owned()) != name {
             key.owner_uid = format!("{}-{name}", key.owner_uid);
         }
+    }
+
+    /// Refuses what failed before, once the vendor is back.
+    fn give_up(&self, key: &Key, failed: Option<&Status>) -> Result<(), Status> {
+        let away = failed.map(|status| AdapterError::from(status).reason == Reason::VendorUnavailable);
+        let mut notes = self.memory.notes();
+        if away == Some(true) {
+            notes.given_up.insert(key.clone());
+        }
+        if away.is_none() && self.is(Fault::GivesUpInOutages) && notes.given_up.contains(key) {
+            return Err(AdapterError::new(Reason::ResourceGone, "it failed before and was given up").into());
+        }
+        Ok(())
+    }
+
+    /// Of two owners of the same name the later is taken for the first.
+    pub(super) fn take_for_the_first(&self, key: &mut LoadBalancerKey, owner: &Owner) {
+        if !self.is(Fault::OwnersByName) {
+            return;
+        }
+        let name = (key.cluster_id.clone(), owner.namespace.clone(), owner.name.clone());
+        let mut notes = self.memory.notes();
+        let first = notes.owners.entry(name).or_insert_with(|| key.owner_uid.clone());
+        key.owner_uid.clone_from(first);
     }
 
     async fn with_an_empty_set(

@@ -1,7 +1,7 @@
 //! The mirror of load balancers, less some.
 
 use cloud_api_proto::v1alpha1::{
-    LoadBalancerState, WatchLoadBalancersResponse, watch_load_balancers_response::Event,
+    LoadBalancer, LoadBalancerState, WatchLoadBalancersResponse, watch_load_balancers_response::Event,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -22,18 +22,22 @@ impl Front {
             match &mut message.event {
                 Some(Event::Reset(_)) => (count, checksum) = (0, 0),
                 Some(Event::Items(items)) => {
-                    items.items.retain(|one| one.state() == LoadBalancerState::Active);
+                    items.items.retain(is_finished);
                     count += u64::try_from(items.items.len()).unwrap_or(u64::MAX);
                     let sums = items.items.iter().map(|one| digest(&one.vendor_id));
                     checksum = sums.fold(checksum, u64::wrapping_add);
                 }
-                Some(Event::Upsert(one)) if one.state() != LoadBalancerState::Active => return None,
+                Some(Event::Upsert(one)) if !is_finished(one) => return None,
                 Some(Event::Synced(synced)) => (synced.count, synced.checksum) = (count, checksum),
                 _ => (),
             }
             Some(message)
         }
     }
+}
+
+fn is_finished(one: &LoadBalancer) -> bool {
+    one.state() == LoadBalancerState::Active && !one.applied_hash.is_empty()
 }
 
 /// An item's part of the checksum. Source: `Synced.checksum` in the contract.
