@@ -9,6 +9,7 @@ mod codegen;
 mod conformance;
 mod demo;
 mod new_adapter;
+mod openstack;
 mod python;
 mod step;
 mod test;
@@ -44,6 +45,8 @@ enum Command {
     Check(check::Args),
     /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
     Tools(tools::Args),
+    // Its help is its own.
+    Openstack(openstack::Args),
     /// Writes a driver for another cloud, to begin with
     NewAdapter(new_adapter::Args),
     /// Writes the code and the reference that come from the contract
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Conformance(args) => conformance::run(&args),
         Command::Tools(args) => tools::run(&args),
+        Command::Openstack(args) => openstack::run(&args),
         Command::NewAdapter(args) => new_adapter::run(&args),
         Command::Codegen(args) => codegen::run(&args),
         Command::Chart(args) => chart::run(&args),
@@ -87,6 +91,7 @@ mod tests {
             (&["demo", "--onc"][..], ["'--once'", "Usage: cargo xtask demo"]),
             (&["demo", "--nodes=0"], ["1..=1000", "--nodes"]),
             (&["tests"], ["'test'", "Usage: cargo xtask"]),
+            (&["openstack", "stop"], ["'stop'", "Usage: cargo xtask openstack"]),
         ] {
             let error = said(wrong);
             assert_eq!(error.exit_code(), 2);

@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# What all scripts here share: words for people, and which processes are ours. Source env.sh first.
+T_START=$SECONDS
+say() { printf '[%4ss] %s\n' "$((SECONDS - T_START))" "$*" >&2; }
+die() {
+  say "ERROR: $*"
+  exit 1
+}
+# The head of a script is its help: every line of it after the first.
+help_of() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$1"; }
+
+tail_of() { # log: its end, if there is one
+  [ -s "$1" ] || return 0
+  { echo "--- end of $1"; tail -n 15 "$1"; echo '---'; } >&2
+}
+
+check_home() {
+  [[ $OSTACK_HOME =~ ^/[A-Za-z0-9_./-]+$ && ${#OSTACK_HOME} -le 80 ]] ||
+    die "OSTACK_HOME is $OSTACK_HOME: sockets are made below it, so name a folder by an absolute path of at most 80 of A-Z a-z 0-9 _ . / -"
+}
+
+# Of two scripts that change the cloud the second one waits.
+take_lock() { # seconds
+  mkdir -p "$RUN"
+  exec 9>"$RUN/lock"
+  flock -w "$1" 9 || die "another script is at work in $OSTACK_HOME: wait until it is done"
+}
+
+# A pid file holds "PID START". START is the process's start time in clock ticks: a number that the kernel has given to another
+# program since is not signalled.
+start_time() { # pid
+  local stat
+  { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
+  # What follows "(name) ".
+  local -a fields
+  read -ra fields <<<"${stat##*) }"
+  [ "${fields[0]}" != Z ] && echo "${fields[19]}"
+}
+pid_of() { # name: prints the pid if that very process still runs
+  local pid='' born=''
+  [ -s "$RUN/$1.pid" ] && read -r pid born <"$RUN/$1.pid"
+  [ -n "$pid" ] && [ "$(start_time "$pid")" = "$born" ] && echo "$pid"
+}
+alive() { pid_of "$1" >/dev/null; }
+paused() { # name
+  local stat
+  stat=$(<"/proc/$(pid_of "$1")/stat") && stat=${stat##*) } && [ "${stat%% *}" = T ]
+}
+
+open_port() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+http_answers() { # port [seconds]: does an HTTP server answer, with any status but 5xx?
+  local line=
+  { exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null || return 1
+  printf 'GET / HTTP/1.0\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n' "$1" >&3
+  read -r -t "${2:-60}" line <&3 2>/dev/null || true
+  exec 3<&-
+  [[ $line =~ ^HTTP/1\.[01]\ [1-4] ]]
+}
+
+sql() { mariadb --no-defaults -h127.0.0.1 -P"$P_DB" -ustack -p"$PASSWORD" "$@"; }

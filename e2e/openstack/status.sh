@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Shows what runs: name, port, pid, and whether it answers. Ends with 0 if all do, else with 1.
+set -u
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$HERE/env.sh"
+. "$HERE/lib.sh"
+[ $# = 0 ] || { help_of "$0" >&2; exit 2; }
+check_home
+
+state() { # name how port
+  alive "$1" || { echo 'not running'; return; }
+  paused "$1" && { echo paused; return; }
+  case "$2" in
+    alive) echo running ;; # it takes its orders from RabbitMQ alone
+    tcp) open_port "$3" && echo yes || echo no ;;
+    http) http_answers "$3" 10 && echo yes || echo no ;;
+  esac
+}
+all=0
+printf '%-15s %6s %8s  %s\n' SERVICE PORT PID ANSWERS
+for service in "${SERVICES[@]}" "${FOUNDATION[@]}"; do
+  read -r name how port <<<"$service"
+  state=$(state "$name" "$how" "$port")
+  [[ $state =~ ^(yes|running)$ ]] || all=1
+  printf '%-15s %6s %8s  %s\n' "$name" "${port/#0/-}" "$(pid_of "$name" || echo -)" "$state"
+done
+exit $all
