@@ -66,6 +66,11 @@ pub trait Driver:
         None
     }
 
+    /// PEM certificates by which the vendor's servers are known, in place of the system's. `None`: the system's.
+    fn ca_certificates(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Reads a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 

@@ -74,7 +74,8 @@ impl<D: Driver> Adapter<D> {
         let wall = wall();
         let driver = Arc::new(driver);
         let classify: Arc<D> = Arc::clone(&driver);
-        let vendor = Vendor::new(&config.current().borrow().limits, classify, &metrics)
+        let limits = config.current().borrow().limits.clone();
+        let vendor = Vendor::trusting(driver.ca_certificates().as_deref(), &limits, classify, &metrics)
             .context("the HTTP client cannot be set up")?;
         let unknown = VendorError::new(Fault::Unavailable, "it was not asked yet");
         let health = watch::Sender::new(Some(unknown));

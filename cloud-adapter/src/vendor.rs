@@ -80,7 +80,20 @@ impl Vendor {
         classify: Arc<dyn Classify>,
         metrics: &Metrics,
     ) -> Result<Self, reqwest::Error> {
-        Ok(Self::over(Box::new(Wire::new()?), limits, classify, metrics))
+        Self::trusting(None, limits, classify, metrics)
+    }
+
+    /// The same that trusts these PEM certificates in place of the system's, if there are any.
+    ///
+    /// # Errors
+    /// If the TLS library cannot be set up, or a certificate cannot be read.
+    pub fn trusting(
+        ca: Option<&[u8]>,
+        limits: &Config,
+        classify: Arc<dyn Classify>,
+        metrics: &Metrics,
+    ) -> Result<Self, reqwest::Error> {
+        Ok(Self::over(Box::new(Wire::new(ca)?), limits, classify, metrics))
     }
 
     fn over(

@@ -33,20 +33,22 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
 pub(super) struct Wire(reqwest::Client);
 
 impl Wire {
-    /// Opens no connection yet.
+    /// Opens no connection yet. `ca`: PEM certificates that are trusted in place of the system's.
     ///
     /// # Errors
-    /// If the TLS library cannot be set up.
+    /// If the TLS library cannot be set up, or a certificate cannot be read.
     #[expect(clippy::disallowed_methods, reason = "the one place, behind the permit")]
-    pub(super) fn new() -> Result<Self, reqwest::Error> {
+    pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, reqwest::Error> {
         // A redirect, a retry or a proxy from the environment would be a call that nobody counted.
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .retry(reqwest::retry::never())
-            .build()?;
-        Ok(Self(client))
+            .retry(reqwest::retry::never());
+        if let Some(ca) = ca {
+            client = client.tls_certs_only(reqwest::Certificate::from_pem_bundle(ca)?);
+        }
+        Ok(Self(client.build()?))
     }
 
     async fn execute(
@@ -134,7 +136,7 @@ mod tests {
         let mut serving = JoinSet::new();
         serving.spawn(async move { axum::serve(listener, Router::new().route("/", page)).await });
         let request = http::Request::get(format!("http://{address}/")).body(Bytes::new()).expect("good");
-        let wire = Wire::new().expect("a TLS library");
+        let wire = Wire::new(None).expect("a TLS library");
         wire.execute(operation, request).await.map(|answer| answer.body().len())
     }
 
