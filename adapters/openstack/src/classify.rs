@@ -1,0 +1,115 @@
+//! What answers mean: one table from status, and what the services write into the body, to the runtime's faults. Decides nothing else.
+//!
+//! A wrong row turns rejected credentials into absence, and absence deletes nodes.
+
+mod body;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Operation, VendorResponse},
+};
+use http::{HeaderMap, StatusCode, header};
+use jiff::{Timestamp, fmt::rfc2822};
+
+use self::body::Refusal;
+
+/// Where services name the request; operators are asked for it. Nova's own one is of before 2014.
+const REQUEST_IDS: [&str; 3] = ["x-openstack-request-id", "x-compute-request-id", "x-request-id"];
+/// What a wrong path is answered with, by all four services alike.
+const NO_SUCH_PATH: &str = "The resource could not be found";
+
+/// What an answer means: `None` for success.
+pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
+    let status = response.status();
+    if status.is_success() {
+        return None;
+    }
+    let refusal = Refusal::read(response);
+    Some(VendorError {
+        fault: fault(operation, status, &refusal),
+        message: format!("{operation}: {}", refusal.message),
+        request_id: request_id(response),
+        retry_after: retry_after(response.headers()).or(refusal.retry_after),
+        code: refusal.code,
+        fields: Vec::new(),
+    })
+}
+
+/// The service's own name for the request.
+pub(crate) fn request_id(response: &VendorResponse) -> Option<String> {
+    let named = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name));
+    named?.to_str().ok().map(str::to_owned)
+}
+
+/// The status decides where it is clear, the body where it is not.
+fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
+    match status.as_u16() {
+        400 if out_of_room(refusal) => Fault::Quota,
+        401 => Fault::Auth,
+        403 if is_quota(refusal) => Fault::Quota,
+        403 => Fault::Forbidden,
+        404 if is_absence(refusal) => Fault::NotFound,
+        // An address that is not the service's answers 404 to everything.
+        404 => Fault::Nonsense,
+        // 406: Nova does not know the microversion.
+        406 | 501 => Fault::Unsupported,
+        409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
+        // Octavia: another listener has the port. Waiting does not help.
+        409 if refusal.says("is already using") || refusal.says("already exists") => Fault::Invalid,
+        // Octavia: it, or what it is a part of, is being changed. Neutron: it is in use, or changed since it was read (412).
+        409 | 412 | 423 => Fault::Busy,
+        // Before 2013 Nova answered 413 where 429 is meant.
+        413 | 429 => Fault::Throttled,
+        // Whoever answers for the service, a proxy even, need not know whether it has done the work.
+        408 | 500..=599 if operation.write => Fault::OutcomeUnknown,
+        408 | 500..=599 => Fault::Unavailable,
+        400..=499 => Fault::Invalid,
+        _ => Fault::Nonsense,
+    }
+}
+
+/// Only a service's own words about a thing are its absence, and not about a path.
+fn is_absence(refusal: &Refusal) -> bool {
+    let named =
+        refusal.says("could not be found") || refusal.says("not found") || refusal.says("Could not find");
+    refusal.is_ours() && named && !refusal.says(NO_SUCH_PATH)
+}
+
+/// Neutron says it by type, Octavia and Nova in words alone.
+fn is_quota(refusal: &Refusal) -> bool {
+    refusal.code.as_deref() == Some("OverQuota")
+        || refusal.says("Quota has been met")
+        || refusal.says("Quota exceeded")
+}
+
+/// A pool of addresses, or a table of routes, is full.
+fn out_of_room(refusal: &Refusal) -> bool {
+    const FULL: [&str; 5] = [
+        "AllowedAddressPairExhausted",
+        "ExternalIpAddressExhausted",
+        "IpAddressGenerationFailure",
+        "RoutesExhausted",
+        "SubnetAllocationQuotaExceeded",
+    ];
+    refusal.code.as_deref().is_some_and(|code| FULL.contains(&code))
+}
+
+/// `Retry-After` in seconds, or as a date, which is counted from the answer's own `Date`. Some services have a word before it.
+/// Source: RFC 9110, 10.2.3.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let named = headers.iter().find(|(name, _)| name.as_str().ends_with("retry-after"));
+    let text = named?.1.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let answered = date(headers.get(header::DATE)?.to_str().ok()?)?;
+    Some(Duration::try_from(date(text)?.duration_since(answered)).unwrap_or_default())
+}
+
+fn date(text: &str) -> Option<Timestamp> {
+    rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+}

@@ -1,0 +1,93 @@
+//! How the services say no: four dialects.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloud_adapter::vendor::VendorResponse;
+use serde::Deserialize;
+
+/// Characters of an answer in no dialect that go into the message.
+const EXCERPT: usize = 120;
+
+/// A refusal.
+#[derive(Debug, PartialEq)]
+pub(super) struct Refusal {
+    /// The service's own code, as far as it has any.
+    pub(super) code: Option<String>,
+    pub(super) message: String,
+    pub(super) retry_after: Option<Duration>,
+    ours: bool,
+}
+
+impl Refusal {
+    /// Reads a body in whatever dialect it is.
+    pub(super) fn read(response: &VendorResponse) -> Self {
+        let body = response.body();
+        let told = serde_json::from_slice::<Octavia>(body).map(Self::from);
+        told.or_else(|_other| serde_json::from_slice::<Named>(body).map(Self::from))
+            .unwrap_or_else(|_other| Self::unread(response))
+    }
+
+    /// Whether a service speaks, and not a proxy, or another server at its address.
+    pub(super) fn is_ours(&self) -> bool {
+        self.ours
+    }
+
+    pub(super) fn says(&self, words: &str) -> bool {
+        self.message.contains(words)
+    }
+
+    fn unread(response: &VendorResponse) -> Self {
+        let text = String::from_utf8_lossy(response.body());
+        let text: String = text.trim().chars().take(EXCERPT).collect();
+        let status = response.status();
+        let message = if text.is_empty() { format!("{status}") } else { format!("{status}: {text}") };
+        Self { code: None, message, retry_after: None, ours: false }
+    }
+}
+
+/// `{"faultcode": "Client", "faultstring": "...", "debuginfo": null}`
+#[derive(Deserialize)]
+struct Octavia {
+    faultcode: String,
+    faultstring: String,
+}
+
+impl From<Octavia> for Refusal {
+    fn from(Octavia { faultcode, faultstring }: Octavia) -> Self {
+        Self { code: Some(faultcode), message: faultstring, retry_after: None, ours: true }
+    }
+}
+
+/// Nova: `{"itemNotFound": {"code": 404, "message": "..."}}`, where the name is the code; Keystone: `error`, with a title;
+/// Neutron: `NeutronError`, with a type.
+type Named = BTreeMap<String, Words>;
+
+#[derive(Deserialize)]
+struct Words {
+    message: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    title: Option<String>,
+    #[serde(rename = "retryAfter", default)]
+    retry_after: Option<serde_json::Value>,
+}
+
+impl From<Named> for Refusal {
+    fn from(named: Named) -> Self {
+        let Some((name, Words { message, kind, title, retry_after })) = named.into_iter().next() else {
+            return Self {
+                code: None,
+                message: "no reason is given".to_owned(),
+                retry_after: None,
+                ours: false,
+            };
+        };
+        let retry_after = retry_after.and_then(|after| after.to_string().trim_matches('"').parse().ok());
+        Self {
+            code: Some(kind.or(title).unwrap_or(name)),
+            message,
+            retry_after: retry_after.map(Duration::from_secs),
+            ours: true,
+        }
+    }
+}

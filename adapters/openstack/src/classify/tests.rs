@@ -1,0 +1,151 @@
+//! Answers as the services write them, and what each means.
+
+use cloud_adapter::vendor::Family;
+use serde_json::{Value, json};
+
+use super::*;
+
+const READ: Operation = Operation::read(Family::Compute, "Read");
+const WRITE: Operation = Operation::write(Family::LoadBalancer, "Write");
+
+fn answer(status: u16, body: &Value) -> VendorResponse {
+    let answer = http::Response::builder().status(status).header("x-openstack-request-id", "req-1");
+    answer.body(body.to_string().into()).expect("an answer")
+}
+
+fn meaning(operation: Operation, status: u16, body: &Value) -> (Fault, Option<String>) {
+    let error = classify(operation, &answer(status, body)).expect("no success");
+    assert_eq!(error.request_id.as_deref(), Some("req-1"));
+    (error.fault, error.code)
+}
+
+fn neutron(kind: &str, message: &str) -> Value {
+    json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } })
+}
+
+fn octavia(message: &str) -> Value {
+    json!({ "faultcode": "Client", "faultstring": message, "debuginfo": null })
+}
+
+fn keystone(code: u16, title: &str, message: &str) -> Value {
+    json!({ "error": { "code": code, "title": title, "message": message } })
+}
+
+#[test]
+fn each_refusal_of_nova_and_keystone_has_its_meaning() {
+    let nova = |name: &str, code: u16, message: &str| json!({ name: { "code": code, "message": message } });
+    for (status, body, wanted, code) in [
+        (
+            404,
+            nova("itemNotFound", 404, "Instance 7e0c could not be found."),
+            Fault::NotFound,
+            "itemNotFound",
+        ),
+        (404, nova("itemNotFound", 404, "The resource could not be found."), Fault::Nonsense, "itemNotFound"),
+        (
+            403,
+            nova("forbidden", 403, "Policy doesn't allow os_compute_api:servers:index"),
+            Fault::Forbidden,
+            "forbidden",
+        ),
+        (403, nova("forbidden", 403, "Quota exceeded for instances: Requested 1"), Fault::Quota, "forbidden"),
+        (400, nova("badRequest", 400, "marker [x] not found"), Fault::Invalid, "badRequest"),
+        (
+            406,
+            nova("computeFault", 406, "Version 2.47 is not supported by the API."),
+            Fault::Unsupported,
+            "computeFault",
+        ),
+        (500, nova("computeFault", 500, "Unexpected API Error."), Fault::Unavailable, "computeFault"),
+        (
+            401,
+            keystone(401, "Unauthorized", "The request you have made requires authentication."),
+            Fault::Auth,
+            "Unauthorized",
+        ),
+        (404, keystone(404, "Not Found", "Could not find token: gAAAA."), Fault::NotFound, "Not Found"),
+        (404, keystone(404, "Not Found", "The resource could not be found."), Fault::Nonsense, "Not Found"),
+    ] {
+        assert_eq!(meaning(READ, status, &body), (wanted, Some(code.to_owned())), "{body}");
+    }
+}
+
+#[test]
+fn each_refusal_of_neutron_and_octavia_has_its_meaning() {
+    for (status, body, wanted) in [
+        (404, neutron("PortNotFound", "Port 1 could not be found."), Fault::NotFound),
+        (404, neutron("HTTPNotFound", "The resource could not be found."), Fault::Nonsense),
+        (409, neutron("OverQuota", "Quota exceeded for resources: ['floatingip']."), Fault::Quota),
+        (
+            409,
+            neutron("IpAddressGenerationFailure", "No more IP addresses available on network 1."),
+            Fault::Quota,
+        ),
+        (
+            400,
+            neutron(
+                "RoutesExhausted",
+                "Unable to complete operation for 1. The number of routes exceeds the maximum 30.",
+            ),
+            Fault::Quota,
+        ),
+        (400, neutron("InvalidInput", "Invalid input for operation: x."), Fault::Invalid),
+        (
+            409,
+            neutron("RouterInterfaceInUseByRoute", "Router interface for subnet 1 cannot be deleted."),
+            Fault::Busy,
+        ),
+        (
+            412,
+            neutron("RevisionNumberConstraintFailed", "Constrained to 4, but current revision is 5"),
+            Fault::Busy,
+        ),
+        (404, octavia("Load Balancer 1 not found."), Fault::NotFound),
+        (404, octavia("The resource could not be found."), Fault::Nonsense),
+        (409, octavia("Invalid state PENDING_CREATE of loadbalancer resource 1"), Fault::Busy),
+        (409, octavia("Load Balancer 1 is immutable and cannot be updated."), Fault::Busy),
+        (
+            409,
+            octavia("Another Listener on this Load Balancer is already using protocol_port 80"),
+            Fault::Invalid,
+        ),
+        (403, octavia("Quota has been met for resources: Load Balancer"), Fault::Quota),
+        (403, octavia("Policy does not allow this request to be performed."), Fault::Forbidden),
+        (400, octavia("Validation failure: Unknown attribute 'allowed_cidrs'"), Fault::Invalid),
+        (501, octavia("Provider 'ovn' does not support a requested action"), Fault::Unsupported),
+        (500, octavia("An unknown exception occurred."), Fault::OutcomeUnknown),
+    ] {
+        assert_eq!(meaning(WRITE, status, &body).0, wanted, "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_service_never_says_that_something_is_gone() {
+    let page = |status: u16, body: &'static str| {
+        let answer = http::Response::builder().status(status).body(body.into()).expect("an answer");
+        classify(READ, &answer).expect("no success").fault
+    };
+    assert_eq!(page(404, "<html><h1>404 Not Found</h1></html>"), Fault::Nonsense);
+    assert_eq!(page(404, r#"{"message": "no Route matched with those values: not found"}"#), Fault::Nonsense);
+    assert_eq!(page(404, "{}"), Fault::Nonsense);
+    assert_eq!(page(302, ""), Fault::Nonsense);
+    assert_eq!(page(300, r#"{"versions": {"values": []}}"#), Fault::Nonsense);
+    assert_eq!(page(503, "<html><body><h1>503 Service Unavailable</h1></body></html>"), Fault::Unavailable);
+}
+
+#[test]
+fn who_is_too_fast_hears_for_how_long_to_wait() {
+    let wait = |name: &str, value: &str, body: &Value| {
+        let answer = http::Response::builder().status(429).header("date", "Sat, 21 Nov 2026 08:00:00 GMT");
+        let answer = answer.header(name, value).body(body.to_string().into()).expect("an answer");
+        let error = classify(READ, &answer).expect("no success");
+        assert_eq!(error.fault, Fault::Throttled);
+        error.retry_after
+    };
+    let nova = json!({ "overLimit": { "code": 413, "message": "This request was rate-limited.", "retryAfter": "9" } });
+    assert_eq!(wait("retry-after", "7", &nova), Some(Duration::from_secs(7)));
+    assert_eq!(wait("x-compute-retry-after", "5", &json!({})), Some(Duration::from_secs(5)));
+    assert_eq!(wait("retry-after", "Sat, 21 Nov 2026 08:00:30 GMT", &nova), Some(Duration::from_secs(30)));
+    assert_eq!(wait("x-other", "5", &nova), Some(Duration::from_secs(9)));
+    assert_eq!(wait("x-other", "5", &json!({})), None);
+}

@@ -1,0 +1,189 @@
+//! The services' HTTP APIs: one function a call, each exactly one request through the session.
+//!
+//! Beside it there are two: the log-in, where a token is due, and the same request once more with a new token, where the old one was
+//! rejected. It waits for nothing, retries nothing else, and has no connection of its own.
+
+mod paging;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Family, Operation, Session, VendorResponse},
+};
+use http::{HeaderValue, Method, header};
+use serde::{Serialize, de::DeserializeOwned};
+
+pub(crate) use self::paging::Page;
+use crate::{
+    identity::{AUTH_TOKEN, Identity, catalogue::Service, finished, login::Access},
+    instances::{Port, Server},
+};
+
+/// Items on one page of a listing; services give fewer if they like. Source: Nova, `max_limit`, which is 1,000 as it is delivered.
+const PAGE_MAX: u32 = 1000;
+/// The first version of Nova's API whose servers tell the name of their flavor. Source: Nova, REST API Version History, 2.47 (Pike).
+const MICROVERSION: HeaderValue = HeaderValue::from_static("compute 2.47");
+/// The header that asks for it.
+const API_VERSION: &str = "openstack-api-version";
+/// What is read of a port.
+const PORT_FIELDS: [&str; 4] = ["id", "device_id", "status", "fixed_ips"];
+
+pub(crate) const LIST_SERVERS: Operation = Operation::read(Family::Compute, "ListServers");
+pub(crate) const SHOW_SERVER: Operation = Operation::read(Family::Compute, "ShowServer");
+pub(crate) const LIST_PORTS: Operation = Operation::read(Family::Network, "ListPorts");
+
+type Answer<T> = Result<T, VendorError>;
+
+/// The way to the services.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) identity: Arc<Identity>,
+}
+
+/// Where a request goes, and what it does there.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) operation: Operation,
+    pub(crate) service: Service,
+    pub(crate) method: Method,
+    /// With the query, after [`Service::base`].
+    pub(crate) path: String,
+}
+
+impl Client {
+    /// A page of the project's servers; `query` tells a later one.
+    pub(crate) async fn list_servers(
+        &self,
+        session: &Session,
+        query: Option<&str>,
+        size: Option<u32>,
+    ) -> Answer<Page<Server>> {
+        let query = query.map_or_else(|| limit(size), str::to_owned);
+        let path = format!("/servers/detail?{query}");
+        self.page(session, "servers", read(LIST_SERVERS, Service::Compute, path)).await
+    }
+
+    /// One server of the project.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] if there is none of this ID.
+    pub(crate) async fn show_server(&self, session: &Session, id: &str) -> Answer<Server> {
+        #[derive(serde::Deserialize)]
+        struct Shown {
+            server: Server,
+        }
+        let call = read(SHOW_SERVER, Service::Compute, format!("/servers/{}", encode(id)));
+        let Shown { server } = self.read(session, call).await?;
+        Ok(server)
+    }
+
+    /// A page of a project's ports; `query` tells a later one.
+    pub(crate) async fn list_ports(
+        &self,
+        session: &Session,
+        which: Ports<'_>,
+        size: Option<u32>,
+    ) -> Answer<Page<Port>> {
+        let fields: Vec<String> = PORT_FIELDS.iter().map(|field| format!("fields={field}")).collect();
+        let fields = fields.join("&");
+        let query = match which {
+            Ports::Of(project) => format!("project_id={}&{fields}&{}", encode(project), limit(size)),
+            Ports::At(server) => format!("device_id={}&{fields}&{}", encode(server), limit(size)),
+            Ports::Next(query) => query.to_owned(),
+        };
+        self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
+    }
+
+    /// A page of a collection.
+    pub(crate) async fn page<T: DeserializeOwned>(
+        &self,
+        session: &Session,
+        collection: &str,
+        call: Call,
+    ) -> Answer<Page<T>> {
+        let response = self.send(session, &call, &Bytes::new()).await?;
+        paging::read(call.operation, collection, &response)
+    }
+
+    /// Reads something. What is not success has passed the table in `classify` already.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, session: &Session, call: Call) -> Answer<T> {
+        let response = self.send(session, &call, &Bytes::new()).await?;
+        serde_json::from_slice(response.body()).map_err(|error| {
+            VendorError::nonsense(format!("{}: the answer cannot be read: {error}", call.operation))
+        })
+    }
+
+    /// Writes something. The answer's body is not read: the next listing shows what came of it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first call that writes uses it"))]
+    pub(crate) async fn write(&self, session: &Session, call: Call, body: &impl Serialize) -> Answer<()> {
+        let body = serde_json::to_vec(body).map_err(|error| {
+            VendorError::nonsense(format!("{}: cannot be written: {error}", call.operation))
+        })?;
+        self.send(session, &call, &body.into()).await.map(drop)
+    }
+
+    /// Sends a request; once more with a new token, if the old one is rejected.
+    async fn send(&self, session: &Session, call: &Call, body: &Bytes) -> Answer<VendorResponse> {
+        let access = self.identity.access(session).await?;
+        let answer = send_with(&access, session, call, body).await;
+        match answer {
+            Err(VendorError { fault: Fault::Auth, .. }) => {
+                let access = self.identity.renewed(session, &access).await?;
+                send_with(&access, session, call, body).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Which ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ports<'a> {
+    /// All of a project. It is named because administrators are shown those of all.
+    Of(&'a str),
+    /// Those of one server.
+    At(&'a str),
+    /// Those of another page.
+    Next(&'a str),
+}
+
+fn read(operation: Operation, service: Service, path: String) -> Call {
+    Call { operation, service, method: Method::GET, path }
+}
+
+async fn send_with(access: &Access, session: &Session, call: &Call, body: &Bytes) -> Answer<VendorResponse> {
+    let Call { operation, service, method, path } = call;
+    let mut request = http::Request::builder()
+        .method(method.clone())
+        .uri(format!("{}{path}", access.endpoints.base(*service)?))
+        .header(header::ACCEPT, "application/json")
+        .header(AUTH_TOKEN, &access.token);
+    if *service == Service::Compute {
+        request = request.header(API_VERSION, MICROVERSION);
+    }
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    session.call(*operation, finished(*operation, request.body(body.clone()))?).await
+}
+
+fn limit(size: Option<u32>) -> String {
+    format!("limit={}", size.unwrap_or(PAGE_MAX).min(PAGE_MAX))
+}
+
+/// Makes a word fit for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
+pub(crate) fn encode(word: &str) -> String {
+    let mut encoded = String::with_capacity(word.len());
+    for byte in word.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}

@@ -1,0 +1,91 @@
+//! Requests as they are sent, and tokens that the cloud takes back: against a small OpenStack.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{FakeCloud, session};
+
+const MAKE_ROUTER: Operation = Operation::write(Family::Network, "CreateRouter");
+
+#[tokio::test]
+async fn nova_is_asked_in_the_version_whose_flavors_have_names() {
+    let cloud = FakeCloud::start().await;
+    let driver = cloud.driver();
+    driver.client.list_servers(&session(&driver), None, Some(50)).await.expect("a page");
+    let store = cloud.store();
+    assert_eq!(store.requests.last().expect("asked"), "GET /compute/v2.1/servers/detail?limit=50");
+    let headers = store.headers.last().expect("asked");
+    assert_eq!(
+        (&headers["openstack-api-version"], &headers["x-auth-token"]),
+        (&MICROVERSION, &HeaderValue::from_static("token-1"))
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_is_replaced_and_the_call_made_once_more() {
+    let cloud = FakeCloud::start().await;
+    let driver = cloud.driver();
+    let session = session(&driver);
+    driver.client.list_servers(&session, None, None).await.expect("a page");
+    cloud.store().tokens.clear();
+    let list = || driver.client.list_servers(&session, None, None);
+    let (one, two, three) = tokio::join!(list(), list(), list());
+    for one in [one, two, three] {
+        one.expect("asked again");
+    }
+    assert_eq!(cloud.log_ins(), 2, "one for all three");
+    let asked = cloud.asked("GET /compute").len();
+    assert!((5..=7).contains(&asked), "each once, and once more if the token was the old one: {asked}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_rejected_with_a_new_token_too_is_not_made_a_third_time() {
+    let cloud = FakeCloud::start().await;
+    let driver = cloud.driver();
+    let rejection = || (401, json!({ "error": { "code": 401, "title": "Unauthorized", "message": "no" } }));
+    cloud.store().faults.extend([rejection(), rejection()]);
+    let error = driver.client.list_servers(&session(&driver), None, None).await.expect_err("rejected");
+    assert_eq!(error.fault, Fault::Auth);
+    assert_eq!((cloud.log_ins(), cloud.asked("GET /compute").len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_write_is_sent_as_json_and_a_refusal_is_not_repeated() {
+    let cloud = FakeCloud::start().await;
+    let driver = cloud.driver();
+    let session = session(&driver);
+    let call = || Call {
+        operation: MAKE_ROUTER,
+        service: Service::Network,
+        method: Method::POST,
+        path: "/v2.0/routers".to_owned(),
+    };
+    let body = json!({ "router": { "name": "a" } });
+    driver.client.write(&session, call(), &body).await.expect("made");
+    assert_eq!(cloud.store().bodies.last(), Some(&body));
+    assert_eq!(cloud.store().headers.last().expect("asked")["content-type"], "application/json");
+    cloud.store().faults.push_back((
+        403,
+        json!({ "NeutronError": { "type": "PolicyNotAuthorized", "message": "no", "detail": "" } }),
+    ));
+    let error = driver.client.write(&session, call(), &body).await.expect_err("forbidden");
+    assert_eq!((error.fault, error.code.as_deref()), (Fault::Forbidden, Some("PolicyNotAuthorized")));
+    assert_eq!(cloud.asked("POST /network").len(), 2);
+}
+
+#[tokio::test]
+async fn a_service_that_the_cloud_has_not_is_named_without_a_call() {
+    let cloud = FakeCloud::start().await;
+    let driver = cloud.driver();
+    let call = read(LIST_PORTS, Service::LoadBalancer, "/v2/lbaas/loadbalancers".to_owned());
+    let error = driver.client.read::<Value>(&session(&driver), call).await.expect_err("no Octavia");
+    assert_eq!(error.fault, Fault::Unsupported);
+    assert!(error.message.contains("no load-balancer service for interface public"), "{error}");
+    assert_eq!(cloud.store().requests.len(), 1, "the log-in alone");
+}
+
+#[test]
+fn words_are_made_fit_for_paths() {
+    assert_eq!(encode("7e0c-1"), "7e0c-1");
+    assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
+}

@@ -1,0 +1,167 @@
+//! Good keys and bad ones.
+
+use serde_json::json;
+
+use super::*;
+
+fn cloud(mut changes: Value) -> Result<Cloud, Vec<String>> {
+    let mut keys = json!({
+        "auth": {
+            "auth_url": "https://cloud.example:5000",
+            "username": "demo",
+            "password": "correct horse",
+            "user_domain_name": "Default",
+            "project_name": "shop",
+            "project_domain_id": "default",
+        },
+        "region_name": "RegionOne",
+    });
+    let auth = changes["auth"].take();
+    for (section, changes) in [(&mut keys["auth"], auth)] {
+        let Value::Object(changes) = changes else { continue };
+        for (key, value) in changes {
+            section[key] = value;
+        }
+    }
+    let Value::Object(mut changes) = changes else { panic!("no section") };
+    changes.remove("auth");
+    for (key, value) in changes {
+        keys[key] = value;
+    }
+    let Value::Object(keys) = keys else { panic!("no section") };
+    Cloud::read(Keys::of_cloud("prod", keys), &Given::default())
+}
+
+/// An application credential, and nothing of the password.
+fn application_credential(changes: Value) -> Result<Cloud, Vec<String>> {
+    let mut auth = json!({ "username": null, "password": null, "user_domain_name": null, "project_name": null, "project_domain_id": null, "application_credential_secret": "s3cret" });
+    let Value::Object(changes) = changes else { panic!("no section") };
+    for (key, value) in changes {
+        auth[key] = value;
+    }
+    cloud(json!({ "auth": auth, "auth_type": "v3applicationcredential" }))
+}
+
+#[test]
+fn what_is_told_is_what_is_meant() {
+    let read = cloud(json!({
+        "interface": "internalURL",
+        "network_endpoint_override": "http://127.0.0.1:9696/",
+        "cacert": "/etc/cloud/ca.pem",
+        "identity_api_version": 3,
+        "verify": true,
+        "volume_api_version": "3",
+    }));
+    let read = read.expect("good keys");
+    assert_eq!(
+        (read.auth_url.as_str(), read.region.as_str()),
+        ("https://cloud.example:5000/v3", "RegionOne")
+    );
+    assert_eq!(read.interface, Interface::Internal);
+    let told =
+        [(Service::Network, "http://127.0.0.1:9696"), (Service::Identity, "https://cloud.example:5000/v3")];
+    assert_eq!(read.overrides, told.map(|(service, url)| (service, url.to_owned())).into());
+    assert_eq!(read.ca, Some("/etc/cloud/ca.pem".into()));
+    let domain = Some(Domain::Id("default".to_owned()));
+    assert_eq!(read.project, WantedProject { id: None, name: Some("shop".to_owned()), domain });
+    assert!(
+        matches!(&read.credentials, Credentials::Password { user: User::Name(name, _), .. } if name == "demo")
+    );
+    assert!(!format!("{read:?}").contains("horse"));
+}
+
+#[test]
+fn each_kind_of_credentials_is_known_by_its_type_or_its_secret() {
+    let token = cloud(json!({ "auth": { "password": null, "token": "gAAA" } })).expect("a token");
+    assert!(matches!(token.credentials, Credentials::Token(_)));
+    let typed = cloud(json!({ "auth_type": "v3password" })).expect("a password");
+    assert!(matches!(typed.credentials, Credentials::Password { .. }));
+    let by_id = application_credential(json!({ "application_credential_id": "ac1", "project_id": "p1" }))
+        .expect("good");
+    assert!(
+        matches!(&by_id.credentials, Credentials::ApplicationCredential { credential: ApplicationCredential::Id(id), .. } if id == "ac1")
+    );
+    assert_eq!(by_id.project.id.as_deref(), Some("p1"), "is checked, though not asked for");
+    let by_name = application_credential(json!({ "application_credential_name": "ccm", "user_id": "u1" }))
+        .expect("good");
+    assert!(
+        matches!(&by_name.credentials, Credentials::ApplicationCredential { credential: ApplicationCredential::Name(name, User::Id(_)), .. } if name == "ccm")
+    );
+    let trusted = cloud(json!({ "auth": { "trust_id": "t1", "project_name": null } }))
+        .expect("its project is the trust's");
+    assert_eq!(trusted.trust.as_deref(), Some("t1"));
+}
+
+/// The first fault begins so.
+#[track_caller]
+fn refused(read: Result<Cloud, Vec<String>>, (keys, wanted): (&str, &str)) {
+    let faults = read.expect_err(keys);
+    let first = faults.first().expect("a reason");
+    assert!(first.starts_with(&format!("clouds.prod.{wanted}")), "{keys}: {faults:?}");
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn each_fault_below_auth_names_its_key_and_the_way_out() {
+    for row in [
+        (r#"{"auth_url": null}"#, "auth_url: is missing: Keystone's address"),
+        (r#"{"auth_url": "cloud.example:5000"}"#, "auth_url: is no address of an HTTP server: write it"),
+        (r#"{"auth_url": "https://c/v2.0/"}"#, "auth_url: ends in /v2.0, which is no more: end it in /v3"),
+        (r#"{"password": ""}"#, "password: is missing: give a password, a token or"),
+        (r#"{"username": null}"#, "username: is missing, and user_id too"),
+        (r#"{"user_domain_name": null}"#, "user_domain_name: is missing: names are unique"),
+        (r#"{"project_name": null}"#, "project_id: is missing, and project_name too"),
+        (r#"{"project_domain_id": null}"#, "project_domain_name: is missing"),
+        (r#"{"tenant_name": "b"}"#, "tenant_name: differs from project_name: remove it"),
+        (r#"{"token": "t"}"#, "password: stands beside another token: keep the one"),
+        (r#"{"domain_name": "Default"}"#, "domain_name: the adapter works in one project"),
+        (r#"{"passcode": "123"}"#, "passcode: a second factor needs a person: use"),
+    ] {
+        refused(cloud(json!({ "auth": json(row.0) })), (row.0, &format!("auth.{}", row.1)));
+    }
+    for row in [
+        (r"{}", "application_credential_id: is missing, and application_credential_name too"),
+        (r#"{"application_credential_name": "ccm"}"#, "username: is missing"),
+        (r#"{"application_credential_id": "a", "trust_id": "t"}"#, "trust_id: stands beside"),
+    ] {
+        refused(application_credential(json(row.0)), (row.0, &format!("auth.{}", row.1)));
+    }
+}
+
+#[test]
+fn each_fault_beside_auth_names_its_key_and_the_way_out() {
+    for row in [
+        (r#"{"auth_type": "v3oidcpassword"}"#, "auth_type: is v3oidcpassword, which is not supported: use"),
+        (r#"{"auth_type": "v3token"}"#, "auth.password: stands beside another auth_type"),
+        (r#"{"verify": false}"#, "verify: whoever answers would get the credentials: remove it, and name"),
+        (r#"{"cert": "a.pem"}"#, "cert: client certificates are not supported: remove it"),
+        (r#"{"profile": "acme"}"#, "profile: vendors' profiles are not read: write auth_url"),
+        (r#"{"identity_api_version": "2"}"#, "identity_api_version: only 3 is supported: remove it"),
+        (r#"{"region_name": null}"#, "region_name: is missing: add it, or give --region"),
+        (
+            r#"{"region_name": "", "regions": ["a", {"name": "b"}]}"#,
+            "regions: say which one with --region: a, b",
+        ),
+        (r#"{"interface": "private"}"#, "interface: use public, internal or admin"),
+        (r#"{"compute_endpoint_override": "nova"}"#, "compute_endpoint_override: is no address of an HTTP"),
+    ] {
+        refused(cloud(json(row.0)), row);
+    }
+}
+
+#[test]
+fn flags_come_first() {
+    let keys = Keys::of_environment([
+        ("OS_AUTH_URL", "https://cloud.example/v3"),
+        ("OS_TOKEN", "gAAA"),
+        ("OS_PROJECT_ID", "p1"),
+        ("OS_REGION_NAME", "north"),
+        ("OS_INTERFACE", "public"),
+    ]);
+    let given = Given { region: Some("south".to_owned()), interface: Some(Interface::Admin) };
+    let read = Cloud::read(keys, &given).expect("good keys");
+    assert_eq!((read.region.as_str(), read.interface), ("south", Interface::Admin));
+}

@@ -1,0 +1,260 @@
+//! The keys of one cloud as they stand in clouds.yaml or in the environment, and what is wrong with them.
+//!
+//! Which keys there are is the field's convention. Source: openstacksdk, "Configuring OpenStack SDK Applications".
+
+use serde_json::{Map, Value};
+
+/// Keys that stand below `auth`.
+const AUTH: [&str; 23] = [
+    "application_credential_id",
+    "application_credential_name",
+    "application_credential_secret",
+    "auth_url",
+    "default_domain_id",
+    "default_domain_name",
+    "domain_id",
+    "domain_name",
+    "password",
+    "project_domain_id",
+    "project_domain_name",
+    "project_id",
+    "project_name",
+    "system_scope",
+    "tenant_id",
+    "tenant_name",
+    "token",
+    "trust_id",
+    "user_domain_id",
+    "user_domain_name",
+    "user_id",
+    "username",
+    // Asks for a second password: nobody would be there to give it.
+    "passcode",
+];
+/// Keys that stand beside it, and are read here. Other tools have many more.
+const CLOUD: [&str; 18] = [
+    "auth",
+    "auth_type",
+    "cacert",
+    "cert",
+    "cloud",
+    "compute_endpoint_override",
+    "endpoint_type",
+    "identity_api_version",
+    "identity_endpoint_override",
+    "insecure",
+    "interface",
+    "key",
+    "load_balancer_endpoint_override",
+    "network_endpoint_override",
+    "profile",
+    "region_name",
+    "regions",
+    "verify",
+];
+/// A key that differs by so many letters was mistyped.
+const TYPOS: usize = 2;
+
+/// Where keys stand: how people find them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `OS_USERNAME`.
+    Environment,
+    /// `clouds.prod.auth.username`.
+    File {
+        /// The cloud's name in it.
+        cloud: String,
+    },
+}
+
+impl Place {
+    fn name(&self, key: &str) -> String {
+        match self {
+            Self::Environment => format!("OS_{}", key.to_ascii_uppercase()),
+            Self::File { cloud } if AUTH.contains(&key) => format!("clouds.{cloud}.auth.{key}"),
+            Self::File { cloud } => format!("clouds.{cloud}.{key}"),
+        }
+    }
+}
+
+/// The keys of one cloud.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    place: Place,
+    cloud: Map<String, Value>,
+    auth: Map<String, Value>,
+    faults: Vec<String>,
+}
+
+impl Keys {
+    /// Those of a cloud in clouds.yaml.
+    pub(crate) fn of_cloud(name: &str, mut cloud: Map<String, Value>) -> Self {
+        let place = Place::File { cloud: name.to_owned() };
+        let mut faults = Vec::new();
+        let auth = match cloud.remove("auth") {
+            Some(Value::Object(auth)) => auth,
+            None | Some(Value::Null) => Map::new(),
+            Some(_) => {
+                faults.push(format!("{}: is no section of keys", place.name("auth")));
+                Map::new()
+            }
+        };
+        for key in auth.keys().filter(|key| !AUTH.contains(&key.as_str())) {
+            let near =
+                nearest(key).map_or_else(|| "remove it".to_owned(), |near| format!("is {near} meant?"));
+            faults.push(format!("clouds.{name}.auth.{key}: is not known: {near}"));
+        }
+        for key in cloud.keys().filter(|key| AUTH.contains(&key.as_str())) {
+            faults.push(format!(
+                "clouds.{name}.{key}: belongs below auth: write it as clouds.{name}.auth.{key}"
+            ));
+        }
+        Self { place, cloud, auth, faults }.without_typos()
+    }
+
+    /// Those of the environment: `OS_USERNAME` is `username`.
+    pub(crate) fn of_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let (mut auth, mut cloud) = (Map::new(), Map::new());
+        for (name, value) in variables {
+            let Some(key) = name.strip_prefix("OS_").map(str::to_ascii_lowercase) else { continue };
+            let keys = if AUTH.contains(&key.as_str()) { &mut auth } else { &mut cloud };
+            keys.insert(key, Value::String(value.to_owned()));
+        }
+        Self { place: Place::Environment, cloud, auth, faults: Vec::new() }.without_typos()
+    }
+
+    fn without_typos(mut self) -> Self {
+        for key in self.cloud.keys().filter(|key| !CLOUD.contains(&key.as_str())) {
+            if let Some(near) = nearest(key).filter(|_| !AUTH.contains(&key.as_str())) {
+                let (key, near) = (self.place.name(key), self.place.name(near));
+                self.faults.push(format!("{key}: is not known: is {near} meant?"));
+            }
+        }
+        self
+    }
+
+    /// Says what is wrong with a key, and what to do.
+    pub(crate) fn fault(&mut self, key: &str, text: &str) {
+        self.faults.push(format!("{}: {text}", self.place.name(key)));
+    }
+
+    /// What is wrong; empty: nothing.
+    pub(crate) fn into_faults(self) -> Vec<String> {
+        self.faults
+    }
+
+    /// The value of a key that must be text. What is empty is not there: environments often have such.
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
+        match self.value(key)? {
+            Value::String(text) if text.is_empty() => None,
+            Value::String(text) => Some(text),
+            Value::Null => None,
+            Value::Bool(_) | Value::Number(_) => {
+                self.fault(key, "is no text: put it in quotes");
+                None
+            }
+            Value::Array(_) | Value::Object(_) => {
+                self.fault(key, "is no text: write a single word");
+                None
+            }
+        }
+    }
+
+    /// Whether a switch is on. `None`: it is not there.
+    pub(crate) fn switch(&mut self, key: &str) -> Option<bool> {
+        match self.value(key)? {
+            Value::Bool(on) => Some(on),
+            Value::String(text) if text.is_empty() => None,
+            Value::String(text) if ["true", "1", "yes"].contains(&&*text.to_ascii_lowercase()) => Some(true),
+            Value::String(text) if ["false", "0", "no"].contains(&&*text.to_ascii_lowercase()) => Some(false),
+            Value::Null => None,
+            Value::String(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                self.fault(key, "is no switch: write true or false");
+                None
+            }
+        }
+    }
+
+    /// The value of a key as it stands there.
+    pub(crate) fn value(&self, key: &str) -> Option<Value> {
+        let keys = if AUTH.contains(&key) { &self.auth } else { &self.cloud };
+        keys.get(key).cloned()
+    }
+}
+
+/// The key that was meant, if one is similar. Short words are all similar.
+fn nearest(key: &str) -> Option<&'static str> {
+    let known = AUTH.iter().chain(&CLOUD).filter(|known| known.len() >= TYPOS * 3);
+    let distance = |known: &&&str| strsim::osa_distance(key, known);
+    known.min_by_key(distance).filter(|known| distance(known) <= TYPOS).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn keys(cloud: Value) -> Keys {
+        let Value::Object(cloud) = cloud else { panic!("no section") };
+        Keys::of_cloud("prod", cloud)
+    }
+
+    #[test]
+    fn a_key_that_is_not_known_is_named_with_what_was_meant() {
+        for (name, cloud, wanted) in [
+            (
+                "below auth",
+                json!({"auth": {"pasword": "x"}}),
+                "clouds.prod.auth.pasword: is not known: is password meant?",
+            ),
+            (
+                "unlike any",
+                json!({"auth": {"colour": "x"}}),
+                "clouds.prod.auth.colour: is not known: remove it",
+            ),
+            (
+                "beside it",
+                json!({"regionname": "x"}),
+                "clouds.prod.regionname: is not known: is clouds.prod.region_name meant?",
+            ),
+            (
+                "misplaced",
+                json!({"auth_url": "x"}),
+                "clouds.prod.auth_url: belongs below auth: write it as clouds.prod.auth.auth_url",
+            ),
+            ("auth", json!({"auth": "x"}), "clouds.prod.auth: is no section of keys"),
+        ] {
+            assert_eq!(keys(cloud).into_faults(), [wanted], "{name}");
+        }
+        let others =
+            json!({"volume_api_version": "3", "image_endpoint_override": "http://x", "dns_api_version": 2});
+        assert_eq!(keys(others).into_faults(), [""; 0], "other tools have keys of their own");
+    }
+
+    #[test]
+    fn text_is_text_and_nothing_else() {
+        let mut read =
+            keys(json!({"auth": {"password": 12_345, "username": "", "token": null}, "cacert": ["a"]}));
+        for key in ["password", "username", "token", "cacert", "user_id"] {
+            assert_eq!(read.text(key), None, "{key}");
+        }
+        assert_eq!(
+            read.into_faults(),
+            [
+                "clouds.prod.auth.password: is no text: put it in quotes",
+                "clouds.prod.cacert: is no text: write a single word"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_environment_has_the_same_keys() {
+        let variables =
+            [("OS_USERNAME", "demo"), ("OS_PASWORD", "x"), ("OS_INSECURE", "True"), ("HOME", "/")];
+        let mut read = Keys::of_environment(variables);
+        assert_eq!(read.text("username").as_deref(), Some("demo"));
+        assert_eq!(read.switch("insecure"), Some(true));
+        assert_eq!(read.into_faults(), ["OS_PASWORD: is not known: is OS_PASSWORD meant?"]);
+    }
+}

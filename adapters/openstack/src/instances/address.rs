@@ -1,0 +1,128 @@
+//! A machine's addresses in the order in which a Node shows them. Pure.
+//!
+//! The rules are those of the Go cloud controller manager, so that nobody's InternalIP changes. Source: cloud-provider-openstack,
+//! `nodeAddresses`.
+
+use std::net::IpAddr;
+
+use cloud_api_proto::v1alpha1::{
+    InstanceAddress,
+    instance_address::{Type, Value},
+};
+use ipnet::IpNet;
+
+use super::server::{NetworkAddress, Port, Server};
+
+/// The key in a server's metadata whose value is its host name.
+const HOSTNAME: &str = "hostname";
+/// Ports that are up.
+const ACTIVE: &str = "ACTIVE";
+/// Addresses that lead to another one.
+const FLOATING: &str = "floating";
+
+/// Which networks' addresses are told as what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Networking {
+    /// Networks whose addresses are reached from everywhere.
+    pub(crate) public: Vec<String>,
+    /// Networks whose addresses are told as internal ones. Empty: all that are not public.
+    pub(crate) internal: Vec<String>,
+    /// Addresses in these come first, in this order; the others keep theirs.
+    pub(crate) sort_order: Vec<IpNet>,
+    pub(crate) ipv6: Ipv6,
+}
+
+/// Whether addresses of the newer family are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ipv6 {
+    #[default]
+    Told,
+    LeftOut,
+}
+
+/// Addresses so far.
+struct Shown<'a> {
+    networking: &'a Networking,
+    addresses: Vec<(Type, String)>,
+}
+
+impl Shown<'_> {
+    /// Adds one that is not there yet. What is no address of a family that is told is left out.
+    fn add(&mut self, kind: Type, text: &str) {
+        let Ok(ip) = text.parse::<IpAddr>() else { return };
+        if ip.is_ipv6() && self.networking.ipv6 == Ipv6::LeftOut {
+            return;
+        }
+        // The canonical form: services write IPv6 as they like.
+        let one = (kind, ip.to_string());
+        if !self.addresses.contains(&one) {
+            self.addresses.push(one);
+        }
+    }
+
+    fn remove(&mut self, text: &str) {
+        let Ok(ip) = text.parse::<IpAddr>() else { return };
+        let text = ip.to_string();
+        self.addresses.retain(|(_, one)| *one != text);
+    }
+}
+
+/// All of a machine. `ports`: its own, in Neutron's order.
+pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networking) -> Vec<InstanceAddress> {
+    let mut shown = Shown { networking, addresses: Vec::new() };
+    let active = ports.iter().filter(|port| port.status == ACTIVE);
+    for fixed in active.flat_map(|port| &port.fixed_ips) {
+        shown.add(Type::InternalIp, &fixed.ip_address);
+    }
+    shown.add(Type::ExternalIp, &server.access_v4);
+    shown.add(Type::ExternalIp, &server.access_v6);
+    if let Some(hostname) = server.metadata.get(HOSTNAME).filter(|hostname| !hostname.is_empty()) {
+        shown.addresses.push((Type::Hostname, hostname.clone()));
+    }
+    // By name of the network, as the map is ordered.
+    for (network, of_it) in &server.addresses {
+        for NetworkAddress { addr, kind } in of_it {
+            by_network(&mut shown, network, (kind, addr));
+        }
+    }
+    let order = &networking.sort_order;
+    // Stable: those of equal rank keep their order.
+    shown.addresses.sort_by_key(|(_, text)| rank(order, text));
+    told(&shown.addresses, server)
+}
+
+fn by_network(shown: &mut Shown<'_>, network: &str, (kind, address): (&str, &str)) {
+    let named = |names: &[String]| names.iter().any(|name| name == network);
+    if kind == FLOATING {
+        shown.add(Type::ExternalIp, address);
+    } else if named(&shown.networking.public) {
+        // A port's address that turns out to be public is no internal one.
+        shown.remove(address);
+        shown.add(Type::ExternalIp, address);
+    } else if shown.networking.internal.is_empty() || named(&shown.networking.internal) {
+        shown.add(Type::InternalIp, address);
+    } else {
+        shown.remove(address);
+    }
+}
+
+/// Lower comes first.
+fn rank(order: &[IpNet], text: &str) -> usize {
+    let ip = text.parse::<IpAddr>().ok();
+    order.iter().position(|net| ip.is_some_and(|ip| net.contains(&ip))).unwrap_or(order.len())
+}
+
+fn told(addresses: &[(Type, String)], server: &Server) -> Vec<InstanceAddress> {
+    let mut told: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
+    for (kind, text) in addresses {
+        let (value, family) = match (kind, text.parse::<IpAddr>()) {
+            (Type::Hostname, _) | (_, Err(_)) => (Value::Name(text.clone()), 0),
+            (_, Ok(IpAddr::V4(_))) => (Value::Ip(text.clone()), 4),
+            (_, Ok(IpAddr::V6(_))) => (Value::Ip(text.clone()), 6),
+        };
+        let primary = !told.iter().any(|other| (other.r#type(), other.family) == (*kind, family));
+        let network = server.network_of(text).unwrap_or_default().to_owned();
+        told.push(InstanceAddress { r#type: (*kind).into(), value: Some(value), family, network, primary });
+    }
+    told
+}

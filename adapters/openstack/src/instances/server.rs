@@ -1,0 +1,149 @@
+//! Servers and ports as Nova and Neutron tell them, and the machine that comes of both. Pure.
+//!
+//! Read is what is used, and words are read as text: one that is not known must not cost a whole listing.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use cloud_api_proto::v1alpha1::{
+    Instance, InstanceState,
+    instance_address::{Type, Value},
+};
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    address::{Networking, addresses},
+    label::label,
+};
+use crate::{ownership, provider_id};
+
+/// A server, of Nova's API 2.47 and later.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Server {
+    pub(crate) id: String,
+    name: String,
+    status: String,
+    created: String,
+    pub(super) metadata: BTreeMap<String, String>,
+    #[serde(rename = "accessIPv4", deserialize_with = "or_empty")]
+    pub(super) access_v4: String,
+    #[serde(rename = "accessIPv6", deserialize_with = "or_empty")]
+    pub(super) access_v6: String,
+    /// By name of the network.
+    pub(super) addresses: BTreeMap<String, Vec<NetworkAddress>>,
+    flavor: Flavor,
+    #[serde(rename = "OS-EXT-AZ:availability_zone", deserialize_with = "or_empty")]
+    zone: String,
+    #[serde(rename = "OS-EXT-STS:task_state", deserialize_with = "or_empty")]
+    task: String,
+    #[serde(rename = "OS-EXT-STS:power_state")]
+    power: Option<u8>,
+}
+
+/// An address of a server, as Nova has it from Neutron.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct NetworkAddress {
+    pub(super) addr: String,
+    /// `fixed` or `floating`.
+    #[serde(rename = "OS-EXT-IPS:type")]
+    pub(super) kind: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Flavor {
+    original_name: String,
+}
+
+/// A port of Neutron.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Port {
+    pub(super) device_id: String,
+    pub(super) status: String,
+    pub(super) fixed_ips: Vec<FixedIp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct FixedIp {
+    pub(super) ip_address: String,
+}
+
+/// What is the same for all machines of the adapter.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) region: &'a str,
+    pub(crate) networking: &'a Networking,
+    pub(crate) form: provider_id::Form,
+}
+
+impl Server {
+    /// The name of the network that an address is in.
+    pub(super) fn network_of(&self, address: &str) -> Option<&str> {
+        let ip = address.parse::<IpAddr>().ok()?;
+        let is_it = |one: &NetworkAddress| one.addr.parse() == Ok(ip);
+        self.addresses.iter().find(|(_, of_it)| of_it.iter().any(is_it)).map(|(name, _)| name.as_str())
+    }
+
+    /// Source: Compute API, "Server concepts".
+    fn state(&self) -> InstanceState {
+        const SHUT_DOWN: u8 = 4;
+        match (self.status.as_str(), self.task.as_str()) {
+            // A soft-deleted one can be brought back by hand alone, and has left its cluster.
+            ("DELETED" | "SOFT_DELETED", _) => InstanceState::Terminated,
+            (_, "deleting" | "soft-deleting") => InstanceState::Terminating,
+            ("SHUTOFF", _) => InstanceState::Stopped,
+            // The hypervisor has seen it before Nova has.
+            ("ACTIVE", _) if self.power == Some(SHUT_DOWN) => InstanceState::Stopped,
+            ("BUILD" | "REBUILD", _) => InstanceState::Starting,
+            (
+                "ACTIVE" | "REBOOT" | "HARD_REBOOT" | "PASSWORD" | "RESCUE" | "RESIZE" | "VERIFY_RESIZE"
+                | "REVERT_RESIZE" | "MIGRATING",
+                _,
+            ) => InstanceState::Running,
+            // They do not run, and are not shut down either: their volumes may be in use.
+            ("PAUSED" | "SUSPENDED" | "SHELVED" | "SHELVED_OFFLOADED", _) => InstanceState::Stopping,
+            ("ERROR", _) => InstanceState::Error,
+            // Never gone: whoever does not know does not delete.
+            _ => InstanceState::Unknown,
+        }
+    }
+}
+
+/// A machine in the contract's words. `ports`: its own, in Neutron's order.
+pub(super) fn instance(server: &Server, ports: &[&Port], place: &Place<'_>) -> Instance {
+    let Place { region, networking, form } = place;
+    let addresses = addresses(server, ports, networking);
+    let provider_id = provider_id::write(*form, region, &server.id);
+    let (state, kind, zone) = (server.state(), label(&server.flavor.original_name), label(&server.zone));
+    // Of what a Node is made from, and of nothing else.
+    let mut node = vec![provider_id.as_str(), &server.name, state.as_str_name(), &kind, &zone, region];
+    for address in &addresses {
+        node.push(Type::try_from(address.r#type).unwrap_or_default().as_str_name());
+        node.push(match &address.value {
+            Some(Value::Ip(text) | Value::Name(text)) => text,
+            None => "",
+        });
+    }
+    let fingerprint = ownership::digest(&node);
+    Instance {
+        name: server.name.clone(),
+        state: state.into(),
+        instance_type: kind,
+        region: (*region).to_owned(),
+        zone,
+        created_at: server.created.parse().ok(),
+        vendor_state: server.status.clone(),
+        fingerprint,
+        addresses,
+        provider_id,
+        ..Instance::default()
+    }
+}
+
+/// Nova writes `null` for what it does not know.
+fn or_empty<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(text)?.unwrap_or_default())
+}

@@ -1,0 +1,130 @@
+//! Addresses and their order.
+
+use super::*;
+
+fn networking(change: impl FnOnce(&mut Networking)) -> Networking {
+    let mut networking = Networking::default();
+    change(&mut networking);
+    networking
+}
+
+fn told(ports: &[Value], networking: &Networking) -> Vec<String> {
+    shown(&read(server(), ports, networking, Form::Plain))
+}
+
+/// In Neutron's order, which is not that of the networks' names.
+fn ports() -> [Value; 3] {
+    [
+        port(ID, "ACTIVE", &["10.9.0.7"]),
+        port(ID, "ACTIVE", &["10.0.0.5", "fd00::5"]),
+        port(ID, "DOWN", &["10.8.0.1"]),
+    ]
+}
+
+#[test]
+fn active_ports_come_first_and_the_rest_by_name_of_its_network() {
+    let none = networking(|_| ());
+    assert_eq!(
+        told(&ports(), &none),
+        [
+            "INTERNAL_IP 10.9.0.7",
+            "INTERNAL_IP 10.0.0.5",
+            "INTERNAL_IP fd00::5",
+            "HOSTNAME worker-1.example",
+            "EXTERNAL_IP 203.0.113.9"
+        ]
+    );
+    assert_eq!(
+        told(&[], &none),
+        [
+            "HOSTNAME worker-1.example",
+            "INTERNAL_IP 10.0.0.5",
+            "INTERNAL_IP fd00::5",
+            "EXTERNAL_IP 203.0.113.9",
+            "INTERNAL_IP 10.9.0.7"
+        ],
+        "without ports nothing is lost"
+    );
+}
+
+#[test]
+fn access_addresses_are_external_ones() {
+    let access = with(
+        json!({ "accessIPv4": "198.51.100.1", "accessIPv6": "2001:DB8::1", "addresses": {}, "metadata": {} }),
+    );
+    let machine = read(access, &ports(), &networking(|_| ()), Form::Plain);
+    assert_eq!(
+        shown(&machine),
+        [
+            "INTERNAL_IP 10.9.0.7",
+            "INTERNAL_IP 10.0.0.5",
+            "INTERNAL_IP fd00::5",
+            "EXTERNAL_IP 198.51.100.1",
+            "EXTERNAL_IP 2001:db8::1"
+        ]
+    );
+}
+
+#[test]
+fn addresses_in_a_public_network_are_external_and_not_internal() {
+    let public = networking(|it| it.public = vec!["storage".to_owned()]);
+    assert_eq!(
+        told(&ports(), &public),
+        [
+            "INTERNAL_IP 10.0.0.5",
+            "INTERNAL_IP fd00::5",
+            "HOSTNAME worker-1.example",
+            "EXTERNAL_IP 203.0.113.9",
+            "EXTERNAL_IP 10.9.0.7"
+        ]
+    );
+}
+
+#[test]
+fn with_internal_networks_named_others_are_left_out() {
+    let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
+    assert_eq!(
+        told(&ports(), &internal),
+        [
+            "INTERNAL_IP 10.0.0.5",
+            "INTERNAL_IP fd00::5",
+            "HOSTNAME worker-1.example",
+            "EXTERNAL_IP 203.0.113.9"
+        ],
+        "floating ones are external in any network"
+    );
+}
+
+#[test]
+fn those_in_the_named_nets_come_first_in_their_order() {
+    let sorted = networking(|it| {
+        it.sort_order = ["fd00::/8", "10.0.0.0/16"].map(|net| net.parse().expect("a net")).into();
+    });
+    assert_eq!(
+        told(&ports(), &sorted),
+        [
+            "INTERNAL_IP fd00::5",
+            "INTERNAL_IP 10.0.0.5",
+            "INTERNAL_IP 10.9.0.7",
+            "HOSTNAME worker-1.example",
+            "EXTERNAL_IP 203.0.113.9"
+        ]
+    );
+}
+
+#[test]
+fn ipv6_is_left_out_where_that_is_asked_for() {
+    let old = networking(|it| it.ipv6 = Ipv6::LeftOut);
+    assert!(told(&ports(), &old).iter().all(|one| !one.contains("fd00")), "{:?}", told(&ports(), &old));
+}
+
+#[test]
+fn each_address_has_its_family_its_network_and_its_rank() {
+    let machine = read(server(), &ports(), &networking(|_| ()), Form::Plain);
+    let told: Vec<_> =
+        machine.addresses.iter().map(|one| (one.family, one.network.as_str(), one.primary)).collect();
+    assert_eq!(
+        told,
+        [(4, "storage", true), (4, "nodes", false), (6, "nodes", true), (0, "", true), (4, "nodes", true)]
+    );
+}

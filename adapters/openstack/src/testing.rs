@@ -1,0 +1,262 @@
+//! For tests: a small OpenStack on a loopback port, with what Keystone, Nova and Neutron answer, and a session of the runtime to it.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, Method, StatusCode, Uri},
+    response::{IntoResponse as _, Response},
+};
+use cloud_adapter::{
+    driver::Classify,
+    metrics::Metrics,
+    vendor::{Purpose, Session, Vendor},
+};
+use cloud_api_proto::v1alpha1::Priority;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+
+use crate::{
+    driver::{OpenStackDriver, Settings},
+    identity::{
+        cloud::{Cloud, Given},
+        source::{Environment, Source},
+    },
+    instances::Networking,
+    provider_id::Form,
+};
+
+/// The project that passwords are for.
+pub(crate) const PROJECT: &str = "0f3a6b1c5d7e4f209a8b7c6d5e4f3a2b";
+
+/// What it has, and what it was asked.
+pub(crate) struct Store {
+    /// `GET /compute/v2.1/servers/detail?limit=2`
+    pub(crate) requests: Vec<String>,
+    pub(crate) headers: Vec<HeaderMap>,
+    pub(crate) bodies: Vec<Value>,
+    pub(crate) servers: Vec<Value>,
+    pub(crate) ports: Vec<Value>,
+    /// Items on one page, whatever is asked for.
+    pub(crate) page: usize,
+    /// Tokens that are good.
+    pub(crate) tokens: BTreeSet<String>,
+    pub(crate) life: Duration,
+    /// Whether Keystone refuses to log in.
+    pub(crate) locked: bool,
+    /// What the next calls that are no log-in are answered.
+    pub(crate) faults: VecDeque<(u16, Value)>,
+    issued: usize,
+}
+
+/// A small OpenStack. It ends when it is dropped.
+pub(crate) struct FakeCloud {
+    pub(crate) url: String,
+    store: Arc<Mutex<Store>>,
+    /// How many log-ins may be answered.
+    pub(crate) gate: Arc<Semaphore>,
+    _serving: JoinSet<std::io::Result<()>>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    url: String,
+    store: Arc<Mutex<Store>>,
+    gate: Arc<Semaphore>,
+}
+
+impl FakeCloud {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let store = Store {
+            requests: Vec::new(),
+            headers: Vec::new(),
+            bodies: Vec::new(),
+            servers: Vec::new(),
+            ports: Vec::new(),
+            page: 1000,
+            tokens: BTreeSet::new(),
+            life: Duration::from_hours(1),
+            locked: false,
+            faults: VecDeque::new(),
+            issued: 0,
+        };
+        let (store, gate) = (Arc::new(Mutex::new(store)), Arc::new(Semaphore::new(1_000)));
+        let shared = Shared { url: url.clone(), store: Arc::clone(&store), gate: Arc::clone(&gate) };
+        let app = Router::new().fallback(answer).with_state(shared);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, app).await });
+        Self { url, store, gate, _serving: serving }
+    }
+
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().expect("no test has broken it")
+    }
+
+    /// The requests so far whose method and path begin so.
+    pub(crate) fn asked(&self, beginning: &str) -> Vec<String> {
+        self.store().requests.iter().filter(|one| one.starts_with(beginning)).cloned().collect()
+    }
+
+    pub(crate) fn log_ins(&self) -> usize {
+        self.asked("POST /identity/v3/auth/tokens").len()
+    }
+
+    /// What the environment tells of it.
+    pub(crate) fn environment(&self) -> Environment {
+        let variables = [
+            ("OS_AUTH_URL", format!("{}/identity", self.url)),
+            ("OS_USERNAME", "demo".to_owned()),
+            ("OS_PASSWORD", "correct horse".to_owned()),
+            ("OS_USER_DOMAIN_NAME", "Default".to_owned()),
+            ("OS_PROJECT_NAME", "shop".to_owned()),
+            ("OS_PROJECT_DOMAIN_NAME", "Default".to_owned()),
+            ("OS_REGION_NAME", "RegionOne".to_owned()),
+        ];
+        variables.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    }
+
+    pub(crate) fn cloud(&self) -> Cloud {
+        Source::Environment(self.environment()).read(&Given::default()).expect("good keys")
+    }
+
+    pub(crate) fn driver(&self) -> OpenStackDriver {
+        let settings = Settings {
+            source: Source::Environment(self.environment()),
+            given: Given::default(),
+            networking: Networking::default(),
+            form: Form::Plain,
+        };
+        OpenStackDriver::new(self.cloud(), None, settings)
+    }
+}
+
+/// A session whose answers a driver's table reads.
+pub(crate) fn session(driver: &OpenStackDriver) -> Session {
+    // A second provider in one process is refused, and then the first one serves.
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let classify: Arc<dyn Classify> = Arc::new(driver.clone());
+    let vendor = Vendor::new(&cloud_budget::Config::default(), classify, &Metrics::new()).expect("a client");
+    Arc::new(vendor).session(Purpose::own(Priority::Interactive, "test"))
+}
+
+async fn answer(
+    State(shared): State<Shared>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+    {
+        let mut store = shared.store.lock().expect("no test has broken it");
+        store.requests.push(format!("{method} {uri}"));
+        store.headers.push(headers.clone());
+        store.bodies.push(serde_json::from_slice(&body).unwrap_or_default());
+    }
+    if (&method, path.as_str()) == (&Method::POST, "/identity/v3/auth/tokens") {
+        let permit = shared.gate.acquire().await.expect("is never closed");
+        permit.forget();
+        return log_in(&shared);
+    }
+    let mut store = shared.store.lock().expect("no test has broken it");
+    let named = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !store.tokens.contains(named("x-auth-token")) {
+        let body = "The request you have made requires authentication.";
+        return told(401, &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }));
+    }
+    if let Some((status, body)) = store.faults.pop_front() {
+        return told(status, &body);
+    }
+    let query: Vec<(&str, &str)> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
+    serve(&store, (&method, &path), &query)
+}
+
+fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)]) -> Response {
+    let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+    match (method.as_str(), path) {
+        ("GET", "/identity/v3/auth/tokens") => told(200, &json!({ "token": {} })),
+        ("GET", "/compute/v2.1/servers/detail") => {
+            paged("servers", store.servers.iter().collect(), query, store.page)
+        }
+        ("GET", "/network/v2.0/ports") => {
+            let fits = |port: &&Value| {
+                ["device_id", "project_id"].iter().all(|key| of(key).is_none_or(|wanted| port[key] == wanted))
+            };
+            paged("ports", store.ports.iter().filter(fits).collect(), query, store.page)
+        }
+        ("POST", "/network/v2.0/routers") => told(201, &json!({})),
+        ("GET", path) => {
+            let id = path.strip_prefix("/compute/v2.1/servers/").unwrap_or_default();
+            match store.servers.iter().find(|server| server["id"] == id) {
+                Some(server) => told(200, &json!({ "server": server })),
+                None => {
+                    let message = format!("Instance {id} could not be found.");
+                    told(404, &json!({ "itemNotFound": { "code": 404, "message": message } }))
+                }
+            }
+        }
+        _ => told(405, &Value::Null),
+    }
+}
+
+/// As Nova and Neutron page: a full page has a next link, even if nothing comes after it; and a proxy has written the host.
+fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usize) -> Response {
+    let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+    let limit = of("limit").and_then(|limit| limit.parse().ok()).unwrap_or(max).min(max);
+    let from = of("marker")
+        .map_or(0, |marker| items.iter().position(|item| item["id"] == marker).map_or(0, |at| at + 1));
+    let page: Vec<&Value> = items.into_iter().skip(from).take(limit).collect();
+    let mut body = json!({ collection: page });
+    if page.len() == limit {
+        let others =
+            query.iter().filter(|(name, _)| *name != "marker").map(|(name, value)| format!("{name}={value}"));
+        let others: Vec<String> = others.collect();
+        let marker = page.last().and_then(|item| item["id"].as_str()).unwrap_or_default();
+        let href = format!("http://inside.example:1/else?{}&marker={marker}", others.join("&"));
+        body[format!("{collection}_links")] = json!([{ "rel": "next", "href": href }]);
+    }
+    told(200, &body)
+}
+
+fn log_in(shared: &Shared) -> Response {
+    let mut store = shared.store.lock().expect("no test has broken it");
+    if store.locked {
+        let body = "The request you have made requires authentication.";
+        return told(401, &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }));
+    }
+    store.issued += 1;
+    let token = format!("token-{}", store.issued);
+    store.tokens.insert(token.clone());
+    let issued: Timestamp = "2026-11-21T08:00:00Z".parse().expect("a time");
+    let expires = issued + SignedDuration::try_from(store.life).expect("short");
+    let entry = |kind: &str, path: &str| {
+        let url = format!("{}{path}", shared.url);
+        json!({ "type": kind, "name": kind, "endpoints": [
+            { "id": "1", "interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": url },
+        ] })
+    };
+    let body = json!({ "token": {
+        "methods": ["password"],
+        "issued_at": issued, "expires_at": expires,
+        "project": { "id": PROJECT, "name": "shop", "domain": { "id": "default", "name": "Default" } },
+        "user": { "id": "1", "name": "demo", "domain": { "id": "default", "name": "Default" } },
+        "roles": [{ "id": "2", "name": "member" }],
+        "catalog": [entry("compute", "/compute/v2.1"), entry("network", "/network")],
+    } });
+    let mut response = told(201, &body);
+    response.headers_mut().insert("x-subject-token", token.parse().expect("a header"));
+    response
+}
+
+fn told(status: u16, body: &Value) -> Response {
+    (StatusCode::from_u16(status).expect("a status"), axum::Json(body.clone())).into_response()
+}

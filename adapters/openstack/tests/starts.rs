@@ -1,0 +1,127 @@
+//! The program itself: it serves before there is a cloud, and says what is wrong with its credentials.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test ends where something unexpected happens"
+)]
+
+use std::{io::Write as _, process::Stdio, time::Duration};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        GetInfoRequest, RequestContext, WatchInstancesRequest, adapter_service_client::AdapterServiceClient,
+        instance_service_client::InstanceServiceClient,
+    },
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+};
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two looks at a condition.
+const TICK: Duration = Duration::from_millis(10);
+
+const CLOUDS: &str = "
+clouds:
+  test:
+    auth: { auth_url: 'http://127.0.0.1:1/v3', application_credential_id: a, application_credential_secret: s3cret }
+    region_name: r1
+";
+
+type Log = Lines<BufReader<ChildStderr>>;
+
+#[tokio::test]
+async fn it_starts_and_waits_for_the_cloud_saying_so() {
+    let (_adapter, _log, channel) = start().await;
+    let context = Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() });
+
+    let info = AdapterServiceClient::new(channel.clone())
+        .get_info(GetInfoRequest { context: context.clone() })
+        .await
+        .expect("answers without a cloud")
+        .into_inner();
+    assert_eq!((info.adapter_name.as_str(), info.provider.as_str()), ("adapter-openstack", "openstack"));
+    let capabilities: Vec<&str> = info.capabilities.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(capabilities, ["instances", "instances.shutdown-state"]);
+
+    let mut health = HealthClient::new(channel.clone());
+    for (service, wanted) in
+        [("", ServingStatus::Serving), ("cloudadapter.v1alpha1.InstanceService", ServingStatus::NotServing)]
+    {
+        let asked = health.check(HealthCheckRequest { service: service.to_owned() }).await;
+        assert_eq!(asked.expect("is known").into_inner().status(), wanted, "{service:?}");
+    }
+
+    let mut instances = InstanceServiceClient::new(channel);
+    let told = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let watch =
+                WatchInstancesRequest { context: context.clone(), ..WatchInstancesRequest::default() };
+            let refused = instances.watch_instances(watch).await.expect_err("there is no cloud");
+            let error = AdapterError::from(refused);
+            assert_eq!(error.reason, Reason::Starting, "{error}");
+            if error.message.contains("CreateToken: 127.0.0.1") {
+                return;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    });
+    told.await.expect("says what it waits for");
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_used_are_wrong_usage() {
+    let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-openstack"));
+    adapter
+        .env_clear()
+        .env("OS_AUTH_URL", "http://127.0.0.1:1/v3")
+        .env("OS_PASWORD", "hunter2")
+        .env("OS_REGION_NAME", "r1");
+    let ended = tokio::time::timeout(PATIENCE, adapter.stdin(Stdio::null()).output())
+        .await
+        .expect("ends")
+        .expect("runs");
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{text}");
+    for wanted in
+        ["OS_PASWORD: is not known: is OS_PASSWORD meant?", "OS_PASSWORD: is missing: give a password"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+/// The program with ports of its own, and its log, which it needs to be read. It is killed when the child is dropped.
+async fn start() -> (Child, Log, Channel) {
+    let mut clouds = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(clouds, "{CLOUDS}").expect("room");
+    let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-openstack"))
+        .arg("--clouds-file")
+        .arg(clouds.path())
+        .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--log-format", "json"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("runs");
+    let mut log = BufReader::new(adapter.stderr.take().expect("piped")).lines();
+    let listens = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let line = log.next_line().await.expect("text").expect("does not end");
+            let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+            if let Some(grpc) = line["fields"]["grpc"].as_str() {
+                return grpc.to_owned();
+            }
+        }
+    });
+    let url = format!("http://{}", listens.await.expect("listens"));
+    (adapter, log, Endpoint::try_from(url).expect("a URL").connect_lazy())
+}
