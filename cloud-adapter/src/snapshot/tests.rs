@@ -12,7 +12,7 @@ use std::sync::{
 use cloud_api_proto::v1alpha1::{Instance, Priority};
 use tokio::time::{Duration, Instant, advance};
 
-use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher};
+use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher, checksum};
 use crate::{
     config::CollectionSettings,
     driver::{Classify, Collection, Cursor, Fault, Page, VendorError},
@@ -327,4 +327,48 @@ async fn what_we_wrote_is_not_undone_by_reads_that_lag() {
     advance(HORIZON).await;
     bed.refresh().await.expect("reads can be trusted now");
     assert_eq!(ids(), ["a", "b"], "whatever they show");
+}
+
+/// Handed over are 512 at a time: whoever does not read costs no more than one message, and misses nothing.
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_listing_is_handed_over_is_told_after_it() {
+    let names: Vec<String> = (0..1_000).map(|n| format!("i{n:04}")).collect();
+    let bed = Bed::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions::default());
+    assert_eq!(next(&mut watcher, 1).await, ["reset"]);
+    let told = next(&mut watcher, 1).await.remove(0);
+    assert!(told.starts_with("items i0000 ") && told.ends_with(" i0511"), "{told}");
+
+    bed.snapshot.remove("i0007");
+    bed.snapshot.remove("i0600");
+    bed.snapshot.upsert(instance("i0007b"));
+    bed.snapshot.upsert(instance("i0600b"));
+    let rest = next(&mut watcher, 1).await.remove(0);
+    assert!(rest.contains(" i0599 i0600b i0601 ") && rest.ends_with(" i0999"), "as it is now: {rest}");
+    let Some(Ok(Frame::Synced { count, checksum: sum, .. })) = watcher.next().await else {
+        panic!("all of it")
+    };
+    let handed = format!("{told} {rest}").replace("items ", "");
+    assert_eq!((count, sum), (1_000, checksum(handed.split(' '))), "of what was handed over");
+    let news = next(&mut watcher, 4).await;
+    assert_eq!(
+        news,
+        ["gone i0007", "gone i0600", "upsert i0007b", "upsert i0600b"],
+        "once more does no harm"
+    );
+}
+
+/// Half a listing is none: it is never said to be complete.
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_is_forgotten_while_it_is_handed_over_begins_anew() {
+    let names: Vec<String> = (0..600).map(|n| format!("i{n:04}")).collect();
+    let bed = Bed::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    bed.refresh().await.expect("listed");
+    let mut watcher = bed.watch(WatchOptions::default());
+    next(&mut watcher, 2).await;
+    bed.snapshot.forget();
+    bed.has(&["other"]);
+    bed.refresh().await.expect("listed");
+    assert_eq!(next(&mut watcher, 3).await, ["reset", "items other", "synced 1"]);
 }

@@ -1,8 +1,14 @@
 //! The watch protocol over a snapshot: RESET, items, SYNCED, then UPSERT, GONE and BOOKMARK.
 //!
-//! A watcher is pulled by its stream: it holds a position in the log and buffers nothing. Source: contract, section 3.
+//! A watcher is pulled by its stream. It holds a place in the listing or a position in the log, and no more than one message: what is
+//! sent to clients that do not read costs the same however large the collection is. Source: contract, section 3.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    ops::Bound::{Excluded, Unbounded},
+    sync::Arc,
+    time::Duration,
+};
 
 use prost::Message;
 use sha2::{Digest as _, Sha256};
@@ -61,6 +67,8 @@ pub(crate) struct Watcher<T: Item, M> {
     changed: signal::Receiver<u64>,
     options: WatchOptions,
     phase: Phase,
+    /// What was handed over of the listing.
+    listed: Listed,
     ready: VecDeque<Frame<M>>,
     position: u64,
     born: Instant,
@@ -70,9 +78,22 @@ pub(crate) struct Watcher<T: Item, M> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    Listing,
+    /// Waits for a listing that is fresh enough.
+    Waiting,
+    Listing {
+        observed: Instant,
+    },
     Following,
     Ended,
+}
+
+/// A listing that is handed over. What changes behind its place meanwhile is in the log, from the position on at which it began.
+#[derive(Debug, Default)]
+struct Listed {
+    /// The key of the last item that was handed over, if there are more.
+    after: Option<String>,
+    count: u64,
+    checksum: u64,
 }
 
 impl<T: Item, M: Message> Watcher<T, M> {
@@ -91,7 +112,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
             view: Box::new(view),
             key,
             options,
-            phase: Phase::Listing,
+            phase: Phase::Waiting,
+            listed: Listed::default(),
             ready: VecDeque::new(),
             position: 0,
             born: Instant::now(),
@@ -115,9 +137,13 @@ impl<T: Item, M: Message> Watcher<T, M> {
             self.changed.mark_unchanged();
             match self.phase {
                 Phase::Ended => return None,
-                Phase::Listing => {
+                Phase::Listing { observed } => {
+                    self.list(observed);
+                    continue;
+                }
+                Phase::Waiting => {
                     // An older failure is no answer: this watch is a reason to try again.
-                    if !self.list()
+                    if !self.begin()
                         && let Some(error) = self.snapshot.failed_since(self.born)
                     {
                         self.phase = Phase::Ended;
@@ -147,24 +173,56 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Queues a whole listing, if there is one that is fresh enough.
-    fn list(&mut self) -> bool {
-        let listed = self.snapshot.with(|state| {
+    /// Begins to hand a listing over, if there is one that is fresh enough.
+    fn begin(&mut self) -> bool {
+        let begun = self.snapshot.with(|state| {
             let observed = state.observed.filter(|at| self.options.bound.is_none_or(|bound| *at >= bound))?;
-            let items: Vec<M> = state.items.values().filter_map(|entry| (self.view)(&entry.item)).collect();
-            Some((items, observed, state.log.end()))
+            Some((observed, state.log.end()))
         });
-        let Some((items, observed, position)) = listed else { return false };
+        let Some((observed, position)) = begun else { return false };
         self.position = position;
-        let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
-        let checksum = checksum(items.iter().map(self.key));
-        self.ready.push_back(Frame::Reset);
-        self.ready.extend(chunks(items).into_iter().map(Frame::Items));
-        let token = self.token();
-        self.ready.push_back(Frame::Synced { count, checksum, observed, token });
         self.last_observed = Some(observed);
-        self.phase = if self.options.stop_when_synced { Phase::Ended } else { Phase::Following };
+        self.listed = Listed::default();
+        self.ready.push_back(Frame::Reset);
+        self.phase = Phase::Listing { observed };
         true
+    }
+
+    /// Queues the next part of the listing, at most [`CHUNK`] items and about [`CHUNK_BYTES`], and its end if that was the last. Begins
+    /// anew if the collection was forgotten meanwhile, or so much has changed that the log does not tell all of it.
+    fn list(&mut self, observed: Instant) {
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        let from = self.listed.after.take().map_or(Unbounded, Excluded);
+        let read = self.snapshot.with(|state| {
+            state.log.since(self.position, 0)?;
+            let mut last: Option<&String> = None;
+            for (key, entry) in state.items.range((from, Unbounded)) {
+                let Some(message) = (self.view)(&entry.item) else { continue };
+                let size = message.encoded_len();
+                if items.len() == CHUNK || (bytes + size > CHUNK_BYTES && !items.is_empty()) {
+                    return Some(last.cloned());
+                }
+                bytes += size;
+                items.push(message);
+                last = Some(key);
+            }
+            Some(None)
+        });
+        let Some(after) = read else {
+            self.phase = Phase::Waiting;
+            return;
+        };
+        self.listed.after = after;
+        self.listed.count += u64::try_from(items.len()).unwrap_or(u64::MAX);
+        self.listed.checksum = self.listed.checksum.wrapping_add(checksum(items.iter().map(self.key)));
+        if !items.is_empty() {
+            self.ready.push_back(Frame::Items(items));
+        }
+        if self.listed.after.is_none() {
+            let (Listed { count, checksum, .. }, token) = (std::mem::take(&mut self.listed), self.token());
+            self.ready.push_back(Frame::Synced { count, checksum, observed, token });
+            self.phase = if self.options.stop_when_synced { Phase::Ended } else { Phase::Following };
+        }
     }
 
     /// Queues what changed since the position; a BOOKMARK if a newer listing found nothing else, or it was quiet for long.
@@ -180,7 +238,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
             Some((latest(changes).into_iter().map(now).collect::<Vec<_>>(), count, state.observed))
         });
         let Some((changes, count, observed)) = read else {
-            self.phase = Phase::Listing;
+            self.phase = Phase::Waiting;
             return true;
         };
         for (old, new) in changes {
@@ -238,24 +296,6 @@ fn latest<T>(changes: Vec<Change<T>>) -> Vec<Change<T>> {
         latest.push(change);
     }
     latest
-}
-
-/// Splits a listing into messages of at most [`CHUNK`] items and about [`CHUNK_BYTES`].
-fn chunks<M: Message>(items: Vec<M>) -> Vec<Vec<M>> {
-    let (mut chunks, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for item in items {
-        let size = item.encoded_len();
-        if chunk.len() == CHUNK || (bytes + size > CHUNK_BYTES && !chunk.is_empty()) {
-            chunks.push(std::mem::take(&mut chunk));
-            bytes = 0;
-        }
-        bytes += size;
-        chunk.push(item);
-    }
-    if !chunk.is_empty() {
-        chunks.push(chunk);
-    }
-    chunks
 }
 
 /// The checksum of a listing with these keys. Source: `Synced.checksum` in the contract.

@@ -12,7 +12,10 @@ use std::{
 
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet};
 
-use crate::program::{Program, info};
+use crate::{
+    cloud::TestCloud,
+    program::{Program, info},
+};
 
 /// What any attack may cost, in bytes: 11,000 streams of about 10 KiB, in a build without optimisation, cost most.
 const MEMORY: usize = 160 * 1024 * 1024;
@@ -98,6 +101,24 @@ async fn messages_that_are_too_large_or_never_end_are_refused() {
 #[tokio::test]
 async fn what_cannot_be_read_is_refused() {
     attacked(attacks::malformed_messages).await;
+}
+
+/// A listing is handed over in parts: who takes none of them costs one part, however large the cloud is.
+#[tokio::test]
+async fn those_who_watch_a_large_cloud_and_do_not_read_cost_little() {
+    let cloud = TestCloud::start(serde_json::json!({})).await;
+    cloud.machines(5_000).await;
+    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &cloud.url]).await;
+    adapter.ready().await;
+    let target = Target { address: adapter.grpc.parse().expect("TCP") };
+    let one = attacks::deaf_watchers(&target, 1).await;
+    let before = adapter.memory();
+    let many = attacks::deaf_watchers(&target, 300).await;
+    let cost = adapter.memory().saturating_sub(before);
+    println!("{} KiB for 300 who do not read", cost / 1024);
+    assert!(cost < MEMORY, "{cost} bytes more");
+    assert!(info(&adapter.channel()).await, "a good caller is answered");
+    drop((one, many));
 }
 
 /// The plain port takes no callers' names: it must bear anybody.

@@ -13,3 +13,7 @@ mod callers;
 mod credentials;
 mod hostile;
 mod program;
+
+#[path = "../support/cloud.rs"]
+#[expect(dead_code, reason = "other tests ask for more")]
+mod cloud;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use cloud_api_proto::v1alpha1::WatchInstancesRequest;
 use h2::{Reason, client::Builder};
 use http::Request;
 use prost_types::Duration as ProtoDuration;
@@ -20,6 +21,7 @@ use crate::program::{PATIENCE, context};
 
 const GET_INFO: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const WATCH_STATUS: &str = "/cloudadapter.v1alpha1.AdapterService/WatchStatus";
+const WATCH_INSTANCES: &str = "/cloudadapter.v1alpha1.InstanceService/WatchInstances";
 const PUT: &str = "/cloudadapter.v1alpha1.LoadBalancerService/PutBackendSet";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -107,6 +109,31 @@ pub(super) async fn slow_readers(target: Target) {
         kept.clear();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Watches of all instances, each of which has begun and takes no more than one byte. They last until this is dropped.
+pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connection, Vec<h2::RecvStream>)> {
+    let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
+    let content = prost_bytes(&request);
+    let (mut kept, mut left) = (Vec::new(), count);
+    while left > 0 {
+        let mut builder = Builder::new();
+        builder.initial_window_size(1);
+        let mut connection = Connection::open(target, &builder).await;
+        let mut watches = Vec::new();
+        for _ in 0..left.min(100) {
+            let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
+            stream.send_data(content.clone(), true).expect("sent");
+            let answer = tokio::time::timeout(PATIENCE, answer).await.expect("begins").expect("headers");
+            let mut watch = answer.into_body();
+            let first = tokio::time::timeout(PATIENCE, watch.data()).await.expect("begins");
+            assert_eq!(first.expect("goes on").expect("unbroken").len(), 1);
+            watches.push(watch);
+        }
+        left -= watches.len();
+        kept.push((connection, watches));
+    }
+    kept
 }
 
 /// As many calls as connections may have, none of which goes on.
