@@ -118,6 +118,10 @@ pub struct ProxyParams {
     /// The vendor's base URL, for requests to the proxy's own address.
     #[serde(default, deserialize_with = "uri")]
     pub upstream: Option<Uri>,
+    /// Of a vendor with several services: base URLs by the first part of the path, such as `/compute`, which is cut off. What begins with
+    /// none of them goes to `upstream`.
+    #[serde(default, deserialize_with = "uris")]
+    pub upstreams: BTreeMap<String, Uri>,
     /// Whether `listen` itself speaks TLS, with a certificate of the proxy's CA.
     #[serde(default)]
     pub tls: bool,
@@ -127,6 +131,20 @@ pub struct ProxyParams {
     /// PEM file with the CA of the vendor's certificate. Default: the system's.
     #[serde(default)]
     pub upstream_ca_file: Option<PathBuf>,
+}
+
+impl ProxyParams {
+    /// Where a request for the proxy's own address goes.
+    pub(crate) fn target(&self, path: &str) -> Option<String> {
+        let below = |prefix: &str| {
+            let rest = path.strip_prefix(prefix.trim_end_matches('/'))?;
+            (rest.is_empty() || rest.starts_with(['/', '?'])).then_some(rest)
+        };
+        let services = self.upstreams.iter().filter_map(|(prefix, base)| Some((base, below(prefix)?)));
+        let nearest = services.min_by_key(|(_base, rest)| rest.len());
+        let (base, rest) = nearest.or_else(|| Some((self.upstream.as_ref()?, path)))?;
+        Some(format!("{}{rest}", base.to_string().trim_end_matches('/')))
+    }
 }
 
 /// What the vendor's API looks like.
@@ -346,12 +364,26 @@ fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>,
 }
 
 fn uri<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Uri>, D::Error> {
-    let text = String::deserialize(from)?;
-    let uri: Uri = text.parse().map_err(D::Error::custom)?;
+    base_url(&String::deserialize(from)?).map(Some)
+}
+
+fn uris<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Uri>, D::Error> {
+    let texts = BTreeMap::<String, String>::deserialize(from)?;
+    let read = |(prefix, text): (String, String)| {
+        if !prefix.starts_with('/') {
+            return Err(D::Error::custom(format!("{prefix} is no path: write it as /{prefix}")));
+        }
+        Ok((prefix, base_url(&text)?))
+    };
+    texts.into_iter().map(read).collect()
+}
+
+fn base_url<E: serde::de::Error>(text: &str) -> Result<Uri, E> {
+    let uri: Uri = text.parse().map_err(E::custom)?;
     if uri.scheme().is_none() || uri.authority().is_none() {
-        return Err(D::Error::custom(format!("{text}: write it as http://127.0.0.1:9797")));
+        return Err(E::custom(format!("{text}: write it as http://127.0.0.1:9797")));
     }
-    Ok(Some(uri))
+    Ok(uri)
 }
 
 #[cfg(test)]
@@ -390,8 +422,24 @@ timings: {outage: 3s}
         assert!(list.call.matches(&http::Method::GET, "/v1/instances?limit=5"));
         assert!(!list.call.matches(&http::Method::GET, "/v1/instances/i-1"));
         assert!(params.hooks.contains_key(&Hook::KillAdapter));
-        for wrong in ["timings: {outage: 3}", "lanes: [{proxy: {listen: '127.0.0.1:2', upstream: cloud}}]"] {
+        for wrong in [
+            "timings: {outage: 3}",
+            "lanes: [{proxy: {listen: '127.0.0.1:2', upstream: cloud}}]",
+            "lanes: [{proxy: {listen: '127.0.0.1:2', upstreams: {compute: 'http://127.0.0.1:3'}}}]",
+        ] {
             assert!(Params::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn each_service_of_the_vendor_has_a_path_of_its_own() {
+        let text = "{listen: '127.0.0.1:2', upstreams: {/compute: 'http://nova:1', /compute/old: 'http://nova:2/v1'}}";
+        let mut proxy: ProxyParams = serde_saphyr::from_str(text).expect("is right");
+        assert_eq!(proxy.target("/compute/v2?a=/b").as_deref(), Some("http://nova:1/v2?a=/b"));
+        assert_eq!(proxy.target("/compute?a").as_deref(), Some("http://nova:1?a"));
+        assert_eq!(proxy.target("/compute/old/x").as_deref(), Some("http://nova:2/v1/x"), "the longest");
+        assert_eq!(proxy.target("/computers"), None);
+        proxy.upstream = Some(Uri::from_static("http://rest:3/api/"));
+        assert_eq!(proxy.target("/computers").as_deref(), Some("http://rest:3/api/computers"));
     }
 }

@@ -265,8 +265,7 @@ fn url(shared: &Shared, host: Option<&str>, uri: &Uri) -> Option<String> {
     if uri.authority().is_some() {
         return Some(uri.to_string());
     }
-    let upstream = shared.params.upstream.as_ref()?.to_string();
-    Some(format!("{}{path}", upstream.trim_end_matches('/')))
+    shared.params.target(path)
 }
 
 fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
