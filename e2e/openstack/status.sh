@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows what runs: name, port, pid, and whether it answers. Ends with 0 if all do, else with 1.
+# Shows what runs: name, port, pid, and whether it answers. Ends with 0 if all do, with 1 if some do not, with 3 if nothing runs.
 set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/env.sh"
@@ -16,12 +16,14 @@ state() { # name how port
     http) http_answers "$3" 10 && echo yes || echo no ;;
   esac
 }
-all=0
+silent=0 gone=0
 printf '%-15s %6s %8s  %s\n' SERVICE PORT PID ANSWERS
 for service in "${SERVICES[@]}" "${FOUNDATION[@]}"; do
   read -r name how port <<<"$service"
   state=$(state "$name" "$how" "$port")
-  [[ $state =~ ^(yes|running)$ ]] || all=1
+  [[ $state =~ ^(yes|running)$ ]] || silent=1
+  [ "$state" != 'not running' ] || gone=$((gone + 1))
   printf '%-15s %6s %8s  %s\n' "$name" "${port/#0/-}" "$(pid_of "$name" || echo -)" "$state"
 done
-exit $all
+[ $gone -lt $((${#SERVICES[@]} + ${#FOUNDATION[@]})) ] || exit 3
+exit $silent

@@ -58,7 +58,7 @@ fn simulated(args: &[String]) -> anyhow::Result<()> {
 }
 
 /// The suite's flags, with a JUnit report below target/ unless they name another one.
-fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<String>> {
+pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<String>> {
     let mut args = args.to_vec();
     if !args.iter().any(|arg| arg.starts_with("--junit")) {
         let folder = cargo::root().join("target").join("conformance");

@@ -4,10 +4,12 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 
 use crate::cargo;
+use crate::conformance::with_junit;
+use crate::step::{Outcome, Step};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -23,6 +25,7 @@ use crate::cargo;
                   Exit codes:\n  \
                   0    done; of status: everything answers\n  \
                   1    it failed, the lines above say where; of status: something does not answer\n  \
+                  3    of status: nothing runs\n  \
                   130  ended by Ctrl-C: up goes on from there, down stops what runs"
 )]
 pub(crate) struct Args {
@@ -52,25 +55,43 @@ enum What {
     Status,
 }
 
-/// Becomes the script, instead of waiting for it: one process hears Ctrl-C, the one that cleans up.
+/// Becomes the script.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut script = script(args)?;
-    let error = script.exec();
-    Err(error).with_context(|| format!("cannot start {}", script.get_program().display()))
-}
-
-fn script(args: &Args) -> anyhow::Result<Command> {
-    let (name, flags): (&str, &[&str]) = match args.what {
-        What::Up => ("up.sh", &[]),
-        What::Down { wipe: false } => ("down.sh", &[]),
-        What::Down { wipe: true } => ("down.sh", &["--wipe"]),
-        What::Status => ("status.sh", &[]),
+    let mut script = match args.what {
+        What::Up => script("up.sh"),
+        What::Down { .. } => script("down.sh"),
+        What::Status => script("status.sh"),
     };
-    let mut script = Command::new(cargo::root().join("e2e").join("openstack").join(name));
-    script.args(flags);
+    if let What::Down { wipe: true } = args.what {
+        script.arg("--wipe");
+    }
     if let Some(home) = &args.home {
         let home = std::path::absolute(home).with_context(|| format!("--home {}", home.display()))?;
         script.env("OSTACK_HOME", home);
     }
-    Ok(script)
+    become_it(script)
+}
+
+/// Builds the adapter and the suite, and becomes the script that runs them. `flags`: of the suite.
+pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
+    let build = ["build", "--bins", "--package", "adapter-conformance", "--package", "adapter-openstack"];
+    let build = Step::cargo("build", build.map(str::to_owned).to_vec(), "mend what cargo names above");
+    if let Outcome::Failed(why) = build.run() {
+        bail!("the adapter or the suite does not build: {why}");
+    }
+    let target = cargo::root().join("target");
+    let mut script = script("test.sh");
+    script.arg(target.join("debug")).arg(target.join("conformance").join("openstack"));
+    script.args(with_junit("openstack", flags)?);
+    become_it(script)
+}
+
+fn script(name: &str) -> Command {
+    Command::new(cargo::root().join("e2e").join("openstack").join(name))
+}
+
+/// Instead of waiting for it: so one process hears Ctrl-C, the one that cleans up.
+fn become_it(mut script: Command) -> anyhow::Result<()> {
+    let error = script.exec();
+    Err(error).with_context(|| format!("cannot start {}", script.get_program().display()))
 }

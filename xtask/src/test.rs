@@ -1,9 +1,10 @@
 //! `cargo xtask test`: everything that must pass. The tiers are told apart by what they need: `unit` needs cargo only,
-//! `e2e` runs our own binaries on real control planes.
+//! `e2e` runs our own binaries on real control planes. `openstack` needs a cloud, and is run when it is named.
 
 use clap::ValueEnum;
 
 use crate::cargo;
+use crate::openstack;
 use crate::step::{Outcome, Step, Summary};
 use crate::tools;
 
@@ -13,9 +14,9 @@ const REPAIR_E2E: &str =
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this tier; without it, all
+    /// Only this tier; without it, `unit` and `e2e`
     tier: Option<Tier>,
-    /// Handed to `cargo test`
+    /// Handed to `cargo test`; those of `openstack` to `adapter-conformance`
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -26,9 +27,14 @@ enum Tier {
     Unit,
     /// The scenarios on real control planes
     E2e,
+    /// The conformance suite, on the adapter for OpenStack and the cloud of `cargo xtask openstack`
+    Openstack,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.tier == Some(Tier::Openstack) {
+        return openstack::test(&args.args);
+    }
     let mut summary = Summary::default();
     if args.tier != Some(Tier::E2e) {
         let step = Step::cargo("unit and integration tests", unit(&args.args), REPAIR);

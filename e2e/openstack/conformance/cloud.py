@@ -1,0 +1,250 @@
+"""The suite's hooks at the cloud: what people and other programs do in it, by the API.
+
+Each method of `Cloud` that is called as a hook is one; its arguments are the hook's variables.
+"""
+
+import functools
+import itertools
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openstack
+from openstack.exceptions import ConflictException, NotFoundException, raise_from_response
+
+Json = dict[str, Any]
+
+HOLD = Path(__file__).parent.parent / "hold.sh"
+"""Does what the API cannot."""
+WITHIN = 55.0
+"""Seconds. The suite gives a hook 60."""
+AT_ONCE = 4
+"""Requests side by side: more would only queue in Nova."""
+LB = "/lbaas"
+VOLATILE = {"operating_status", "provisioning_status"}
+"""What tells how a load balancer does, and not what it is."""
+
+
+def until(what: str, look: Callable[[], Any]) -> Any:
+    """Looks until there is something, and answers it."""
+    end = time.monotonic() + WITHIN
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {WITHIN:.0f} s")
+        time.sleep(0.3)
+    return found
+
+
+def server_of(provider_id: str) -> str:
+    return provider_id.rsplit("/", 1)[-1]
+
+
+class Cloud:
+    """One project of the local OpenStack."""
+
+    def __init__(self, name: str) -> None:
+        self.connection = openstack.connect(cloud=name)
+        self.network = self.connection.network.find_network("demo-net", ignore_missing=False)
+        self.subnet = self.connection.network.find_subnet("demo-net-v4", ignore_missing=False)
+        self.router = self.connection.network.find_router("demo-router", ignore_missing=False)
+        self.image = self.connection.image.find_image("tiny", ignore_missing=False)
+        self.flavor = self.connection.compute.find_flavor("m1.small", ignore_missing=False)
+        self.numbers = itertools.count(1)
+
+    # Machines.
+
+    def createInstances(self, NAME: str, COUNT: str) -> str:
+        names = [f"{NAME}-{n}" for n in range(int(COUNT))]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            made = list(pool.map(self._create_server, names))
+        try:
+            until("new servers run", lambda: all(self._status(id) == "ACTIVE" for id in made))
+        except Exception:
+            self._delete_servers(made)
+            raise
+        return "\n".join(f"openstack:///{id}" for id in made)
+
+    def deleteInstances(self, PROVIDER_IDS: str) -> None:
+        gone = [server_of(one) for one in PROVIDER_IDS.split()]
+        self._delete_servers(gone)
+        until("servers are gone", lambda: not any(self._status(id) for id in gone))
+
+    def stopInstance(self, PROVIDER_ID: str) -> None:
+        self._act(server_of(PROVIDER_ID), "os-stop", "SHUTOFF")
+
+    def startInstance(self, PROVIDER_ID: str) -> None:
+        self._act(server_of(PROVIDER_ID), "os-start", "ACTIVE")
+
+    def changeInstance(self, PROVIDER_ID: str) -> None:
+        """One address more. Nova hears of it from Neutron."""
+        server = server_of(PROVIDER_ID)
+        port = next(iter(self.connection.network.ports(device_id=server)))
+        more = [*port.fixed_ips, {"subnet_id": self.subnet.id}]
+        port = self.connection.network.update_port(port, fixed_ips=more)
+        wanted = {ip["ip_address"] for ip in port.fixed_ips}
+        until("Nova knows the address", lambda: wanted <= self._addresses(server))
+
+    def touchInstance(self, PROVIDER_ID: str) -> None:
+        self.connection.compute.set_server_metadata(server_of(PROVIDER_ID), touched=str(next(self.numbers)))
+
+    def _create_server(self, name: str) -> str:
+        return self.connection.compute.create_server(
+            name=name, image_id=self.image.id, flavor_id=self.flavor.id, networks=[{"uuid": self.network.id}]).id
+
+    def _delete_servers(self, servers: Iterable[str]) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(self.connection.compute.delete_server, servers))
+
+    def _act(self, server: str, action: str, status: str) -> None:
+        raise_from_response(self.connection.compute.post(f"/servers/{server}/action", json={action: None}))
+        until(f"{server} is {status}", lambda: self._status(server) == status)
+
+    def _server(self, server: str) -> Json | None:
+        answer = self.connection.compute.get(f"/servers/{server}")
+        return answer.json()["server"] if answer.status_code != 404 else None
+
+    def _status(self, server: str) -> str | None:
+        """None: it is gone."""
+        found = self._server(server)
+        if found and found["status"] == "ERROR":
+            raise RuntimeError(f"{server}: {found.get('fault', {}).get('message')}")
+        return found["status"] if found else None
+
+    def _addresses(self, server: str) -> set[str]:
+        found = self._server(server) or {"addresses": {}}
+        return {one["addr"] for some in found["addresses"].values() for one in some}
+
+    # Load balancers.
+
+    def createLoadBalancer(self, NAME: str) -> str:
+        pool = {"name": NAME, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}
+        listener = {"name": NAME, "protocol": "TCP", "protocol_port": 80, "default_pool": pool}
+        order = {"name": NAME, "vip_subnet_id": self.subnet.id, "listeners": [listener]}
+        made: str = self._lb("POST", "loadbalancers", {"loadbalancer": order})["loadbalancer"]["id"]
+        self._settled(made)
+        return made
+
+    def deleteLoadBalancer(self, VENDOR_ID: str) -> None:
+        try:
+            self._change(VENDOR_ID, "DELETE", f"loadbalancers/{VENDOR_ID}?cascade=true")
+        except NotFoundException:
+            return
+        until("the load balancer is gone", lambda: not self._balancer(VENDOR_ID))
+
+    def describeLoadBalancer(self, VENDOR_ID: str) -> str:
+        balancer = self._settled(VENDOR_ID)
+        of_it = {f"{kind}s": list(self._children(kind, VENDOR_ID)) for kind in ("listener", "pool")}
+        for pool in of_it["pools"]:
+            pool["members"] = self._lb("GET", f"pools/{pool['id']}/members")["members"]
+        addresses = self.connection.network.get(f"/floatingips?port_id={balancer['vip_port_id']}").json()
+        return json.dumps(without(VOLATILE, {**balancer, **of_it, **addresses}), sort_keys=True)
+
+    def breakLoadBalancer(self, VENDOR_ID: str) -> None:
+        self._settled(VENDOR_ID)
+        self._write_status(VENDOR_ID, "ERROR")
+
+    def driftLoadBalancer(self, VENDOR_ID: str) -> None:
+        """A listener less."""
+        self._settled(VENDOR_ID)
+        listener = next(self._children("listener", VENDOR_ID))
+        self._change(VENDOR_ID, "DELETE", f"listeners/{listener['id']}")
+        self._settled(VENDOR_ID)
+
+    def listLoadBalancers(self) -> str:
+        return "\n".join(one["id"] for one in self._lb("GET", "loadbalancers?fields=id")["loadbalancers"])
+
+    def _lb(self, method: str, path: str, body: Json | None = None) -> Json:
+        answer = self.connection.load_balancer.request(f"{LB}/{path}", method, json=body)
+        raise_from_response(answer)
+        return answer.json() if answer.content else {}
+
+    def _balancer(self, balancer: str) -> Json | None:
+        try:
+            found: Json = self._lb("GET", f"loadbalancers/{balancer}")["loadbalancer"]
+        except NotFoundException:
+            return None
+        return found if found["provisioning_status"] != "DELETED" else None
+
+    def _settled(self, balancer: str) -> Json:
+        """The load balancer, once nothing changes it."""
+
+        def look() -> Json | None:
+            found = self._balancer(balancer)
+            if not found:
+                raise LookupError(f"there is no load balancer {balancer}")
+            return found if not found["provisioning_status"].startswith("PENDING") else None
+
+        found: Json = until("the load balancer settles", look)
+        return found
+
+    def _change(self, balancer: str, method: str, path: str) -> None:
+        """Again while something else changes it, which is a 409."""
+
+        def once() -> bool:
+            try:
+                self._lb(method, path)
+            except ConflictException:
+                return False
+            return True
+
+        until(f"the load balancer {balancer} can be changed", once)
+
+    def _children(self, kind: str, balancer: str) -> Iterator[Json]:
+        found: list[Json] = self._lb("GET", f"{kind}s?load_balancer_id={balancer}")[f"{kind}s"]
+        return iter(sorted(found, key=lambda one: one["id"]))
+
+    def _write_status(self, balancer: str, status: str) -> None:
+        done = subprocess.run([HOLD, "lb", balancer, status], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())
+
+    # Routes.
+
+    def createRoute(self, DESTINATION: str, PROVIDER_ID: str) -> str:
+        family = ":" in DESTINATION
+        hops = sorted(one for one in self._addresses(server_of(PROVIDER_ID)) if (":" in one) == family)
+        if not hops:
+            raise LookupError(f"{PROVIDER_ID} has no address of the family of {DESTINATION}")
+        self._routes("add_extraroutes", DESTINATION, hops[0])
+        return f"{DESTINATION}={hops[0]}"
+
+    def deleteRoute(self, VENDOR_ID: str, DESTINATION: str) -> None:
+        """By destination, whatever the adapter calls it."""
+        routes = self.connection.network.get(f"/routers/{self.router.id}").json()["router"]["routes"]
+        for route in routes:
+            if route["destination"] == DESTINATION:
+                self._routes("remove_extraroutes", DESTINATION, route["nexthop"])
+
+    def _routes(self, verb: str, destination: str, hop: str) -> None:
+        body = {"router": {"routes": [{"destination": destination, "nexthop": hop}]}}
+        raise_from_response(self.connection.network.put(f"/routers/{self.router.id}/{verb}", json=body))
+
+    # Owners.
+
+    def listOwned(self, CLUSTER_ID: str) -> str:
+        """Whatever has the cluster's ID in a tag, a name or a description, however the adapter writes it there."""
+        network = self.connection.network
+        kinds: dict[str, Callable[[], list[Json]]] = {
+            "load balancer": lambda: self._lb("GET", "loadbalancers")["loadbalancers"],
+            "listener": lambda: self._lb("GET", "listeners")["listeners"],
+            "pool": lambda: self._lb("GET", "pools")["pools"],
+            "floating IP": lambda: network.get("/floatingips").json()["floatingips"],
+            "security group": lambda: network.get("/security-groups?fields=id&fields=name&fields=tags&fields=description")
+            .json()["security_groups"],
+        }
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = zip(kinds, pool.map(lambda list_all: list_all(), kinds.values()))
+        return "\n".join(f"{kind} {one['id']}" for kind, all in found for one in all if CLUSTER_ID in json.dumps(one))
+
+
+def without(keys: set[str], value: Any) -> Any:
+    """The value without these keys, at any depth."""
+    if isinstance(value, dict):
+        return {key: without(keys, inner) for key, inner in value.items() if key not in keys}
+    if isinstance(value, list):
+        return list(map(functools.partial(without, keys), value))
+    return value

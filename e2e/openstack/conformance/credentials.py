@@ -1,0 +1,55 @@
+"""The adapter's credentials: application credentials of the cloud's user, in a clouds.yaml that leads through the suite's proxy."""
+
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from openstack.connection import Connection
+
+from adapter import write
+
+SERVICES = {"identity": "/v3", "compute": "/v2.1", "network": "", "load-balancer": ""}
+"""Service types that an adapter speaks to, and the version that belongs to their base URL."""
+ROLES = ("member", "load-balancer_member")
+NAME = "conformance"
+"""Of the cloud in the file."""
+
+
+class Credentials:
+    """Makes them, and removes them in the end."""
+
+    def __init__(self, connection: Connection, file: Path, proxy: str) -> None:
+        self._cloud, self.file, self._proxy = connection, file, proxy
+        self._user = connection.session.get_user_id()
+        self._in_force: list[str] = []
+        self.canary = f"canary-{secrets.token_hex(8)}"
+        self.rotateCredentials()
+
+    def upstreams(self) -> dict[str, str]:
+        """Where the proxy finds each service."""
+        urls = {kind: urlsplit(self._cloud.session.get_endpoint(service_type=kind)) for kind in SERVICES}
+        return {f"/{kind}": f"{url.scheme}://{url.netloc}" for kind, url in urls.items()}
+
+    def rotateCredentials(self) -> None:
+        secret = f"{self.canary}-{secrets.token_hex(8)}"
+        made = self._cloud.identity.create_application_credential(
+            user=self._user, name=f"{NAME}-{secrets.token_hex(4)}", secret=secret, roles=[{"name": role} for role in ROLES])
+        self._in_force.append(made.id)
+        base = {kind: f"{self._proxy}/{kind}{version}" for kind, version in SERVICES.items()}
+        auth = {"auth_url": base["identity"], "application_credential_id": made.id, "application_credential_secret": secret}
+        overrides = {f"{kind.replace('-', '_')}_endpoint_override": url for kind, url in base.items() if kind != "identity"}
+        cloud = {"auth_type": "v3applicationcredential", "auth": auth, "region_name": self._cloud.config.region_name, **overrides}
+        write(self.file, {"clouds": {NAME: cloud}})
+
+    def revokeCredentials(self) -> None:
+        """All but the newest."""
+        *old, newest = self._in_force
+        self._remove(old)
+        self._in_force = [newest]
+
+    def close(self) -> None:
+        self._remove(self._in_force)
+
+    def _remove(self, credentials: list[str]) -> None:
+        for one in credentials:
+            self._cloud.identity.delete_application_credential(self._user, one)

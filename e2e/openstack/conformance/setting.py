@@ -1,0 +1,112 @@
+"""A setting for adapter-conformance: adapter-openstack, the suite's proxy and the local OpenStack behind it.
+
+    setting.py --programs target/debug --folder target/conformance/openstack -- --tier T1 --junit report.xml
+
+Starts the adapter, writes the parameter file, runs the suite with the flags after `--`, ends what it started, and ends as the suite
+did. OS_CLIENT_CONFIG_FILE and OS_CLOUD say where the cloud is, as `cargo xtask openstack up` prints them.
+"""
+
+import argparse
+import contextlib
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from adapter import BURST, RATE, Adapter, write
+from cloud import Cloud
+from console import Console, Hook
+from credentials import NAME, Credentials
+
+HOOK = Path(__file__).with_name("hook")
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+VENDOR = {
+    "requestIdHeader": "x-openstack-request-id",
+    "reads": ["^POST /identity/v3/auth/tokens"],
+    "lists": [
+        {"collection": "instances", "call": r"^GET /compute/v2\.1/servers/detail", "emptyBody": '{"servers": []}'},
+        {"collection": "load-balancers", "call": r"^GET /load-balancer/v2(\.0)?/lbaas/loadbalancers(\?|$)",
+         "emptyBody": '{"loadbalancers": [], "loadbalancers_links": []}'},
+    ],
+}
+LIMITS = {"buckets": {family: {"rate": RATE, "burst": BURST, "calls": f" /{service}/"} for family, service in (
+    ("compute", "compute"), ("network", "network"), ("loadbalancer", "load-balancer"), ("identity", "identity"))}}
+SAMPLES = {
+    "machines": 8,
+    "missingProviderId": f"openstack:///{NOWHERE}",
+    "foreignProviderId": f"openstack://Elsewhere/{NOWHERE}",
+}
+TIMINGS = {"converge": "3m", "ready": "30s", "heal": "1m", "outage": "10s", "settle": "1m", "load": "10s", "drift": "90s", "reload": "15s"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=Path, required=True, help="where adapter-openstack and adapter-conformance are")
+    parser.add_argument("--folder", type=Path, required=True, help="for logs, credentials and the parameter file")
+    parser.add_argument("suite", nargs="*", metavar="FLAG", help="of adapter-conformance, after --")
+    args = parser.parse_args()
+    folder = args.folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        params = prepare(stack, args.programs.absolute(), folder)
+        # The suite is the one to hear it: it cleans up, and then so do we.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        suite = subprocess.Popen(
+            [args.programs / "adapter-conformance", "--params", params, *args.suite],
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        signal.signal(signal.SIGTERM, lambda *_: suite.terminate())
+        return suite.wait()
+
+
+def prepare(stack: contextlib.ExitStack, programs: Path, folder: Path) -> Path:
+    """Starts everything, which `stack` ends, and answers the parameter file."""
+    cloud = Cloud(os.environ.get("OS_CLOUD", "demo"))
+    grpc, http, proxy = free_ports(3)
+    credentials = Credentials(cloud.connection, folder / "clouds.yaml", f"http://{proxy}")
+    stack.callback(credentials.close)
+    flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--grpc-address={grpc}", f"--http-address={http}"]
+    adapter = Adapter(programs / "adapter-openstack", folder, flags)
+    adapter.startAdapter()
+    stack.callback(adapter.killAdapter)
+    hooks = {**hooks_of(cloud), **hooks_of(credentials), **hooks_of(adapter)}
+    console = Console(hooks)
+    stack.callback(console.close)
+    lane = {
+        "name": "openstack",
+        "endpoint": f"http://{grpc}",
+        "http": f"http://{http}",
+        "log": str(adapter.log),
+        "proxy": {"listen": proxy, "upstreams": credentials.upstreams()},
+        "env": {"CONSOLE": console.url},
+    }
+    params = folder / "params.yaml"
+    write(params, {
+        "lanes": [lane],
+        "hooks": {name: f"exec '{HOOK}' {name}" for name in hooks},
+        "vendor": VENDOR,
+        "limits": LIMITS,
+        "samples": {**SAMPLES, "canary": credentials.canary},
+        "timings": TIMINGS,
+    })
+    return params
+
+
+def hooks_of(owner: Any) -> dict[str, Hook]:
+    """Its methods whose names are two words: `createInstances`."""
+    return {name: method for name, method in inspect.getmembers(owner, inspect.ismethod)
+            if not name.startswith("_") and not name.islower()}
+
+
+def free_ports(count: int) -> list[str]:
+    """Loopback ports that nobody uses now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
