@@ -1,5 +1,6 @@
 //! Routes: what a request changes is decided purely in [`plan`]; here it is carried out, one batch at a time.
 
+mod audit;
 mod doubts;
 mod plan;
 mod service;
@@ -137,6 +138,7 @@ impl<D: Driver> Applier<D> {
                 wrote = true;
                 unseen |= self.learn(&changes, &outcomes);
                 write::settle(batch, &changes, outcomes);
+                audit::tell(batch, session.purpose());
                 self.doubts.note(batch);
             }
         }

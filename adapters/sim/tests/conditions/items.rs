@@ -3,8 +3,9 @@
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
-        ApplyRoutesRequest, Existence, InstanceRef, ItemError, NextHop, Owner, RouteKey, RouteUpsert,
-        instance_ref::Ref, instance_service_client::InstanceServiceClient, route_result::Outcome,
+        ApplyRoutesRequest, Existence, InstanceRef, ItemError, NextHop, Owner, RouteDelete, RouteKey,
+        RouteUpsert, instance_ref::Ref, instance_service_client::InstanceServiceClient,
+        route_result::Outcome,
     },
 };
 use serde_json::json;
@@ -70,4 +71,34 @@ async fn a_bad_reference_fails_alone() {
     assert_eq!(found, [Existence::Exists, Existence::Unknown, Existence::Foreign]);
     let error = says(answer.results[1].error.as_ref(), Reason::FieldInvalid);
     assert!(error.message.contains("refs[1]"), "{error:?}");
+}
+
+/// One call writes many routes, and its line in the log names none: each has a line besides.
+#[tokio::test]
+async fn the_log_says_who_laid_and_who_removed_each_route() {
+    let world = World::start().await;
+    world.cloud.machines(1).await;
+    let upserts = vec![route("a", "10.244.1.0/24"), route("b", "10.244.2.0/24")];
+    world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
+    world.always("BatchRoutes", json!({ "respond": { "status": 403 } })).await;
+    let key = route("a", "10.244.1.0/24").key;
+    let deletes = vec![RouteDelete { key, ..RouteDelete::default() }];
+    world.apply(ApplyRoutesRequest { deletes, ..routes() }).await.expect("possible");
+    let log = world.adapter.ended().await;
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let told = lines.filter(|line| line["target"] == "audit" && line["fields"]["message"] == "Route write");
+    let told: Vec<_> = told
+        .map(|line| {
+            ["object", "change", "outcome"]
+                .map(|field| line["fields"][field].as_str().unwrap_or("-").to_owned())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ["Route 10.244.1.0/24 of node a", "add", "accepted"],
+            ["Route 10.244.2.0/24 of node b", "add", "accepted"],
+            ["Route 10.244.1.0/24 of node a", "remove", "refused"],
+        ]
+    );
 }
