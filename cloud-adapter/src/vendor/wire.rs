@@ -119,7 +119,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use axum::{Router, body::Body, routing::get};
     use bytes::Bytes;
-    use tokio::{net::TcpListener, task::JoinSet};
+    use tokio::{io::AsyncWriteExt as _, net::TcpListener, task::JoinSet};
 
     use super::*;
     use crate::vendor::Family;
@@ -138,6 +138,52 @@ mod tests {
         let request = http::Request::get(format!("http://{address}/")).body(Bytes::new()).expect("good");
         let wire = Wire::new(None).expect("a TLS library");
         wire.execute(operation, request).await.map(|answer| answer.body().len())
+    }
+
+    /// A vendor on a loopback port that shows this certificate: its address.
+    async fn encrypted(shown: rcgen::CertifiedKey<rcgen::KeyPair>, serving: &mut JoinSet<()>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("https://localhost:{}/", listener.local_addr().expect("bound").port());
+        let key = rustls::pki_types::PrivateKeyDer::Pkcs8(shown.signing_key.serialize_der().into());
+        let config = rustls::ServerConfig::builder().with_no_client_auth();
+        let config = config.with_single_cert(vec![shown.cert.der().clone()], key).expect("a pair");
+        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+        serving.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                let answered = stream.write_all(answer).await.is_ok() && stream.shutdown().await.is_ok();
+                assert!(answered, "who asks reads the answer");
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn a_vendor_is_known_by_the_certificates_that_are_named_and_by_no_others() {
+        // A second provider in one process is refused, and then the first one serves.
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let (shown, other) = (made(), made());
+        let named = shown.cert.pem();
+        let mut serving = JoinSet::new();
+        let url = encrypted(shown, &mut serving).await;
+        let read = Operation::read(Family::Compute, "List");
+        for (name, ca, wanted) in [
+            ("named", Some(named), Ok("ok".into())),
+            ("another", Some(other.cert.pem()), Err(Fault::Unavailable)),
+            ("the system's", None, Err(Fault::Unavailable)),
+        ] {
+            let wire = Wire::new(ca.as_ref().map(String::as_bytes)).expect("good certificates");
+            let request = http::Request::get(&url).body(Bytes::new()).expect("good");
+            let answer = wire.execute(read, request).await;
+            assert_eq!(
+                answer.map(|answer| answer.into_body()).map_err(|error| error.fault),
+                wanted,
+                "{name}"
+            );
+        }
+        assert!(Wire::new(Some(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----")).is_err());
     }
 
     #[tokio::test]
