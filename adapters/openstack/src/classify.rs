@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cloud_adapter::{
     driver::{Fault, VendorError},
-    vendor::{Operation, VendorResponse},
+    vendor::{Family, Operation, VendorResponse},
 };
 use http::{HeaderMap, StatusCode, header};
 use jiff::{Timestamp, fmt::rfc2822};
@@ -52,6 +52,8 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         401 => Fault::Auth,
         403 if is_quota(refusal) => Fault::Quota,
         403 => Fault::Forbidden,
+        // Keystone does not find an application credential, a trust or a token that was taken back: nothing else is asked of it.
+        404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
         404 if is_absence(refusal) => Fault::NotFound,
         // An address that is not the service's answers 404 to everything.
         404 => Fault::Nonsense,

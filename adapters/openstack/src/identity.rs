@@ -138,8 +138,7 @@ impl Identity {
         };
         match login.show(session, &access).await {
             Ok(()) => Ok(access.project.clone()),
-            // Keystone does not find a token that was revoked.
-            Err(VendorError { fault: Fault::Auth | Fault::NotFound, .. }) => {
+            Err(VendorError { fault: Fault::Auth, .. }) => {
                 Ok(login.renewed(session, Some(&access)).await?.project.clone())
             }
             Err(error) => Err(error),

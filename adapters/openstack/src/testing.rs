@@ -51,6 +51,8 @@ pub(crate) struct Store {
     pub(crate) life: Duration,
     /// Whether Keystone refuses to log in.
     pub(crate) locked: bool,
+    /// Whether Keystone does not know our credentials any more.
+    pub(crate) deleted: bool,
     /// What the next calls that are no log-in are answered.
     pub(crate) faults: VecDeque<(u16, Value)>,
     issued: usize,
@@ -86,6 +88,7 @@ impl FakeCloud {
             tokens: BTreeSet::new(),
             life: Duration::from_hours(1),
             locked: false,
+            deleted: false,
             faults: VecDeque::new(),
             issued: 0,
         };
@@ -229,6 +232,10 @@ fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usiz
 
 fn log_in(shared: &Shared) -> Response {
     let mut store = shared.store.lock().expect("no test has broken it");
+    if store.deleted {
+        let body = "Could not find Application Credential: 1afa666b2d0242b7af9190175687132d.";
+        return told(404, &json!({ "error": { "code": 404, "title": "Not Found", "message": body } }));
+    }
     if store.locked {
         let body = "The request you have made requires authentication.";
         return told(401, &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }));

@@ -63,11 +63,24 @@ fn each_refusal_of_nova_and_keystone_has_its_meaning() {
             Fault::Auth,
             "Unauthorized",
         ),
-        (404, keystone(404, "Not Found", "Could not find token: gAAAA."), Fault::NotFound, "Not Found"),
         (404, keystone(404, "Not Found", "The resource could not be found."), Fault::Nonsense, "Not Found"),
     ] {
         assert_eq!(meaning(READ, status, &body), (wanted, Some(code.to_owned())), "{body}");
     }
+}
+
+#[test]
+fn credentials_that_keystone_does_not_find_are_rejected_and_nothing_is_gone() {
+    let log_in = Operation::read(Family::Identity, "CreateToken");
+    for message in [
+        "Could not find Application Credential: 1afa666b2d0242b7af9190175687132d.",
+        "Could not find token: gAAAA.",
+        "Could not find trust: 8d1c.",
+    ] {
+        assert_eq!(meaning(log_in, 404, &keystone(404, "Not Found", message)).0, Fault::Auth, "{message}");
+    }
+    let path = keystone(404, "Not Found", "The resource could not be found.");
+    assert_eq!(meaning(log_in, 404, &path).0, Fault::Nonsense, "a wrong auth_url");
 }
 
 #[test]

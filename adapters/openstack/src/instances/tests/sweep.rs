@@ -126,3 +126,16 @@ async fn only_novas_own_word_is_absence() {
     let other = driver.get_batch(&session, &["s-1".to_owned()]).await.expect("answered").expect("Nova can");
     assert_eq!(other, [Lookup::Unknown], "an answer about another server");
 }
+
+#[tokio::test]
+async fn credentials_that_were_deleted_make_no_machine_gone() {
+    let cloud = FakeCloud::start().await;
+    cloud.store().servers = vec![worker(1)];
+    let driver = cloud.driver();
+    let session = session(&driver);
+    swept(&driver, &session, None).await;
+    cloud.store().tokens.clear();
+    cloud.store().deleted = true;
+    let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not answered");
+    assert_eq!(error.fault, Fault::Auth, "{error}");
+}
