@@ -108,7 +108,8 @@ impl Rpc {
         view: &str,
     ) -> WatchOptions {
         let epoch = format!("{}/{view}", self.instance_id);
-        WatchOptions { stop_when_synced, resume_token, epoch, bound: context.bound }
+        let caller = context.caller.clone();
+        WatchOptions { caller, stop_when_synced, resume_token, epoch, bound: context.bound }
     }
 
     pub(crate) fn scope(&self) -> Option<Scope> {

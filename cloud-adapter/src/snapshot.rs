@@ -6,6 +6,7 @@
 mod feed;
 mod listing;
 mod log;
+mod places;
 mod refresh;
 mod state;
 #[cfg(test)]
@@ -13,16 +14,13 @@ mod tests;
 mod watch;
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::watch as signal, time::Instant};
 
-use self::{listing::Listing, log::Change, state::State};
+use self::{listing::Listing, log::Change, places::Places, state::State};
 pub(crate) use self::{
     state::{Departed, LookedUp, Sight},
     watch::{Frame, WatchOptions, Watcher, checksum},
@@ -47,7 +45,7 @@ pub(crate) struct Snapshot<T> {
     waiters: Arc<Waiters>,
     /// Grows with each change of the state; watchers wait on it.
     revision: signal::Sender<u64>,
-    watchers: AtomicUsize,
+    watches: Places,
     settings: Mutex<CollectionSettings>,
     metrics: Metrics,
 }
@@ -67,7 +65,7 @@ impl<T: Item> Snapshot<T> {
             listing: tokio::sync::Mutex::default(),
             waiters: Arc::default(),
             revision: signal::Sender::new(0),
-            watchers: AtomicUsize::new(0),
+            watches: Places::default(),
             settings: Mutex::new(settings),
             metrics,
         }

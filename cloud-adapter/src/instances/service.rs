@@ -48,7 +48,7 @@ impl<D: Driver> InstanceService for Service<D> {
             options,
             |i: &Instance| Some(i.clone()),
             |i| &i.provider_id,
-        );
+        )?;
         let rpc = self.rpc.clone();
         Ok(Response::new(stream("WatchInstances", &self.rpc, watcher, move |frame| message(frame, &rpc))?))
     }

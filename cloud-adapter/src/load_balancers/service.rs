@@ -49,7 +49,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
             ours.then(|| record.summary.clone())
         };
         let snapshot = Arc::clone(&self.converger.snapshot);
-        let watcher = Watcher::new(snapshot, options, mine, |item: &LoadBalancer| &item.vendor_id);
+        let watcher = Watcher::new(snapshot, options, mine, |item: &LoadBalancer| &item.vendor_id)?;
         let rpc = self.rpc.clone();
         Ok(Response::new(stream("WatchLoadBalancers", &self.rpc, watcher, move |frame| {
             message(frame, &rpc)

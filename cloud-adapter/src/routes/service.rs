@@ -55,7 +55,7 @@ impl<D: Driver> RouteService for Service<D> {
         let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &name);
         let snapshot = Arc::clone(&self.applier.snapshot);
         let view = move |route: &Route| seen(route, &context.cluster_id, &cidrs);
-        let watcher = Watcher::new(snapshot, options, view, |route: &Route| &route.vendor_id);
+        let watcher = Watcher::new(snapshot, options, view, |route: &Route| &route.vendor_id)?;
         let rpc = self.rpc.clone();
         Ok(Response::new(stream("WatchRoutes", &self.rpc, watcher, move |frame| message(frame, &rpc))?))
     }

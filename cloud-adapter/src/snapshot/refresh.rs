@@ -1,9 +1,6 @@
 //! When a collection is listed again by itself, and the one task that does it.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{AdapterError, v1alpha1::Priority};
 use sha2::{Digest as _, Sha256};
@@ -36,7 +33,7 @@ impl<T: Item> Snapshot<T> {
         let (mut changed, mut duty) = (self.revision.subscribe(), replica.subscribe());
         let mut failing = false;
         loop {
-            let wanted = self.watchers.load(Ordering::Relaxed) > 0 && replica.leads();
+            let wanted = self.watches.any() && replica.leads();
             let period = self.with(|state| period(self.settings(), vendor.rate(T::FAMILY), state.pages));
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| match &state.attempt {

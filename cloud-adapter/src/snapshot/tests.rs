@@ -9,6 +9,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use cloud_adapter_security::Caller;
 use cloud_api_proto::v1alpha1::{Instance, Priority};
 use tokio::time::{Duration, Instant, advance};
 
@@ -120,7 +121,14 @@ impl Bed {
 
     fn watch(&self, options: WatchOptions) -> Watcher<Instance, String> {
         let seen = |i: &Instance| (!i.provider_id.starts_with("hidden")).then(|| i.provider_id.clone());
-        Watcher::new(Arc::clone(&self.snapshot), options, seen, |id| id)
+        Watcher::new(Arc::clone(&self.snapshot), options, seen, |id| id).expect("room")
+    }
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        let (resume_token, epoch) = (String::new(), String::new());
+        Self { caller: Caller::anyone(), stop_when_synced: false, resume_token, epoch, bound: None }
     }
 }
 

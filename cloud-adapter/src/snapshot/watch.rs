@@ -10,11 +10,13 @@ use std::{
     time::Duration,
 };
 
+use cloud_adapter_security::Caller;
+use cloud_api_proto::AdapterError;
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch as signal, time::Instant};
 
-use super::{Change, Ordering, Snapshot};
+use super::{Change, Snapshot, places::Place};
 use crate::driver::{Item, VendorError};
 
 /// Items in one message.
@@ -44,8 +46,10 @@ pub(crate) enum Frame<M> {
 }
 
 /// How a client wants to watch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct WatchOptions {
+    /// Who watches.
+    pub(crate) caller: Caller,
     /// End after SYNCED.
     pub(crate) stop_when_synced: bool,
     /// Go on after this token.
@@ -62,6 +66,8 @@ type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 /// A position in a snapshot. Counts as a reason to keep the snapshot fresh for as long as it lives.
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
+    /// Given back before anybody is told that it is: see [`Drop`].
+    place: Option<Place>,
     view: View<T, M>,
     key: fn(&M) -> &str,
     changed: signal::Receiver<u64>,
@@ -98,17 +104,21 @@ struct Listed {
 
 impl<T: Item, M: Message> Watcher<T, M> {
     /// Begins a watch of the items for which `view` has a message. `key` names a message's item, for the checksum.
+    ///
+    /// # Errors
+    /// `QUEUE_FULL` if the caller, or all together, watch the collection too often already.
     pub(crate) fn new(
         snapshot: Arc<Snapshot<T>>,
         options: WatchOptions,
         view: impl Fn(&T) -> Option<M> + Send + Sync + 'static,
         key: fn(&M) -> &str,
-    ) -> Self {
-        snapshot.watchers.fetch_add(1, Ordering::Relaxed);
+    ) -> Result<Self, AdapterError> {
+        let place = snapshot.watches.take(T::COLLECTION, &options.caller)?;
         snapshot.want(options.bound);
         let mut watcher = Self {
             changed: snapshot.revision.subscribe(),
             snapshot,
+            place: Some(place),
             view: Box::new(view),
             key,
             options,
@@ -121,7 +131,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
             last_observed: None,
         };
         watcher.resume();
-        watcher
+        Ok(watcher)
     }
 
     /// The next message; `None` once the watch is over.
@@ -280,7 +290,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
 
 impl<T: Item, M> Drop for Watcher<T, M> {
     fn drop(&mut self) {
-        self.snapshot.watchers.fetch_sub(1, Ordering::Relaxed);
+        drop(self.place.take());
         self.snapshot.wake();
     }
 }

@@ -113,27 +113,54 @@ pub(super) async fn slow_readers(target: Target) {
 
 /// Watches of all instances, each of which has begun and takes no more than one byte. They last until this is dropped.
 pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connection, Vec<h2::RecvStream>)> {
-    let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
-    let content = prost_bytes(&request);
     let (mut kept, mut left) = (Vec::new(), count);
     while left > 0 {
-        let mut builder = Builder::new();
-        builder.initial_window_size(1);
-        let mut connection = Connection::open(target, &builder).await;
+        let mut connection = Connection::open(target, &deaf()).await;
         let mut watches = Vec::new();
         for _ in 0..left.min(100) {
-            let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
-            stream.send_data(content.clone(), true).expect("sent");
-            let answer = tokio::time::timeout(PATIENCE, answer).await.expect("begins").expect("headers");
-            let mut watch = answer.into_body();
-            let first = tokio::time::timeout(PATIENCE, watch.data()).await.expect("begins");
-            assert_eq!(first.expect("goes on").expect("unbroken").len(), 1);
-            watches.push(watch);
+            watches.push(deaf_watcher(&mut connection).await.expect("room"));
         }
         left -= watches.len();
         kept.push((connection, watches));
     }
     kept
+}
+
+/// One more, where there is no room: it is refused and told when to come back.
+pub(super) async fn one_watcher_too_many(target: &Target) {
+    let mut connection = Connection::open(target, &deaf()).await;
+    let refusal = deaf_watcher(&mut connection).await.expect_err("no room");
+    // RESOURCE_EXHAUSTED.
+    assert_eq!(refusal["grpc-status"], "8", "{refusal:?}");
+    assert_eq!(refusal["grpc-retry-pushback-ms"], "500", "{refusal:?}");
+}
+
+/// One that comes back until there is room.
+pub(super) async fn one_watcher_in_time(target: &Target) {
+    let mut connection = Connection::open(target, &deaf()).await;
+    let room = async { while deaf_watcher(&mut connection).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, room).await.expect("those who hung up have left");
+}
+
+fn deaf() -> Builder {
+    let mut builder = Builder::new();
+    builder.initial_window_size(1);
+    builder
+}
+
+/// A watch that has begun; else the headers that refuse it.
+async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, http::HeaderMap> {
+    let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
+    let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
+    stream.send_data(prost_bytes(&request), true).expect("sent");
+    let answer = tokio::time::timeout(PATIENCE, answer).await.expect("begins").expect("headers");
+    if answer.headers().contains_key("grpc-status") {
+        return Err(answer.headers().clone());
+    }
+    let mut watch = answer.into_body();
+    let first = tokio::time::timeout(PATIENCE, watch.data()).await.expect("begins");
+    assert_eq!(first.expect("goes on").expect("unbroken").len(), 1);
+    Ok(watch)
 }
 
 /// As many calls as connections may have, none of which goes on.

@@ -1,0 +1,128 @@
+//! Who watches a collection, and that they are not too many: a client that does not read keeps the message that it does not take.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cloud_adapter_security::{Caller, Role};
+use cloud_api_proto::{AdapterError, Reason};
+
+/// Watches of a collection. A message is at most 1 MiB, so that those who do not read keep at most 256 MiB.
+const WATCHES_MAX: usize = 256;
+/// Watches of one caller: a controller has one a replica, and one more while a connection is replaced. Nobody takes all places.
+const OF_ONE_CALLER: usize = 32;
+
+/// Watches by who watches. Cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(Arc<Mutex<HashMap<Caller, usize>>>);
+
+/// A watch among them, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    caller: Caller,
+}
+
+impl Places {
+    /// A place for one watch more. Who did not have to say who it is may have all of them: there it is everybody.
+    ///
+    /// # Errors
+    /// `QUEUE_FULL`.
+    pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<Place, AdapterError> {
+        self.with(|watches| {
+            if watches.values().sum::<usize>() >= WATCHES_MAX {
+                let text = format!(
+                    "the {collection} are watched {WATCHES_MAX} times: come back when a watch has ended"
+                );
+                return Err(AdapterError::new(Reason::QueueFull, text));
+            }
+            let own = watches.entry(caller.clone()).or_default();
+            if caller.role != Role::Anyone && *own >= OF_ONE_CALLER {
+                let subject = &caller.subject;
+                let text =
+                    format!("{subject} watches the {collection} {OF_ONE_CALLER} times: end a watch first");
+                return Err(AdapterError::new(Reason::QueueFull, text));
+            }
+            *own += 1;
+            Ok(Place { places: self.clone(), caller: caller.clone() })
+        })
+    }
+
+    /// Whether anybody watches.
+    pub(super) fn any(&self) -> bool {
+        self.with(|watches| !watches.is_empty())
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut HashMap<Caller, usize>) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.with(|watches| {
+            if let Some(own) = watches.get_mut(&self.caller) {
+                *own -= 1;
+                if *own == 0 {
+                    watches.remove(&self.caller);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn caller(number: usize) -> Caller {
+        Caller { role: Role::NodeController, subject: format!("controller-{number}").into() }
+    }
+
+    fn full(taken: Result<Place, AdapterError>, text: &str) {
+        let error = taken.expect_err("full");
+        assert_eq!((error.reason, error.message.as_str()), (Reason::QueueFull, text));
+        assert!(error.retry_after >= Some(Duration::from_millis(500)), "{error:?}");
+    }
+
+    #[test]
+    fn a_caller_that_takes_all_it_may_leaves_room_for_others() {
+        let places = Places::default();
+        let mut taken: Vec<Place> =
+            (0..OF_ONE_CALLER).map(|_| places.take("routes", &caller(1)).expect("room")).collect();
+        full(
+            places.take("routes", &caller(1)),
+            "controller-1 watches the routes 32 times: end a watch first",
+        );
+        places.take("routes", &caller(2)).expect("room for another");
+        taken.pop();
+        places.take("routes", &caller(1)).expect("one has ended");
+    }
+
+    #[test]
+    fn all_callers_share_the_places_of_a_collection() {
+        let places = Places::default();
+        let mut taken: Vec<Place> = (0..WATCHES_MAX)
+            .map(|number| places.take("routes", &caller(number / OF_ONE_CALLER)).expect("room"))
+            .collect();
+        let text = "the routes are watched 256 times: come back when a watch has ended";
+        full(places.take("routes", &caller(99)), text);
+        taken.pop();
+        places.take("routes", &caller(99)).expect("one has ended");
+        drop(taken);
+        assert!(!places.any(), "those who have left are forgotten");
+    }
+
+    #[test]
+    fn those_who_need_not_say_who_they_are_may_have_all_places() {
+        let places = Places::default();
+        let take = || places.take("routes", &Caller::anyone());
+        let taken: Vec<Place> = (0..WATCHES_MAX).map(|_| take().expect("room")).collect();
+        full(take(), "the routes are watched 256 times: come back when a watch has ended");
+        drop(taken);
+        take().expect("they have ended");
+    }
+}
