@@ -1,11 +1,11 @@
 """The adapter's process, its files, and the suite's hooks at both."""
 
-import json
 import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
+
+from files import put_yaml
 
 GONE_WITHIN = 20
 """Seconds."""
@@ -25,9 +25,9 @@ class Adapter:
         self.log = folder / "adapter.log"
         self._config = folder / "config.yaml"
         self._mended = 0
-        self._command = [program, *flags, f"--config={self._config}", "--log-format=json"]
+        self._command = [str(program), *flags, f"--config={self._config}", "--log-format=json"]
         self._process: subprocess.Popen[bytes] | None = None
-        write(self._config, CONFIG)
+        put_yaml(self._config, CONFIG)
 
     def startAdapter(self) -> None:
         # The developer's own cloud must not leak in.
@@ -44,21 +44,13 @@ class Adapter:
         self._end(signal.SIGTERM)
 
     def breakConfig(self) -> None:
-        write(self._config, BAD_CONFIG)
+        put_yaml(self._config, BAD_CONFIG)
 
     def mendConfig(self) -> None:
         self._mended += 1
-        write(self._config, CONFIG, end="\n" * self._mended)
+        put_yaml(self._config, CONFIG, end="\n" * self._mended)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process:
             self._process.send_signal(how)
             self._process.wait(GONE_WITHIN)
-
-
-def write(path: Path, content: dict[str, Any], end: str = "") -> None:
-    """As JSON, which is YAML, too; in one step, so that nobody reads half of it."""
-    new = path.with_name(f"{path.name}.new")
-    new.touch(mode=0o600)
-    new.write_text(json.dumps(content, indent=2) + "\n" + end)
-    new.replace(path)

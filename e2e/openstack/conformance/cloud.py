@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import openstack
+import requests
 from openstack.exceptions import ConflictException, NotFoundException, raise_from_response
 
 Json = dict[str, Any]
@@ -22,8 +23,6 @@ HOLD = Path(__file__).parent.parent / "hold.sh"
 """Does what the API cannot."""
 WITHIN = 55.0
 """Seconds. The suite gives a hook 60."""
-AT_ONCE = 4
-"""Requests side by side: more would only queue in Nova."""
 LB = "/lbaas"
 VOLATILE = {"operating_status", "provisioning_status"}
 """What tells how a load balancer does, and not what it is."""
@@ -35,12 +34,19 @@ def until(what: str, look: Callable[[], Any]) -> Any:
     while not (found := look()):
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {WITHIN:.0f} s")
-        time.sleep(0.3)
+        time.sleep(0.5)
     return found
 
 
 def server_of(provider_id: str) -> str:
     return provider_id.rsplit("/", 1)[-1]
+
+
+def said(answer: requests.Response) -> Json:
+    """What a service answers, or an error with its words."""
+    raise_from_response(answer)
+    content: Json = answer.json() if answer.content else {}
+    return content
 
 
 class Cloud:
@@ -58,20 +64,25 @@ class Cloud:
     # Machines.
 
     def createInstances(self, NAME: str, COUNT: str) -> str:
-        names = [f"{NAME}-{n}" for n in range(int(COUNT))]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            made = list(pool.map(self._create_server, names))
+        """In one request, which takes half the time of one each. Nova counts names from 1."""
+        order = {"name": NAME, "imageRef": self.image.id, "flavorRef": self.flavor.id, "networks": [{"uuid": self.network.id}],
+                 "min_count": COUNT, "max_count": COUNT, "return_reservation_id": True}
+        reservation = self._nova("POST", "/servers", {"server": order})["reservation_id"]
+        search = f"/servers/detail?reservation_id={reservation}"
         try:
-            until("new servers run", lambda: all(self._status(id) == "ACTIVE" for id in made))
+            until("new servers run", lambda: self._all_run(search, int(COUNT)))
         except Exception:
-            self._delete_servers(made)
+            self._delete_servers(one["id"] for one in self._nova("GET", search)["servers"])
             raise
-        return "\n".join(f"openstack:///{id}" for id in made)
+        made = [one["id"] for one in self._nova("GET", search)["servers"]]
+        for n, server in enumerate(made):
+            self._nova("PUT", f"/servers/{server}", {"server": {"name": f"{NAME}-{n}"}})
+        return "\n".join(f"openstack:///{server}" for server in made)
 
     def deleteInstances(self, PROVIDER_IDS: str) -> None:
-        gone = [server_of(one) for one in PROVIDER_IDS.split()]
+        gone = {server_of(one) for one in PROVIDER_IDS.split()}
         self._delete_servers(gone)
-        until("servers are gone", lambda: not any(self._status(id) for id in gone))
+        until("servers are gone", lambda: gone.isdisjoint(one["id"] for one in self._nova("GET", "/servers")["servers"]))
 
     def stopInstance(self, PROVIDER_ID: str) -> None:
         self._act(server_of(PROVIDER_ID), "os-stop", "SHUTOFF")
@@ -91,32 +102,30 @@ class Cloud:
     def touchInstance(self, PROVIDER_ID: str) -> None:
         self.connection.compute.set_server_metadata(server_of(PROVIDER_ID), touched=str(next(self.numbers)))
 
-    def _create_server(self, name: str) -> str:
-        return self.connection.compute.create_server(
-            name=name, image_id=self.image.id, flavor_id=self.flavor.id, networks=[{"uuid": self.network.id}]).id
+    def _nova(self, method: str, path: str, body: Json | None = None) -> Json:
+        return said(self.connection.compute.request(path, method, json=body))
+
+    def _all_run(self, search: str, count: int) -> bool:
+        found = self._nova("GET", search)["servers"]
+        for one in found:
+            if one["status"] == "ERROR":
+                raise RuntimeError(f"server {one['id']}: {one.get('fault', {}).get('message')}")
+        return len(found) == count and all(one["status"] == "ACTIVE" for one in found)
 
     def _delete_servers(self, servers: Iterable[str]) -> None:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(self.connection.compute.delete_server, servers))
+        for server in servers:
+            self.connection.compute.delete_server(server)
 
     def _act(self, server: str, action: str, status: str) -> None:
-        raise_from_response(self.connection.compute.post(f"/servers/{server}/action", json={action: None}))
-        until(f"{server} is {status}", lambda: self._status(server) == status)
+        self._nova("POST", f"/servers/{server}/action", {action: None})
+        until(f"{server} is {status}", lambda: self._server(server)["status"] == status)
 
-    def _server(self, server: str) -> Json | None:
-        answer = self.connection.compute.get(f"/servers/{server}")
-        return answer.json()["server"] if answer.status_code != 404 else None
-
-    def _status(self, server: str) -> str | None:
-        """None: it is gone."""
-        found = self._server(server)
-        if found and found["status"] == "ERROR":
-            raise RuntimeError(f"{server}: {found.get('fault', {}).get('message')}")
-        return found["status"] if found else None
+    def _server(self, server: str) -> Json:
+        found: Json = self._nova("GET", f"/servers/{server}")["server"]
+        return found
 
     def _addresses(self, server: str) -> set[str]:
-        found = self._server(server) or {"addresses": {}}
-        return {one["addr"] for some in found["addresses"].values() for one in some}
+        return {one["addr"] for some in self._server(server)["addresses"].values() for one in some}
 
     # Load balancers.
 
@@ -158,9 +167,7 @@ class Cloud:
         return "\n".join(one["id"] for one in self._lb("GET", "loadbalancers?fields=id")["loadbalancers"])
 
     def _lb(self, method: str, path: str, body: Json | None = None) -> Json:
-        answer = self.connection.load_balancer.request(f"{LB}/{path}", method, json=body)
-        raise_from_response(answer)
-        return answer.json() if answer.content else {}
+        return said(self.connection.load_balancer.request(f"{LB}/{path}", method, json=body))
 
     def _balancer(self, balancer: str) -> Json | None:
         try:
@@ -221,7 +228,7 @@ class Cloud:
 
     def _routes(self, verb: str, destination: str, hop: str) -> None:
         body = {"router": {"routes": [{"destination": destination, "nexthop": hop}]}}
-        raise_from_response(self.connection.network.put(f"/routers/{self.router.id}/{verb}", json=body))
+        said(self.connection.network.put(f"/routers/{self.router.id}/{verb}", json=body))
 
     # Owners.
 
@@ -236,8 +243,8 @@ class Cloud:
             "security group": lambda: network.get("/security-groups?fields=id&fields=name&fields=tags&fields=description")
             .json()["security_groups"],
         }
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            found = zip(kinds, pool.map(lambda list_all: list_all(), kinds.values()))
+        with ThreadPoolExecutor() as pool:
+            found = zip(kinds, pool.map(lambda list_all: list_all(), kinds.values()), strict=True)
         return "\n".join(f"{kind} {one['id']}" for kind, all in found for one in all if CLUSTER_ID in json.dumps(one))
 
 

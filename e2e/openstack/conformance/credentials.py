@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from openstack.connection import Connection
 
-from adapter import write
+from files import put_yaml
 
 SERVICES = {"identity": "/v3", "compute": "/v2.1", "network": "", "load-balancer": ""}
 """Service types that an adapter speaks to, and the version that belongs to their base URL."""
@@ -16,13 +16,12 @@ NAME = "conformance"
 
 
 class Credentials:
-    """Makes them, and removes them in the end."""
+    """Makes them, and removes them in the end. `canary` is a part of every secret."""
 
-    def __init__(self, connection: Connection, file: Path, proxy: str) -> None:
-        self._cloud, self.file, self._proxy = connection, file, proxy
+    def __init__(self, connection: Connection, file: Path, proxy: str, canary: str) -> None:
+        self._cloud, self.file, self._proxy, self._canary = connection, file, proxy, canary
         self._user = connection.session.get_user_id()
         self._in_force: list[str] = []
-        self.canary = f"canary-{secrets.token_hex(8)}"
         self.rotateCredentials()
 
     def upstreams(self) -> dict[str, str]:
@@ -31,7 +30,7 @@ class Credentials:
         return {f"/{kind}": f"{url.scheme}://{url.netloc}" for kind, url in urls.items()}
 
     def rotateCredentials(self) -> None:
-        secret = f"{self.canary}-{secrets.token_hex(8)}"
+        secret = f"{self._canary}-{secrets.token_hex(8)}"
         made = self._cloud.identity.create_application_credential(
             user=self._user, name=f"{NAME}-{secrets.token_hex(4)}", secret=secret, roles=[{"name": role} for role in ROLES])
         self._in_force.append(made.id)
@@ -39,7 +38,7 @@ class Credentials:
         auth = {"auth_url": base["identity"], "application_credential_id": made.id, "application_credential_secret": secret}
         overrides = {f"{kind.replace('-', '_')}_endpoint_override": url for kind, url in base.items() if kind != "identity"}
         cloud = {"auth_type": "v3applicationcredential", "auth": auth, "region_name": self._cloud.config.region_name, **overrides}
-        write(self.file, {"clouds": {NAME: cloud}})
+        put_yaml(self.file, {"clouds": {NAME: cloud}})
 
     def revokeCredentials(self) -> None:
         """All but the newest."""

@@ -8,8 +8,11 @@ did. OS_CLIENT_CONFIG_FILE and OS_CLOUD say where the cloud is, as `cargo xtask 
 
 import argparse
 import contextlib
+import functools
 import inspect
 import os
+import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,10 +20,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adapter import BURST, RATE, Adapter, write
+from adapter import BURST, RATE, Adapter
+from callers import CONNECTION_AGE, Callers
 from cloud import Cloud
 from console import Console, Hook
 from credentials import NAME, Credentials
+from files import put_yaml
 
 HOOK = Path(__file__).with_name("hook")
 NOWHERE = "00000000-0000-4000-8000-000000000000"
@@ -40,7 +45,10 @@ SAMPLES = {
     "missingProviderId": f"openstack:///{NOWHERE}",
     "foreignProviderId": f"openstack://Elsewhere/{NOWHERE}",
 }
-TIMINGS = {"converge": "3m", "ready": "30s", "heal": "1m", "outage": "10s", "settle": "1m", "load": "10s", "drift": "90s", "reload": "15s"}
+TIMINGS = {
+    "converge": "3m", "ready": "30s", "heal": "1m", "outage": "10s", "settle": "1m", "load": "10s", "drift": "90s", "reload": "15s",
+    "connectionAge": f"{CONNECTION_AGE + 1}s",
+}
 
 
 def main() -> int:
@@ -49,15 +57,12 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="for logs, credentials and the parameter file")
     parser.add_argument("suite", nargs="*", metavar="FLAG", help="of adapter-conformance, after --")
     args = parser.parse_args()
-    folder = args.folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with contextlib.ExitStack() as stack:
-        params = prepare(stack, args.programs.absolute(), folder)
-        # The suite is the one to hear it: it cleans up, and then so do we.
+        params = prepare(stack, args.programs.absolute(), args.folder.absolute())
+        suite = subprocess.Popen([args.programs / "adapter-conformance", "--params", params, *args.suite])
+        # The suite is the one to hear them: it cleans up, and then so do we.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        suite = subprocess.Popen(
-            [args.programs / "adapter-conformance", "--params", params, *args.suite],
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         signal.signal(signal.SIGTERM, lambda *_: suite.terminate())
         return suite.wait()
 
@@ -65,34 +70,51 @@ def main() -> int:
 def prepare(stack: contextlib.ExitStack, programs: Path, folder: Path) -> Path:
     """Starts everything, which `stack` ends, and answers the parameter file."""
     cloud = Cloud(os.environ.get("OS_CLOUD", "demo"))
+    canary = f"canary-{secrets.token_hex(8)}"
+    start = functools.partial(lane, stack, programs / "adapter-openstack", cloud, canary)
+    params = folder / "params.yaml"
+    put_yaml(params, {
+        "lanes": [start(empty(folder / "open"), None)],
+        "secured": start(empty(folder / "secured"), Callers(folder / "secured")),
+        "vendor": VENDOR,
+        "limits": LIMITS,
+        "samples": {**SAMPLES, "canary": canary},
+        "timings": TIMINGS,
+    })
+    return params
+
+
+def lane(
+    stack: contextlib.ExitStack, program: Path, cloud: Cloud, canary: str, folder: Path, callers: Callers | None,
+) -> dict[str, Any]:
+    """Starts an adapter with its console, and answers what the parameter file says of them."""
     grpc, http, proxy = free_ports(3)
-    credentials = Credentials(cloud.connection, folder / "clouds.yaml", f"http://{proxy}")
+    credentials = Credentials(cloud.connection, folder / "clouds.yaml", f"http://{proxy}", canary)
     stack.callback(credentials.close)
     flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--grpc-address={grpc}", f"--http-address={http}"]
-    adapter = Adapter(programs / "adapter-openstack", folder, flags)
+    adapter = Adapter(program, folder, flags + (callers.flags() if callers else []))
     adapter.startAdapter()
     stack.callback(adapter.killAdapter)
-    hooks = {**hooks_of(cloud), **hooks_of(credentials), **hooks_of(adapter)}
+    hooks = {name: hook for owner in (cloud, credentials, adapter, callers) for name, hook in hooks_of(owner).items()}
     console = Console(hooks)
     stack.callback(console.close)
-    lane = {
-        "name": "openstack",
-        "endpoint": f"http://{grpc}",
+    return {
+        "name": folder.name,
+        "endpoint": f"{'https' if callers else 'http'}://{grpc}",
         "http": f"http://{http}",
         "log": str(adapter.log),
         "proxy": {"listen": proxy, "upstreams": credentials.upstreams()},
         "env": {"CONSOLE": console.url},
-    }
-    params = folder / "params.yaml"
-    write(params, {
-        "lanes": [lane],
         "hooks": {name: f"exec '{HOOK}' {name}" for name in hooks},
-        "vendor": VENDOR,
-        "limits": LIMITS,
-        "samples": {**SAMPLES, "canary": credentials.canary},
-        "timings": TIMINGS,
-    })
-    return params
+        **(callers.params() if callers else {}),
+    }
+
+
+def empty(folder: Path) -> Path:
+    """A folder with nothing of an earlier run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def hooks_of(owner: Any) -> dict[str, Hook]:
