@@ -13,7 +13,7 @@ esac
 trap 'say "interrupted: down stops what is left"; exit 130' INT TERM
 check_home
 [ -d "$RUN" ] || { say "nothing runs from $OSTACK_HOME"; exit 0; }
-take_lock 60
+take_lock
 
 stop() { # "name ..." lines: TERM to all, up to 15 s for each, then KILL to what is left of its group
   local service name pid _

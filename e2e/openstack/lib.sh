@@ -19,11 +19,13 @@ check_home() {
     die "OSTACK_HOME is $OSTACK_HOME: sockets are made below it, so name a folder by an absolute path of at most 80 of A-Z a-z 0-9 _ . / -"
 }
 
-# Of two scripts that change the cloud the second one waits.
-take_lock() { # seconds
+# Of two scripts that change the cloud the second one waits: what Ctrl-C ended takes a moment to be gone, too.
+take_lock() {
   mkdir -p "$RUN"
   exec 9>"$RUN/lock"
-  flock -w "$1" 9 || die "another script is at work in $OSTACK_HOME: wait until it is done"
+  flock -n 9 && return
+  say "waiting for another script that is at work in $OSTACK_HOME"
+  flock -w 60 9 || die "it does not end: look for it with \`fuser $RUN/lock\`"
 }
 
 # A pid file holds "PID START". START is the process's start time in clock ticks: a number that the kernel has given to another

@@ -13,7 +13,7 @@ trap 'die "line $LINENO: $BASH_COMMAND (logs: $LOG)"' ERR
 trap 'say "interrupted: up goes on from here, down stops everything"; exit 130' INT TERM
 
 check_home
-take_lock 1
+take_lock
 mkdir -p "$LOG" "$CONF" "$OSTACK_HOME"/{lock,keystone,glance/images,glance/staging,glance/tasks,nova/instances,nova-b/instances,octavia,rabbit}
 cd "$OSTACK_HOME"
 made_with="ports from $OSTACK_PORT_BASE"
@@ -44,17 +44,12 @@ start rabbit "$P_RABBIT" env HOME="$OSTACK_HOME/rabbit" RABBITMQ_CONF_ENV_FILE=/
   RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none' \
   /usr/lib/rabbitmq/bin/rabbitmq-server
 wait_for "the database on port $P_DB" mariadb open_port "$P_DB"
-databases() {
-  {
-    for host in 127.0.0.1 localhost; do
-      echo "CREATE USER IF NOT EXISTS 'stack'@'$host' IDENTIFIED BY '$PASSWORD'; GRANT ALL ON *.* TO 'stack'@'$host';"
-    done
-    for name in keystone placement glance neutron nova_api nova nova_cell0 octavia; do
-      echo "CREATE DATABASE IF NOT EXISTS $name CHARACTER SET utf8mb3;"
-    done
-  } | mariadb --no-defaults -uroot -S "$RUN/mariadb.sock"
+account() {
+  for host in 127.0.0.1 localhost; do
+    echo "CREATE USER IF NOT EXISTS 'stack'@'$host' IDENTIFIED BY '$PASSWORD'; GRANT ALL ON *.* TO 'stack'@'$host';"
+  done | mariadb --no-defaults -uroot -S "$RUN/mariadb.sock"
 }
-once databases databases
+once account account
 
 # 2. Configuration and schemas.
 for service in keystone placement glance neutron nova; do configure "$service"; done
@@ -64,27 +59,35 @@ cp "$OSTACK_VENV/etc/nova/api-paste.ini" "$CONF/nova/"
 auth_url=http://127.0.0.1:$P_KEYSTONE/v3
 keystone_manage() { keystone-manage --config-file "$CONF/keystone/keystone.conf" "$@"; }
 nova_manage() { nova-manage --config-file "$CONF/nova/nova.conf" "$@"; }
+# A schema that was not finished begins anew: MariaDB cannot take back half a change.
+empty() { # database...
+  local name
+  for name in "$@"; do sql -e "DROP DATABASE IF EXISTS $name; CREATE DATABASE $name CHARACTER SET utf8mb3;" || return; done
+}
 keystone_db() {
-  keystone_manage db_sync &&
+  empty keystone && keystone_manage db_sync &&
     keystone_manage fernet_setup --keystone-user "$user" --keystone-group "$group" &&
     keystone_manage credential_setup --keystone-user "$user" --keystone-group "$group" &&
     keystone_manage bootstrap --bootstrap-password "$PASSWORD" --bootstrap-admin-url "$auth_url" \
       --bootstrap-internal-url "$auth_url" --bootstrap-public-url "$auth_url" --bootstrap-region-id "$REGION"
 }
+placement_db() {
+  export OS_PLACEMENT_CONFIG_DIR=$CONF/placement
+  empty placement && placement-manage --config-file "$CONF/placement/placement.conf" db sync
+}
+glance_db() { empty glance && glance-manage --config-file "$CONF/glance/glance-api.conf" db_sync; }
+neutron_db() { empty neutron && neutron-db-manage --config-file "$CONF/neutron/neutron.conf" upgrade head; }
 nova_db() {
   local cell0="mysql+pymysql://stack:$PASSWORD@127.0.0.1:$P_DB/nova_cell0"
-  nova_manage api_db sync && nova_manage cell_v2 map_cell0 --database_connection "$cell0" && nova_manage db sync || return
-  # 2: there is one already.
-  nova_manage cell_v2 create_cell --name cell1 || [ $? = 2 ]
+  empty nova_api nova nova_cell0 && nova_manage api_db sync && nova_manage cell_v2 map_cell0 --database_connection "$cell0" &&
+    nova_manage db sync && nova_manage cell_v2 create_cell --name cell1
 }
+octavia_db() { empty octavia && octavia-db-manage --config-file "$CONF/octavia/octavia.conf" upgrade head; }
 jobs=()
-once keystone-db keystone_db & jobs+=($!)
-once placement-db env OS_PLACEMENT_CONFIG_DIR="$CONF/placement" placement-manage \
-  --config-file "$CONF/placement/placement.conf" db sync & jobs+=($!)
-once glance-db glance-manage --config-file "$CONF/glance/glance-api.conf" db_sync & jobs+=($!)
-once neutron-db neutron-db-manage --config-file "$CONF/neutron/neutron.conf" upgrade head & jobs+=($!)
-once nova-db nova_db & jobs+=($!)
-once octavia-db octavia-db-manage --config-file "$CONF/octavia/octavia.conf" upgrade head & jobs+=($!)
+for service in keystone placement glance neutron nova octavia; do
+  once "$service-db" "${service}_db" &
+  jobs+=($!)
+done
 for job in "${jobs[@]}"; do wait "$job" || die "a database could not be set up, see above"; done
 wait_for "RabbitMQ on port $P_RABBIT" rabbit open_port "$P_RABBIT"
 
