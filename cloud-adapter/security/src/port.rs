@@ -135,11 +135,8 @@ impl Port {
             Address::Tcp(address) => Ok(Self(Listener::Tcp(TcpListener::bind(address).await?))),
             Address::Unix(path) => {
                 remove_stale(path).await?;
-                let listener = UnixListener::bind(path)?;
-                let socket = Socket(path.clone());
-                // Whoever may write to it may call.
-                fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-                Ok(Self(Listener::Unix(listener, socket)))
+                let listener = bind_private(path)?;
+                Ok(Self(Listener::Unix(listener, Socket(path.clone()))))
             }
         }
     }
@@ -311,6 +308,22 @@ impl Drop for Counted {
     }
 }
 
+/// Opens a socket that nobody but user and group can reach, from the first moment on: it gets its mode in a folder that is ours alone,
+/// and only then its name. What has that name already stays.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let ours = fs::Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().prefix(".").permissions(ours).tempdir_in(beside)?;
+    let unnamed = folder.path().join("s");
+    let listener = UnixListener::bind(&unnamed)?;
+    // Whoever may write to it may call.
+    fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o660))?;
+    let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    fs::hard_link(&unnamed, path)
+        .map_err(|error| if in_use(&error) { io::ErrorKind::AddrInUse.into() } else { error })?;
+    Ok(listener)
+}
+
 /// Removes the socket of a process that ended without doing it. One that somebody listens on stays: then binding fails.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
@@ -318,4 +331,52 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
             .await
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if stale { fs::remove_file(path) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn mode(path: &Path) -> Option<u32> {
+        fs::metadata(path).ok().map(|found| found.permissions().mode() & 0o777)
+    }
+
+    #[tokio::test]
+    async fn a_socket_has_its_mode_from_the_first_moment() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("adapter.sock");
+        let over = AtomicBool::new(false);
+        let seen = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut seen = std::collections::BTreeSet::new();
+                while !over.load(Ordering::Relaxed) {
+                    seen.extend(mode(&path));
+                }
+                seen
+            });
+            for _ in 0..2_000 {
+                drop((bind_private(&path).expect("bound"), Socket(path.clone())));
+            }
+            over.store(true, Ordering::Relaxed);
+            watcher.join().expect("no panic")
+        });
+        assert_eq!(Vec::from_iter(seen), [0o660]);
+        assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_somebody_listens_on_stays() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let address = Address::Unix(dir.path().join("adapter.sock"));
+        let Address::Unix(path) = &address else { panic!("{address}") };
+        let first = Port::bind(&address).await.expect("bound");
+        assert_eq!((mode(path), first.address().expect("open")), (Some(0o660), address.clone()));
+        let error = Port::bind(&address).await.expect_err("taken");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+        UnixStream::connect(path).await.expect("the first one answers");
+        drop(first);
+        assert_eq!(mode(path), None, "its name goes with it");
+    }
 }
