@@ -152,6 +152,8 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
         let ids: Vec<String> = wanted.keys().cloned().collect();
+        // Requests take turns, and have places of their own in the queue: each is named by the first that it asks for.
+        let session = &session.about(ids.first().map_or("", String::as_str));
         let landed =
             futures::future::try_join_all(self.join(wanted, bound, session).into_iter().map(Joined::landed));
         let answers = match session.own_deadline() {

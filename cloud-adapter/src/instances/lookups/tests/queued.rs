@@ -95,3 +95,18 @@ async fn each_who_waits_for_a_flight_is_refused_by_its_own_deadline() {
         assert!(patient.is_ok(), "{patient:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_of_other_instances_have_places_of_their_own() {
+    let mut limits = wire::limits(10.0, 1);
+    limits.queue.per_object = 1;
+    let (_, vendor) = wire::vendor(&limits);
+    let bed = Bed { vendor, ..Bed::over(Source { queued: true, ..Source::default() }, 4 * BATCH) };
+    let session = bed.session(Priority::Lifecycle);
+    // One is sent at once, the others wait.
+    let flights = (0..4).map(|n| bed.lookups.get(ids(n * BATCH..(n + 1) * BATCH), None, &session));
+    for answers in join_all(flights).await {
+        assert_eq!(answers.map(|answers| found(&answers)), Ok(BATCH));
+    }
+    assert_eq!(bed.batches(), [BATCH; 4]);
+}
