@@ -20,8 +20,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-pub(crate) use self::layer::RpcLayer;
 use self::scrape::Sources;
+pub(crate) use self::{layer::RpcLayer, scrape::SnapshotAge};
 use crate::vendor::Operation;
 
 /// From a cached answer to the longest deadline.
@@ -214,11 +214,11 @@ impl Metrics {
         self.sources.set_budget(Box::new(report));
     }
 
-    /// Says where the page gets the age of a collection's snapshot from. `None`: it was not listed yet.
+    /// Says where the page gets the age of a collection's snapshot from.
     pub(crate) fn read_age(
         &self,
         collection: &'static str,
-        age: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+        age: impl Fn() -> SnapshotAge + Send + Sync + 'static,
     ) {
         self.sources.add_age(collection, Box::new(age));
     }

@@ -28,7 +28,7 @@ pub(crate) use self::{
 use crate::{
     config::CollectionSettings,
     driver::{Collection, Item, VendorError},
-    metrics::{Coalesced, Metrics},
+    metrics::{Coalesced, Metrics, SnapshotAge},
     vendor::{Session, Waiters},
 };
 
@@ -46,6 +46,8 @@ pub(crate) struct Snapshot<T> {
     /// Grows with each change of the state; watchers wait on it.
     revision: signal::Sender<u64>,
     watches: Places,
+    /// From one listing to the next; `None`: it is not listed by itself.
+    target: Mutex<Option<Duration>>,
     settings: Mutex<CollectionSettings>,
     metrics: Metrics,
 }
@@ -66,6 +68,7 @@ impl<T: Item> Snapshot<T> {
             waiters: Arc::default(),
             revision: signal::Sender::new(0),
             watches: Places::default(),
+            target: Mutex::default(),
             settings: Mutex::new(settings),
             metrics,
         }
@@ -75,7 +78,7 @@ impl<T: Item> Snapshot<T> {
     pub(crate) fn told(settings: CollectionSettings, horizon: Duration, metrics: &Metrics) -> Arc<Self> {
         let snapshot = Arc::new(Self::new(settings, horizon, metrics.clone()));
         let weak = Arc::downgrade(&snapshot);
-        let age = move || weak.upgrade()?.with(|state| state.observed).map(|observed| observed.elapsed());
+        let age = move || weak.upgrade().map(|snapshot| snapshot.age()).unwrap_or_default();
         metrics.read_age(T::COLLECTION, age);
         snapshot
     }
@@ -202,6 +205,11 @@ impl<T: Item> Snapshot<T> {
             let error = state.attempt.as_ref().and_then(|(_, error)| error.clone());
             (state.observed, state.items.len(), state.log.end(), error)
         })
+    }
+
+    fn age(&self) -> SnapshotAge {
+        let age = self.with(|state| state.observed).map(|observed| observed.elapsed());
+        SnapshotAge { age, target: *self.target.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     pub(crate) fn target_age(&self) -> Duration {

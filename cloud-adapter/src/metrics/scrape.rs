@@ -15,7 +15,16 @@ use prometheus_client::{
 };
 
 type Budget = Box<dyn Fn() -> Option<(Time, Report)> + Send + Sync>;
-type Age = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
+type Age = Box<dyn Fn() -> SnapshotAge + Send + Sync>;
+
+/// How old a collection's listing is, and how old it may become.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct SnapshotAge {
+    /// `None`: it was not listed yet.
+    pub(crate) age: Option<Duration>,
+    /// `None`: nobody watches, and it is not listed again by itself.
+    pub(crate) target: Option<Duration>,
+}
 
 /// Where states are read from. Cloning shares them.
 #[derive(Clone, Default)]
@@ -47,10 +56,7 @@ impl Collector for Sources {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = Page(&mut encoder);
-        let ages = inner.ages.iter().filter_map(|(collection, age)| {
-            Some(([("collection", *collection)], ConstGauge::new(age()?.as_secs_f64())))
-        });
-        page.rows(("snapshot_age", "Since the last listing", Some(Unit::Seconds)), ages)?;
+        page.ages(&inner.ages.iter().map(|(collection, age)| (*collection, age())).collect::<Vec<_>>())?;
         let Some((now, report)) = inner.budget.as_ref().and_then(|budget| budget()) else { return Ok(()) };
         page.buckets(&report.buckets, now)?;
         page.queues(&report.leaves)?;
@@ -72,6 +78,19 @@ impl Page<'_, '_> {
         let Some((_, first)) = rows.peek() else { return Ok(()) };
         let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), first.metric_type())?;
         rows.try_for_each(|(labels, value)| value.encode(metric.encode_family(&labels)?))
+    }
+
+    fn ages(&mut self, ages: &[(&'static str, SnapshotAge)]) -> fmt::Result {
+        let mut gauges = |name: &str, help: &str, value: fn(&SnapshotAge) -> Option<Duration>| {
+            let rows = ages.iter().filter_map(|(collection, one)| {
+                Some(([("collection", *collection)], ConstGauge::new(value(one)?.as_secs_f64())))
+            });
+            self.rows((name, help, Some(Unit::Seconds)), rows)
+        };
+        gauges("snapshot_age", "Since the last listing", |one| one.age)?;
+        gauges("snapshot_target_age", "From one listing to the next, while somebody watches", |one| {
+            one.target
+        })
     }
 
     fn buckets(&mut self, buckets: &[BucketReport], now: Time) -> fmt::Result {

@@ -1,6 +1,9 @@
 //! When a collection is listed again by itself, and the one task that does it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use cloud_api_proto::{AdapterError, v1alpha1::Priority};
 use sha2::{Digest as _, Sha256};
@@ -35,6 +38,7 @@ impl<T: Item> Snapshot<T> {
         loop {
             let wanted = self.watches.any() && replica.leads();
             let period = self.with(|state| period(self.settings(), vendor.rate(T::FAMILY), state.pages));
+            *self.target.lock().unwrap_or_else(PoisonError::into_inner) = wanted.then_some(period);
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| match &state.attempt {
                 // A watcher wants it fresher.

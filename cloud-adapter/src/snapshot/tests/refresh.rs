@@ -176,3 +176,28 @@ async fn who_wants_a_listing_fresher_than_there_is_gets_it_at_once() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_has_a_target_age_while_somebody_watches() {
+    let ids: Vec<String> = (0..200).map(|n| format!("i-{n:03}")).collect();
+    let bed = Bed::new(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let target = || bed.snapshot.age().target;
+    beside(&bed, async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(target(), None, "nobody watches");
+        let watcher = bed.watch(WatchOptions::default());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(target(), Some(Duration::from_secs(30)), "not listed yet");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let share = 100.0 / (0.25 * bed.vendor.rate(crate::vendor::Family::Compute));
+        assert_eq!(target(), Some(Duration::from_secs_f64(share)), "a hundred pages take longer");
+        bed.snapshot.configure(CollectionSettings::aged(Duration::from_mins(5)));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(target(), Some(Duration::from_mins(5)), "so it was set");
+        drop(watcher);
+        tokio::time::sleep(Duration::from_mins(30)).await;
+        assert_eq!(target(), None, "nobody watches any more");
+        assert!(bed.snapshot.age().age > Some(Duration::from_mins(30)), "and it grows old");
+    })
+    .await;
+}
