@@ -38,12 +38,18 @@ const IMPATIENT: usize = 4;
 /// common.proto, `REASON_VENDOR_THROTTLED`; adapter_service.proto, `Budget.paused_until`: after a Retry-After nothing is sent to the bucket
 /// before it is over, whoever asks, and something is sent after.
 pub(super) async fn retry_after(cx: &Context) -> Verdict {
-    let (request, bucket) = live_read(cx, 2).await?;
+    // One machine and one caller: what is on its way beside the call that is throttled has not heard of the pause.
+    let (request, bucket) = live_read(cx, 1).await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
     let in_bucket = |call: &Call| bucket.matches(&call.method, &call.path);
     let throttled = proxy.inject(Rule::all().calls(bucket.clone()).next(1), Action::Throttle(Some(PAUSE)));
     let api = cx.node()?;
+    let told = cx.until(cx.params().timings.converge, "max_staleness 0 asks the vendor", || async {
+        let calls = proxy.since(mark).only(in_bucket);
+        Ok(calls.0.iter().any(|call| call.ended.is_some()).then_some(()))
+    });
+    select(pin!(told), pin!(api.batch_get_instances(request.clone()))).await;
     let wants = "vendor calls go on when the pause is over";
     let asks = (0..IMPATIENT).map(|_caller| {
         cx.until(cx.params().timings.converge, wants, || async {
