@@ -67,9 +67,14 @@ async fn compare() {
 /// Writes the rows of these faults as they are seen.
 async fn renew(faults: &[String]) {
     let table = rows().expect("a table");
+    let known = |fault: &String| fault == "all" || table.iter().any(|row| row.fault == *fault);
+    let unknown: Vec<&String> = faults.iter().filter(|fault| !known(fault)).collect();
+    assert!(unknown.is_empty(), "{UPDATE}: not in broken.table: {unknown:?}");
     let wanted = |row: &&Row| faults.iter().any(|fault| *fault == row.fault || fault == "all");
     let looks: Vec<_> = table.iter().filter(wanted).map(|row| look(row.clone(), Depth::Full)).collect();
     let seen = all(looks.into_iter()).await;
+    let unseen: Vec<String> = seen.iter().filter(|one| !one.ran()).map(Seen::difference).collect();
+    assert!(unseen.is_empty(), "nothing is written:\n{}", unseen.join("\n"));
     let renewed = table.into_iter().map(|row| {
         let found = seen.iter().find(|one| one.row.fault == row.fault);
         found.map_or(row, Seen::renewed)

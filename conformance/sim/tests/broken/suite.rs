@@ -29,6 +29,9 @@ const SCARCE: Bucket = Bucket { rate: 1, burst: 20 };
 /// A broken adapter makes checks wait in vain: no longer than that.
 const LIMIT: Duration = Duration::from_secs(40);
 
+/// What stands in place of a check where none ran.
+const SETTING: &str = "the setting";
+
 /// What does not recover does not recover later either.
 const HEAL: Duration = Duration::from_secs(8);
 
@@ -57,6 +60,11 @@ impl Seen {
         self.failed.keys().eq(&self.row.fails)
     }
 
+    /// Whether anything is known of the adapter.
+    pub(crate) fn ran(&self) -> bool {
+        !self.failed.contains_key(SETTING)
+    }
+
     /// The row as it should be then.
     pub(crate) fn renewed(&self) -> Row {
         Row { fails: self.failed.keys().cloned().collect(), ..self.row.clone() }
@@ -83,7 +91,7 @@ impl Seen {
 pub(crate) async fn look(row: Row, depth: Depth) -> Seen {
     let begun = Instant::now();
     let (failed, skipped) = run(&row, depth).await.unwrap_or_else(|error| {
-        let failed = [("the setting".to_owned(), format!("{error:#}"))].into();
+        let failed = [(SETTING.to_owned(), format!("{error:#}"))].into();
         (failed, Vec::new())
     });
     Seen { row, failed, skipped, took: begun.elapsed() }

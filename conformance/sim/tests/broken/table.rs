@@ -7,8 +7,9 @@ pub(crate) const GOOD: &str = "none";
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.table");
 /// What its first lines say.
 const HEAD: &str = "\
-# A mistake of adapter-sim (--break), and exactly the checks that it fails; - stands for none, with the reason as the remark.
-# Checks of the third tier run against a mistake only where its row names them.
+# A mistake of adapter-sim (--break), and the checks that it fails; - stands for none, with the reason as the remark.
+# Each run of the tests tries it against the checks of its row and some quick ones, and it fails those of its row alone.
+# UPDATE_BROKEN_TABLE tries it against all of the first two tiers; those of the third run only where a row names them.
 ";
 
 /// A line of it.
