@@ -29,14 +29,14 @@ use crate::{
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Between two looks at whether it is ready.
 const TICK: Duration = Duration::from_millis(50);
-/// What errors call the parts of a connection.
+/// What errors call the parts of a connection: it is told by flags, or by the parameter file.
 const FLAGS: Flags = Flags {
     endpoint: "endpoint",
-    ca: "tls.caFile",
-    server_name: "tls.serverName",
-    token: "identities.*.tokenFile",
-    client_certificate: "identities.*.certificateFile",
-    client_key: "identities.*.keyFile",
+    ca: "--tls-ca-cert (tls.caFile)",
+    server_name: "--tls-server-name (tls.serverName)",
+    token: "--token-file (identities.*.tokenFile)",
+    client_certificate: "--client-cert (identities.*.certificateFile)",
+    client_key: "--client-key (identities.*.keyFile)",
 };
 
 /// What a lane is for.
@@ -277,8 +277,8 @@ impl Lane {
     }
 }
 
-const HINT: &str = "look at the endpoint (--endpoint), the CA (--tls-ca-cert, tls.caFile), the server's name (--tls-server-name) and \
-                    the identities (--token-file, identities); is the adapter running?";
+const HINT: &str = "look at the endpoint (--endpoint: http or https?), the CA (--tls-ca-cert, tls.caFile), the server's name \
+                    (--tls-server-name) and the identities (--token-file, identities); is the adapter running?";
 const HINT_READY: &str =
     "look at the adapter's log: does it reach the vendor, through the proxy if lanes[].proxy is set?";
 

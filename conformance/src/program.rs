@@ -120,11 +120,13 @@ fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Told before the run, not after it. What is there already stays until there is something to say.
+/// Told before the run, not after it. What is there already stays until there is something to say, and until then nothing new is there.
 fn writable(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).with_context(|| format!("{flag} {}", path.display()))
+    let new = !path.exists();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path).map(drop);
+    let tried = opened.and_then(|()| if new { fs::remove_file(path) } else { Ok(()) });
+    tried.with_context(|| format!("{flag} {}", path.display()))
 }
 
 fn write(flag: &str, path: &Path, text: &str) -> anyhow::Result<()> {

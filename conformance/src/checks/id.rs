@@ -171,8 +171,8 @@ async fn status(cx: &Context) -> Verdict {
     expect::that(few, "a status makes no vendor call", || calls.to_string())
 }
 
-/// grpc.health.v1: the process and each service by name; names that nobody knows are NOT_FOUND. Of several replicas one serves, and the
-/// others still say who they are.
+/// adapter_service.proto, `AdapterService`, and grpc.health.v1: the process and each service by name; names that nobody knows are
+/// NOT_FOUND. Of several replicas one serves, and the others still say who they are.
 async fn health(cx: &Context) -> Verdict {
     let api = cx.service()?;
     expect::equal("the health of \"\" is SERVING (1)", &api.health("").await?, &SERVING)?;

@@ -65,14 +65,7 @@ pub fn table(report: &Report, all: &[Check]) -> String {
     for tier in [Tier::T1, Tier::T2, Tier::T3] {
         text.push_str(&row(report, all, tier));
     }
-    let failed: Vec<&Entry> =
-        report.entries.iter().filter(|one| matches!(one.outcome, Outcome::Failed(_))).collect();
-    if !failed.is_empty() {
-        text.push_str("\nfailed:\n");
-        for entry in failed {
-            writeln!(text, "  {:7} {}", entry.check.id, entry.check.name).unwrap_or_default();
-        }
-    }
+    text.push_str(&failed(report));
     let skipped = report.entries.iter().filter_map(|entry| match &entry.outcome {
         Outcome::Skipped(why) if entry.check.standing == Standing::Mandatory => {
             Some((why, format!("{}*", entry.check.id)))
@@ -93,6 +86,20 @@ pub fn table(report: &Report, all: &[Check]) -> String {
         text.push_str("\nended early\n");
     }
     text
+}
+
+/// Each check that failed once, with how often it did if it was repeated.
+fn failed(report: &Report) -> String {
+    let lines = report.failed().into_iter().map(|id| {
+        let of_check: Vec<&Entry> = report.entries.iter().filter(|entry| entry.check.id == id).collect();
+        let failed = of_check.iter().filter(|entry| matches!(entry.outcome, Outcome::Failed(_))).count();
+        let often =
+            if of_check.len() > 1 { format!(" ({failed} of {})", of_check.len()) } else { String::new() };
+        let name = of_check.first().map_or("", |entry| entry.check.name);
+        format!("  {id:7} {name}{often}\n")
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\nfailed:\n{lines}") }
 }
 
 /// Each reason once, with the checks that it concerns.
@@ -134,7 +141,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{checks, report::json::json};
+    use crate::{check::Finding, checks, report::json::json};
 
     fn entry(id: &str, outcome: Outcome, unseen: &[&str]) -> Entry {
         Entry {
@@ -184,6 +191,25 @@ passed without a part:
         assert!(table.ends_with(told), "{table}");
         let passed = entry("SEC-01", Outcome::Passed, &["lanes[].http is not set"]);
         assert!(line(&passed, false).ends_with("(1.0 s, without a part: lanes[].http is not set)"));
+    }
+
+    #[test]
+    fn a_check_that_failed_stands_once_with_how_often() {
+        let failed = || Outcome::Failed(Finding { wants: "this".to_owned(), came: "that".to_owned() });
+        let again = |repetition, outcome| Entry { repetition, ..entry("LB-04", outcome, &[]) };
+        let entries = vec![
+            entry("LB-01", failed(), &[]),
+            again(1, failed()),
+            again(2, Outcome::Passed),
+            again(3, failed()),
+        ];
+        let told = "
+failed:
+  LB-01   ensure-reaches-active-and-returns-address
+  LB-04   identical-concurrent-ensures-join (2 of 3)
+";
+        let table = table(&Report { entries, ..report() }, &checks::all());
+        assert!(table.ends_with(told), "{table}");
     }
 
     #[test]

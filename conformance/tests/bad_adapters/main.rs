@@ -94,7 +94,10 @@ async fn nobody_at_the_endpoint() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
-    let ended = suite(&["--endpoint", &endpoint], 1).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report.xml");
+    let ended = suite(&["--endpoint", &endpoint, "--junit", &report.display().to_string()], 1).await;
+    assert!(!report.exists(), "an empty file is no report");
     let refused = format!("cannot connect to {endpoint}: Connection refused");
     for told in [&refused, "does not answer GetInfo", "is the adapter running?"] {
         assert!(ended.err.contains(told), "{told}: {}", ended.err);
@@ -118,10 +121,10 @@ async fn wrong_flags_and_files_are_usage() {
     let https = ["--endpoint", "https://127.0.0.1:1"];
     for (args, told) in [
         (vec!["--endpoint", "127.0.0.1"], "127.0.0.1"),
-        (https.to_vec(), "tls.caFile"),
+        (https.to_vec(), "name its file with --tls-ca-cert (tls.caFile)"),
         ([&https[..], &["--tls-ca-cert", &garbage]].concat(), "ca.pem"),
         ([&https[..], &["--tls-ca-cert", &nowhere]].concat(), "none"),
-        (vec!["--endpoint", "http://127.0.0.1:1", "--token-file", &nowhere], "tokenFile"),
+        (vec!["--endpoint", "http://127.0.0.1:1", "--token-file", &nowhere], "--token-file"),
         (vec!["--params", &nowhere], "--params"),
         (vec!["--params", &unknown], "is `endpoint` meant?"),
         (
