@@ -63,6 +63,9 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
 pub struct LoadBalancerRecord<D> {
     /// What the contract says of it. `key`, `owner` and `fence` come from its tags and are unset where there are none. Where only one
     /// part of the key is left, the other is empty: such a load balancer is nobody's, and not everybody's either.
+    ///
+    /// In state `ABSENT` it is what is left of a load balancer that is gone, such as its address: a deletion removes it, and nothing is
+    /// built from it.
     pub summary: LoadBalancer,
     /// What only the driver knows of it.
     pub detail: D,

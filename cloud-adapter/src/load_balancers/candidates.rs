@@ -44,8 +44,13 @@ pub(super) enum Adopted<D> {
 impl<D> Candidates<D> {
     pub(super) fn find<A: Driver<Detail = D>>(driver: &A, items: &[Shared<D>], goal: &Goal) -> Self {
         let key = goal.key();
-        let owned = ranked(items.iter().filter(|record| record.belongs_to(key)).cloned());
-        let others = || items.iter().filter(|record| !record.belongs_to(key));
+        // Of what is left of one that is gone nothing can be built; what is built takes it over, or it is deleted.
+        let removes = matches!(goal, Goal::Absent { .. });
+        let counts = |record: &&Shared<D>| removes || record.summary.state() != LoadBalancerState::Absent;
+        let items: Vec<&Shared<D>> = items.iter().filter(counts).collect();
+        let owned =
+            ranked(items.iter().filter(|record| record.belongs_to(key)).map(|record| Arc::clone(record)));
+        let others = || items.iter().copied().filter(|record| !record.belongs_to(key));
         let free = |record: &&Shared<D>| is_free(record.summary.key.as_ref(), key);
         let is_name = driver.names_of(key);
         let is_known = |record: &&Shared<D>| goal.known() == Some(record.summary.vendor_id.as_str());
@@ -136,4 +141,40 @@ fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
         summary.vendor_id, summary.name
     );
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
+
+    use super::*;
+    use crate::{
+        driver::{DesiredLoadBalancer, testing::WriteOnly},
+        load_balancers::decide::Terms,
+    };
+
+    #[test]
+    fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
+        let key = LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: "web".to_owned() };
+        let summary = LoadBalancer {
+            vendor_id: "floating-ip".to_owned(),
+            key: Some(key.clone()),
+            state: LoadBalancerState::Absent.into(),
+            ..LoadBalancer::default()
+        };
+        let left = [Arc::new(LoadBalancerRecord { summary, detail: () })];
+        let desired = DesiredLoadBalancer {
+            key: key.clone(),
+            owner: Owner::default(),
+            cluster_name: String::new(),
+            spec: LoadBalancerSpec::default(),
+            backends: Arc::new([]),
+            hash: String::new(),
+        };
+        let terms = Terms { recreate: Recreate::Never, adoption: Adoption::Never, known: None };
+        let present = Goal::Present(Arc::new(desired), terms);
+        assert!(Candidates::find(&WriteOnly, &left, &present).owned.is_empty());
+        let absent = Goal::Absent { key, known: None };
+        assert_eq!(Candidates::find(&WriteOnly, &left, &absent).deletable().len(), 1);
+    }
 }
