@@ -3,6 +3,8 @@
 //! Beside it there are two: the log-in, where a token is due, and the same request once more with a new token, where the old one was
 //! rejected. It waits for nothing, retries nothing else, and has no connection of its own.
 
+pub(crate) mod floating_ips;
+pub(crate) mod octavia;
 mod paging;
 #[cfg(test)]
 mod tests;
@@ -118,12 +120,16 @@ impl Client {
     }
 
     /// Writes something. The answer's body is not read: the next listing shows what came of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first call that writes uses it"))]
     pub(crate) async fn write(&self, session: &Session, call: Call, body: &impl Serialize) -> Answer<()> {
         let body = serde_json::to_vec(body).map_err(|error| {
             VendorError::nonsense(format!("{}: cannot be written: {error}", call.operation))
         })?;
         self.send(session, &call, &body.into()).await.map(drop)
+    }
+
+    /// Takes something away.
+    pub(crate) async fn delete(&self, session: &Session, call: Call) -> Answer<()> {
+        self.send(session, &call, &Bytes::new()).await.map(drop)
     }
 
     /// Sends a request; once more with a new token, if the old one is rejected.

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 
 use crate::{
     classify::{classify, request_id},
-    client::Client,
+    client::{Client, octavia::Which},
     identity::{
         Identity,
         catalogue::Service,
@@ -22,11 +22,13 @@ use crate::{
         source::Source,
     },
     instances::{Networking, Place},
-    load_balancers::Detail,
+    load_balancers::{Detail, LoadBalancers, requests::NewMember, settings::LoadBalancerOptions},
     not_written::not_written,
-    ownership, plan,
+    ownership,
+    parameters::Parameters,
+    plan,
     provider_id::{self, Form},
-    step::Step,
+    step::{Part, Step, there},
 };
 
 /// What this cloud can do.
@@ -41,14 +43,16 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// Reads come from the database that writes go to. Replicas of it lag for seconds when it is slow.
-const CONSISTENCY_HORIZON: Duration = Duration::from_secs(10);
+/// Reads come from the database that writes go to. A create whose answer did not come in time may be at work still: Octavia first asks
+/// Neutron for a port, and goes on when its caller has hung up.
+const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
 
 /// The driver. Keeps no state but where the cloud is and who we are there.
 #[derive(Clone, Debug)]
 pub struct OpenStackDriver {
     pub(crate) client: Client,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) balancers: Arc<LoadBalancers>,
     region: String,
     ca: Option<Vec<u8>>,
 }
@@ -62,6 +66,7 @@ pub(crate) struct Settings {
     pub(crate) given: Given,
     pub(crate) networking: Networking,
     pub(crate) form: Form,
+    pub(crate) load_balancers: LoadBalancerOptions,
 }
 
 impl OpenStackDriver {
@@ -69,12 +74,28 @@ impl OpenStackDriver {
     pub(crate) fn new(cloud: Cloud, ca: Option<Vec<u8>>, settings: Settings) -> Self {
         let region = cloud.region.clone();
         let client = Client { identity: Arc::new(Identity::new(cloud)) };
-        Self { client, settings: Arc::new(settings), region, ca }
+        let balancers = Arc::new(LoadBalancers::new(settings.load_balancers.clone()));
+        Self { client, settings: Arc::new(settings), balancers, region, ca }
     }
 
     /// What is the same for all machines.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
+    }
+
+    async fn update_members(
+        &self,
+        session: &Session,
+        (pool, which): (&Part, Which),
+        members: &[NewMember],
+    ) -> Result<(), VendorError> {
+        let pool = pool.id()?;
+        let known = &self.balancers.members;
+        // A listing under way may read them before, and one that reads them meanwhile is not to be trusted either.
+        known.forget(pool);
+        let done = self.client.update_members(session, (pool, which), members).await;
+        known.forget(pool);
+        done
     }
 
     /// The same with the credentials of this content.
@@ -119,17 +140,25 @@ impl Driver for OpenStackDriver {
             adapter_name: "adapter-openstack",
             adapter_version: env!("CARGO_PKG_VERSION"),
             provider: provider_id::SCHEME,
-            capabilities: CAPABILITIES.map(capability).into(),
+            capabilities: CAPABILITIES
+                .into_iter()
+                .chain(self.balancers.site().capabilities())
+                .map(capability)
+                .collect(),
             limits: Limits { batch_instances: 500, batch_routes: 200, listeners: None, backends: None },
             call_limits: CALL_LIMITS.to_vec(),
-            parameters: Vec::new(),
+            parameters: Parameters::declared(),
             consistency_horizon: CONSISTENCY_HORIZON,
             // Octavia takes any number of load balancers of one name, and no token with a create.
             deduplication: Deduplication::ListThenCreate,
             // One ID, one call: more than a few are cheaper listed, which the runtime decides.
             batch: 1,
             poll: Duration::from_secs(2),
-            expected_latency: Vec::new(),
+            // An amphora is a machine that boots.
+            expected_latency: vec![
+                ("EnsureLoadBalancer", Duration::from_mins(2)),
+                ("DeleteLoadBalancer", Duration::from_secs(30)),
+            ],
         }
     }
 
@@ -167,7 +196,7 @@ impl Driver for OpenStackDriver {
         fence: &Fence,
         observed: Option<&LoadBalancerRecord<Detail>>,
     ) -> Result<Vec<Step>, VendorError> {
-        plan::plan(desired, fence, observed)
+        plan::plan(desired, fence, observed, &self.balancers.site())
     }
 
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
@@ -182,9 +211,53 @@ impl Driver for OpenStackDriver {
         plan::plan_routes(changes)
     }
 
-    async fn execute(&self, _session: &Session, step: &Step) -> Result<Outcome, VendorError> {
+    async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
+        let client = &self.client;
         match step {
             Step::NotWritten(part) => Err(not_written(part, "src/plan.rs")),
+            Step::CreateLoadBalancer(new) => client.create_load_balancer(session, new).await,
+            Step::AdoptLoadBalancer { id, tags } => client.tag_load_balancer(session, id, tags).await,
+            Step::CompleteLoadBalancer { id, tags } => {
+                client.tag_load_balancer(session, id.id()?, tags).await
+            }
+            Step::DeleteLoadBalancer { id } => client.delete_load_balancer(session, id).await,
+            Step::CreateListener { balancer, listener, pool, .. } => {
+                client.create_listener(session, (balancer.id()?, pool.id()?), listener).await
+            }
+            Step::UpdateListener { id, change, pool, .. } => {
+                let pool = pool.as_ref().map(Part::id).transpose()?;
+                client.update_listener(session, (id, pool), change).await
+            }
+            Step::DeleteListener { id, .. } => client.delete_listener(session, id).await,
+            Step::CreatePool { balancer, pool } => client.create_pool(session, balancer.id()?, pool).await,
+            Step::UpdatePool { id, change, .. } => client.update_pool(session, id, change).await,
+            Step::DeletePool { id, .. } => client.delete_pool(session, id).await,
+            Step::SetMembers { pool, members, .. } => {
+                self.update_members(session, (pool, Which::All), members).await
+            }
+            Step::AddMembers { pool, members, .. } => {
+                self.update_members(session, (pool, Which::Named), members).await
+            }
+            Step::CreateMonitor { pool, monitor, .. } => {
+                client.create_monitor(session, pool.id()?, monitor).await
+            }
+            Step::UpdateMonitor { id, change, .. } => client.update_monitor(session, id, change).await,
+            Step::DeleteMonitor { id, .. } => client.delete_monitor(session, id).await,
+            Step::CreateFloatingIp { new, target } => {
+                client.create_floating_ip(session, new, there(target.as_ref())?).await
+            }
+            Step::AttachFloatingIp { id, target, .. } => {
+                client.attach_floating_ip(session, id, there(target.as_ref())?).await
+            }
+            Step::AttachReserved { address, target } => {
+                client.attach_reserved(session, *address, there(target.as_ref())?).await
+            }
+            Step::DescribeFloatingIp { id, description, .. } => {
+                client.describe_floating_ip(session, id, description).await
+            }
+            Step::DetachFloatingIp { id, .. } => client.detach_floating_ip(session, id).await,
+            Step::DeleteFloatingIp { id, .. } => client.delete_floating_ip(session, id).await,
         }
+        .map(|()| Outcome::Accepted)
     }
 }

@@ -5,7 +5,7 @@
 //! credentials, token and catalogue; `client` has one function a vendor call, `classify` what answers mean; `instances` lists and looks
 //! up; `provider_id` and `ownership` have the names by which objects are found again.
 //!
-//! `load_balancers`, `routes`, `plan` and `step` answer `not written yet`, and their capabilities are not listed.
+//! `routes` answer `not written yet`, and their capabilities are not listed.
 
 mod classify;
 mod client;
@@ -16,6 +16,7 @@ mod load_balancers;
 mod not_written;
 mod options;
 mod ownership;
+mod parameters;
 mod plan;
 mod provider_id;
 mod routes;

@@ -1,23 +1,281 @@
-//! The load balancers: one page of them, with all that belongs to each.
+//! The load balancers: one sweep of Octavia's collections and of the floating IPs, joined on its last page.
+//!
+//! Cost: the pages of each collection, however many load balancers there are; and one call for each pool of ours whose members are not
+//! known from an earlier sweep. Which members a pool has stands in no other listing.
+
+pub(crate) mod answers;
+mod join;
+mod known_members;
+pub(crate) mod requests;
+pub(crate) mod settings;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::{Arc, OnceLock};
 
 use cloud_adapter::{
-    driver::{Collection, Cursor, LoadBalancerRecord, Page, VendorError},
+    driver::{Collection, Cursor, Fault, LoadBalancerRecord, Page, VendorError},
     vendor::Session,
 };
 
-use crate::{OpenStackDriver, not_written::not_written};
+use self::{
+    answers::{Balancer, FloatingIp, Listener, Member, Monitor, Pool},
+    known_members::KnownMembers,
+    settings::{LoadBalancerOptions, Site, Version},
+};
+use crate::{
+    OpenStackDriver,
+    client::{self, octavia::Listed},
+    ownership,
+};
 
-/// What the plan must know of a load balancer beside the contract's words: its listeners and pools, their IDs and settings.
+/// What Octavia says of a load balancer or pool that nobody changes.
+pub(crate) const ACTIVE: &str = "ACTIVE";
+
+/// What the plan must know of a load balancer beside the contract's words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Detail;
+pub struct Detail {
+    /// `None`: it is gone, and has left a floating IP behind.
+    pub(crate) balancer: Option<Balancer>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<PoolTree>,
+    /// Those that lead to it, and those that are its own and lead nowhere.
+    pub(crate) floating_ips: Vec<FloatingIp>,
+}
+
+/// A pool with what is in it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PoolTree {
+    pub(crate) pool: Pool,
+    pub(crate) monitor: Option<Monitor>,
+    /// `None`: nobody has asked.
+    pub(crate) members: Option<Arc<[Member]>>,
+}
+
+/// What is configured and known of the cloud's load balancers.
+#[derive(Debug)]
+pub(crate) struct LoadBalancers {
+    pub(crate) options: LoadBalancerOptions,
+    version: OnceLock<Version>,
+    pub(crate) members: KnownMembers,
+}
+
+impl LoadBalancers {
+    pub(crate) fn new(options: LoadBalancerOptions) -> Self {
+        Self { options, version: OnceLock::new(), members: KnownMembers::default() }
+    }
+
+    /// What plans go by. A listing comes before every plan, and brings the version.
+    pub(crate) fn site(&self) -> Site<'_> {
+        let newest = Version { major: u32::MAX, minor: 0 };
+        Site { options: &self.options, version: self.version.get().copied().unwrap_or(newest) }
+    }
+}
+
+/// What earlier pages of a sweep brought. Pages are shared, as each later cursor holds them all.
+#[derive(Clone, Debug, Default)]
+struct Sweep {
+    balancers: Vec<Arc<[Balancer]>>,
+    listeners: Vec<Arc<[Listener]>>,
+    pools: Vec<Arc<[Pool]>>,
+    monitors: Vec<Arc<[Monitor]>>,
+    floating_ips: Vec<Arc<[FloatingIp]>>,
+    /// Of the pool that is read now.
+    members: Vec<Arc<[Member]>>,
+}
+
+/// Which listing of a sweep a page belongs to. A cursor begins with its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Versions,
+    Octavia(Listed),
+    /// Of the first pool that is not known.
+    Members,
+    FloatingIps,
+}
+
+impl Place {
+    const ALL: [Self; 7] = [
+        Self::Versions,
+        Self::Octavia(Listed::LoadBalancers),
+        Self::Octavia(Listed::Listeners),
+        Self::Octavia(Listed::Pools),
+        Self::Octavia(Listed::Monitors),
+        Self::Members,
+        Self::FloatingIps,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Versions => "versions",
+            Self::Octavia(what) => what.word(),
+            Self::Members => "members",
+            Self::FloatingIps => "floatingips",
+        }
+    }
+
+    /// Reads `listeners?limit=1000&marker=...`, or `members/2b7c...?`.
+    fn read(at: &str) -> Option<(Self, Option<&str>)> {
+        let (path, query) = at.split_once('?')?;
+        let word = path.split('/').next();
+        let place = Self::ALL.into_iter().find(|place| Some(place.word()) == word)?;
+        Some((place, Some(query).filter(|query| !query.is_empty())))
+    }
+}
+
+impl Sweep {
+    /// Where a listing goes on, or another begins. No two of one sweep are the same.
+    fn cursor(&self, place: Place, query: &str, known: &KnownMembers) -> String {
+        let word = place.word();
+        match self.unknown_pool(known).filter(|_| place == Place::Members) {
+            Some(pool) => format!("{word}/{}?{query}", pool.id),
+            None => format!("{word}?{query}"),
+        }
+    }
+
+    /// The first pool whose members are not known, of a load balancer that is ours. One that is being changed has time.
+    fn unknown_pool(&self, known: &KnownMembers) -> Option<&Pool> {
+        let is_ours = |pool: &&Pool| {
+            let mut balancers = self.balancers.iter().flat_map(|page| page.iter());
+            let of = pool.loadbalancers.first().map(|one| one.id.as_str());
+            let is_ours =
+                |one: &Balancer| one.provisioning_status == ACTIVE && ownership::owner(&one.tags).is_some();
+            balancers.any(|balancer| Some(balancer.id.as_str()) == of && is_ours(balancer))
+        };
+        let mut pools = self.pools.iter().flat_map(|page| page.iter());
+        pools.find(|pool| known.of(pool).is_none() && is_ours(pool))
+    }
+
+    /// What is read after a place that is done. Where there is no load balancer, nothing else of Octavia is.
+    ///
+    /// Load balancers come first: one that is made while the sweep is under way is not seen without its parts. Floating IPs come last:
+    /// one that was made for a load balancer which is not seen is left of one that is gone, and not of one to come.
+    fn after(&self, place: Place, known: &KnownMembers) -> Option<Place> {
+        let nothing = self.balancers.iter().all(|page| page.is_empty());
+        let left = self.unknown_pool(known).is_some();
+        let next = match place {
+            Place::Versions => Place::Octavia(Listed::LoadBalancers),
+            Place::Octavia(Listed::LoadBalancers) if nothing => Place::FloatingIps,
+            Place::Octavia(Listed::LoadBalancers) => Place::Octavia(Listed::Listeners),
+            Place::Octavia(Listed::Listeners) => Place::Octavia(Listed::Pools),
+            Place::Octavia(Listed::Pools) => Place::Octavia(Listed::Monitors),
+            Place::Octavia(Listed::Monitors) | Place::Members if left => Place::Members,
+            Place::Octavia(Listed::Monitors) | Place::Members => Place::FloatingIps,
+            Place::FloatingIps => return None,
+        };
+        Some(next)
+    }
+}
+
+impl OpenStackDriver {
+    /// Reads a page into the sweep; tells the query of the next one of the same listing.
+    async fn read_page(
+        &self,
+        session: &Session,
+        (place, query): (Place, Option<&str>),
+        size: Option<u32>,
+        sweep: &mut Sweep,
+    ) -> Result<Option<String>, VendorError> {
+        fn keep<T>(pages: &mut Vec<Arc<[T]>>, page: client::Page<T>) -> Option<String> {
+            pages.push(page.items.into());
+            page.next
+        }
+        let client = &self.client;
+        match place {
+            Place::Versions => {
+                self.balancers.learn(client.octavia_version(session).await?)?;
+                Ok(None)
+            }
+            Place::Octavia(what @ Listed::LoadBalancers) => {
+                let page = client.list_octavia(session, what, query, size).await?;
+                Ok(keep(&mut sweep.balancers, page))
+            }
+            Place::Octavia(what @ Listed::Listeners) => {
+                let page = client.list_octavia(session, what, query, size).await?;
+                Ok(keep(&mut sweep.listeners, page))
+            }
+            Place::Octavia(what @ Listed::Pools) => {
+                let page = client.list_octavia(session, what, query, size).await?;
+                Ok(keep(&mut sweep.pools, page))
+            }
+            Place::Octavia(what @ Listed::Monitors) => {
+                let page = client.list_octavia(session, what, query, size).await?;
+                Ok(keep(&mut sweep.monitors, page))
+            }
+            Place::Members => self.read_members(session, query, sweep).await,
+            Place::FloatingIps => {
+                let page = client.list_floating_ips(session, query, size).await?;
+                Ok(keep(&mut sweep.floating_ips, page))
+            }
+        }
+    }
+
+    async fn read_members(
+        &self,
+        session: &Session,
+        query: Option<&str>,
+        sweep: &mut Sweep,
+    ) -> Result<Option<String>, VendorError> {
+        let known = &self.balancers.members;
+        let Some(pool) = sweep.unknown_pool(known).cloned() else { return Ok(None) };
+        let page = match self.client.list_members(session, &pool.id, query).await {
+            // It went meanwhile: so does its load balancer, or the next sweep shows it without.
+            Err(error) if error.fault == Fault::NotFound => client::Page { items: Vec::new(), next: None },
+            page => page?,
+        };
+        sweep.members.push(page.items.into());
+        if page.next.is_none() {
+            let members = std::mem::take(&mut sweep.members);
+            known.learn(&pool, members.iter().flat_map(|page| page.iter()).cloned().collect());
+        }
+        Ok(page.next)
+    }
+}
+
+impl LoadBalancers {
+    /// Where a sweep begins: once a process it asks for the version first.
+    fn beginning(&self) -> Place {
+        if self.version.get().is_some() { Place::Octavia(Listed::LoadBalancers) } else { Place::Versions }
+    }
+
+    fn learn(&self, version: Version) -> Result<(), VendorError> {
+        if version < Version::NEEDED {
+            let needed = Version::NEEDED;
+            let text = format!("this cloud's Octavia API is {version}, and load balancers need {needed}");
+            return Err(VendorError::new(Fault::Unsupported, text));
+        }
+        self.version.get_or_init(|| version);
+        Ok(())
+    }
+}
 
 impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
     async fn list_page(
         &self,
-        _session: &Session,
-        _cursor: Option<&Cursor>,
-        _size: Option<u32>,
+        session: &Session,
+        cursor: Option<&Cursor>,
+        size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<Detail>>, VendorError> {
-        Err(not_written("list_page of the load balancers", "src/load_balancers.rs"))
+        let mut sweep: Sweep = cursor.and_then(Cursor::kept).cloned().unwrap_or_default();
+        let known = &self.balancers.members;
+        let (place, query) = match cursor {
+            None => (self.balancers.beginning(), None),
+            Some(cursor) => Place::read(cursor.at())
+                .ok_or_else(|| VendorError::nonsense(format!("no listing goes on at {}", cursor.at())))?,
+        };
+        let next = self.read_page(session, (place, query), size, &mut sweep).await?;
+        let next = match next {
+            Some(query) => Some(sweep.cursor(place, &query, known)),
+            None => sweep.after(place, known).map(|next| sweep.cursor(next, "", known)),
+        };
+        Ok(match next {
+            Some(next) => {
+                Page { items: Vec::new(), next: Some(Cursor::new(next).keeping(sweep)), total: None }
+            }
+            None => {
+                known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
+                Page { items: join::records(&sweep, known), next: None, total: None }
+            }
+        })
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         source::{Environment, Source},
     },
     instances::{Ipv6, Networking},
+    load_balancers::settings::LoadBalancerOptions,
     provider_id::Form,
 };
 
@@ -54,6 +55,8 @@ pub struct OpenStackOptions {
     /// Writes provider IDs as openstack://REGION/ID, for clusters of several regions, in place of openstack:///ID. Both are always read
     #[arg(long, help_heading = "OpenStack")]
     regional_provider_ids: bool,
+    #[command(flatten)]
+    load_balancers: LoadBalancerOptions,
 }
 
 impl OpenStackOptions {
@@ -74,7 +77,11 @@ impl OpenStackOptions {
             ipv6: if self.ipv6_support_disabled { Ipv6::LeftOut } else { Ipv6::Told },
         };
         let form = if self.regional_provider_ids { Form::Regional } else { Form::Plain };
-        Ok(OpenStackDriver::new(cloud, ca, Settings { source, given, networking, form }))
+        Ok(OpenStackDriver::new(
+            cloud,
+            ca,
+            Settings { source, given, networking, form, load_balancers: self.load_balancers },
+        ))
     }
 }
 

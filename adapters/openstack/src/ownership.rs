@@ -1,8 +1,20 @@
-//! Names by which load balancers are found again, by another process too. Tags belong here as well.
+//! Names by which load balancers are found again, by another process too. Tags are in `tags`, and what says the same of a floating IP
+//! in `description`.
+
+mod description;
+mod tags;
 
 use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use sha2::{Digest as _, Sha256};
+
+pub(crate) use self::{
+    description::Description,
+    tags::{
+        Expectation, Tags, applied_hash, expects_floating_ip, fence, is_part_of, missing, owner, part_tag,
+        signed, wanted,
+    },
+};
 
 /// Bytes of a name at the cloud.
 const NAME_MAX: usize = 63;
@@ -12,7 +24,6 @@ const NAME_DIGEST: usize = 10;
 const DIGEST: usize = 16;
 
 /// The name of a new load balancer: readable, limited, and another one for each key.
-#[cfg_attr(not(test), expect(dead_code, reason = "the plan of a new load balancer uses it"))]
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
     let digest = name_digest(key);

@@ -1,30 +1,307 @@
 //! What is missing until the cloud is as desired. Pure: no vendor, no clock.
 //!
-//! Additions come before removals, so that traffic is never cut for a moment. The tag that says "complete" comes last.
+//! Additions come before removals, so that traffic is never cut for a moment; only a listener that speaks another protocol from now on
+//! goes before it comes. The tag that says "complete" comes last: of a load balancer that is made with all its parts in one call it is
+//! there from the beginning, and what is not in that call, its floating IP, has a tag by which it is missed.
+
+mod floating_ips;
+mod pools;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, RouteChanges, VendorError};
-use cloud_api_proto::v1alpha1::Fence;
+use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey};
+use ipnet::IpNet;
 
-use crate::{load_balancers::Detail, not_written::not_written, step::Step};
+pub(crate) use self::floating_ips::ipv4;
+use self::{
+    pools::{create_pool, pool_changes},
+    wanted::{Wanted, WantedPort},
+};
+use crate::{
+    load_balancers::{
+        Detail, PoolTree,
+        answers::{Balancer, Listener},
+        requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
+        settings::{Creation, Site},
+    },
+    ownership,
+    step::{Part, Port, Step, Transport},
+};
+
+/// What Octavia says of a load balancer that is on the way out.
+pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 
 /// The writes that are missing, in order; empty if none is.
 ///
+/// Cost: one write for a new load balancer and one for its floating IP; of an existing one, one for each pool whose members change.
+///
 /// # Errors
-/// What this cloud cannot do, or cannot change in place.
+/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change.
+///
+/// [`Fault::Invalid`]: cloud_adapter::driver::Fault::Invalid
+/// [`Fault::Unsupported`]: cloud_adapter::driver::Fault::Unsupported
+/// [`Fault::Immutable`]: cloud_adapter::driver::Fault::Immutable
 pub(crate) fn plan(
-    _desired: &DesiredLoadBalancer,
-    _fence: &Fence,
-    _observed: Option<&LoadBalancerRecord<Detail>>,
+    desired: &DesiredLoadBalancer,
+    fence: &Fence,
+    observed: Option<&LoadBalancerRecord<Detail>>,
+    site: &Site<'_>,
 ) -> Result<Vec<Step>, VendorError> {
-    Err(not_written("plan: the writes from what is there to what is desired", "src/plan.rs"))
+    let wanted = Wanted::read(desired, site)?;
+    let goal = Goal { desired, fence, wanted: &wanted, site };
+    let there = observed.and_then(|record| Some((record.detail.balancer.as_ref()?, &record.detail)));
+    match there {
+        None => goal.creation(),
+        Some((balancer, tree)) => {
+            wanted.vip.check(&wanted.parameters, balancer)?;
+            goal.changes(balancer, tree)
+        }
+    }
 }
 
-/// What removes a load balancer with all its parts, in dependency order. Empty while it is on the way out already.
-pub(crate) fn plan_deletion(_observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
-    vec![Step::NotWritten("plan_deletion: what removes a load balancer")]
+/// What removes a load balancer: one write, since Octavia cascades, and then one for its floating IP, unless it is kept. Nothing
+/// while it is on the way out already.
+///
+/// The address goes last: should the load balancer not go, it serves on.
+pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+    let delete = match &observed.detail.balancer {
+        Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
+        Some(balancer) => Some(Step::DeleteLoadBalancer { id: balancer.id.clone() }),
+        None => None,
+    };
+    delete.into_iter().chain(floating_ips::releases(observed)).collect()
 }
 
 /// Route changes as vendor calls: one for all, or one each, removals first.
 pub(crate) fn plan_routes(_changes: &RouteChanges) -> Vec<Step> {
     vec![Step::NotWritten("plan_routes: route changes as vendor calls")]
+}
+
+/// What shall be, whoever wants it.
+struct Goal<'a> {
+    desired: &'a DesiredLoadBalancer,
+    fence: &'a Fence,
+    wanted: &'a Wanted,
+    site: &'a Site<'a>,
+}
+
+impl Goal<'_> {
+    fn creation(&self) -> Result<Vec<Step>, VendorError> {
+        let Wanted { vip, parameters, tags, ports, .. } = self.wanted;
+        let at_once = self.site.options.load_balancer_creation == Creation::AtOnce;
+        let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &[]).unwrap_or_default();
+        let owner = &self.desired.owner;
+        let create = CreateLoadBalancer {
+            name: ownership::balancer_name(self.desired),
+            description: format!("{} {}/{}", owner.kind, owner.namespace, owner.name)
+                .chars()
+                .take(255)
+                .collect(),
+            provider: self.site.options.load_balancer_provider.clone(),
+            vip_subnet_id: vip.subnet.clone(),
+            vip_network_id: vip.network.clone(),
+            vip_address: vip.address,
+            additional_vips: vip.additional.clone(),
+            flavor_id: parameters.flavor.clone(),
+            availability_zone: parameters.zone.clone(),
+            tags: if at_once { complete.clone() } else { ownership::signed(tags, self.fence, &[]) },
+            listeners: ports
+                .iter()
+                .filter(|_| at_once)
+                .map(|(port, wanted)| self.whole(*port, wanted))
+                .collect(),
+        };
+        let mut steps = vec![Step::CreateLoadBalancer(create.into())];
+        if !at_once {
+            for (port, wanted) in ports {
+                steps.extend(create_pool(Part::Coming, (*port, &wanted.pool), self.part_tags()));
+                steps.push(self.create_listener(Part::Coming, (*port, wanted), Part::Coming));
+            }
+        }
+        steps.extend(floating_ips::changes(self.desired, self.wanted, None)?);
+        if !at_once {
+            steps.push(Step::CompleteLoadBalancer { id: Part::Coming, tags: complete });
+        }
+        Ok(steps)
+    }
+
+    fn changes(&self, balancer: &Balancer, tree: &Detail) -> Result<Vec<Step>, VendorError> {
+        let Wanted { tags, ports, .. } = self.wanted;
+        let mut steps = Vec::new();
+        // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
+        if ownership::owner(&balancer.tags).is_none_or(|(key, _)| key != self.desired.key) {
+            let tags = ownership::signed(tags, self.fence, &balancer.tags);
+            steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
+        }
+        let mut used = BTreeSet::new();
+        for (port, wanted) in ports {
+            let listener = tree.listeners.iter().find(|listener| port_of(listener) == Some(*port));
+            let change = PortChange { goal: self, balancer, port: *port, wanted, listener, tree };
+            steps.extend(change.steps(&mut used));
+        }
+        steps.extend(self.removals(balancer, tree, &used));
+        steps.extend(floating_ips::changes(self.desired, self.wanted, Some((balancer, tree)))?);
+        let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
+        let id = Part::Known(balancer.id.clone());
+        steps.extend(complete.map(|tags| Step::CompleteLoadBalancer { id, tags }));
+        Ok(steps)
+    }
+
+    /// Listeners first: a pool that a listener has cannot be deleted. What others have made stays.
+    fn removals(&self, balancer: &Balancer, tree: &Detail, used: &BTreeSet<&str>) -> Vec<Step> {
+        let is_ours = |name: &str, tags: &[String]| {
+            ownership::is_part_of(&self.desired.key, &balancer.name, (name, tags))
+        };
+        let (mut steps, mut kept) = (Vec::new(), used.clone());
+        for listener in &tree.listeners {
+            match port_of(listener) {
+                Some(port) if self.wanted.ports.contains_key(&port) => (),
+                Some(port) if is_ours(&listener.name, &listener.tags) => {
+                    steps.push(Step::DeleteListener { id: listener.id.clone(), port });
+                }
+                Some(_) | None => kept.extend(listener.default_pool_id.as_deref()),
+            }
+        }
+        let pools = tree.pools.iter().map(|tree| &tree.pool);
+        let pools = pools.filter(|pool| !kept.contains(pool.id.as_str()) && is_ours(&pool.name, &pool.tags));
+        steps.extend(pools.map(|pool| Step::DeletePool { id: pool.id.clone(), name: pool.name.clone() }));
+        steps
+    }
+
+    fn part_tags(&self) -> Vec<String> {
+        vec![ownership::part_tag(&self.desired.key)]
+    }
+
+    fn listener(&self, port: Port, wanted: &WantedPort) -> NewListener {
+        NewListener {
+            name: port.name(),
+            protocol: wanted.protocol,
+            protocol_port: port.number,
+            settings: ListenerSettings { tags: Some(self.part_tags()), ..wanted.settings.clone() },
+            default_pool: None,
+        }
+    }
+
+    /// A listener with all that belongs to it.
+    fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
+        let pool = pools::whole((port, &wanted.pool), self.part_tags());
+        NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
+    }
+
+    fn create_listener(&self, balancer: Part, (port, wanted): (Port, &WantedPort), pool: Part) -> Step {
+        Step::CreateListener { balancer, port, listener: self.listener(port, wanted).into(), pool }
+    }
+}
+
+/// A port that is wanted on a load balancer that is there.
+struct PortChange<'a> {
+    goal: &'a Goal<'a>,
+    balancer: &'a Balancer,
+    port: Port,
+    wanted: &'a WantedPort,
+    listener: Option<&'a Listener>,
+    tree: &'a Detail,
+}
+
+impl<'a> PortChange<'a> {
+    /// Notes in `used` which pool stays. The pool is complete before a listener has it.
+    fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
+        let balancer = || Part::Known(self.balancer.id.clone());
+        let wanted = (self.port, self.wanted);
+        let (mut steps, pool) = match self.pool() {
+            Some(tree) => {
+                used.insert(&tree.pool.id);
+                let tags = missing_tag(&self.goal.desired.key, &tree.pool.tags);
+                (pool_changes(tree, &self.wanted.pool, tags), Part::Known(tree.pool.id.clone()))
+            }
+            None => {
+                let pool = (self.port, &self.wanted.pool);
+                (create_pool(balancer(), pool, self.goal.part_tags()), Part::Coming)
+            }
+        };
+        match self.listener {
+            None => steps.push(self.goal.create_listener(balancer(), wanted, pool)),
+            // A port has one listener, and a listener one protocol.
+            Some(listener) if listener.protocol != self.wanted.protocol => {
+                steps.push(Step::DeleteListener { id: listener.id.clone(), port: self.port });
+                steps.push(self.goal.create_listener(balancer(), wanted, pool));
+            }
+            Some(listener) => steps.extend(self.listener_change(listener, pool)),
+        }
+        steps
+    }
+
+    /// The listener's pool, if it fits: its protocol never changes. Else the one that was made to take its place.
+    fn pool(&self) -> Option<&'a PoolTree> {
+        let fits = |tree: &&PoolTree| tree.pool.protocol == self.wanted.pool.protocol;
+        let current = self.listener.and_then(|listener| listener.default_pool_id.as_deref());
+        let mut pools = self.tree.pools.iter();
+        if let Some(pool) = pools.find(|tree| current == Some(&tree.pool.id)).filter(fits) {
+            return Some(pool);
+        }
+        let ours = ownership::part_tag(&self.goal.desired.key);
+        let is_taken =
+            |id: &str| self.tree.listeners.iter().any(|one| one.default_pool_id.as_deref() == Some(id));
+        self.tree.pools.iter().filter(fits).find(|tree| {
+            tree.pool.name == self.port.name() && tree.pool.tags.contains(&ours) && !is_taken(&tree.pool.id)
+        })
+    }
+
+    fn listener_change(&self, there: &Listener, pool: Part) -> Option<Step> {
+        let tags = missing_tag(&self.goal.desired.key, &there.tags);
+        let change = ListenerSettings { tags, ..difference(&self.wanted.settings, there) };
+        let pool = Some(pool)
+            .filter(|pool| *pool == Part::Coming || pool.id().ok() != there.default_pool_id.as_deref());
+        if change == ListenerSettings::default() && pool.is_none() {
+            return None;
+        }
+        Some(Step::UpdateListener { id: there.id.clone(), port: self.port, change: change.into(), pool })
+    }
+}
+
+/// The tags of a part that serves what is wanted, if it has not ours: whoever made it, it goes when it is not wanted any more.
+fn missing_tag(key: &LoadBalancerKey, there: &[String]) -> Option<Vec<String>> {
+    let ours = ownership::part_tag(key);
+    (!there.contains(&ours)).then(|| there.iter().cloned().chain([ours]).collect())
+}
+
+/// What is wanted and otherwise there. Tags apart.
+fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
+    fn other<T: Clone + PartialEq>(wanted: &Option<T>, there: Option<&T>) -> Option<T> {
+        wanted.as_ref().filter(|wanted| there != Some(wanted)).cloned()
+    }
+    let mut ranges: Vec<IpNet> = there.allowed_cidrs.iter().filter_map(|text| text.parse().ok()).collect();
+    ranges.sort();
+    let readable = (ranges.len() == there.allowed_cidrs.len()).then_some(&ranges);
+    ListenerSettings {
+        tags: None,
+        connection_limit: other(&wanted.connection_limit, there.connection_limit.as_ref()),
+        timeouts: Timeouts {
+            client_data: other(&wanted.timeouts.client_data, there.timeout_client_data.as_ref()),
+            member_connect: other(&wanted.timeouts.member_connect, there.timeout_member_connect.as_ref()),
+            member_data: other(&wanted.timeouts.member_data, there.timeout_member_data.as_ref()),
+            tcp_inspect: other(&wanted.timeouts.tcp_inspect, there.timeout_tcp_inspect.as_ref()),
+        },
+        allowed_cidrs: other(&wanted.allowed_cidrs, readable),
+        default_tls_container_ref: other(
+            &wanted.default_tls_container_ref,
+            there.default_tls_container_ref.as_ref(),
+        ),
+        sni_container_refs: other(&wanted.sni_container_refs, Some(&there.sni_container_refs)),
+        insert_headers: other(&wanted.insert_headers, Some(&there.insert_headers)),
+    }
+}
+
+/// The port that a listener has. `None`: it speaks what nobody knows.
+pub(crate) fn port_of(listener: &Listener) -> Option<Port> {
+    Some(Port { transport: Transport::of(&listener.protocol)?, number: listener.protocol_port })
+}
+
+/// Listeners by port, for people and for IDs.
+pub(crate) fn ports(listeners: &[Listener]) -> BTreeMap<Port, &Listener> {
+    listeners.iter().filter_map(|listener| Some((port_of(listener)?, listener))).collect()
 }

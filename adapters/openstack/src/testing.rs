@@ -1,7 +1,7 @@
 //! For tests: a small OpenStack on a loopback port, with what Keystone, Nova and Neutron answer, and a session of the runtime to it.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -30,6 +30,7 @@ use crate::{
         source::{Environment, Source},
     },
     instances::Networking,
+    load_balancers::settings::LoadBalancerOptions,
     provider_id::Form,
 };
 
@@ -44,6 +45,8 @@ pub(crate) struct Store {
     pub(crate) bodies: Vec<Value>,
     pub(crate) servers: Vec<Value>,
     pub(crate) ports: Vec<Value>,
+    /// What else is listed, by path: the collection's name and its items.
+    pub(crate) lists: BTreeMap<String, (&'static str, Vec<Value>)>,
     /// Items on one page, whatever is asked for.
     pub(crate) page: usize,
     /// Tokens that are good.
@@ -84,6 +87,7 @@ impl FakeCloud {
             bodies: Vec::new(),
             servers: Vec::new(),
             ports: Vec::new(),
+            lists: BTreeMap::new(),
             page: 1000,
             tokens: BTreeSet::new(),
             life: Duration::from_hours(1),
@@ -137,6 +141,7 @@ impl FakeCloud {
             given: Given::default(),
             networking: Networking::default(),
             form: Form::Plain,
+            load_balancers: LoadBalancerOptions::default(),
         };
         OpenStackDriver::new(self.cloud(), None, settings)
     }
@@ -185,7 +190,11 @@ async fn answer(
 
 fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)]) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+    if let ("GET", Some((name, items))) = (method.as_str(), store.lists.get(path)) {
+        return paged(name, items.iter().collect(), query, store.page);
+    }
     match (method.as_str(), path) {
+        ("PUT", path) if path.starts_with("/load-balancer/") => told(202, &json!({})),
         ("GET", "/identity/v3/auth/tokens") => told(200, &json!({ "token": {} })),
         ("GET", "/compute/v2.1/servers/detail") => {
             paged("servers", store.servers.iter().collect(), query, store.page)
@@ -251,13 +260,18 @@ fn log_in(shared: &Shared) -> Response {
             { "id": "1", "interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": url },
         ] })
     };
+    let mut catalogue = vec![entry("compute", "/compute/v2.1"), entry("network", "/network")];
+    // A cloud without load balancers has no service for them.
+    if store.lists.keys().any(|path| path.starts_with("/load-balancer/")) {
+        catalogue.push(entry("load-balancer", "/load-balancer"));
+    }
     let body = json!({ "token": {
         "methods": ["password"],
         "issued_at": issued, "expires_at": expires,
         "project": { "id": PROJECT, "name": "shop", "domain": { "id": "default", "name": "Default" } },
         "user": { "id": "1", "name": "demo", "domain": { "id": "default", "name": "Default" } },
         "roles": [{ "id": "2", "name": "member" }],
-        "catalog": [entry("compute", "/compute/v2.1"), entry("network", "/network")],
+        "catalog": catalogue,
     } });
     let mut response = told(201, &body);
     response.headers_mut().insert("x-subject-token", token.parse().expect("a header"));

@@ -1,0 +1,159 @@
+//! Neutron's calls, which floating IPs are made of.
+
+use std::net::IpAddr;
+
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Family, Operation, Session},
+};
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Answer, Call, Client, Page, encode, limit};
+use crate::{
+    identity::catalogue::Service,
+    load_balancers::{
+        answers::{FloatingIp, Named},
+        requests::{NewFloatingIp, Target},
+    },
+};
+
+/// What is read of a floating IP.
+const FIELDS: [&str; 5] = ["id", "floating_ip_address", "fixed_ip_address", "port_id", "description"];
+
+pub(crate) const LIST_FLOATING_IPS: Operation = Operation::read(Family::Network, "ListFloatingIps");
+pub(crate) const LIST_EXTERNAL_NETWORKS: Operation = Operation::read(Family::Network, "ListExternalNetworks");
+pub(crate) const CREATE_FLOATING_IP: Operation = Operation::write(Family::Network, "CreateFloatingIp");
+pub(crate) const UPDATE_FLOATING_IP: Operation = Operation::write(Family::Network, "UpdateFloatingIp");
+pub(crate) const DELETE_FLOATING_IP: Operation = Operation::write(Family::Network, "DeleteFloatingIp");
+
+impl Client {
+    /// A page of the project's floating IPs. `query`: that of a later one.
+    pub(crate) async fn list_floating_ips(
+        &self,
+        session: &Session,
+        query: Option<&str>,
+        size: Option<u32>,
+    ) -> Answer<Page<FloatingIp>> {
+        let query = match query {
+            Some(query) => query.to_owned(),
+            None => format!("{}&{}", self.own_floating_ips(session).await?, limit(size)),
+        };
+        self.floating_ips(session, &query).await
+    }
+
+    /// Makes one that leads to a load balancer. Where nobody says from which network, a look for the only one comes first.
+    pub(crate) async fn create_floating_ip(
+        &self,
+        session: &Session,
+        new: &NewFloatingIp,
+        target: &Target,
+    ) -> Answer<()> {
+        #[derive(Serialize)]
+        struct At<'a> {
+            #[serde(flatten)]
+            new: &'a NewFloatingIp,
+            #[serde(flatten)]
+            target: &'a Target,
+        }
+        let mut new = new.clone();
+        if new.floating_network_id.is_none() {
+            new.floating_network_id = Some(self.only_external_network(session).await?);
+        }
+        let call = call(CREATE_FLOATING_IP, Method::POST, "/v2.0/floatingips".to_owned());
+        self.write(session, call, &json!({ "floatingip": At { new: &new, target } })).await
+    }
+
+    /// Lets one lead to a load balancer.
+    pub(crate) async fn attach_floating_ip(
+        &self,
+        session: &Session,
+        id: &str,
+        target: &Target,
+    ) -> Answer<()> {
+        self.write(session, update(id), &json!({ "floatingip": target })).await
+    }
+
+    /// Lets one that the project has lead to a load balancer. A look for its ID comes first.
+    pub(crate) async fn attach_reserved(
+        &self,
+        session: &Session,
+        address: IpAddr,
+        target: &Target,
+    ) -> Answer<()> {
+        let own = self.own_floating_ips(session).await?;
+        let page = self.floating_ips(session, &format!("{own}&floating_ip_address={address}")).await?;
+        let field = "spec.requested_addresses";
+        let invalid =
+            |text: &str| VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field);
+        let found = page.items.into_iter().find(|one| one.floating_ip_address == address);
+        let found = found
+            .ok_or_else(|| invalid(&format!("the project has no floating IP {address}: reserve it first")))?;
+        match found.port_id {
+            Some(port) if port == target.port_id => Ok(()),
+            Some(port) => Err(invalid(&format!("floating IP {address} is in use at port {port}"))),
+            None => self.attach_floating_ip(session, &found.id, target).await,
+        }
+    }
+
+    pub(crate) async fn describe_floating_ip(
+        &self,
+        session: &Session,
+        id: &str,
+        description: &str,
+    ) -> Answer<()> {
+        self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
+    }
+
+    pub(crate) async fn detach_floating_ip(&self, session: &Session, id: &str) -> Answer<()> {
+        self.write(session, update(id), &json!({ "floatingip": { "port_id": null } })).await
+    }
+
+    pub(crate) async fn delete_floating_ip(&self, session: &Session, id: &str) -> Answer<()> {
+        let path = format!("/v2.0/floatingips/{}", encode(id));
+        self.delete(session, call(DELETE_FLOATING_IP, Method::DELETE, path)).await
+    }
+
+    async fn floating_ips(&self, session: &Session, query: &str) -> Answer<Page<FloatingIp>> {
+        let call = call(LIST_FLOATING_IPS, Method::GET, format!("/v2.0/floatingips?{query}"));
+        self.page(session, "floatingips", call).await
+    }
+
+    /// The project is named because administrators are shown those of all.
+    async fn own_floating_ips(&self, session: &Session) -> Answer<String> {
+        let access = self.identity.access(session).await?;
+        let fields: Vec<String> = FIELDS.iter().map(|field| format!("fields={field}")).collect();
+        Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
+    }
+
+    async fn only_external_network(&self, session: &Session) -> Answer<String> {
+        #[derive(Deserialize)]
+        struct Networks {
+            networks: Vec<Named>,
+        }
+        let path = "/v2.0/networks?router:external=true&fields=id".to_owned();
+        let Networks { networks } =
+            self.read(session, call(LIST_EXTERNAL_NETWORKS, Method::GET, path)).await?;
+        let key = "spec.parameters[floating-network-id]";
+        let invalid = |text: &str| {
+            let text = format!(
+                "{key}: the cloud has {text}: set it, or start the adapter with --floating-network-id"
+            );
+            Err(VendorError::new(Fault::Invalid, text).in_field(key))
+        };
+        match networks.as_slice() {
+            [one] => Ok(one.id.clone()),
+            [] => invalid("no external network that this project sees"),
+            several => invalid(&format!("{} external networks", several.len())),
+        }
+    }
+}
+
+fn update(id: &str) -> Call {
+    call(UPDATE_FLOATING_IP, Method::PUT, format!("/v2.0/floatingips/{}", encode(id)))
+}
+
+fn call(operation: Operation, method: Method, path: String) -> Call {
+    Call { operation, service: Service::Network, method, path }
+}

@@ -1,0 +1,171 @@
+//! What Octavia and Neutron tell of a load balancer's parts, as far as it counts here.
+//!
+//! Words such as protocols stay text: one that nobody knows makes a part that differs from all that is wanted, and no listing that
+//! cannot be read. Source: Octavia and Neutron API references.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Deserializer};
+
+/// The load balancer itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Balancer {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) name: String,
+    pub(crate) provisioning_status: String,
+    /// In UTC, without saying so.
+    #[serde(default)]
+    pub(crate) created_at: Option<jiff::civil::DateTime>,
+    #[serde(default)]
+    pub(crate) vip_address: Option<IpAddr>,
+    #[serde(default)]
+    pub(crate) vip_port_id: Option<String>,
+    #[serde(default)]
+    pub(crate) vip_subnet_id: Option<String>,
+    #[serde(default)]
+    pub(crate) vip_network_id: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) additional_vips: Vec<AdditionalVip>,
+    #[serde(default)]
+    pub(crate) flavor_id: Option<String>,
+    #[serde(default)]
+    pub(crate) availability_zone: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) tags: Vec<String>,
+}
+
+/// An address beside the first.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct AdditionalVip {
+    #[serde(default)]
+    pub(crate) ip_address: Option<IpAddr>,
+    #[serde(default)]
+    pub(crate) subnet_id: Option<String>,
+}
+
+/// A port that is listened on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Listener {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) name: String,
+    pub(crate) protocol: String,
+    pub(crate) protocol_port: u16,
+    pub(crate) provisioning_status: String,
+    #[serde(default)]
+    pub(crate) default_pool_id: Option<String>,
+    #[serde(default)]
+    pub(crate) connection_limit: Option<i64>,
+    #[serde(default)]
+    pub(crate) timeout_client_data: Option<u32>,
+    #[serde(default)]
+    pub(crate) timeout_member_connect: Option<u32>,
+    #[serde(default)]
+    pub(crate) timeout_member_data: Option<u32>,
+    #[serde(default)]
+    pub(crate) timeout_tcp_inspect: Option<u32>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) allowed_cidrs: Vec<String>,
+    #[serde(default)]
+    pub(crate) default_tls_container_ref: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) sni_container_refs: Vec<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) insert_headers: std::collections::BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) loadbalancers: Vec<Named>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) tags: Vec<String>,
+}
+
+/// A pool of members.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Pool {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) name: String,
+    pub(crate) protocol: String,
+    pub(crate) lb_algorithm: String,
+    pub(crate) provisioning_status: String,
+    #[serde(default)]
+    pub(crate) session_persistence: Option<Persistence>,
+    /// IDs alone: what they are is asked for, pool by pool.
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) members: Vec<Named>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) loadbalancers: Vec<Named>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) tags: Vec<String>,
+    /// Changes with each change of a member, to the second.
+    #[serde(default)]
+    pub(crate) updated_at: Option<String>,
+}
+
+/// Whether a client stays with its member.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Persistence {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// Seconds; of UDP and SCTP alone.
+    #[serde(default)]
+    pub(crate) persistence_timeout: Option<u32>,
+}
+
+/// How members are probed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Monitor {
+    pub(crate) id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) delay: u32,
+    pub(crate) timeout: u32,
+    pub(crate) max_retries: u32,
+    #[serde(default)]
+    pub(crate) max_retries_down: Option<u32>,
+    #[serde(default)]
+    pub(crate) url_path: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) pools: Vec<Named>,
+}
+
+/// A member of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) address: IpAddr,
+    pub(crate) protocol_port: u16,
+    #[serde(default)]
+    pub(crate) weight: Option<u32>,
+    #[serde(default)]
+    pub(crate) monitor_port: Option<u16>,
+}
+
+/// A floating IP of Neutron.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct FloatingIp {
+    pub(crate) id: String,
+    pub(crate) floating_ip_address: IpAddr,
+    /// Where packets to it go. `None`: nowhere.
+    #[serde(default)]
+    pub(crate) fixed_ip_address: Option<IpAddr>,
+    #[serde(default, deserialize_with = "absent_if_empty")]
+    pub(crate) port_id: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) description: String,
+}
+
+/// An object by its ID.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) id: String,
+}
+
+/// The services write `null` where there is nothing.
+fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
+/// Some versions of Neutron write `""` where there is nothing.
+fn absent_if_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::deserialize(value)?.filter(|text: &String| !text.is_empty()))
+}

@@ -1,0 +1,225 @@
+//! From the listings of a sweep to load balancers in the contract's words. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::SystemTime,
+};
+
+use cloud_adapter::driver::LoadBalancerRecord;
+use cloud_api_proto::v1alpha1::{
+    LoadBalancer, LoadBalancerAddress, LoadBalancerKey, LoadBalancerState, PortStatus, Protocol, VendorIds,
+    load_balancer_address::{IpMode, Value},
+};
+
+use super::{
+    Detail, PoolTree, Sweep,
+    answers::{Balancer, FloatingIp, Listener, Monitor},
+    known_members::KnownMembers,
+};
+use crate::{
+    ownership::{self, Description},
+    plan::{self, PENDING_DELETE},
+    step::Transport,
+};
+
+type Record = LoadBalancerRecord<Detail>;
+
+/// What a listener's port carries as error while Octavia has given up on it.
+const PORT_FAILED: &str = "ListenerFailed";
+const ERROR: &str = "ERROR";
+
+/// The load balancers; and, as what is left of one, each floating IP that was made for a load balancer which is gone.
+pub(super) fn records(sweep: &Sweep, known: &KnownMembers) -> Vec<Record> {
+    let balancers: Vec<&Balancer> = sweep.balancers.iter().flat_map(|page| page.iter()).collect();
+    let mut parts = Parts::of(sweep, known);
+    let keys: BTreeSet<(String, String)> = balancers
+        .iter()
+        .filter_map(|balancer| ownership::owner(&balancer.tags))
+        .map(|(key, _)| words(&key))
+        .collect();
+    let mut records: Vec<Record> = balancers.iter().map(|balancer| record(balancer, &mut parts)).collect();
+    let left = parts.own.iter().filter(|(key, _)| !keys.contains(*key)).flat_map(|(_, ips)| ips);
+    let left = left.filter(|ip| Description::read(&ip.description).is_some_and(|ours| !ours.keep));
+    records.extend(left.filter_map(|ip| remains(ip)));
+    records
+}
+
+/// The parts of all load balancers, by what they belong to.
+struct Parts<'a> {
+    listeners: BTreeMap<&'a str, Vec<Listener>>,
+    pools: BTreeMap<&'a str, Vec<PoolTree>>,
+    /// Floating IPs by the port that they lead to.
+    at_port: BTreeMap<&'a str, Vec<&'a FloatingIp>>,
+    /// Those that lead nowhere, by the key that they were made for.
+    own: BTreeMap<(String, String), Vec<&'a FloatingIp>>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(sweep: &'a Sweep, known: &KnownMembers) -> Self {
+        let mut monitors: BTreeMap<&str, &Monitor> = BTreeMap::new();
+        for monitor in sweep.monitors.iter().flat_map(|page| page.iter()) {
+            monitors.extend(monitor.pools.first().map(|pool| (pool.id.as_str(), monitor)));
+        }
+        let mut parts = Self {
+            listeners: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            at_port: BTreeMap::new(),
+            own: BTreeMap::new(),
+        };
+        for listener in sweep.listeners.iter().flat_map(|page| page.iter()) {
+            for balancer in &listener.loadbalancers {
+                parts.listeners.entry(&balancer.id).or_default().push(listener.clone());
+            }
+        }
+        for pool in sweep.pools.iter().flat_map(|page| page.iter()) {
+            let monitor = monitors.get(pool.id.as_str()).map(|monitor| (*monitor).clone());
+            let mut tree = PoolTree { pool: pool.clone(), monitor, members: known.of(pool) };
+            // It says when members changed, which is told by the members.
+            tree.pool.updated_at = None;
+            for balancer in &pool.loadbalancers {
+                parts.pools.entry(&balancer.id).or_default().push(tree.clone());
+            }
+        }
+        for ip in sweep.floating_ips.iter().flat_map(|page| page.iter()) {
+            match (&ip.port_id, Description::read(&ip.description)) {
+                (Some(port), _) => parts.at_port.entry(port).or_default().push(ip),
+                (None, Some(ours)) => parts.own.entry(words(&ours.key())).or_default().push(ip),
+                (None, None) => (),
+            }
+        }
+        parts
+    }
+}
+
+fn words(key: &LoadBalancerKey) -> (String, String) {
+    (key.cluster_id.clone(), key.owner_uid.clone())
+}
+
+fn record(balancer: &Balancer, parts: &mut Parts<'_>) -> Record {
+    let (key, owner) = ownership::owner(&balancer.tags).unzip();
+    let at_port =
+        balancer.vip_port_id.as_deref().and_then(|port| parts.at_port.get(port)).into_iter().flatten();
+    let own = key.as_ref().and_then(|key| parts.own.get(&words(key))).into_iter().flatten();
+    let floating_ips: Vec<FloatingIp> = at_port.chain(own).map(|ip| (*ip).clone()).collect();
+    let detail = Detail {
+        balancer: Some(balancer.clone()),
+        listeners: parts.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
+        pools: parts.pools.remove(balancer.id.as_str()).unwrap_or_default(),
+        floating_ips,
+    };
+    let public = public(balancer, &detail);
+    // It was made with this tag, in one call: without its floating IP it is not complete.
+    let lacks = ownership::expects_floating_ip(&balancer.tags) && public.is_none();
+    let applied_hash = if lacks { "" } else { ownership::applied_hash(&balancer.tags) };
+    let backends: usize =
+        detail.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
+    let summary = LoadBalancer {
+        vendor_id: balancer.id.clone(),
+        key,
+        owner,
+        state: state(balancer, &detail).into(),
+        addresses: addresses(balancer, &detail, public),
+        applied_hash: applied_hash.to_owned(),
+        vendor_ids: Some(vendor_ids(balancer, &detail)),
+        listeners: plan::ports(&detail.listeners).keys().map(ToString::to_string).collect(),
+        backends: u32::try_from(backends).unwrap_or(u32::MAX),
+        name: balancer.name.clone(),
+        created_at: created_at(balancer),
+        fence: ownership::fence(&balancer.tags),
+    };
+    LoadBalancerRecord { summary, detail }
+}
+
+/// What is left of a load balancer: a floating IP that nobody else will give back.
+fn remains(ip: &FloatingIp) -> Option<Record> {
+    let ours = Description::read(&ip.description)?;
+    let summary = LoadBalancer {
+        vendor_id: format!("floatingip/{}", ip.id),
+        key: Some(ours.key()),
+        owner: Some(ours.owner()),
+        state: LoadBalancerState::Absent.into(),
+        vendor_ids: Some(VendorIds { ids: [("floatingip".to_owned(), ip.id.clone())].into() }),
+        ..LoadBalancer::default()
+    };
+    let detail =
+        Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: vec![ip.clone()] };
+    Some(LoadBalancerRecord { summary, detail })
+}
+
+fn state(balancer: &Balancer, detail: &Detail) -> LoadBalancerState {
+    let mut children = detail.listeners.iter().map(|listener| &listener.provisioning_status);
+    let mut pools = detail.pools.iter().map(|tree| &tree.pool.provisioning_status);
+    match balancer.provisioning_status.as_str() {
+        "ACTIVE" if children.any(|status| status == ERROR) || pools.any(|status| status == ERROR) => {
+            LoadBalancerState::Degraded
+        }
+        "ACTIVE" => LoadBalancerState::Active,
+        "PENDING_CREATE" | "PENDING_UPDATE" => LoadBalancerState::Pending,
+        PENDING_DELETE | "DELETED" => LoadBalancerState::Deleting,
+        ERROR => LoadBalancerState::Error,
+        _ => LoadBalancerState::Unspecified,
+    }
+}
+
+/// The floating IP by which the load balancer's own IPv4 address is reached.
+fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
+    let own = plan::ipv4(balancer)?;
+    let leads_there = |ip: &&FloatingIp| {
+        ip.port_id.is_some()
+            && ip.port_id == balancer.vip_port_id
+            && ip.fixed_ip_address.is_none_or(|fixed| fixed == own)
+    };
+    Some(detail.floating_ips.iter().find(leads_there)?.floating_ip_address)
+}
+
+/// In the order of the families that were asked for. In place of its own IPv4 address one that is to be public tells its floating IP,
+/// and none while it has none.
+fn addresses(balancer: &Balancer, detail: &Detail, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
+    let own = plan::ipv4(balancer);
+    let hidden = ownership::expects_floating_ip(&balancer.tags);
+    let additional = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
+    let told = balancer.vip_address.into_iter().chain(additional).filter_map(|vip| match public {
+        _ if Some(vip) != own => Some(vip),
+        Some(public) => Some(public),
+        None => Some(vip).filter(|_| !hidden),
+    });
+    // With a PROXY header kube-proxy must not take a short cut past the load balancer: nobody would write the header.
+    let proxied = detail.pools.iter().any(|tree| tree.pool.protocol.starts_with("PROXY"));
+    let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
+    let ports: Vec<PortStatus> = detail.listeners.iter().filter_map(failed_port).collect();
+    let address = |ip: IpAddr| LoadBalancerAddress {
+        value: Some(Value::Ip(ip.to_string())),
+        ip_mode: mode.into(),
+        ports: ports.clone(),
+    };
+    told.map(address).collect()
+}
+
+fn failed_port(listener: &Listener) -> Option<PortStatus> {
+    let protocol = match Transport::of(&listener.protocol)? {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+        Transport::Sctp => Protocol::Sctp,
+    };
+    (listener.provisioning_status == ERROR).then(|| PortStatus {
+        port: listener.protocol_port.into(),
+        protocol: protocol.into(),
+        error: Some(PORT_FAILED.to_owned()),
+    })
+}
+
+fn vendor_ids(balancer: &Balancer, detail: &Detail) -> VendorIds {
+    let mut ids = vec![("loadbalancer".to_owned(), balancer.id.clone())];
+    for (port, listener) in plan::ports(&detail.listeners) {
+        ids.extend(listener.default_pool_id.iter().map(|pool| (format!("pool/{port}"), pool.clone())));
+        ids.push((format!("listener/{port}"), listener.id.clone()));
+    }
+    ids.extend(detail.floating_ips.iter().take(1).map(|ip| ("floatingip".to_owned(), ip.id.clone())));
+    VendorIds { ids: ids.into_iter().collect() }
+}
+
+fn created_at(balancer: &Balancer) -> Option<prost_types::Timestamp> {
+    let zoned = balancer.created_at?.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(SystemTime::from(zoned.timestamp()).into())
+}

@@ -1,0 +1,156 @@
+//! What an operator configures of load balancers, and what the cloud's Octavia can.
+
+use std::fmt;
+
+use clap::{Args, ValueEnum};
+
+/// The provider that has neither proxies nor timeouts: the network itself balances.
+const OVN: &str = "ovn";
+
+/// Where load balancers and their addresses come from. A Service's parameters of the same names come first.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LoadBalancerOptions {
+    /// Subnet of the load balancers' IPv4 addresses, by its ID. This or --network-id is needed, or the Services say it
+    #[arg(long, value_name = "ID", help_heading = "Load balancers")]
+    pub(crate) subnet_id: Option<String>,
+    /// Subnet of their IPv6 addresses, by its ID; for two families in the same network as the other. Without it there are none
+    #[arg(long, value_name = "ID", help_heading = "Load balancers")]
+    pub(crate) ipv6_subnet_id: Option<String>,
+    /// Network of their IPv4 addresses, by its ID: Octavia chooses the subnet
+    #[arg(long, value_name = "ID", help_heading = "Load balancers")]
+    pub(crate) network_id: Option<String>,
+    /// Subnet by which the nodes are reached, by its ID. Without it that of the address, or its router
+    #[arg(long, value_name = "ID", help_heading = "Load balancers")]
+    pub(crate) member_subnet_id: Option<String>,
+    /// External network of floating IPs, by its ID. Without it the only one that there is, which costs a call for each floating IP
+    #[arg(long, value_name = "ID", help_heading = "Load balancers")]
+    pub(crate) floating_network_id: Option<String>,
+    /// Subnet of floating IPs, by its ID. Without it Neutron chooses
+    #[arg(long, value_name = "ID", help_heading = "Load balancers")]
+    pub(crate) floating_subnet_id: Option<String>,
+    /// Octavia's provider, such as amphora or ovn. Without it the cloud's default
+    #[arg(long, value_name = "NAME", help_heading = "Load balancers")]
+    pub(crate) load_balancer_provider: Option<String>,
+    /// How a load balancer is made
+    #[arg(long, value_name = "HOW", default_value = "at-once", help_heading = "Load balancers")]
+    pub(crate) load_balancer_creation: Creation,
+}
+
+/// How a load balancer is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Creation {
+    /// With all its parts in one call
+    #[default]
+    AtOnce,
+    /// Part by part, for providers that cannot do it at once
+    PartByPart,
+}
+
+impl LoadBalancerOptions {
+    pub(crate) fn is_ovn(&self) -> bool {
+        self.load_balancer_provider.as_deref() == Some(OVN)
+    }
+}
+
+/// A version of Octavia's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl Version {
+    /// Tags are of 2.5, additions of members of 2.11, and who may connect of 2.12 (Train, 2019): with less nothing is done.
+    pub(crate) const NEEDED: Self = Self::v2(12);
+    /// PROXY protocol, version 2.
+    pub(crate) const PROXY_V2: Self = Self::v2(22);
+    pub(crate) const SCTP: Self = Self::v2(23);
+    /// Addresses of two families.
+    pub(crate) const ADDITIONAL_VIPS: Self = Self::v2(26);
+
+    pub(crate) const fn v2(minor: u32) -> Self {
+        Self { major: 2, minor }
+    }
+
+    /// Reads `v2.26`.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (major, minor) = text.strip_prefix('v')?.split_once('.')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// What plans go by beside what is desired and what is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) options: &'a LoadBalancerOptions,
+    pub(crate) version: Version,
+}
+
+impl Site<'_> {
+    /// What load balancers can do here.
+    pub(crate) fn capabilities(&self) -> Vec<&'static str> {
+        let mut can = vec![
+            "loadbalancers",
+            "lb.internal",
+            "lb.session-affinity",
+            "lb.udp",
+            "lb.mixed-protocols",
+            "lb.reserved-ip",
+            "lb.in-place-update",
+            "lb.ownership-tags",
+        ];
+        if !self.options.is_ovn() {
+            can.extend(["lb.source-ranges", "lb.proxy-protocol", "lb.health-check.http", "lb.tls"]);
+        }
+        if self.version >= Version::SCTP {
+            can.push("lb.sctp");
+        }
+        if self.version >= Version::ADDITIONAL_VIPS && self.options.ipv6_subnet_id.is_some() {
+            can.push("lb.dual-stack");
+        }
+        can
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers_and_no_text() {
+        assert!(Version::read("v2.9").expect("good") < Version::NEEDED);
+        assert!(Version::read("v2.30").expect("good") > Version::ADDITIONAL_VIPS);
+        for text in ["2.9", "v2", "v2.x", ""] {
+            assert_eq!(Version::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_promised() {
+        let can = |options: &LoadBalancerOptions, minor, name| {
+            Site { options, version: Version::v2(minor) }.capabilities().contains(&name)
+        };
+        let plain = LoadBalancerOptions::default();
+        let (ipv6, ovn) = (Some("x".to_owned()), Some("ovn".to_owned()));
+        let both = LoadBalancerOptions { ipv6_subnet_id: ipv6, ..plain.clone() };
+        let ovn = LoadBalancerOptions { load_balancer_provider: ovn, ..plain.clone() };
+        for (options, minor, name, wanted) in [
+            (&plain, 30, "lb.source-ranges", true),
+            (&ovn, 30, "lb.source-ranges", false),
+            (&ovn, 30, "lb.tls", false),
+            (&plain, 22, "lb.sctp", false),
+            (&plain, 23, "lb.sctp", true),
+            (&plain, 30, "lb.dual-stack", false),
+            (&both, 25, "lb.dual-stack", false),
+            (&both, 26, "lb.dual-stack", true),
+        ] {
+            assert_eq!(can(options, minor, name), wanted, "{name} at 2.{minor}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Tags of a load balancer and of its parts: `cloudadapter.dev/owner-uid=...`. Pure.
+
+use std::collections::BTreeSet;
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError, read_fence, write_fence};
+use cloud_api_proto::{
+    DOMAIN,
+    v1alpha1::{Fence, LoadBalancerKey, Owner},
+};
+
+/// Characters of a tag. Source: Octavia API reference.
+const TAG_MAX: usize = 255;
+/// How the Go cloud controller manager names load balancers, and tags their parts.
+const GO_NAME: &str = "kube_service_";
+
+const CLUSTER_ID: &str = "cluster-id";
+const CLUSTER_NAME: &str = "cluster-name";
+const OWNER_KIND: &str = "owner-kind";
+const OWNER_NAMESPACE: &str = "owner-namespace";
+const OWNER_NAME: &str = "owner-name";
+const OWNER_UID: &str = "owner-uid";
+/// The hash of what was applied completely last.
+const HASH: &str = "hash";
+/// The writer that set tags last.
+const FENCE: &str = "fence";
+/// One for each of the user's tags, with its key: so that those which the user takes back are found.
+const USER_TAG: &str = "user-tag";
+/// Without its floating IP the load balancer is not complete.
+const FLOATING_IP: &str = "floating-ip";
+const EXPECTED: &str = "expected";
+
+/// What a load balancer is tagged with, without hash and writer.
+pub(crate) type Tags = BTreeSet<String>;
+
+/// Whether a floating IP belongs to a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    FloatingIp,
+    None,
+}
+
+/// The tags of a desired load balancer.
+///
+/// # Errors
+/// [`Fault::Invalid`] for what no tag can hold, and for keys that are ours.
+pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) -> Result<Tags, VendorError> {
+    let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
+    let mut tags = Tags::new();
+    for (word, value) in [(CLUSTER_ID, &key.cluster_id), (OWNER_UID, &key.owner_uid)] {
+        let tag = write(word, value);
+        if tag.chars().count() > TAG_MAX {
+            let text = format!("key: {word} is too long: with its key a tag has {TAG_MAX} characters");
+            return Err(VendorError::new(Fault::Invalid, text).in_field("key"));
+        }
+        tags.insert(tag);
+    }
+    // For people: what is too long is cut.
+    for (word, value) in [
+        (CLUSTER_NAME, cluster_name),
+        (OWNER_KIND, &owner.kind),
+        (OWNER_NAMESPACE, &owner.namespace),
+        (OWNER_NAME, &owner.name),
+    ] {
+        tags.insert(write(word, value).chars().take(TAG_MAX).collect());
+    }
+    if expectation == Expectation::FloatingIp {
+        tags.insert(write(FLOATING_IP, EXPECTED));
+    }
+    for (key, value) in &spec.tags {
+        let field = format!("spec.tags[{key}]");
+        let invalid = |text: &str| {
+            Err(VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field.clone()))
+        };
+        let (tag, marker) = (format!("{key}={value}"), write(USER_TAG, key));
+        if is_reserved(&tag) {
+            return invalid("is reserved for the adapter: choose another key");
+        }
+        if tag.chars().count() > TAG_MAX || marker.chars().count() > TAG_MAX {
+            return invalid("is too long: key and value together have 255 characters, the key 225");
+        }
+        tags.extend([tag, marker]);
+    }
+    Ok(tags)
+}
+
+/// All tags that complete a load balancer, if those that are there do not do.
+///
+/// Tags that others have put there stay. The user's former ones go. Another writer alone is no reason for other tags.
+pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
+    let of_no_use = |tag: &&String| {
+        let ours = is_reserved(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
+        (ours || is_former(tag, there)) && !wanted.contains(*tag)
+    };
+    let complete = wanted.iter().all(|tag| there.contains(tag))
+        && !there.iter().any(|tag| of_no_use(&tag))
+        && !is_outdated(applied_hash(there), hash);
+    if complete {
+        return None;
+    }
+    let mut tags = signed(wanted, fence, there);
+    tags.push(write(HASH, hash));
+    Some(tags)
+}
+
+/// Our tags with the writer's, beside those that others have put there. Without the hash: it is not complete.
+pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<String> {
+    let foreign =
+        there.iter().filter(|tag| !is_reserved(tag) && !is_former(tag, there) && !wanted.contains(*tag));
+    let fence =
+        write_fence(fence).map(|text| write(FENCE, &text)).filter(|tag| tag.chars().count() <= TAG_MAX);
+    wanted.iter().chain(foreign).cloned().chain(fence).collect()
+}
+
+/// The hash of what was applied completely last; empty: nothing was.
+pub(crate) fn applied_hash(tags: &[String]) -> &str {
+    read(tags, HASH).unwrap_or_default()
+}
+
+/// The writer that set tags last.
+pub(crate) fn fence(tags: &[String]) -> Option<Fence> {
+    read_fence(read(tags, FENCE)?)
+}
+
+/// Whether it is not complete without a floating IP.
+pub(crate) fn expects_floating_ip(tags: &[String]) -> bool {
+    read(tags, FLOATING_IP) == Some(EXPECTED)
+}
+
+/// Whose load balancer it is, with empty words for what was taken off. `None` without our tags.
+pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
+    read(tags, CLUSTER_ID).or(read(tags, OWNER_UID))?;
+    let text = |word| read(tags, word).unwrap_or_default().to_owned();
+    let owner = Owner {
+        kind: text(OWNER_KIND),
+        namespace: text(OWNER_NAMESPACE),
+        name: text(OWNER_NAME),
+        uid: text(OWNER_UID),
+    };
+    Some((LoadBalancerKey { cluster_id: text(CLUSTER_ID), owner_uid: text(OWNER_UID) }, owner))
+}
+
+/// The tag of a listener or pool that was made for a key. Too long a one was refused with the load balancer's.
+pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
+    write(OWNER_UID, &key.owner_uid)
+}
+
+/// Whether a listener or pool was made by us, or by the Go cloud controller manager for the load balancer of this name.
+pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&str, &[String])) -> bool {
+    let of_go = || {
+        balancer.starts_with(GO_NAME) && (tags.iter().any(|tag| tag == balancer) || name.ends_with(balancer))
+    };
+    tags.contains(&part_tag(key)) || of_go()
+}
+
+fn is_reserved(tag: &str) -> bool {
+    tag.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with(['/', '=']))
+}
+
+/// Whether the user had it set, then or now.
+fn is_former(tag: &str, there: &[String]) -> bool {
+    let mut keys = there.iter().filter_map(|tag| value(tag, USER_TAG));
+    keys.any(|key| tag.strip_prefix(key).is_some_and(|rest| rest.starts_with('=')))
+}
+
+/// A hash of another version cannot be compared: then only the fields tell, and nothing is rewritten for its sake.
+fn is_outdated(there: &str, wanted: &str) -> bool {
+    let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
+    there.is_empty() || (there != wanted && version(there) == version(wanted))
+}
+
+fn write(word: &str, value: &str) -> String {
+    format!("{DOMAIN}/{word}={value}")
+}
+
+fn read<'a>(tags: &'a [String], word: &str) -> Option<&'a str> {
+    tags.iter().find_map(|tag| value(tag, word))
+}
+
+fn value<'a>(tag: &'a str, word: &str) -> Option<&'a str> {
+    tag.strip_prefix(DOMAIN)?.strip_prefix('/')?.strip_prefix(word)?.strip_prefix('=')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cloud_api_proto::v1alpha1::LoadBalancerSpec;
+
+    use super::*;
+
+    fn desired(tags: &[(&str, &str)]) -> DesiredLoadBalancer {
+        let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let word = |word: &str| word.to_owned();
+        DesiredLoadBalancer {
+            key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") },
+            owner: Owner {
+                kind: word("Service"),
+                namespace: word("shop"),
+                name: word("web"),
+                uid: word("u-1"),
+            },
+            cluster_name: word("prod"),
+            spec: LoadBalancerSpec { tags, ..LoadBalancerSpec::default() },
+            backends: Arc::from([]),
+            hash: word("1-aa"),
+        }
+    }
+
+    fn tags(user: &[(&str, &str)]) -> Tags {
+        wanted(&desired(user), Expectation::None).expect("short enough")
+    }
+
+    fn writer(epoch: u64) -> Fence {
+        Fence { scope: "service-controller/0".into(), epoch, sequence: 1 }
+    }
+
+    #[test]
+    fn whose_it_is_can_be_read_again() {
+        let there = signed(&tags(&[("team", "a")]), &writer(7), &[]);
+        let wanted = desired(&[]);
+        assert_eq!(owner(&there), Some((wanted.key.clone(), wanted.owner)));
+        assert_eq!((fence(&there), applied_hash(&there)), (Some(writer(7)), ""));
+        let rest: Vec<String> = there.into_iter().filter(|tag| value(tag, OWNER_UID).is_none()).collect();
+        let (key, _) = owner(&rest).expect("somebody's");
+        assert_eq!((key.cluster_id.as_str(), key.owner_uid.as_str()), ("c-1", ""));
+        assert_eq!(owner(&["team=a".to_owned()]), None);
+    }
+
+    #[test]
+    fn complete_tags_are_left_alone() {
+        let wanted = tags(&[]);
+        let there = missing(&wanted, ("1-aa", &writer(1)), &[]).expect("lacks all");
+        for (name, hash, epoch, complete) in [
+            ("the same", "1-aa", 1, true),
+            ("another writer", "1-aa", 2, true),
+            ("another version of the hash", "2-bb", 2, true),
+            ("another hash", "1-bb", 2, false),
+        ] {
+            assert_eq!(missing(&wanted, (hash, &writer(epoch)), &there).is_none(), complete, "{name}");
+        }
+        let public = super::wanted(&desired(&[]), Expectation::FloatingIp).expect("short enough");
+        let there = missing(&public, ("1-bb", &writer(2)), &there).expect("another expectation");
+        assert!(expects_floating_ip(&there));
+        let there = missing(&wanted, ("1-cc", &writer(2)), &there).expect("none any more");
+        assert!(!expects_floating_ip(&there));
+    }
+
+    #[test]
+    fn tags_that_the_user_takes_back_go_and_those_of_others_stay() {
+        let mut there =
+            missing(&tags(&[("team", "a"), ("tier", "gold")]), ("1-aa", &writer(1)), &[]).expect("new");
+        there.push("cost-centre=42".to_owned());
+        let wanted = tags(&[("team", "b")]);
+        let after = missing(&wanted, ("1-bb", &writer(2)), &there).expect("differs");
+        let has = |tag: &str| after.contains(&tag.to_owned());
+        assert_eq!(["team=a", "team=b", "tier=gold", "cost-centre=42"].map(has), [false, true, false, true]);
+        assert_eq!(missing(&wanted, ("1-bb", &writer(3)), &after), None, "settles");
+    }
+
+    #[test]
+    fn what_no_tag_can_hold_is_refused_by_name_and_peoples_words_are_cut() {
+        let long = "x".repeat(254);
+        for (field, tags) in [
+            ("spec.tags[cloudadapter.dev/hash]", [("cloudadapter.dev/hash", "1-fake")]),
+            ("spec.tags[a]", [("a", long.as_str())]),
+        ] {
+            let error = wanted(&desired(&tags), Expectation::None).expect_err(field);
+            assert_eq!(error.fields, [field]);
+        }
+        let mut wide = desired(&[]);
+        wide.owner.name.clone_from(&long);
+        assert!(wanted(&wide, Expectation::None).expect("cut").iter().all(|tag| tag.len() <= TAG_MAX));
+        wide.key.owner_uid = long;
+        assert_eq!(wanted(&wide, Expectation::None).expect_err("no key is cut").fault, Fault::Invalid);
+    }
+
+    #[test]
+    fn parts_are_known_by_tag_and_those_of_the_go_one_by_name() {
+        let key = desired(&[]).key;
+        let go = "kube_service_prod_shop_web";
+        for (name, balancer, part, wanted) in [
+            ("ours", "x", ("tcp-80", &[part_tag(&key)][..]), true),
+            ("by hand", "x", ("tcp-80", &[]), false),
+            ("by Go, tagged", go, ("l", &[go.to_owned()]), true),
+            ("by Go, of before tags", go, ("listener_0_kube_service_prod_shop_web", &[]), true),
+            (
+                "another Service's on a shared one",
+                go,
+                ("l", &["kube_service_prod_shop_api".to_owned()]),
+                false,
+            ),
+        ] {
+            assert_eq!(is_part_of(&key, balancer, part), wanted, "{name}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A small Octavia and Neutron in memory: takes what steps send, and lists it as they do.
+
+use std::collections::BTreeMap;
+
+use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
+use cloud_api_proto::v1alpha1::{Fence, LoadBalancerState};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    load_balancers::{
+        Detail,
+        settings::{LoadBalancerOptions, Site, Version},
+        tests::{Listings, records},
+    },
+    plan::{plan, plan_deletion},
+    step::Step,
+};
+
+pub(super) type Record = LoadBalancerRecord<Detail>;
+
+/// More writes than any plan here has.
+const WRITES_MAX: usize = 60;
+pub(super) const PORT: &str = "port-of-the-vip";
+
+/// A cloud, and the writes that were made in it.
+pub(super) struct Bench {
+    pub(super) cloud: Listings,
+    pub(super) options: LoadBalancerOptions,
+    pub(super) version: Version,
+    pub(super) writes: Vec<String>,
+    made: usize,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let id = |id: &str| Some(id.to_owned());
+        let options = LoadBalancerOptions {
+            subnet_id: id("subnet-4"),
+            ipv6_subnet_id: id("subnet-6"),
+            floating_network_id: id("public"),
+            ..LoadBalancerOptions::default()
+        };
+        let cloud = Listings::default();
+        Self { cloud, options, version: Version::v2(30), writes: Vec::new(), made: 0 }
+    }
+
+    pub(super) fn site(&self) -> Site<'_> {
+        Site { options: &self.options, version: self.version }
+    }
+
+    pub(super) fn observe(&self) -> Option<Record> {
+        let mut records = records(&self.cloud);
+        assert!(records.len() <= 1, "a second one: {records:#?}");
+        records.pop().filter(|record| record.summary.state() != LoadBalancerState::Absent)
+    }
+
+    pub(super) fn plan(&self, desired: &DesiredLoadBalancer) -> Result<Vec<Step>, VendorError> {
+        plan(desired, &writer(), self.observe().as_ref(), &self.site())
+    }
+
+    /// Carries out at most `most` first steps; answers whether nothing is left.
+    pub(super) fn run(&mut self, desired: &DesiredLoadBalancer, most: usize) -> bool {
+        for _ in 0..most {
+            match self.plan(desired).expect("possible").first() {
+                None => return true,
+                Some(step) => self.execute(step),
+            }
+        }
+        false
+    }
+
+    /// Converges, checks that the writes are those that the first plan foretold, and answers what is there and the writes.
+    #[track_caller]
+    pub(super) fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
+        let foretold: Vec<String> =
+            self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
+        self.writes.clear();
+        assert!(self.run(desired, WRITES_MAX), "does not settle: {:#?}", self.writes);
+        assert_eq!(self.writes, foretold);
+        let record = self.observe().expect("there");
+        assert_eq!(record.summary.state(), LoadBalancerState::Active);
+        assert_eq!(record.summary.applied_hash, desired.hash);
+        (record, self.writes.clone())
+    }
+
+    /// Deletes what is there, and answers the writes.
+    pub(super) fn deleted(&mut self) -> Vec<String> {
+        self.writes.clear();
+        for _ in 0..WRITES_MAX {
+            let records = records(&self.cloud);
+            let Some(step) = records.iter().flat_map(plan_deletion).next() else { break };
+            self.execute(&step);
+        }
+        self.writes.clone()
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm a step")]
+    pub(super) fn execute(&mut self, step: &Step) {
+        self.writes.push(step.to_string());
+        match step {
+            Step::NotWritten(_) => panic!("no step of a load balancer"),
+            Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
+            Step::AdoptLoadBalancer { id, tags } => {
+                set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+            }
+            Step::CompleteLoadBalancer { id, tags } => {
+                set(&mut self.cloud.balancers, id.id().expect("there"), &json!({ "tags": tags }));
+            }
+            Step::DeleteLoadBalancer { id } => self.delete_load_balancer(id),
+            Step::CreateListener { balancer, listener, pool, .. } => {
+                let (balancer, pool) = (balancer.id().expect("there"), pool.id().expect("there"));
+                self.create_listener(balancer, Some(pool), &body(listener));
+            }
+            Step::UpdateListener { id, change, pool, .. } => {
+                let mut change = body(change);
+                if let Some(pool) = pool {
+                    change["default_pool_id"] = json!(pool.id().expect("there"));
+                }
+                set(&mut self.cloud.listeners, id, &change);
+            }
+            Step::DeleteListener { id, .. } => self.cloud.listeners.retain(|one| one["id"] != **id),
+            Step::CreatePool { balancer, pool } => {
+                let pool = body(pool);
+                assert!(
+                    pool.get("members").is_none() && pool.get("healthmonitor").is_none(),
+                    "ignored by Octavia"
+                );
+                self.create_pool(balancer.id().expect("there"), &pool);
+            }
+            Step::UpdatePool { id, change, .. } => set(&mut self.cloud.pools, id, &body(change)),
+            Step::DeletePool { id, .. } => {
+                assert!(self.cloud.listeners.iter().all(|one| one["default_pool_id"] != **id), "in use");
+                self.cloud.pools.retain(|one| one["id"] != **id);
+                self.cloud.monitors.retain(|one| one["pools"][0]["id"] != **id);
+                self.cloud.members.remove(id);
+            }
+            Step::SetMembers { pool, members, .. } => {
+                self.cloud
+                    .members
+                    .insert(pool.id().expect("there").to_owned(), members.iter().map(body).collect());
+            }
+            Step::AddMembers { pool, members, .. } => self.add_members(pool.id().expect("there"), members),
+            Step::CreateMonitor { pool, monitor, .. } => {
+                self.create_monitor(pool.id().expect("there"), &body(monitor));
+            }
+            Step::UpdateMonitor { id, change, .. } => set(&mut self.cloud.monitors, id, &body(change)),
+            Step::DeleteMonitor { id, .. } => self.cloud.monitors.retain(|one| one["id"] != **id),
+            Step::CreateFloatingIp { new, target } => {
+                let (mut ip, to) = (body(new), body(target.as_ref().expect("there")));
+                assert!(
+                    self.cloud.floating_ips.iter().all(|one| one["port_id"] != to["port_id"]),
+                    "a second one"
+                );
+                merge(&mut ip, &to);
+                self.made += 1;
+                merge(
+                    &mut ip,
+                    &json!({
+                        "id": format!("fip-{}", self.made),
+                        "floating_ip_address": format!("203.0.113.{}", self.made),
+                    }),
+                );
+                self.cloud.floating_ips.push(ip);
+            }
+            Step::AttachFloatingIp { id, target, .. } => {
+                set(&mut self.cloud.floating_ips, id, &body(target.as_ref().expect("there")));
+            }
+            Step::AttachReserved { address, target } => {
+                let ip = self
+                    .cloud
+                    .floating_ips
+                    .iter()
+                    .find(|one| one["floating_ip_address"] == address.to_string());
+                let id = ip.expect("reserved")["id"].as_str().expect("text").to_owned();
+                set(&mut self.cloud.floating_ips, &id, &body(target.as_ref().expect("there")));
+            }
+            Step::DescribeFloatingIp { id, description, .. } => {
+                set(&mut self.cloud.floating_ips, id, &json!({ "description": description }));
+            }
+            Step::DetachFloatingIp { id, .. } => {
+                set(&mut self.cloud.floating_ips, id, &json!({ "port_id": null, "fixed_ip_address": null }));
+            }
+            Step::DeleteFloatingIp { id, .. } => self.cloud.floating_ips.retain(|one| one["id"] != **id),
+        }
+    }
+
+    fn id(&mut self, kind: &str) -> String {
+        self.made += 1;
+        format!("{kind}-{}", self.made)
+    }
+
+    fn create_load_balancer(&mut self, new: &Value) {
+        let id = self.id("lb");
+        let mut balancer = json!({
+            "id": id, "provisioning_status": "ACTIVE", "vip_port_id": PORT, "created_at": "2026-01-01T00:00:00",
+            "vip_address": if new["vip_subnet_id"] == "subnet-6" { "fd00::9" } else { "10.0.0.9" },
+        });
+        merge(&mut balancer, new);
+        for vip in balancer.get_mut("additional_vips").and_then(Value::as_array_mut).into_iter().flatten() {
+            let address = if vip["subnet_id"] == "subnet-6" { "fd00::9" } else { "10.0.0.9" };
+            vip["ip_address"] = vip.get("ip_address").cloned().unwrap_or_else(|| json!(address));
+        }
+        balancer.as_object_mut().expect("an object").remove("listeners");
+        self.cloud.balancers.push(balancer);
+        for listener in new["listeners"].as_array().into_iter().flatten() {
+            let pool = &listener["default_pool"];
+            let pool_id = self.create_pool(&id, pool);
+            if pool["healthmonitor"].is_object() {
+                self.create_monitor(&pool_id, &pool["healthmonitor"]);
+            }
+            let members = pool["members"].as_array().cloned().unwrap_or_default();
+            self.cloud.members.insert(pool_id.clone(), members);
+            self.create_listener(&id, Some(&pool_id), listener);
+        }
+    }
+
+    fn delete_load_balancer(&mut self, id: &str) {
+        let of = |one: &Value| one["loadbalancers"][0]["id"] == *id;
+        self.cloud.balancers.retain(|one| one["id"] != *id);
+        self.cloud.listeners.retain(|one| !of(one));
+        self.cloud.pools.retain(|one| !of(one));
+        for ip in &mut self.cloud.floating_ips {
+            if ip["port_id"] == PORT {
+                merge(ip, &json!({ "port_id": null, "fixed_ip_address": null }));
+            }
+        }
+    }
+
+    pub(super) fn create_listener(&mut self, balancer: &str, pool: Option<&str>, new: &Value) {
+        let transport = |one: &Value| crate::step::Transport::of(one["protocol"].as_str().expect("text"));
+        let clash = self
+            .cloud
+            .listeners
+            .iter()
+            .any(|one| one["protocol_port"] == new["protocol_port"] && transport(one) == transport(new));
+        assert!(!clash, "another listener is already using the port: {new}");
+        let mut listener = json!({
+            "id": self.id("listener"), "provisioning_status": "ACTIVE", "loadbalancers": [{ "id": balancer }],
+            "connection_limit": -1, "timeout_client_data": 50_000, "timeout_member_connect": 5_000,
+            "timeout_member_data": 50_000, "timeout_tcp_inspect": 0, "default_pool_id": pool,
+        });
+        merge(&mut listener, new);
+        self.cloud.listeners.push(listener);
+    }
+
+    pub(super) fn create_pool(&mut self, balancer: &str, new: &Value) -> String {
+        let id = self.id("pool");
+        let mut pool = json!({
+            "id": id, "provisioning_status": "ACTIVE", "loadbalancers": [{ "id": balancer }],
+        });
+        merge(&mut pool, new);
+        for part in ["members", "healthmonitor"] {
+            pool.as_object_mut().expect("an object").remove(part);
+        }
+        self.cloud.pools.push(pool);
+        id
+    }
+
+    fn create_monitor(&mut self, pool: &str, new: &Value) {
+        assert!(
+            self.cloud.monitors.iter().all(|one| one["pools"][0]["id"] != *pool),
+            "a pool has one at most"
+        );
+        let mut monitor = json!({ "id": self.id("monitor"), "pools": [{ "id": pool }] });
+        merge(&mut monitor, new);
+        self.cloud.monitors.push(monitor);
+    }
+
+    fn add_members(&mut self, pool: &str, members: &[impl Serialize]) {
+        let there = self.cloud.members.entry(pool.to_owned()).or_default();
+        for member in members.iter().map(body) {
+            let key = |one: &Value| (one["address"].clone(), one["protocol_port"].clone());
+            there.retain(|one| key(one) != key(&member));
+            there.push(member);
+        }
+    }
+}
+
+pub(super) fn writer() -> Fence {
+    Fence { scope: "service-controller/0".into(), epoch: 1, sequence: 1 }
+}
+
+pub(super) fn body(content: &impl Serialize) -> Value {
+    serde_json::to_value(content).expect("writes")
+}
+
+pub(super) fn set(all: &mut [Value], id: &str, change: &Value) {
+    merge(all.iter_mut().find(|one| one["id"] == *id).expect("there"), change);
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    let change: BTreeMap<String, Value> = serde_json::from_value(change.clone()).expect("an object");
+    into.as_object_mut().expect("an object").extend(change);
+}

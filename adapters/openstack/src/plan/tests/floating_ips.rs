@@ -1,0 +1,134 @@
+//! Floating IPs: made, given, kept, and never two.
+
+use serde_json::json;
+
+use super::{
+    Bench, addresses,
+    bench::{PORT, set},
+    parameter, public, tcp, web, with,
+};
+use crate::ownership::Description;
+
+#[test]
+fn a_public_one_costs_one_write_more_and_tells_its_floating_ip_alone() {
+    let mut bench = Bench::new();
+    let desired = public([tcp(80)]);
+    bench.run(&desired, 1);
+    let record = bench.observe().expect("there");
+    assert_eq!(
+        (record.summary.applied_hash.as_str(), addresses(&record).len()),
+        ("", 0),
+        "not complete without it"
+    );
+    let mut bench = Bench::new();
+    let (record, writes) = bench.settled(&desired);
+    assert_eq!((writes.len(), writes[1].as_str()), (2, "create a floating IP"));
+    let ip = &record.detail.floating_ips[0];
+    assert_eq!(addresses(&record), [ip.floating_ip_address.to_string()]);
+    assert_eq!(Description::read(&ip.description).expect("ours").key(), desired.key);
+    assert_eq!(bench.plan(&desired), Ok(vec![]));
+    set(&mut bench.cloud.floating_ips, &ip.id, &json!({ "port_id": null }));
+    assert_eq!(bench.observe().expect("there").summary.applied_hash, "", "taken off by hand");
+}
+
+#[test]
+fn the_address_goes_last_and_what_is_left_of_a_deletion_is_found() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    assert_eq!(
+        bench.deleted(),
+        ["delete load balancer lb-1 with all its parts", "delete floating IP 203.0.113.5"]
+    );
+    assert!(bench.cloud.floating_ips.is_empty());
+}
+
+#[test]
+fn one_that_is_made_anew_keeps_its_address() {
+    let mut bench = Bench::new();
+    let desired = public([tcp(80)]);
+    let (before, _) = bench.settled(&desired);
+    bench.execute(&crate::plan::plan_deletion(&before)[0]);
+    assert!(bench.run(&desired, 3));
+    let record = bench.observe().expect("anew");
+    assert_eq!(addresses(&record), addresses(&before));
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "no second one");
+}
+
+#[test]
+fn from_public_to_internal_and_back() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    let (record, writes) = bench.settled(&web([tcp(80)]));
+    assert_eq!(writes, ["delete floating IP 203.0.113.5", "tag load balancer as complete"]);
+    assert_eq!(addresses(&record), ["10.0.0.9"]);
+    let (record, writes) = bench.settled(&public([tcp(80)]));
+    assert_eq!(writes, ["create a floating IP", "tag load balancer as complete"]);
+    assert_eq!(addresses(&record).len(), 1);
+}
+
+fn reserved(bench: &mut Bench, address: &str) {
+    let ip =
+        json!({ "id": "reserved", "floating_ip_address": address, "port_id": null, "description": "mine" });
+    bench.cloud.floating_ips.push(ip);
+}
+
+#[test]
+fn a_given_one_is_used_and_stays_when_the_load_balancer_goes() {
+    let mut bench = Bench::new();
+    reserved(&mut bench, "198.51.100.7");
+    let desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".into()]);
+    let (record, writes) = bench.settled(&desired);
+    assert_eq!(writes[1], "attach floating IP 198.51.100.7");
+    assert_eq!(addresses(&record), ["198.51.100.7"]);
+    assert_eq!(bench.deleted().len(), 1);
+    assert_eq!(bench.cloud.floating_ips[0]["description"], "mine");
+}
+
+#[test]
+fn another_given_one_takes_the_place_of_ours() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    reserved(&mut bench, "198.51.100.7");
+    let desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".into()]);
+    let (record, writes) = bench.settled(&desired);
+    let swap = [
+        "delete floating IP 203.0.113.5",
+        "attach floating IP 198.51.100.7",
+        "tag load balancer as complete",
+    ];
+    assert_eq!(
+        (writes, addresses(&record)),
+        (swap.map(str::to_owned).into(), vec!["198.51.100.7".to_owned()])
+    );
+    // Whoever asks for none in particular keeps the one that is there.
+    assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"]);
+}
+
+#[test]
+fn a_kept_one_stays_in_the_project() {
+    let mut bench = Bench::new();
+    let desired = with(public([tcp(80)]), parameter("keep-floating-ip", "true"));
+    bench.settled(&public([tcp(80)]));
+    let (_, writes) = bench.settled(&desired);
+    assert_eq!(writes, ["describe floating IP 203.0.113.5 as ours", "tag load balancer as complete"]);
+    assert_eq!(bench.deleted(), ["delete load balancer lb-1 with all its parts"]);
+    assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
+}
+
+#[test]
+fn one_of_the_go_controller_becomes_ours_and_one_that_leads_elsewhere_is_left_alone() {
+    let mut bench = Bench::new();
+    let desired = public([tcp(80)]);
+    bench.settled(&desired);
+    let id = bench.cloud.floating_ips[0]["id"].as_str().expect("text").to_owned();
+    let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
+    set(&mut bench.cloud.floating_ips, &id, &json!({ "description": go }));
+    assert_eq!(bench.settled(&desired).1, ["describe floating IP 203.0.113.5 as ours"]);
+    // Somebody gave it to a machine.
+    set(&mut bench.cloud.floating_ips, &id, &json!({ "port_id": "a machine's" }));
+    assert_eq!(bench.settled(&desired).1, ["create a floating IP"]);
+    bench.deleted();
+    assert_eq!(bench.cloud.floating_ips.len(), 1);
+    assert_eq!(bench.cloud.floating_ips[0]["port_id"], "a machine's");
+    assert_ne!(bench.cloud.floating_ips[0]["port_id"], PORT);
+}

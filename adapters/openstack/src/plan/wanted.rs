@@ -1,0 +1,333 @@
+//! What a load balancer shall be, in Octavia's words and its limits. Pure.
+
+mod checks;
+mod members;
+mod vip;
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
+use cloud_api_proto::v1alpha1::{
+    self as contract, Protocol, listener, load_balancer_spec::Scheme, session_affinity,
+};
+use ipnet::IpNet;
+
+use self::members::Hosts;
+pub(super) use self::vip::Vip;
+use crate::{
+    load_balancers::{
+        requests::{ListenerSettings, NewMember, NewMonitor, NewPersistence, Timeouts},
+        settings::{Site, Version},
+    },
+    ownership::{self, Expectation, Tags},
+    parameters::{Parameters, within_max},
+    step::{Port, Transport},
+};
+
+/// Milliseconds, where nobody says. Octavia's own defaults.
+const SILENCE: u32 = 50_000;
+const CONNECT: u32 = 5_000;
+/// Connections, where nobody says.
+const UNLIMITED: i64 = -1;
+
+/// A load balancer.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) vip: Vip,
+    /// `None`: no floating IP.
+    pub(super) public: Option<Public>,
+    pub(super) parameters: Parameters,
+    /// Without hash and writer.
+    pub(super) tags: Tags,
+    pub(super) ports: BTreeMap<Port, WantedPort>,
+}
+
+/// A floating IP.
+#[derive(Clone, Debug)]
+pub(super) struct Public {
+    /// `None`: any.
+    pub(super) address: Option<IpAddr>,
+    pub(super) network: Option<String>,
+    pub(super) subnet: Option<String>,
+}
+
+/// A port.
+#[derive(Clone, Debug)]
+pub(super) struct WantedPort {
+    pub(super) protocol: &'static str,
+    pub(super) settings: ListenerSettings,
+    pub(super) pool: WantedPool,
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub(super) struct WantedPool {
+    pub(super) protocol: &'static str,
+    pub(super) algorithm: &'static str,
+    pub(super) persistence: Option<NewPersistence>,
+    pub(super) monitor: Option<NewMonitor>,
+    pub(super) members: BTreeMap<(IpAddr, u16), NewMember>,
+}
+
+impl Wanted {
+    /// Translates a desired state.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
+    pub(super) fn read(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
+        let spec = &desired.spec;
+        let parameters = Parameters::read(&spec.parameters)?;
+        let vip = Vip::read(spec, &parameters, site.options)?;
+        let public = public(spec, &parameters, site);
+        let expectation = if public.is_some() { Expectation::FloatingIp } else { Expectation::None };
+        let tags = ownership::wanted(desired, expectation)?;
+        let all = Ports::read(desired, &parameters, site)?;
+        let mut ports = BTreeMap::new();
+        for (at, listener) in spec.listeners.iter().enumerate() {
+            let (port, wanted) = all.port(listener).map_err(|error| within(at, error))?;
+            ports.insert(port, wanted);
+        }
+        Ok(Self { vip, public, parameters, tags, ports })
+    }
+}
+
+/// IPv6 addresses are public as they are.
+fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Site<'_>) -> Option<Public> {
+    if spec.scheme() == Scheme::Internal || !spec.ip_families().any(|one| one == contract::IpFamily::Ipv4) {
+        return None;
+    }
+    let asked = spec.requested_addresses.iter().filter_map(|text| text.parse().ok());
+    let (network, subnet) = match (&parameters.floating_network, &parameters.floating_subnet) {
+        (None, None) => (site.options.floating_network_id.clone(), site.options.floating_subnet_id.clone()),
+        // A subnet of the options need not be of the network of the parameters.
+        (Some(network), subnet) => (Some(network.clone()), subnet.clone()),
+        (None, subnet) => (site.options.floating_network_id.clone(), subnet.clone()),
+    };
+    Some(Public { address: asked.into_iter().find(IpAddr::is_ipv4), network, subnet })
+}
+
+/// What all ports share.
+struct Ports<'a> {
+    parameters: &'a Parameters,
+    site: &'a Site<'a>,
+    allowed: Vec<IpNet>,
+    affinity: Option<&'a contract::SessionAffinity>,
+    check: contract::HealthCheck,
+    hosts: Hosts,
+}
+
+impl<'a> Ports<'a> {
+    fn read(
+        desired: &'a DesiredLoadBalancer,
+        parameters: &'a Parameters,
+        site: &'a Site<'a>,
+    ) -> Result<Self, VendorError> {
+        let spec = &desired.spec;
+        let member_subnet = parameters.member_subnet.as_ref().or(site.options.member_subnet_id.as_ref());
+        let families: Vec<_> = spec.ip_families().collect();
+        let sticky =
+            |affinity: &&contract::SessionAffinity| affinity.kind() == session_affinity::Kind::ClientIp;
+        Ok(Self {
+            parameters,
+            site,
+            allowed: allowed(spec)?,
+            affinity: spec.session_affinity.as_ref().filter(sticky),
+            check: spec.health_check.clone().unwrap_or_default(),
+            hosts: Hosts::read(&desired.backends, &families, member_subnet)?,
+        })
+    }
+
+    fn port(&self, listener: &contract::Listener) -> Result<(Port, WantedPort), VendorError> {
+        let transport = self.transport(listener)?;
+        if listener.target_kind() == listener::TargetKind::NodeDirect {
+            return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
+        }
+        let port = Port { transport, number: port("port", listener.port)? };
+        let missing = || invalid("node_port", "is missing: this cloud reaches pods through node ports");
+        let node_port = self::port("node_port", listener.node_port.ok_or_else(missing)?)?;
+        let protocol = self.listener_protocol(transport, listener)?;
+        let pool = WantedPool {
+            protocol: self.pool_protocol(protocol, listener)?,
+            algorithm: self.algorithm()?,
+            persistence: self.persistence(transport)?,
+            monitor: checks::monitor(&self.check, port)?,
+            members: self.hosts.members(transport, node_port, checks::port(&self.check)?),
+        };
+        Ok((port, WantedPort { protocol, settings: self.settings(protocol, listener)?, pool }))
+    }
+
+    fn transport(&self, listener: &contract::Listener) -> Result<Transport, VendorError> {
+        match listener.protocol() {
+            Protocol::Tcp => Ok(Transport::Tcp),
+            Protocol::Udp => Ok(Transport::Udp),
+            Protocol::Sctp if self.site.version >= Version::SCTP => Ok(Transport::Sctp),
+            Protocol::Sctp => Err(self.too_old("protocol", Version::SCTP)),
+            Protocol::Unspecified => Err(invalid("protocol", "is unknown: use TCP, UDP or SCTP")),
+        }
+    }
+
+    fn listener_protocol(
+        &self,
+        transport: Transport,
+        listener: &contract::Listener,
+    ) -> Result<&'static str, VendorError> {
+        match (transport, listener.tls_refs.is_empty(), self.parameters.forwarded_for) {
+            (Transport::Tcp, false, _) => Ok("TERMINATED_HTTPS"),
+            (Transport::Tcp, true, true) => Ok("HTTP"),
+            (Transport::Tcp, true, false) => Ok("TCP"),
+            (Transport::Udp | Transport::Sctp, false, _) => {
+                Err(unsupported("tls_refs", "TLS ends at TCP ports only"))
+            }
+            (Transport::Udp, true, _) => Ok("UDP"),
+            (Transport::Sctp, true, _) => Ok("SCTP"),
+        }
+    }
+
+    /// Source: Octavia, which pools a listener may have.
+    fn pool_protocol(
+        &self,
+        of: &'static str,
+        listener: &contract::Listener,
+    ) -> Result<&'static str, VendorError> {
+        let field = "proxy_protocol";
+        let proxied = match listener.proxy_protocol() {
+            listener::ProxyProtocol::Unspecified | listener::ProxyProtocol::Off => None,
+            listener::ProxyProtocol::V1 => Some("PROXY"),
+            listener::ProxyProtocol::V2 if self.site.version >= Version::PROXY_V2 => Some("PROXYV2"),
+            listener::ProxyProtocol::V2 => return Err(self.too_old(field, Version::PROXY_V2)),
+        };
+        match (of, proxied) {
+            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud writes it for TCP only")),
+            (_, Some(_)) if self.parameters.forwarded_for => {
+                Err(invalid(field, "cannot be together with the parameter x-forwarded-for: choose one"))
+            }
+            (_, Some(proxied)) => Ok(proxied),
+            ("TERMINATED_HTTPS", None) => Ok("HTTP"),
+            (plain, None) => Ok(plain),
+        }
+    }
+
+    fn algorithm(&self) -> Result<&'static str, VendorError> {
+        const OVN: &str = "SOURCE_IP_PORT";
+        match (self.site.options.is_ovn(), self.parameters.algorithm) {
+            (false, None) => Ok("ROUND_ROBIN"),
+            (false, Some(algorithm)) => Ok(algorithm),
+            (true, None | Some(OVN)) => Ok(OVN),
+            (true, Some(_)) => {
+                Err(unsupported("spec.parameters[algorithm]", "the provider ovn has source-ip-port only"))
+            }
+        }
+    }
+
+    /// Of TCP Octavia forgets no client before its table is full, however long a client shall stay.
+    fn persistence(&self, transport: Transport) -> Result<Option<NewPersistence>, VendorError> {
+        let Some(affinity) = self.affinity else { return Ok(None) };
+        let persistence_timeout = match transport {
+            Transport::Tcp => None,
+            Transport::Udp | Transport::Sctp => seconds("spec.session_affinity.timeout", affinity.timeout)?,
+        };
+        Ok(Some(NewPersistence { kind: "SOURCE_IP", persistence_timeout }))
+    }
+
+    fn settings(
+        &self,
+        protocol: &str,
+        listener: &contract::Listener,
+    ) -> Result<ListenerSettings, VendorError> {
+        let Parameters { client_timeout, connect_timeout, member_timeout, inspect_timeout, .. } =
+            self.parameters;
+        let idle = idle(listener)?;
+        let mut refs = listener.tls_refs.iter().cloned();
+        if self.site.options.is_ovn() {
+            let timeouts = [client_timeout, connect_timeout, member_timeout, inspect_timeout];
+            if idle.is_some() || timeouts.iter().any(|one| one.is_some()) {
+                return Err(unsupported("idle_timeout", "the provider ovn has no timeouts"));
+            }
+            return Ok(ListenerSettings::default());
+        }
+        let http = ["HTTP", "TERMINATED_HTTPS"].contains(&protocol);
+        let header = || ("X-Forwarded-For".to_owned(), "true".to_owned());
+        let headers = || self.parameters.forwarded_for.then(header).into_iter().collect();
+        Ok(ListenerSettings {
+            tags: None,
+            connection_limit: Some(self.parameters.connection_limit.unwrap_or(UNLIMITED)),
+            timeouts: Timeouts {
+                client_data: client_timeout.or(idle).or(Some(SILENCE)),
+                member_connect: connect_timeout.or(Some(CONNECT)),
+                member_data: member_timeout.or(idle).or(Some(SILENCE)),
+                tcp_inspect: inspect_timeout.or(Some(0)),
+            },
+            allowed_cidrs: Some(self.allowed.clone()),
+            default_tls_container_ref: refs.next(),
+            sni_container_refs: (protocol == "TERMINATED_HTTPS").then(|| refs.collect()),
+            insert_headers: http.then(headers),
+        })
+    }
+
+    fn too_old(&self, field: &str, needed: Version) -> VendorError {
+        let there = self.site.version;
+        unsupported(field, &format!("this cloud's Octavia API is {there}, and it needs {needed}"))
+    }
+}
+
+/// Octavia refuses ranges of a family that no address has, and takes none at all for everybody.
+fn allowed(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpNet>, VendorError> {
+    let mut ranges = Vec::with_capacity(spec.source_ranges.len());
+    for (at, text) in spec.source_ranges.iter().enumerate() {
+        let range: IpNet = text
+            .parse()
+            .map_err(|error| invalid(format!("spec.source_ranges[{at}]"), format!("{text:?}: {error}")))?;
+        let family = if range.addr().is_ipv4() { contract::IpFamily::Ipv4 } else { contract::IpFamily::Ipv6 };
+        if spec.ip_families().any(|one| one == family) {
+            ranges.push(range.trunc());
+        }
+    }
+    if ranges.is_empty() && !spec.source_ranges.is_empty() {
+        let text = "holds no range of the load balancer's families: nobody could connect";
+        return Err(invalid("spec.source_ranges", text));
+    }
+    ranges.sort();
+    ranges.dedup();
+    Ok(ranges)
+}
+
+/// In milliseconds.
+fn idle(listener: &contract::Listener) -> Result<Option<u32>, VendorError> {
+    let Some(asked) = listener.idle_timeout else { return Ok(None) };
+    let read = Duration::try_from(asked).ok().filter(|one| !one.is_zero()).and_then(within_max);
+    read.map(Some).ok_or_else(|| invalid("idle_timeout", "must be more than 0 and at most 24 days"))
+}
+
+fn port(field: &str, number: u32) -> Result<u16, VendorError> {
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or_else(|| invalid(field, format!("{number} is no port: use 1 to 65535")))
+}
+
+/// Rounded up: Octavia counts whole seconds, and 0 would be "never".
+fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
+    let Some(duration) = duration else { return Ok(None) };
+    let whole = duration.seconds.saturating_add((duration.nanos > 0).into());
+    match u32::try_from(whole) {
+        Ok(whole) if whole > 0 => Ok(Some(whole)),
+        Ok(_) | Err(_) => Err(invalid(field, "must be more than 0 and at most 136 years")),
+    }
+}
+
+fn within(at: usize, mut error: VendorError) -> VendorError {
+    if !error.message.starts_with("spec.") {
+        error.message = format!("spec.listeners[{at}].{}", error.message);
+        for field in &mut error.fields {
+            *field = format!("spec.listeners[{at}].{field}");
+        }
+    }
+    error
+}
+
+fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
+    let field = field.as_ref();
+    VendorError::new(Fault::Invalid, format!("{field}: {}", text.as_ref())).in_field(field)
+}
+
+fn unsupported(field: &str, text: &str) -> VendorError {
+    VendorError::new(Fault::Unsupported, format!("{field}: {text}")).in_field(field)
+}

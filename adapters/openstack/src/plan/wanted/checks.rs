@@ -1,0 +1,63 @@
+//! How members are probed. Pure.
+
+use cloud_adapter::driver::VendorError;
+use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
+
+use super::{invalid, port as checked_port, seconds};
+use crate::{
+    load_balancers::requests::{MonitorSettings, NewMonitor},
+    step::{Port, Transport},
+};
+
+/// Where the Service does not say. Seconds, and probes in a row.
+const INTERVAL: u32 = 10;
+const TIMEOUT: u32 = 5;
+const HEALTHY: u32 = 2;
+const UNHEALTHY: u32 = 3;
+/// Probes in a row. Source: Octavia, `MAX_HM_RETRIES`.
+const RETRIES_MAX: u32 = 10;
+
+/// The port that is probed, if it is not the member's own.
+pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
+    if check.kind() == Kind::None {
+        return Ok(None);
+    }
+    check.port.map(|number| checked_port("spec.health_check.port", number)).transpose()
+}
+
+/// The monitor of a port's pool. Another port than the member's own speaks TCP, whatever the member does.
+pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor>, VendorError> {
+    let kind = match (check.kind(), check.port, of.transport) {
+        (Kind::None, _, _) => return Ok(None),
+        (Kind::Http, _, _) => "HTTP",
+        (Kind::Unspecified | Kind::Tcp, Some(_), _)
+        | (Kind::Unspecified | Kind::Tcp, None, Transport::Tcp) => "TCP",
+        (Kind::Unspecified | Kind::Tcp, None, Transport::Udp) => "UDP-CONNECT",
+        (Kind::Unspecified | Kind::Tcp, None, Transport::Sctp) => "SCTP",
+    };
+    let field = |name: &str| format!("spec.health_check.{name}");
+    let interval = seconds(&field("interval"), check.interval)?;
+    let timeout = seconds(&field("timeout"), check.timeout)?;
+    // What is not said follows what is.
+    let delay = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(INTERVAL));
+    let timeout = timeout.unwrap_or(TIMEOUT.min(delay));
+    if timeout > delay {
+        return Err(invalid(field("timeout"), format!("{timeout} s is longer than the interval, {delay} s")));
+    }
+    let settings = MonitorSettings {
+        delay,
+        timeout,
+        max_retries: threshold(&field("healthy_threshold"), check.healthy_threshold, HEALTHY)?,
+        max_retries_down: threshold(&field("unhealthy_threshold"), check.unhealthy_threshold, UNHEALTHY)?,
+        url_path: (kind == "HTTP").then(|| check.path.clone()),
+    };
+    Ok(Some(NewMonitor { name: of.name(), kind, settings }))
+}
+
+fn threshold(field: &str, asked: Option<u32>, default: u32) -> Result<u32, VendorError> {
+    let asked = asked.unwrap_or(default);
+    if (1..=RETRIES_MAX).contains(&asked) {
+        return Ok(asked);
+    }
+    Err(invalid(field, format!("{asked}: use 1 to {RETRIES_MAX}")))
+}

@@ -1,0 +1,147 @@
+//! Where a load balancer's own addresses are. Pure.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use cloud_adapter::driver::{Fault, VendorError};
+use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerSpec, load_balancer_spec::Scheme};
+
+use super::invalid;
+use crate::{
+    load_balancers::{answers::Balancer, requests::NewVip, settings::LoadBalancerOptions},
+    parameters::Parameters,
+};
+
+/// The addresses, first come first.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct Vip {
+    pub(in crate::plan) subnet: Option<String>,
+    pub(in crate::plan) network: Option<String>,
+    pub(in crate::plan) address: Option<IpAddr>,
+    pub(in crate::plan) additional: Vec<NewVip>,
+    /// Whether each is IPv4.
+    families: BTreeSet<bool>,
+}
+
+impl Vip {
+    /// Addresses that were asked for are addresses here, save public ones of IPv4: they are floating IPs.
+    pub(super) fn read(
+        spec: &LoadBalancerSpec,
+        parameters: &Parameters,
+        options: &LoadBalancerOptions,
+    ) -> Result<Self, VendorError> {
+        let families: Vec<IpFamily> = spec.ip_families().collect();
+        let asked = requested(spec, &families)?;
+        let own = |family: IpFamily| {
+            let v4 = family == IpFamily::Ipv4;
+            let floating = v4 && spec.scheme() != Scheme::Internal;
+            asked.iter().find(|address| address.is_ipv4() == v4 && !floating).copied()
+        };
+        let (subnet, network) = match (&parameters.subnet, &parameters.network) {
+            (None, None) => (options.subnet_id.clone(), options.network_id.clone()),
+            (subnet, network) => (subnet.clone(), network.clone()),
+        };
+        let ipv6_subnet = parameters.ipv6_subnet.clone().or_else(|| options.ipv6_subnet_id.clone());
+        let mut vip = Self {
+            subnet: None,
+            network: None,
+            address: None,
+            additional: Vec::new(),
+            families: BTreeSet::new(),
+        };
+        for (at, family) in families.iter().enumerate() {
+            vip.families.insert(*family == IpFamily::Ipv4);
+            let (key, subnet) = match family {
+                IpFamily::Ipv4 => ("subnet-id", subnet.clone()),
+                IpFamily::Ipv6 => ("ipv6-subnet-id", ipv6_subnet.clone()),
+                IpFamily::Unspecified => return Err(invalid("spec.ip_families", "holds an unknown family")),
+            };
+            let missing = || {
+                let text = format!("is missing: set it, or start the adapter with --{key}");
+                invalid(format!("spec.parameters[{key}]"), text)
+            };
+            if at > 0 {
+                let subnet_id = subnet.ok_or_else(missing)?;
+                vip.additional.push(NewVip { subnet_id, ip_address: own(*family) });
+                continue;
+            }
+            vip.network = network.clone().filter(|_| *family == IpFamily::Ipv4);
+            if subnet.is_none() && vip.network.is_none() {
+                return Err(missing());
+            }
+            vip.subnet = subnet;
+            vip.address = own(*family);
+        }
+        Ok(vip)
+    }
+
+    /// What cannot change while the load balancer keeps its addresses.
+    ///
+    /// # Errors
+    /// [`Fault::Immutable`] with the fields.
+    pub(in crate::plan) fn check(
+        &self,
+        parameters: &Parameters,
+        there: &Balancer,
+    ) -> Result<(), VendorError> {
+        let mut fields = Vec::new();
+        let first = there.vip_address.iter();
+        let vips: BTreeSet<IpAddr> = first
+            .chain(there.additional_vips.iter().filter_map(|vip| vip.ip_address.as_ref()))
+            .copied()
+            .collect();
+        // Without an address it was never complete: what it was made with is not known.
+        if !vips.is_empty() && vips.iter().map(IpAddr::is_ipv4).collect::<BTreeSet<_>>() != self.families {
+            fields.push("spec.ip_families".to_owned());
+        }
+        let asked =
+            self.address.iter().chain(self.additional.iter().filter_map(|vip| vip.ip_address.as_ref()));
+        if !vips.is_empty() && !asked.into_iter().all(|address| vips.contains(address)) {
+            fields.push("spec.requested_addresses".to_owned());
+        }
+        let subnets = there.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_deref());
+        let same = [
+            there.vip_subnet_id.as_deref().into_iter().chain(subnets).collect(),
+            there.vip_network_id.as_deref().into_iter().collect::<Vec<_>>(),
+            there.flavor_id.as_deref().into_iter().collect(),
+            there.availability_zone.as_deref().into_iter().collect(),
+        ];
+        let [at_subnets, at_network, with_flavor, in_zone] = &same;
+        let there_are = [at_subnets, at_subnets, at_network, with_flavor, in_zone];
+        let differs = parameters.anew().into_iter().zip(there_are).filter_map(|((field, asked), there)| {
+            asked.filter(|asked| !there.contains(asked)).map(|_| field)
+        });
+        fields.extend(differs);
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: cannot change on load balancer {}; it must be made anew",
+            fields.join(", "),
+            there.id
+        );
+        Err(VendorError { fields, ..VendorError::new(Fault::Immutable, text) })
+    }
+}
+
+fn requested(spec: &LoadBalancerSpec, families: &[IpFamily]) -> Result<Vec<IpAddr>, VendorError> {
+    let mut asked: Vec<IpAddr> = Vec::new();
+    for (at, text) in spec.requested_addresses.iter().enumerate() {
+        let field = format!("spec.requested_addresses[{at}]");
+        let address: IpAddr = text.parse().map_err(|error| invalid(&field, format!("{text:?}: {error}")))?;
+        let family = if address.is_ipv4() { IpFamily::Ipv4 } else { IpFamily::Ipv6 };
+        if !families.contains(&family) {
+            return Err(invalid(
+                field,
+                format!("{address} is of a family that spec.ip_families does not name"),
+            ));
+        }
+        if asked.iter().any(|one| one.is_ipv4() == address.is_ipv4()) {
+            return Err(invalid(
+                field,
+                format!("{address} is the second of its family: there is one of each"),
+            ));
+        }
+        asked.push(address);
+    }
+    Ok(asked)
+}
