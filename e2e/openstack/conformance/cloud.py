@@ -56,6 +56,8 @@ class Cloud:
         self.connection = openstack.connect(cloud=name)
         self.network = self.connection.network.find_network("demo-net", ignore_missing=False)
         self.subnet = self.connection.network.find_subnet("demo-net-v4", ignore_missing=False)
+        self.ipv6_subnet = self.connection.network.find_subnet("demo-net-v6", ignore_missing=False)
+        self.public = self.connection.network.find_network("public", ignore_missing=False)
         self.router = self.connection.network.find_router("demo-router", ignore_missing=False)
         self.image = self.connection.image.find_image("tiny", ignore_missing=False)
         self.flavor = self.connection.compute.find_flavor("m1.small", ignore_missing=False)

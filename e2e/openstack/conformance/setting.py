@@ -91,7 +91,8 @@ def lane(
     grpc, http, proxy = free_ports(3)
     credentials = Credentials(cloud.connection, folder / "clouds.yaml", f"http://{proxy}", canary)
     stack.callback(credentials.close)
-    flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--grpc-address={grpc}", f"--http-address={http}"]
+    flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--grpc-address={grpc}", f"--http-address={http}",
+             f"--subnet-id={cloud.subnet.id}", f"--ipv6-subnet-id={cloud.ipv6_subnet.id}", f"--floating-network-id={cloud.public.id}"]
     adapter = Adapter(program, folder, flags + (callers.flags() if callers else []))
     adapter.startAdapter()
     stack.callback(adapter.killAdapter)
