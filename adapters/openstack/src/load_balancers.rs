@@ -11,7 +11,10 @@ pub(crate) mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use cloud_adapter::{
     driver::{Collection, Cursor, Fault, LoadBalancerRecord, Page, VendorError},
@@ -80,6 +83,9 @@ struct Sweep {
     pools: Vec<Arc<[Pool]>>,
     monitors: Vec<Arc<[Monitor]>>,
     floating_ips: Vec<Arc<[FloatingIp]>>,
+    /// Pools whose members are asked for, and how many of them were.
+    unknown: Arc<[Pool]>,
+    asked: usize,
     /// Of the pool that is read now.
     members: Vec<Arc<[Member]>>,
 }
@@ -125,34 +131,32 @@ impl Place {
 
 impl Sweep {
     /// Where a listing goes on, or another begins. No two of one sweep are the same.
-    fn cursor(&self, place: Place, query: &str, known: &KnownMembers) -> String {
+    fn cursor(&self, place: Place, query: &str) -> String {
         let word = place.word();
-        match self.unknown_pool(known).filter(|_| place == Place::Members) {
+        match self.unknown.get(self.asked).filter(|_| place == Place::Members) {
             Some(pool) => format!("{word}/{}?{query}", pool.id),
             None => format!("{word}?{query}"),
         }
     }
 
-    /// The first pool whose members are not known, of a load balancer that is ours. One that is being changed has time.
-    fn unknown_pool(&self, known: &KnownMembers) -> Option<&Pool> {
-        let is_ours = |pool: &&Pool| {
-            let mut balancers = self.balancers.iter().flat_map(|page| page.iter());
-            let of = pool.loadbalancers.first().map(|one| one.id.as_str());
-            let is_ours =
-                |one: &Balancer| one.provisioning_status == ACTIVE && ownership::owner(&one.tags).is_some();
-            balancers.any(|balancer| Some(balancer.id.as_str()) == of && is_ours(balancer))
-        };
-        let mut pools = self.pools.iter().flat_map(|page| page.iter());
-        pools.find(|pool| known.of(pool).is_none() && is_ours(pool))
+    /// Pools whose members are not known, of load balancers that are ours. One that is being changed has time.
+    fn unknown(&self, known: &KnownMembers) -> Arc<[Pool]> {
+        let balancers = self.balancers.iter().flat_map(|page| page.iter());
+        let is_ours =
+            |one: &&Balancer| one.provisioning_status == ACTIVE && ownership::owner(&one.tags).is_some();
+        let ours: BTreeSet<&str> = balancers.filter(is_ours).map(|one| one.id.as_str()).collect();
+        let pools = self.pools.iter().flat_map(|page| page.iter());
+        let of_ours = |pool: &&Pool| pool.loadbalancers.iter().any(|one| ours.contains(one.id.as_str()));
+        pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
     }
 
     /// What is read after a place that is done. Where there is no load balancer, nothing else of Octavia is.
     ///
     /// Load balancers come first: one that is made while the sweep is under way is not seen without its parts. Floating IPs come last:
     /// one that was made for a load balancer which is not seen is left of one that is gone, and not of one to come.
-    fn after(&self, place: Place, known: &KnownMembers) -> Option<Place> {
+    fn after(&self, place: Place) -> Option<Place> {
         let nothing = self.balancers.iter().all(|page| page.is_empty());
-        let left = self.unknown_pool(known).is_some();
+        let left = self.asked < self.unknown.len();
         let next = match place {
             Place::Versions => Place::Octavia(Listed::LoadBalancers),
             Place::Octavia(Listed::LoadBalancers) if nothing => Place::FloatingIps,
@@ -217,7 +221,7 @@ impl OpenStackDriver {
         sweep: &mut Sweep,
     ) -> Result<Option<String>, VendorError> {
         let known = &self.balancers.members;
-        let Some(pool) = sweep.unknown_pool(known).cloned() else { return Ok(None) };
+        let Some(pool) = sweep.unknown.get(sweep.asked).cloned() else { return Ok(None) };
         let page = match self.client.list_members(session, &pool.id, query).await {
             // It went meanwhile: so does its load balancer, or the next sweep shows it without.
             Err(error) if error.fault == Fault::NotFound => client::Page { items: Vec::new(), next: None },
@@ -226,6 +230,7 @@ impl OpenStackDriver {
         sweep.members.push(page.items.into());
         if page.next.is_none() {
             let members = std::mem::take(&mut sweep.members);
+            sweep.asked += 1;
             known.learn(&pool, members.iter().flat_map(|page| page.iter()).cloned().collect());
         }
         Ok(page.next)
@@ -264,9 +269,12 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
                 .ok_or_else(|| VendorError::nonsense(format!("no listing goes on at {}", cursor.at())))?,
         };
         let next = self.read_page(session, (place, query), size, &mut sweep).await?;
+        if place == Place::Octavia(Listed::Monitors) && next.is_none() {
+            sweep.unknown = sweep.unknown(known);
+        }
         let next = match next {
-            Some(query) => Some(sweep.cursor(place, &query, known)),
-            None => sweep.after(place, known).map(|next| sweep.cursor(next, "", known)),
+            Some(query) => Some(sweep.cursor(place, &query)),
+            None => sweep.after(place).map(|next| sweep.cursor(next, "")),
         };
         Ok(match next {
             Some(next) => {

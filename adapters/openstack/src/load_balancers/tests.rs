@@ -38,7 +38,7 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
         pools: vec![pools.into()],
         monitors: vec![all(&listings.monitors).into()],
         floating_ips: vec![all(&listings.floating_ips).into()],
-        members: Vec::new(),
+        ..Sweep::default()
     };
     join::records(&sweep, &known)
 }
