@@ -6,6 +6,7 @@
 pub(crate) mod floating_ips;
 pub(crate) mod octavia;
 mod paging;
+pub(crate) mod routers;
 #[cfg(test)]
 mod tests;
 
@@ -121,10 +122,25 @@ impl Client {
 
     /// Writes something. The answer's body is not read: the next listing shows what came of it.
     pub(crate) async fn write(&self, session: &Session, call: Call, body: &impl Serialize) -> Answer<()> {
+        self.write_over(session, call, None, body).await
+    }
+
+    /// The same, if nobody else has changed it since this revision: otherwise [`Fault::Busy`].
+    async fn write_over(
+        &self,
+        session: &Session,
+        call: Call,
+        revision: Option<u64>,
+        body: &impl Serialize,
+    ) -> Answer<()> {
         let body = serde_json::to_vec(body).map_err(|error| {
             VendorError::nonsense(format!("{}: cannot be written: {error}", call.operation))
         })?;
-        self.send(session, &call, &body.into()).await.map(drop)
+        self.send_over(session, &call, revision, &body.into()).await.map(drop)
+    }
+
+    async fn send(&self, session: &Session, call: &Call, body: &Bytes) -> Answer<VendorResponse> {
+        self.send_over(session, call, None, body).await
     }
 
     /// Takes something away.
@@ -133,13 +149,19 @@ impl Client {
     }
 
     /// Sends a request; once more with a new token, if the old one is rejected.
-    async fn send(&self, session: &Session, call: &Call, body: &Bytes) -> Answer<VendorResponse> {
+    async fn send_over(
+        &self,
+        session: &Session,
+        call: &Call,
+        revision: Option<u64>,
+        body: &Bytes,
+    ) -> Answer<VendorResponse> {
         let access = self.identity.access(session).await?;
-        let answer = send_with(&access, session, call, body).await;
+        let answer = send_with(&access, session, call, revision, body).await;
         match answer {
             Err(VendorError { fault: Fault::Auth, .. }) => {
                 let access = self.identity.renewed(session, &access).await?;
-                send_with(&access, session, call, body).await
+                send_with(&access, session, call, revision, body).await
             }
             answer => answer,
         }
@@ -161,7 +183,13 @@ fn read(operation: Operation, service: Service, path: String) -> Call {
     Call { operation, service, method: Method::GET, path }
 }
 
-async fn send_with(access: &Access, session: &Session, call: &Call, body: &Bytes) -> Answer<VendorResponse> {
+async fn send_with(
+    access: &Access,
+    session: &Session,
+    call: &Call,
+    revision: Option<u64>,
+    body: &Bytes,
+) -> Answer<VendorResponse> {
     let Call { operation, service, method, path } = call;
     let mut request = http::Request::builder()
         .method(method.clone())
@@ -170,6 +198,9 @@ async fn send_with(access: &Access, session: &Session, call: &Call, body: &Bytes
         .header(AUTH_TOKEN, &access.token);
     if *service == Service::Compute {
         request = request.header(API_VERSION, MICROVERSION);
+    }
+    if let Some(revision) = revision {
+        request = request.header(header::IF_MATCH, format!("revision_number={revision}"));
     }
     if !body.is_empty() {
         request = request.header(header::CONTENT_TYPE, "application/json");

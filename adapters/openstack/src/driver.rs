@@ -23,11 +23,11 @@ use crate::{
     },
     instances::{Networking, Place},
     load_balancers::{Detail, LoadBalancers, requests::NewMember, settings::LoadBalancerOptions},
-    not_written::not_written,
     ownership,
     parameters::Parameters,
     plan,
     provider_id::{self, Form},
+    routes::{self, Routes},
     step::{Part, Step, there},
 };
 
@@ -53,6 +53,7 @@ pub struct OpenStackDriver {
     pub(crate) client: Client,
     pub(crate) settings: Arc<Settings>,
     pub(crate) balancers: Arc<LoadBalancers>,
+    pub(crate) routes: Arc<Routes>,
     region: String,
     ca: Option<Vec<u8>>,
 }
@@ -67,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) networking: Networking,
     pub(crate) form: Form,
     pub(crate) load_balancers: LoadBalancerOptions,
+    /// The router that has the routes to the pods.
+    pub(crate) router: Option<String>,
 }
 
 impl OpenStackDriver {
@@ -75,7 +78,8 @@ impl OpenStackDriver {
         let region = cloud.region.clone();
         let client = Client { identity: Arc::new(Identity::new(cloud)) };
         let balancers = Arc::new(LoadBalancers::new(settings.load_balancers.clone()));
-        Self { client, settings: Arc::new(settings), balancers, region, ca }
+        let routes = Arc::new(Routes::new(settings.router.clone()));
+        Self { client, settings: Arc::new(settings), balancers, routes, region, ca }
     }
 
     /// What is the same for all machines.
@@ -143,9 +147,15 @@ impl Driver for OpenStackDriver {
             capabilities: CAPABILITIES
                 .into_iter()
                 .chain(self.balancers.site().capabilities())
+                .chain(self.routes.capabilities().iter().copied())
                 .map(capability)
                 .collect(),
-            limits: Limits { batch_instances: 500, batch_routes: 200, listeners: None, backends: None },
+            limits: Limits {
+                batch_instances: 500,
+                batch_routes: routes::BATCH,
+                listeners: None,
+                backends: None,
+            },
             call_limits: CALL_LIMITS.to_vec(),
             parameters: Parameters::declared(),
             consistency_horizon: CONSISTENCY_HORIZON,
@@ -214,7 +224,7 @@ impl Driver for OpenStackDriver {
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         let client = &self.client;
         match step {
-            Step::NotWritten(part) => Err(not_written(part, "src/plan.rs")),
+            Step::ChangeRoutes(changes) => return self.change_routes(session, changes).await,
             Step::CreateLoadBalancer(new) => client.create_load_balancer(session, new).await,
             Step::AdoptLoadBalancer { id, tags } => client.tag_load_balancer(session, id, tags).await,
             Step::CompleteLoadBalancer { id, tags } => {

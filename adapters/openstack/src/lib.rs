@@ -5,7 +5,7 @@
 //! credentials, token and catalogue; `client` has one function a vendor call, `classify` what answers mean; `instances` lists and looks
 //! up; `provider_id` and `ownership` have the names by which objects are found again.
 //!
-//! `routes` answer `not written yet`, and their capabilities are not listed.
+//! `routes` lists and changes those of a router.
 
 mod classify;
 mod client;
@@ -13,7 +13,6 @@ pub mod driver;
 mod identity;
 mod instances;
 mod load_balancers;
-mod not_written;
 mod options;
 mod ownership;
 mod parameters;

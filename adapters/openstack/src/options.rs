@@ -55,6 +55,9 @@ pub struct OpenStackOptions {
     /// Writes provider IDs as openstack://REGION/ID, for clusters of several regions, in place of openstack:///ID. Both are always read
     #[arg(long, help_heading = "OpenStack")]
     regional_provider_ids: bool,
+    /// Router that gets the routes to the pods, by its ID. Without it there are none: the pods' network takes care of itself
+    #[arg(long, value_name = "ID", help_heading = "OpenStack")]
+    router_id: Option<String>,
     #[command(flatten)]
     load_balancers: LoadBalancerOptions,
 }
@@ -80,7 +83,14 @@ impl OpenStackOptions {
         Ok(OpenStackDriver::new(
             cloud,
             ca,
-            Settings { source, given, networking, form, load_balancers: self.load_balancers },
+            Settings {
+                source,
+                given,
+                networking,
+                form,
+                load_balancers: self.load_balancers,
+                router: self.router_id,
+            },
         ))
     }
 }

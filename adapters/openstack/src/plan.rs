@@ -76,9 +76,9 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> 
     delete.into_iter().chain(floating_ips::releases(observed)).collect()
 }
 
-/// Route changes as vendor calls: one for all, or one each, removals first.
-pub(crate) fn plan_routes(_changes: &RouteChanges) -> Vec<Step> {
-    vec![Step::NotWritten("plan_routes: route changes as vendor calls")]
+/// Route changes as one step, for the router takes many at once.
+pub(crate) fn plan_routes(changes: &RouteChanges) -> Vec<Step> {
+    vec![Step::ChangeRoutes(changes.clone())]
 }
 
 /// What shall be, whoever wants it.

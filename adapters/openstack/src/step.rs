@@ -3,13 +3,13 @@
 use std::{fmt, net::IpAddr};
 
 use cloud_adapter::{
-    driver::{Fault, Step as DriverStep, VendorError},
-    vendor::{Family, Operation},
+    driver::{Fault, RouteChanges, Step as DriverStep, VendorError},
+    vendor::Operation,
 };
 use cloud_api_proto::v1alpha1::Priority;
 
 use crate::{
-    client::{floating_ips, octavia},
+    client::{floating_ips, octavia, routers},
     load_balancers::requests::{
         CreateLoadBalancer, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener, NewMember,
         NewMonitor, NewPool, Target, UpdatePool,
@@ -19,8 +19,8 @@ use crate::{
 /// One vendor write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// In place of a plan that nobody has written.
-    NotWritten(&'static str),
+    /// Many routes at once, with what the machines' ports have to know of them.
+    ChangeRoutes(RouteChanges),
     /// The load balancer, with all its parts or without any.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
     /// Tags that make one ours which was nobody's.
@@ -220,7 +220,8 @@ impl fmt::Display for Port {
 impl DriverStep for Step {
     fn operation(&self) -> Operation {
         match self {
-            Self::NotWritten(_) => Operation::write(Family::Network, "NotWritten"),
+            Self::ChangeRoutes(changes) if changes.add.is_empty() => routers::REMOVE_ROUTES,
+            Self::ChangeRoutes(_) => routers::ADD_ROUTES,
             Self::CreateLoadBalancer(_) => octavia::CREATE_LOAD_BALANCER,
             Self::AdoptLoadBalancer { .. } | Self::CompleteLoadBalancer { .. } => {
                 octavia::UPDATE_LOAD_BALANCER
@@ -247,13 +248,13 @@ impl DriverStep for Step {
 
     fn class(&self) -> Priority {
         match self {
-            Self::SetMembers { .. }
+            Self::ChangeRoutes(_)
+            | Self::SetMembers { .. }
             | Self::AddMembers { .. }
             | Self::DeleteLoadBalancer { .. }
             | Self::DetachFloatingIp { .. }
             | Self::DeleteFloatingIp { .. } => Priority::Traffic,
-            Self::NotWritten(_)
-            | Self::CreateLoadBalancer(_)
+            Self::CreateLoadBalancer(_)
             | Self::AdoptLoadBalancer { .. }
             | Self::CompleteLoadBalancer { .. }
             | Self::CreateListener { .. }
@@ -276,7 +277,9 @@ impl DriverStep for Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotWritten(part) => write!(f, "write {part}"),
+            Self::ChangeRoutes(changes) => {
+                write!(f, "remove {} and add {} routes", changes.remove.len(), changes.add.len())
+            }
             Self::CreateLoadBalancer(new) if new.listeners.is_empty() => {
                 write!(f, "create load balancer {}", new.name)
             }

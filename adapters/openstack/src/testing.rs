@@ -1,5 +1,7 @@
 //! For tests: a small OpenStack on a loopback port, with what Keystone, Nova and Neutron answer, and a session of the runtime to it.
 
+pub(crate) mod routers;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
@@ -23,6 +25,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
+use self::routers::Routers;
 use crate::{
     driver::{OpenStackDriver, Settings},
     identity::{
@@ -45,6 +48,7 @@ pub(crate) struct Store {
     pub(crate) bodies: Vec<Value>,
     pub(crate) servers: Vec<Value>,
     pub(crate) ports: Vec<Value>,
+    pub(crate) routers: Routers,
     /// What else is listed, by path: the collection's name and its items.
     pub(crate) lists: BTreeMap<String, (&'static str, Vec<Value>)>,
     /// Items on one page, whatever is asked for.
@@ -87,6 +91,7 @@ impl FakeCloud {
             bodies: Vec::new(),
             servers: Vec::new(),
             ports: Vec::new(),
+            routers: Routers::default(),
             lists: BTreeMap::new(),
             page: 1000,
             tokens: BTreeSet::new(),
@@ -141,6 +146,7 @@ impl FakeCloud {
             given: Given::default(),
             networking: Networking::default(),
             form: Form::Plain,
+            router: None,
             load_balancers: LoadBalancerOptions::default(),
         };
         OpenStackDriver::new(self.cloud(), None, settings)
@@ -184,6 +190,10 @@ async fn answer(
     if let Some((status, body)) = store.faults.pop_front() {
         return told(status, &body);
     }
+    let Store { routers, ports, .. } = &mut *store;
+    if let Some(answer) = routers.answer(ports, (&method, &path), &headers, &body) {
+        return answer;
+    }
     let query: Vec<(&str, &str)> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
     serve(&store, (&method, &path), &query)
 }
@@ -201,7 +211,20 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
         }
         ("GET", "/network/v2.0/ports") => {
             let fits = |port: &&Value| {
-                ["device_id", "project_id"].iter().all(|key| of(key).is_none_or(|wanted| port[key] == wanted))
+                let asked = |key: &'static str| {
+                    query.iter().filter(move |(name, _)| *name == key).map(|(_, value)| *value)
+                };
+                let is = |key: &'static str| {
+                    asked(key).next().is_none() || asked(key).any(|wanted| port[key] == wanted)
+                };
+                let addresses = port["fixed_ips"].as_array().into_iter().flatten();
+                let has = |wanted: &str| {
+                    let mut all = addresses.clone().filter_map(|one| one["ip_address"].as_str());
+                    all.any(|one| wanted == format!("ip_address%3D{}", one.replace(':', "%3A")))
+                };
+                is("device_id")
+                    && is("project_id")
+                    && (of("fixed_ips").is_none() || asked("fixed_ips").any(has))
             };
             paged("ports", store.ports.iter().filter(fits).collect(), query, store.page)
         }

@@ -99,7 +99,7 @@ impl Bench {
     pub(super) fn execute(&mut self, step: &Step) {
         self.writes.push(step.to_string());
         match step {
-            Step::NotWritten(_) => panic!("no step of a load balancer"),
+            Step::ChangeRoutes(_) => panic!("no step of a load balancer"),
             Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
             Step::AdoptLoadBalancer { id, tags } => {
                 set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));

@@ -1,0 +1,131 @@
+//! Neutron's calls about routers, and about the ports that their routes lead to.
+
+use cloud_adapter::vendor::{Family, Operation, Session};
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Answer, Call, Client, LIST_PORTS, Page, encode, limit, read};
+use crate::{
+    identity::catalogue::Service,
+    routes::{AddressPair, ExtraRoute, Port, Router},
+};
+
+/// What is read of a port.
+const FIELDS: &str = "fields=id&fields=device_id&fields=device_owner&fields=fixed_ips&fields=allowed_address_pairs\
+                      &fields=port_security_enabled&fields=revision_number";
+
+const LIST_EXTENSIONS: Operation = Operation::read(Family::Network, "ListExtensions");
+const SHOW_ROUTER: Operation = Operation::read(Family::Network, "ShowRouter");
+pub(crate) const ADD_ROUTES: Operation = Operation::write(Family::Network, "AddExtraRoutes");
+pub(crate) const REMOVE_ROUTES: Operation = Operation::write(Family::Network, "RemoveExtraRoutes");
+const UPDATE_ROUTER: Operation = Operation::write(Family::Network, "UpdateRouter");
+const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
+
+/// Which ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RouterPorts<'a> {
+    /// All of a project.
+    Of(&'a str),
+    /// Those of these machines and routers. At most some fifty: they stand in the address of the request.
+    At(&'a [&'a str]),
+    /// Those that have one of these addresses, in whatever network. At most some fifty.
+    With(&'a [&'a str]),
+    /// Those of another page.
+    Next(&'a str),
+}
+
+impl Client {
+    /// What Neutron can do beyond its core, by alias. `GET /v2.0/extensions`
+    pub(crate) async fn list_extensions(&self, session: &Session) -> Answer<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Extension {
+            alias: String,
+        }
+        let call = read(LIST_EXTENSIONS, Service::Network, "/v2.0/extensions?fields=alias".to_owned());
+        let Page { items, .. } = self.page::<Extension>(session, "extensions", call).await?;
+        Ok(items.into_iter().map(|extension| extension.alias).collect())
+    }
+
+    /// The router with its routes. `GET /v2.0/routers/{id}`
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if there is none of this ID.
+    pub(crate) async fn show_router(&self, session: &Session, id: &str) -> Answer<Router> {
+        #[derive(Deserialize)]
+        struct Shown {
+            router: Router,
+        }
+        let path = format!("/v2.0/routers/{}?fields=routes&fields=revision_number", encode(id));
+        let Shown { router } = self.read(session, read(SHOW_ROUTER, Service::Network, path)).await?;
+        Ok(router)
+    }
+
+    /// A page of ports, with what routes need of them. `GET /v2.0/ports`
+    pub(crate) async fn list_router_ports(
+        &self,
+        session: &Session,
+        which: RouterPorts<'_>,
+        size: Option<u32>,
+    ) -> Answer<Page<Port>> {
+        let each = |name: &str, values: &[&str]| {
+            values.iter().map(|value| format!("{name}{}&", encode(value))).collect::<String>()
+        };
+        let these = match which {
+            RouterPorts::Of(project) => each("project_id=", &[project]),
+            RouterPorts::At(devices) => each("device_id=", devices),
+            RouterPorts::With(addresses) => each("fixed_ips=ip_address%3D", addresses),
+            RouterPorts::Next(_) => String::new(),
+        };
+        let query = match which {
+            RouterPorts::Next(query) => query.to_owned(),
+            RouterPorts::Of(_) | RouterPorts::At(_) | RouterPorts::With(_) => {
+                format!("{these}{FIELDS}&{}", limit(size))
+            }
+        };
+        self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
+    }
+
+    /// Adds routes, and leaves the others alone: all or none. Those that are there already do no harm.
+    /// `PUT /v2.0/routers/{id}/add_extraroutes`
+    pub(crate) async fn add_routes(&self, session: &Session, id: &str, routes: &[ExtraRoute]) -> Answer<()> {
+        let call = put(ADD_ROUTES, format!("/v2.0/routers/{}/add_extraroutes", encode(id)));
+        self.write(session, call, &json!({ "router": { "routes": routes } })).await
+    }
+
+    /// Removes routes, and leaves the others alone. Those that are not there do no harm.
+    /// `PUT /v2.0/routers/{id}/remove_extraroutes`
+    pub(crate) async fn remove_routes(
+        &self,
+        session: &Session,
+        id: &str,
+        routes: &[ExtraRoute],
+    ) -> Answer<()> {
+        let call = put(REMOVE_ROUTES, format!("/v2.0/routers/{}/remove_extraroutes", encode(id)));
+        self.write(session, call, &json!({ "router": { "routes": routes } })).await
+    }
+
+    /// Replaces all routes, if nobody else has changed the router since it was read. `PUT /v2.0/routers/{id}`
+    pub(crate) async fn replace_routes(&self, session: &Session, id: &str, router: &Router) -> Answer<()> {
+        let call = put(UPDATE_ROUTER, format!("/v2.0/routers/{}", encode(id)));
+        let body = json!({ "router": { "routes": router.routes } });
+        self.write_over(session, call, Some(router.revision_number), &body).await
+    }
+
+    /// Replaces the addresses from which a machine may send beside its own, if nobody else has changed the port since it was read.
+    /// `PUT /v2.0/ports/{id}`
+    pub(crate) async fn replace_pairs(
+        &self,
+        session: &Session,
+        port: &Port,
+        pairs: &[AddressPair],
+    ) -> Answer<()> {
+        let call = put(UPDATE_PORT, format!("/v2.0/ports/{}", encode(&port.id)));
+        let body = json!({ "port": { "allowed_address_pairs": pairs } });
+        self.write_over(session, call, Some(port.revision_number), &body).await
+    }
+}
+
+fn put(operation: Operation, path: String) -> Call {
+    Call { operation, service: Service::Network, method: Method::PUT, path }
+}

@@ -1,0 +1,171 @@
+//! Routers and ports as Neutron tells them, and which machine is at which address. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use cloud_api_proto::v1alpha1::{NextHop, Route, RouteState};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{instances::Place, provider_id};
+
+/// How the owner of a machine's port begins; the zone follows. Source: Nova.
+const MACHINE: &str = "compute:";
+/// Between the two parts of a route's ID: neither has it.
+const VIA: char = '=';
+
+/// A router.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Router {
+    pub(crate) routes: Vec<ExtraRoute>,
+    #[serde(default)]
+    pub(crate) revision_number: u64,
+}
+
+/// A route of a router, in Neutron's own spelling: it has no ID but its two parts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExtraRoute {
+    pub(crate) destination: String,
+    pub(crate) nexthop: String,
+}
+
+impl ExtraRoute {
+    /// The ID that is told of it.
+    pub(super) fn id(&self) -> String {
+        format!("{}{VIA}{}", self.destination, self.nexthop)
+    }
+
+    /// Reads it again. `None`: it is none of ours.
+    pub(super) fn of(id: &str) -> Option<Self> {
+        let (destination, nexthop) = id.split_once(VIA)?;
+        Some(Self { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
+    }
+
+    /// Whether both are the same route, however they are spelled.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.destination() == other.destination() && self.hop() == other.hop()
+    }
+
+    pub(super) fn destination(&self) -> Option<IpNet> {
+        Some(self.destination.parse::<IpNet>().ok()?.trunc())
+    }
+
+    fn hop(&self) -> Option<IpAddr> {
+        self.nexthop.parse().ok()
+    }
+}
+
+/// A port, with what routes need of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Port {
+    pub(crate) id: String,
+    pub(super) device_id: String,
+    device_owner: String,
+    pub(super) fixed_ips: Vec<FixedIp>,
+    pub(super) allowed_address_pairs: Vec<AddressPair>,
+    /// Whether it drops what a machine sends from addresses that are not its own. Unset: Neutron cannot.
+    port_security_enabled: Option<bool>,
+    pub(crate) revision_number: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct FixedIp {
+    pub(super) subnet_id: String,
+    pub(super) ip_address: String,
+}
+
+/// Addresses from which a machine may send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AddressPair {
+    /// An address or a network.
+    pub(super) ip_address: String,
+    /// Neutron fills in the port's own, so that it tells nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac_address: Option<String>,
+}
+
+impl AddressPair {
+    pub(super) fn of(network: IpNet) -> Self {
+        Self { ip_address: network.to_string(), mac_address: None }
+    }
+
+    pub(super) fn network(&self) -> Option<IpNet> {
+        let network: Option<IpNet> = self.ip_address.parse().ok();
+        network.or_else(|| Some(self.ip_address.parse::<IpAddr>().ok()?.into()))
+    }
+}
+
+impl Port {
+    /// Whether it drops what comes from a network, if it has these pairs. A wider one than ours does as well.
+    pub(super) fn drops(&self, network: IpNet, pairs: &[AddressPair]) -> bool {
+        let allows = |pair: &AddressPair| pair.network().is_some_and(|wide| wide.contains(&network));
+        self.port_security_enabled == Some(true) && !pairs.iter().any(allows)
+    }
+}
+
+/// The ports at the router's subnets, by address.
+pub(super) struct Table<'a> {
+    at: BTreeMap<IpAddr, &'a Port>,
+    /// By machine, in Neutron's order.
+    of: BTreeMap<&'a str, Vec<IpAddr>>,
+}
+
+impl<'a> Table<'a> {
+    /// `ports`: the router's own among them, which tell its subnets. Addresses elsewhere may be the same and mean others.
+    pub(super) fn new(router: &str, ports: impl Iterator<Item = &'a Port> + Clone) -> Self {
+        let (mut at, mut of) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+        let own = ports.clone().filter(|port| port.device_id == router);
+        let subnets: BTreeSet<&str> =
+            own.flat_map(|port| &port.fixed_ips).map(|ip| ip.subnet_id.as_str()).collect();
+        for port in ports.filter(|port| port.device_id != router) {
+            let near = port.fixed_ips.iter().filter(|ip| subnets.contains(ip.subnet_id.as_str()));
+            for address in near.filter_map(|ip| ip.ip_address.parse().ok()) {
+                at.insert(address, port);
+                if port.device_owner.starts_with(MACHINE) {
+                    of.entry(port.device_id.as_str()).or_default().push(address);
+                }
+            }
+        }
+        Self { at, of }
+    }
+
+    /// Who has an address.
+    pub(super) fn port_at(&self, address: &str) -> Option<&'a Port> {
+        self.at.get(&address.parse().ok()?).copied()
+    }
+
+    /// The addresses by which the router reaches a machine. `None`: it does not.
+    pub(super) fn addresses_of(&self, server: &str) -> Option<&[IpAddr]> {
+        self.of.get(server).map(Vec::as_slice)
+    }
+
+    /// A route in the contract's words. What nobody has an address for leads nowhere.
+    pub(super) fn route(&self, route: &ExtraRoute, place: &Place<'_>) -> Route {
+        let port = self.port_at(&route.nexthop);
+        let machine = port.filter(|port| port.device_owner.starts_with(MACHINE));
+        let provider_id = machine.map(|port| provider_id::write(place.form, place.region, &port.device_id));
+        let state = if port.is_some() { RouteState::Active } else { RouteState::Blackhole };
+        told(route, provider_id.unwrap_or_default(), state)
+    }
+}
+
+/// A route in the contract's words.
+pub(super) fn told(route: &ExtraRoute, provider_id: String, state: RouteState) -> Route {
+    let canonical = route.destination().map(|network| network.to_string());
+    let address = route.hop().map(|address| address.to_string());
+    Route {
+        vendor_id: route.id(),
+        destination: canonical.unwrap_or_else(|| route.destination.clone()),
+        next_hop: Some(NextHop {
+            provider_id,
+            address: address.unwrap_or_else(|| route.nexthop.clone()),
+            interface: String::new(),
+        }),
+        state: state.into(),
+        ..Route::default()
+    }
+}

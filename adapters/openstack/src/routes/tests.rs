@@ -1,0 +1,292 @@
+//! Routes as listed and as changed, against a small Neutron.
+
+use cloud_adapter::driver::{Driver as _, Outcome, RouteChanges, WantedRoute};
+use cloud_api_proto::v1alpha1::{Fence, NextHop, RouteKey, RouteState, RouteUpsert};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    step::Step,
+    testing::{
+        FakeCloud, PROJECT,
+        routers::{ROUTER, Routers},
+        session,
+    },
+};
+
+const SUBNET: &str = "040796b5-d3b2-4990-8c6b-f61909df152a";
+const SUBNET_V6: &str = "0eb3f211-1f6a-4061-93c0-887321f178a0";
+
+/// A cloud with a router, and machines `server-1` and on at 10.20.0.1x and fd20::1x.
+async fn cloud(machines: usize) -> (FakeCloud, OpenStackDriver) {
+    let cloud = FakeCloud::start().await;
+    let address = |subnet: &str, ip: String| json!({ "subnet_id": subnet, "ip_address": ip });
+    let mut ports = vec![json!({
+        "id": "port-r", "device_id": ROUTER, "device_owner": "network:router_interface", "project_id": PROJECT,
+        "fixed_ips": [address(SUBNET, "10.20.0.1".into()), address(SUBNET_V6, "fd20::1".into())],
+        "allowed_address_pairs": [], "port_security_enabled": false, "revision_number": 1,
+    })];
+    for n in 1..=machines {
+        // A network that the router does not know has the same addresses.
+        let far = [address("elsewhere", format!("10.20.0.1{}", n % machines + 1))];
+        let near = [address(SUBNET, format!("10.20.0.1{n}")), address(SUBNET_V6, format!("fd20::1{n}"))];
+        for (kind, ips) in [("far", json!(far)), ("near", json!(near))] {
+            ports.push(json!({
+                "id": format!("{kind}-{n}"), "device_id": format!("server-{n}"), "device_owner": "compute:zone-a",
+                "project_id": PROJECT, "fixed_ips": ips, "allowed_address_pairs": [],
+                "port_security_enabled": true, "revision_number": 4,
+            }));
+        }
+    }
+    cloud.store().ports = ports;
+    let mut driver = cloud.driver();
+    driver.routes = Routes::new(Some(ROUTER.to_owned())).into();
+    (cloud, driver)
+}
+
+fn wanted(destination: &str, server: &str, address: &str) -> WantedRoute {
+    let key = RouteKey { cluster_id: "c".into(), node_uid: "n".into(), destination: destination.into() };
+    let provider_id = format!("openstack:///{server}");
+    let next_hop = NextHop { provider_id, address: address.into(), interface: String::new() };
+    let upsert = RouteUpsert { key: Some(key), next_hop: Some(next_hop), owner: None };
+    WantedRoute { upsert, fence: Fence::default(), cluster_name: "prod".into() }
+}
+
+fn extra(destination: &str, hop: &str) -> Value {
+    json!({ "destination": destination, "nexthop": hop })
+}
+
+async fn change(
+    driver: &OpenStackDriver,
+    remove: &[&str],
+    add: &[WantedRoute],
+) -> Vec<Result<Option<Route>, VendorError>> {
+    let changes =
+        RouteChanges { remove: remove.iter().map(|id| (*id).to_owned()).collect(), add: add.to_vec() };
+    let steps = driver.plan_routes(&changes);
+    let [step @ Step::ChangeRoutes(_)] = &steps[..] else { panic!("one step: {steps:?}") };
+    match driver.execute(&session(driver), step).await.expect("carried out") {
+        Outcome::Items(items) => items,
+        Outcome::Accepted => panic!("no results"),
+    }
+}
+
+async fn listed(driver: &OpenStackDriver) -> Vec<Route> {
+    let (session, mut cursor) = (session(driver), None);
+    loop {
+        let page = Collection::<Route>::list_page(driver, &session, cursor.as_ref(), Some(2)).await;
+        let page = page.expect("a page");
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return page.items,
+        }
+    }
+}
+
+/// What was written, by method and path.
+fn writes(cloud: &FakeCloud) -> Vec<String> {
+    cloud.asked("PUT /network").iter().map(|one| one.replace("PUT /network/v2.0/", "")).collect()
+}
+
+fn pairs(cloud: &FakeCloud, port: &str) -> Vec<String> {
+    let store = cloud.store();
+    let port = store.ports.iter().find(|one| one["id"] == port).expect("a port");
+    let pairs = port["allowed_address_pairs"].as_array().expect("pairs");
+    pairs.iter().map(|pair| pair["ip_address"].as_str().expect("text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_route_leads_to_the_machine_whose_port_at_the_router_has_its_next_hop() {
+    let (cloud, driver) = cloud(2).await;
+    assert!(listed(&driver).await.is_empty());
+    assert_eq!(cloud.asked("GET /network").len(), 1, "without routes nobody asks for ports");
+    let routes =
+        [("10.244.1.0/24", "10.20.0.11"), ("fd00:1:0::/64", "fd20::12"), ("10.9.0.0/16", "10.20.0.99")];
+    cloud.store().routers.routes = routes.map(|(to, hop)| extra(to, hop)).into();
+    let told = listed(&driver).await;
+    let told: Vec<_> = told
+        .iter()
+        .map(|route| {
+            let hop = route.next_hop.as_ref().expect("a hop");
+            let ends = (hop.provider_id.as_str(), hop.address.as_str());
+            (route.vendor_id.as_str(), route.destination.as_str(), ends, route.state(), route.key.clone())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "10.244.1.0/24=10.20.0.11",
+                "10.244.1.0/24",
+                ("openstack:///server-1", "10.20.0.11"),
+                RouteState::Active,
+                None
+            ),
+            (
+                "fd00:1:0::/64=fd20::12",
+                "fd00:1::/64",
+                ("openstack:///server-2", "fd20::12"),
+                RouteState::Active,
+                None
+            ),
+            ("10.9.0.0/16=10.20.0.99", "10.9.0.0/16", ("", "10.20.0.99"), RouteState::Blackhole, None),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_router_that_is_not_there_is_no_empty_one() {
+    let (_cloud, mut driver) = cloud(1).await;
+    driver.routes = Routes::new(Some("gone".to_owned())).into();
+    let session = session(&driver);
+    let page = Collection::<Route>::list_page(&driver, &session, None, None).await;
+    let error = page.expect_err("no router");
+    assert_eq!(
+        (error.fault, error.message.starts_with("--router-id: ")),
+        (Fault::Forbidden, true),
+        "{error}"
+    );
+    driver.routes = Routes::new(None).into();
+    let page = Collection::<Route>::list_page(&driver, &session, None, None).await;
+    assert_eq!(page.expect_err("no router").fault, Fault::Unsupported);
+    assert!(!driver.describe().can("routes"));
+}
+
+#[tokio::test]
+async fn all_routes_come_and_go_in_one_call_and_their_pairs_before_them() {
+    let (cloud, driver) = cloud(2).await;
+    assert!(driver.describe().can("routes") && !driver.describe().can("routes.ownership-tags"));
+    let add = [
+        wanted("10.244.1.0/24", "server-1", ""),
+        wanted("fd00:1::/64", "server-1", ""),
+        wanted("10.244.2.0/24", "server-2", "10.20.0.12"),
+    ];
+    let laid = change(&driver, &[], &add).await;
+    assert_eq!(
+        writes(&cloud),
+        ["ports/near-1", "ports/near-2", &format!("routers/{ROUTER}/add_extraroutes")]
+    );
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24", "fd00:1::/64"]);
+    let laid: Vec<Route> = laid.into_iter().map(|one| one.expect("laid").expect("told")).collect();
+    assert_eq!(laid, listed(&driver).await, "what is told of a new route is what a listing tells");
+
+    cloud.store().requests.clear();
+    let ids: Vec<&str> = laid.iter().take(2).map(|route| route.vendor_id.as_str()).collect();
+    let gone = change(&driver, &ids, &[]).await;
+    assert_eq!(gone, [Ok(None), Ok(None)]);
+    assert_eq!(writes(&cloud), ["ports/near-1", &format!("routers/{ROUTER}/remove_extraroutes")]);
+    assert_eq!((pairs(&cloud, "near-1").len(), pairs(&cloud, "near-2").len()), (0, 1));
+    assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
+}
+
+#[tokio::test]
+async fn a_machine_that_may_send_for_the_pods_already_is_not_written() {
+    let (cloud, driver) = cloud(3).await;
+    {
+        let mut store = cloud.store();
+        let wide = json!([{ "ip_address": "10.244.0.0/16", "mac_address": "fa:16:3e:53:64:a5" }]);
+        let port = |store: &mut crate::testing::Store, id: &str, key: &str, value: Value| {
+            store.ports.iter_mut().find(|port| port["id"] == id).expect("a port")[key] = value;
+        };
+        port(&mut store, "near-1", "allowed_address_pairs", wide);
+        port(&mut store, "near-2", "port_security_enabled", json!(false));
+        port(&mut store, "near-3", "port_security_enabled", Value::Null);
+    }
+    let add = [1, 2, 3].map(|n| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), ""));
+    assert!(change(&driver, &[], &add).await.iter().all(Result::is_ok));
+    assert_eq!(writes(&cloud).len(), 1, "the router alone");
+    change(&driver, &["10.244.1.0/24=10.20.0.11"], &[]).await;
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"], "a wider pair is not ours");
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_is_refused_here_and_the_others_are_laid() {
+    let (cloud, driver) = cloud(1).await;
+    let add = [
+        wanted("10.244.1.0/24", "server-1", ""),
+        wanted("10.244.2.0/24", "server-9", ""),
+        wanted("10.244.3.0/24", "server-1", "fd20::11"),
+        wanted("10.244.4.0/24", "server-1", "10.20.0.12"),
+        wanted("10.244.5.0/24", "server-1", "10.20.0.11"),
+    ];
+    let fields = ["", "next_hop.provider_id", "next_hop.address", "next_hop.address", ""];
+    for (result, field) in change(&driver, &[], &add).await.iter().zip(fields) {
+        match result {
+            Ok(_) => assert_eq!(field, ""),
+            Err(error) => {
+                assert_eq!(error.fault, Fault::Invalid);
+                assert!(!field.is_empty() && error.message.starts_with(field), "{error}");
+            }
+        }
+    }
+    assert_eq!(cloud.store().routers.routes.len(), 2);
+    assert_eq!(writes(&cloud).len(), 2, "one port and the router");
+}
+
+#[tokio::test]
+async fn a_route_that_neutron_refuses_holds_no_other_up() {
+    let (cloud, driver) = cloud(8).await;
+    cloud.store().routers.near = ["10.20.0.1", "10.20.0.1"];
+    let add: Vec<_> = (1..=8)
+        .map(|n| {
+            let destination = if n == 3 { "fd00:3::/64".to_owned() } else { format!("10.244.{n}.0/24") };
+            wanted(&destination, &format!("server-{n}"), "")
+        })
+        .collect();
+    let results = change(&driver, &[], &add).await;
+    let failed: Vec<usize> = (1..).zip(&results).filter(|(_, one)| one.is_err()).map(|(n, _)| n).collect();
+    assert_eq!(failed, [3]);
+    assert_eq!(cloud.store().routers.routes.len(), 7);
+    assert_eq!(cloud.asked("PUT /network/v2.0/routers").len(), 7, "halves, and their halves");
+}
+
+#[tokio::test]
+async fn a_full_router_takes_what_it_has_room_for_and_says_how_full_it_is() {
+    let (cloud, driver) = cloud(5).await;
+    cloud.store().routers = Routers { max_routes: 3, ..Routers::default() };
+    let add: Vec<_> =
+        (1..=5).map(|n| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), "")).collect();
+    let results = change(&driver, &[], &add).await;
+    assert_eq!(results.iter().filter(|one| one.is_ok()).count(), 3);
+    for error in results.iter().filter_map(|one| one.as_ref().err()) {
+        assert_eq!(error.fault, Fault::Quota);
+        assert!(error.message.contains("has 3 routes") && error.message.contains("max_routes"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn without_atomic_changes_nobody_elses_route_is_overwritten() {
+    let (cloud, driver) = cloud(1).await;
+    let foreign = extra("192.0.2.0/24", "10.20.0.99");
+    cloud.store().routers.aliases.retain(|alias| *alias != "extraroute-atomic");
+    cloud.store().routers.routes = vec![foreign.clone(), extra("10.244.9.0/24", "10.20.0.11")];
+    let results =
+        change(&driver, &["10.244.9.0/24=10.20.0.11"], &[wanted("10.244.1.0/24", "server-1", "")]).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(cloud.store().routers.routes, [foreign, extra("10.244.1.0/24", "10.20.0.11")]);
+    let headers: Vec<String> = cloud
+        .store()
+        .headers
+        .iter()
+        .filter_map(|headers| Some(headers.get("if-match")?.to_str().expect("text").to_owned()))
+        .collect();
+    assert_eq!(headers, ["revision_number=4", "revision_number=6", "revision_number=7"]);
+}
+
+#[tokio::test]
+async fn a_port_that_changes_meanwhile_costs_its_own_routes_a_turn() {
+    let (cloud, driver) = cloud(2).await;
+    let ours = |n: usize| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), "");
+    // So that what Neutron can do is known.
+    change(&driver, &[], &[]).await;
+    let ports = json!({ "ports": cloud.store().ports.clone() });
+    let faster = json!({ "NeutronError": {
+        "type": "RevisionNumberConstraintFailed", "message": "Constrained to 4, but current revision is 5", "detail": "",
+    } });
+    cloud.store().faults.extend([(200, ports), (412, faster)]);
+    let results = change(&driver, &[], &[ours(1), ours(2)]).await;
+    assert_eq!(results[0].as_ref().expect_err("busy").fault, Fault::Busy);
+    assert!(results[1].is_ok());
+    assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
+    assert!(change(&driver, &[], &[ours(1)]).await.iter().all(Result::is_ok), "the next turn");
+}
