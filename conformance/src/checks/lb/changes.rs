@@ -69,13 +69,15 @@ pub(super) async fn immutable(cx: &Context) -> Verdict {
     let mut changes: Vec<(&str, Balancer)> = Vec::new();
     let next = || web.clone().fence(cx.cluster().fence());
     if cx.can("lb.internal") {
-        changes.push(("scheme", next().spec(|spec| spec.set_scheme(Scheme::Internal))));
+        changes.push(("scheme", web.clone().spec(|spec| spec.set_scheme(Scheme::Internal))));
     }
     if cx.can("lb.dual-stack") {
         let both = vec![IpFamily::Ipv4.into(), IpFamily::Ipv6.into()];
-        changes.push(("ip_families", next().spec(|spec| spec.ip_families = both)));
+        changes.push(("ip_families", web.clone().spec(|spec| spec.ip_families = both)));
     }
     for (field, changed) in changes {
+        // What a change before it has put back was newer than what was thought of before.
+        let changed = changed.fence(cx.cluster().fence());
         let error = match cx.ensure(&changed).await? {
             Err(error) if error.reason == Reason::ImmutableField => error,
             answer => {
