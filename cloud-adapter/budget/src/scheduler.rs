@@ -43,6 +43,8 @@ pub struct Scheduler {
     last_ticket: u64,
     decision: u64,
     candidates: Vec<Candidate>,
+    /// Room for what a decision finds out.
+    openings: choice::Known<Option<Time>>,
 }
 
 /// A call that was sent.
@@ -75,6 +77,7 @@ impl Scheduler {
             last_ticket: 0,
             decision: 0,
             candidates: Vec::new(),
+            openings: Vec::new(),
         };
         scheduler.tree.tick(now, scheduler.config.reserve);
         scheduler

@@ -6,8 +6,38 @@ use super::{Scheduler, earliest};
 use crate::{
     Class, Mode, Time,
     bucket::{Bucket, Need},
-    queue::Candidate,
+    queue::{Candidate, LaneKey},
+    tree::PathId,
 };
+
+/// What one decision has found out about calls of a kind. There are as many leaves as controllers have classes, and most of them have
+/// calls of the same few kinds.
+pub(super) type Known<T> = Vec<(Kind, T)>;
+
+/// Calls that the same buckets and breakers let pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    path: PathId,
+    self_check: bool,
+    cost: u64,
+}
+
+impl Kind {
+    fn of(Candidate { lane: LaneKey { path, self_check, .. }, cost, .. }: &Candidate) -> Self {
+        Self { path: *path, self_check: *self_check, cost: *cost }
+    }
+}
+
+/// What is known of the candidate's kind, or is found out now.
+fn known<T: Copy>(known: &mut Known<T>, candidate: &Candidate, find_out: impl FnOnce() -> T) -> T {
+    let kind = Kind::of(candidate);
+    if let Some((_, found)) = known.iter().find(|(one, _)| *one == kind) {
+        return *found;
+    }
+    let found = find_out();
+    known.push((kind, found));
+    found
+}
 
 impl Scheduler {
     /// The call to serve now; else when to look again, if that is known.
@@ -23,14 +53,17 @@ impl Scheduler {
     }
 
     /// Those that may go if nothing is kept in reserve; returns when there is another one.
-    fn find_open(&self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
+    fn find_open(&mut self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
         let mut wake = None;
+        let mut openings = std::mem::take(&mut self.openings);
+        openings.clear();
         for candidate in self.queue.candidates() {
-            match self.open_at(now, &candidate, 0.0) {
+            match known(&mut openings, &candidate, || self.open_at(now, &candidate, 0.0)) {
                 Some(at) if at <= now => open.push(candidate),
                 at => wake = earliest(wake, at),
             }
         }
+        self.openings = openings;
         wake
     }
 
@@ -43,16 +76,23 @@ impl Scheduler {
             self.tree.each(candidate.lane.path, |bucket| bucket.entitle(self.decision, candidate.cost));
         }
         let mut wake = None;
+        let mut openings = std::mem::take(&mut self.openings);
+        openings.clear();
         candidates.retain(|candidate| {
-            let spent = |bucket: &Bucket| bucket.is_spent(now, self.decision, candidate.cost);
-            if candidate.lane.reserve || self.tree.along(candidate.lane.path).any(|(_, bucket)| spent(bucket))
-            {
+            if candidate.lane.reserve {
                 return true;
             }
-            let at = self.open_at(now, candidate, self.config.reserve);
+            let at = known(&mut openings, candidate, || {
+                let spent = |bucket: &Bucket| bucket.is_spent(now, self.decision, candidate.cost);
+                if self.tree.along(candidate.lane.path).any(|(_, bucket)| spent(bucket)) {
+                    return Some(now);
+                }
+                self.open_at(now, candidate, self.config.reserve)
+            });
             wake = earliest(wake, at.filter(|at| *at > now));
             at.is_some_and(|at| at <= now)
         });
+        self.openings = openings;
         wake
     }
 
