@@ -38,6 +38,8 @@ async fn the_chart_installs_and_uninstalls() {
     let adapter = pods.get("cloud-adapter").unwrap();
     let config = adapter.args().iter().find_map(|arg| arg.strip_prefix("--config=")).unwrap();
     assert!(std::fs::read_to_string(config).unwrap().contains("buckets:"), "{config}");
+    let threshold = adapter.env().get("MALLOC_TRIM_THRESHOLD_");
+    assert_eq!(threshold.map(String::as_str), Some("131072"), "what the bench of its memory has, too");
 
     release.uninstall(&control_plane).await.unwrap();
     assert_eq!(left_over(&control_plane).await, "");

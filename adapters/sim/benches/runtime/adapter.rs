@@ -53,6 +53,8 @@ impl Adapter {
             .args(["--endpoint", cloud, "--log-format", "json", "--config"])
             .arg(&config)
             .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
+            // As the chart has it.
+            .env("MALLOC_TRIM_THRESHOLD_", "131072")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
