@@ -29,7 +29,7 @@ use crate::{
 /// Between two looks at what is in line.
 const TICK: Duration = Duration::from_millis(20);
 /// What shall be made is waited for no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 type Record = LoadBalancerRecord<answers::LoadBalancer>;
 

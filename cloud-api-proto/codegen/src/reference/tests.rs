@@ -20,7 +20,7 @@ fn each_thing_has_its_place_its_type_and_its_comment() {
         "\n| 4 | `max_staleness` | optional Duration | The oldest answer that will do. Unset: whatever",
         "\n| 2 | `calls_by_family` | map of string to uint32 | The same by family",
         "\n| 5 | `listeners` | repeated [Listener](#listener) | What it listens on.",
-        "\n| 1 | `provider_id` | string | *One of `ref`.* By what the Node says. |",
+        "\n| 1 | `provider_id` | string | *One of `ref`.* By what the Node says. At most 512 bytes. |",
         "\n| 2 | `EXISTENCE_GONE` | Proven gone, with evidence.",
     ] {
         assert!(page.contains(wanted), "{wanted:?} is missing in:\n{page}");

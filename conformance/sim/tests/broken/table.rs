@@ -8,6 +8,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.table");
 /// What its first lines say.
 const HEAD: &str = "\
 # A mistake of adapter-sim (--break), and the checks that it fails; - stands for none, with the reason as the remark.
+# One with a question mark fails by how quick the machine is.
 # Each run of the tests tries it against the checks of its row and some quick ones, and it fails those of its row alone.
 # UPDATE_BROKEN_TABLE tries it against all of the first two tiers; those of the third run only where a row names them.
 ";
@@ -19,6 +20,8 @@ pub(crate) struct Row {
     pub(crate) fault: String,
     /// The checks that fail, in order.
     pub(crate) fails: Vec<String>,
+    /// Checks that may fail, or not.
+    pub(crate) may_fail: Vec<String>,
     /// For people.
     pub(crate) remark: String,
 }
@@ -33,9 +36,11 @@ pub(crate) fn rows() -> io::Result<Vec<Row>> {
         let (words, remark) = line.split_once('#').unwrap_or((line, ""));
         let mut words = words.split_whitespace().map(str::to_owned);
         let fault = words.next()?;
-        let mut fails: Vec<String> = words.filter(|word| word != "-").collect();
+        let (mut may_fail, mut fails): (Vec<String>, Vec<String>) =
+            words.filter(|word| word != "-").partition(|word| word.ends_with('?'));
         fails.sort();
-        Some(Row { fault, fails, remark: remark.trim().to_owned() })
+        may_fail.iter_mut().for_each(|word| word.truncate(word.len() - 1));
+        Some(Row { fault, fails, may_fail, remark: remark.trim().to_owned() })
     };
     Ok(text.lines().filter_map(row).collect())
 }
@@ -51,9 +56,10 @@ pub(crate) fn write(rows: &[Row]) -> io::Result<()> {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, fails, remark } = self;
+        let Self { fault, fails, may_fail, remark } = self;
         let words = if fails.is_empty() { "-".to_owned() } else { fails.join(" ") };
         write!(f, "{fault:<33}{words}")?;
+        may_fail.iter().try_for_each(|id| write!(f, " {id}?"))?;
         if remark.is_empty() { Ok(()) } else { write!(f, "  # {remark}") }
     }
 }
