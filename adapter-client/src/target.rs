@@ -3,8 +3,14 @@
 use std::{fmt, net::Ipv6Addr, path::PathBuf, str::FromStr};
 
 /// What a good value looks like, for everybody who wrote another.
+#[cfg(feature = "kubernetes")]
 const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, kubernetes:///NAMESPACE/SERVICE[:PORTNAME], \
                      dns:///HOST:PORT, static:///HOST:PORT,HOST:PORT or unix:/PATH";
+
+/// Without a client of the API server.
+#[cfg(not(feature = "kubernetes"))]
+const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, dns:///HOST:PORT, static:///HOST:PORT,HOST:PORT or \
+                     unix:/PATH";
 
 /// Where an adapter is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -245,6 +251,12 @@ mod tests {
         for (text, meant) in same {
             assert_eq!(text.parse::<Target>().expect(text).to_string(), meant);
         }
+    }
+
+    #[test]
+    fn only_what_this_program_can_do_is_offered() {
+        let offered = "adapter".parse::<Target>().unwrap_err().to_string();
+        assert_eq!(offered.contains("kubernetes:///"), cfg!(feature = "kubernetes"), "{offered}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ use crate::{
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Between two looks at whether it is ready.
 const TICK: Duration = Duration::from_millis(50);
+/// For a call to tell that its own deadline has passed.
+const GRACE: Duration = Duration::from_millis(500);
 /// What errors call the parts of a connection: it is told by flags, or by the parameter file.
 const FLAGS: Flags = Flags {
     endpoint: "endpoint",
@@ -225,7 +227,8 @@ impl Lane {
     /// Asks once who the adapter is.
     pub(crate) async fn ask(&self, within: Duration) -> Result<GetInfoResponse, String> {
         let (api, context) = self.asker()?;
-        let asked = tokio::time::timeout(within, api.within(within).info(&context)).await;
+        // The call gives up first, and tells why nobody was reached; where it does not, it hangs.
+        let asked = tokio::time::timeout(within + GRACE, api.within(within).info(&context)).await;
         match asked {
             Ok(answer) => answer.map_err(|error| match error.unreached() {
                 Some(why) => format!("cannot connect to {}: {why}", self.params.endpoint),

@@ -39,7 +39,11 @@ pub async fn main(options: Options) -> ExitCode {
 async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     let selection = options.selection();
     if options.choice.list {
-        print(&list(&selection.checks()?))?;
+        let chosen = selection.checks()?;
+        if chosen.is_empty() {
+            return Err(RunError::NoCheck.into());
+        }
+        print(&list(&chosen))?;
         return Ok(ExitCode::SUCCESS);
     }
     let params = options.params()?;

@@ -82,7 +82,7 @@ pub enum RunError {
         hint: String,
     },
     /// What was chosen leaves no check.
-    #[error("--tier, --include and --skip leave no check to run: see --list")]
+    #[error("--tier, --include and --skip leave no check to run: --list alone tells all")]
     NoCheck,
     /// There is nothing to test.
     #[error("no adapter is named: give --endpoint, or lanes in --params")]

@@ -60,7 +60,8 @@ impl Default for Terminal {
 
 impl Progress for Terminal {
     fn begun(&self, checks: usize, seed: u64) {
-        self.say(&format!("{checks} checks, --seed {seed}"));
+        let noun = if checks == 1 { "check" } else { "checks" };
+        self.say(&format!("{checks} {noun}, --seed {seed}"));
         if let Some(bar) = &self.bar {
             bar.set_length(u64::try_from(checks).unwrap_or_default());
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");

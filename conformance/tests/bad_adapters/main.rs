@@ -107,6 +107,20 @@ async fn nobody_at_the_endpoint() {
 }
 
 #[tokio::test]
+async fn nobody_at_any_of_the_endpoints() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    for endpoint in [format!("dns:///{address}"), format!("static:///{address}")] {
+        let ended = suite(&["--endpoint", &endpoint], 1).await;
+        let refused = format!("no replica of the cloud adapter serves: {address} Connection refused");
+        for told in [endpoint.as_str(), &refused] {
+            assert!(ended.err.contains(told), "{told}: {}", ended.err);
+        }
+    }
+}
+
+#[tokio::test]
 async fn wrong_flags_and_files_are_usage() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str, text: &str| {
@@ -132,6 +146,7 @@ async fn wrong_flags_and_files_are_usage() {
             "--include LB-2: there is no such check or family; is LB-02 meant?",
         ),
         (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-02", "--skip", "LB"], "leave no check"),
+        (vec!["--list", "--include", "LB-02", "--skip", "LB"], "leave no check"),
         (vec!["--endpoint", "http://127.0.0.1:1", "--junit", &lost], "--junit"),
         (vec![], "--endpoint"),
     ] {
