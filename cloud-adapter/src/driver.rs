@@ -269,6 +269,12 @@ impl Description {
     /// Whether the cloud has a capability.
     #[must_use]
     pub fn can(&self, name: &str) -> bool {
-        self.capabilities.iter().any(|capability| capability.name == name)
+        self.capability(name).is_some()
+    }
+
+    /// A capability, if the cloud has it.
+    #[must_use]
+    pub fn capability(&self, name: &str) -> Option<&Capability> {
+        self.capabilities.iter().find(|capability| capability.name == name)
     }
 }

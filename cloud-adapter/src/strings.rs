@@ -13,12 +13,18 @@ pub(crate) fn too_long<'a>(
     path: impl fmt::Display,
     fields: impl IntoIterator<Item = (&'static str, &'a str)>,
 ) -> Vec<Violation> {
-    let long = fields.into_iter().filter(|(name, text)| text.len() > most(name));
-    let violation = |(name, text): (&str, &str)| Violation {
-        field: format!("{path}.{name}"),
-        description: format!("takes {} bytes: at most {}", text.len(), most(name)),
-    };
-    long.map(violation).collect()
+    let judge = |(name, text): (&str, &str)| judged(format!("{path}.{name}"), text, most(name));
+    fields.into_iter().filter_map(judge).collect()
+}
+
+/// One string of a list or a map that is too long; `path` is its own.
+pub(crate) fn item_too_long(path: impl Into<String>, text: &str) -> Option<Violation> {
+    judged(path.into(), text, STRING_MAX)
+}
+
+fn judged(field: String, text: &str, most: usize) -> Option<Violation> {
+    let description = || format!("takes {} bytes: at most {most}", text.len());
+    (text.len() > most).then(|| Violation { field, description: description() })
 }
 
 /// Bytes that a field of this name takes.

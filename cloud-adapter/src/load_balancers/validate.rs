@@ -2,17 +2,19 @@
 //!
 //! Nothing that this cloud cannot do gets through: what is not refused here is honoured by the driver.
 
+mod features;
 mod parameters;
+mod texts;
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use cloud_api_proto::{
-    AdapterError, Reason,
+    AdapterError,
     error::Violation,
     v1alpha1::{
         Adoption, EnsureLoadBalancerRequest, HealthCheck, IpFamily, Known, Listener, LoadBalancerKey,
         LoadBalancerSpec, Owner, Protocol, Recreate, health_check, listener,
-        load_balancer_spec::{Scheme, TrafficPolicy},
+        load_balancer_spec::{AddressRetention, Scheme, TrafficPolicy},
         session_affinity,
     },
 };
@@ -24,7 +26,12 @@ use super::decide::Terms;
 use crate::{driver::Description, strings};
 
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
+///
+/// It stays what it was if the contract gets fields: unset ones are not written, so that they do not count.
 const HASH_VERSION: &str = "1";
+
+/// The longest timeout. Source: load_balancer_service.proto, `Listener`.
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// The faults found so far.
 #[derive(Debug, Default)]
@@ -73,6 +80,7 @@ pub(super) fn spec(
     let spec = request.spec.clone().ok_or_else(|| AdapterError::field("spec", "is missing"))?;
     let mut faults = Faults::default();
     enums(request, &spec, &mut faults);
+    faults.0.extend(texts::faults(&spec));
     listeners(&spec.listeners, &mut faults);
     addresses(&spec, &mut faults);
     if let Some(check) = &spec.health_check {
@@ -85,7 +93,7 @@ pub(super) fn spec(
         return Err(AdapterError::fields(faults.0));
     }
     parameters::check(&spec.parameters, &cloud.parameters)?;
-    features(&spec, cloud)?;
+    features::check(&spec, cloud)?;
     Ok(spec)
 }
 
@@ -136,6 +144,8 @@ fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &
     known("spec.scheme", spec.scheme, Scheme::try_from(spec.scheme).is_ok());
     let policy = spec.traffic_policy;
     known("spec.traffic_policy", policy, TrafficPolicy::try_from(policy).is_ok());
+    let retention = spec.address_retention;
+    known("spec.address_retention", retention, AddressRetention::try_from(retention).is_ok());
     if let Some(check) = &spec.health_check {
         known("spec.health_check.kind", check.kind, health_check::Kind::try_from(check.kind).is_ok());
     }
@@ -148,6 +158,9 @@ fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &
         let (target, proxy) = (one.target_kind, one.proxy_protocol);
         known(&field("target_kind"), target, listener::TargetKind::try_from(target).is_ok());
         known(&field("proxy_protocol"), proxy, listener::ProxyProtocol::try_from(proxy).is_ok());
+        let (algorithm, application) = (one.algorithm, one.application);
+        known(&field("algorithm"), algorithm, listener::Algorithm::try_from(algorithm).is_ok());
+        known(&field("application"), application, listener::Application::try_from(application).is_ok());
     }
 }
 
@@ -174,6 +187,38 @@ fn listeners(listeners: &[Listener], faults: &mut Faults) {
         if !taken.insert((listener.protocol, listener.port)) {
             faults.add(field("port"), format!("{} is there twice for one protocol", listener.port));
         }
+        application(listener, &field, faults);
+        period(listener.idle_timeout, field("idle_timeout"), faults);
+        period(listener.connect_timeout, field("connect_timeout"), faults);
+        if listener.connection_limit == Some(0) {
+            faults.add(field("connection_limit"), "0 lets nobody in: use 1 or more, or leave it out");
+        }
+    }
+}
+
+/// Which applications go with which protocol and with certificates. Certificates alone say "end TLS, as you like".
+fn application(listener: &Listener, field: &impl Fn(&str) -> String, faults: &mut Faults) {
+    use listener::Application::{Http, Https, Pass, Tls, Unspecified};
+    let certified = !listener.tls_refs.is_empty();
+    match listener.application() {
+        Http | Https | Tls if listener.protocol() != Protocol::Tcp => {
+            faults.add(field("application"), "is for TCP only");
+        }
+        Https | Tls if !certified => {
+            faults.add(field("tls_refs"), "is empty: name the certificate, TLS ends at the load balancer");
+        }
+        Pass | Http if certified => {
+            faults.add(field("tls_refs"), "is for an application of HTTPS or TLS only");
+        }
+        Unspecified | Pass | Http | Https | Tls => (),
+    }
+}
+
+fn period(period: Option<prost_types::Duration>, field: String, faults: &mut Faults) {
+    let Some(period) = period else { return };
+    let fits = Duration::try_from(period).is_ok_and(|it| !it.is_zero() && it <= LONGEST);
+    if !fits {
+        faults.add(field, "is not more than 0 and at most 24 hours");
     }
 }
 
@@ -191,6 +236,12 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
     for (at, address) in spec.requested_addresses.iter().enumerate() {
         if address.parse::<IpAddr>().is_err() {
             faults.add(format!("spec.requested_addresses[{at}]"), format!("{address:?} is no IP address"));
+        }
+    }
+    let mut subnets = BTreeSet::new();
+    for (at, subnet) in spec.subnets.iter().enumerate() {
+        if subnet.is_empty() || !subnets.insert(subnet) {
+            faults.add(format!("spec.subnets[{at}]"), format!("{subnet:?} is empty or there twice"));
         }
     }
     for (at, range) in spec.source_ranges.iter().enumerate() {
@@ -216,39 +267,5 @@ fn port(number: u32, field: String, faults: &mut Faults) {
     }
 }
 
-/// Refuses what this cloud cannot do. The first missing capability is enough.
-fn features(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
-    let protocols: BTreeSet<i32> = spec.listeners.iter().map(|listener| listener.protocol).collect();
-    let has = |protocol: Protocol| protocols.contains(&i32::from(protocol));
-    let proxied = |one: &Listener| {
-        !matches!(one.proxy_protocol(), listener::ProxyProtocol::Unspecified | listener::ProxyProtocol::Off)
-    };
-    let http = |check: &HealthCheck| check.kind() == health_check::Kind::Http;
-    let sticky = |affinity: &cloud_api_proto::v1alpha1::SessionAffinity| {
-        affinity.kind() == session_affinity::Kind::ClientIp
-    };
-    let direct = |one: &Listener| one.target_kind() == listener::TargetKind::NodeDirect;
-    let needs = [
-        ("spec.scheme", "lb.internal", spec.scheme() == Scheme::Internal),
-        ("spec.source_ranges", "lb.source-ranges", !spec.source_ranges.is_empty()),
-        ("spec.listeners.proxy_protocol", "lb.proxy-protocol", spec.listeners.iter().any(proxied)),
-        ("spec.health_check", "lb.health-check.http", spec.health_check.as_ref().is_some_and(http)),
-        ("spec.session_affinity", "lb.session-affinity", spec.session_affinity.as_ref().is_some_and(sticky)),
-        ("spec.listeners.protocol", "lb.udp", has(Protocol::Udp)),
-        ("spec.listeners.protocol", "lb.sctp", has(Protocol::Sctp)),
-        ("spec.listeners.protocol", "lb.mixed-protocols", protocols.len() > 1),
-        ("spec.ip_families", "lb.dual-stack", spec.ip_families.len() > 1),
-        ("spec.requested_addresses", "lb.reserved-ip", !spec.requested_addresses.is_empty()),
-        ("spec.listeners.target_kind", "lb.node-direct", spec.listeners.iter().any(direct)),
-        ("spec.listeners.tls_refs", "lb.tls", spec.listeners.iter().any(|one| !one.tls_refs.is_empty())),
-    ];
-    match needs.iter().find(|(_, capability, needed)| *needed && !cloud.can(capability)) {
-        None => Ok(()),
-        Some((field, capability, _)) => Err(AdapterError::new(
-            Reason::UnsupportedFeature,
-            format!("{field}: this cloud has no {capability}"),
-        )
-        .with("field", *field)
-        .with("capability", *capability)),
-    }
-}
+#[cfg(test)]
+mod tests;

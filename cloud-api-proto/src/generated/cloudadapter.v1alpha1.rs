@@ -429,8 +429,9 @@ pub struct GetInfoResponse {
 ///
 /// Known names: `instances`, `instances.shutdown-state`, `loadbalancers`, `lb.internal`, `lb.source-ranges`,
 /// `lb.proxy-protocol`, `lb.health-check.http`, `lb.session-affinity`, `lb.udp`, `lb.sctp`, `lb.mixed-protocols`,
-/// `lb.dual-stack`, `lb.reserved-ip`, `lb.node-direct`, `lb.tls`, `lb.shared`, `lb.in-place-update`, `lb.ownership-tags`,
-/// `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
+/// `lb.dual-stack`, `lb.reserved-ip`, `lb.node-direct`, `lb.tls`, `lb.address-pool`, `lb.subnets`, `lb.size`, `lb.zone`,
+/// `lb.keep-address`, `lb.algorithm`, `lb.listener-protocol`, `lb.connect-timeout`, `lb.connection-limit`, `lb.shared`,
+/// `lb.in-place-update`, `lb.ownership-tags`, `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Capability {
     /// One of the names above, or one that a vendor adds.
@@ -439,7 +440,8 @@ pub struct Capability {
     /// How far it can be trusted.
     #[prost(enumeration = "capability::Level", tag = "2")]
     pub level: i32,
-    /// Details, such as the API version that brought it.
+    /// Details, such as the API version that brought it. Known: `values`, of what is a choice those that are there, with commas and no
+    /// blanks, such as `round-robin,source-ip`; any other is refused with UNSUPPORTED_FEATURE. Without it all are there.
     #[prost(btree_map = "string, string", tag = "3")]
     pub attributes: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -2192,9 +2194,70 @@ pub struct LoadBalancerSpec {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// Where its addresses are taken from, in the vendor's words: a pool, a prefix, an external network. Empty: the vendor's default.
+    /// Needs `lb.address-pool`. What cannot change in place is answered IMMUTABLE_FIELD, as with the next three.
+    #[prost(string, tag = "13")]
+    pub address_pool: ::prost::alloc::string::String,
+    /// The vendor's IDs of the subnets that it is put into, each at most once, in order of preference. Empty: the vendor's default.
+    /// Needs `lb.subnets`.
+    #[prost(string, repeated, tag = "14")]
+    pub subnets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How large it is, in the vendor's words: a flavor, a type, a size. Empty: the vendor's default. Needs `lb.size`.
+    #[prost(string, tag = "15")]
+    pub size: ::prost::alloc::string::String,
+    /// Where it runs, in the vendor's words: a zone or a location. Empty: the vendor's default. Needs `lb.zone`.
+    #[prost(string, tag = "16")]
+    pub zone: ::prost::alloc::string::String,
+    /// What becomes of the addresses that it was given, once it goes or gives one up. May change at any time: it is kept at the vendor
+    /// with the load balancer, because a deletion has no specification. KEEP needs `lb.keep-address`.
+    #[prost(enumeration = "load_balancer_spec::AddressRetention", tag = "17")]
+    pub address_retention: i32,
 }
 /// Nested message and enum types in `LoadBalancerSpec`.
 pub mod load_balancer_spec {
+    /// What becomes of the addresses of a load balancer that goes.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum AddressRetention {
+        /// The same as RELEASE.
+        Unspecified = 0,
+        /// They go back to the vendor, but for those that the user reserved.
+        Release = 1,
+        /// They stay with the account, belong to nobody, and may be asked for as `requested_addresses`.
+        Keep = 2,
+    }
+    impl AddressRetention {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "ADDRESS_RETENTION_UNSPECIFIED",
+                Self::Release => "ADDRESS_RETENTION_RELEASE",
+                Self::Keep => "ADDRESS_RETENTION_KEEP",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ADDRESS_RETENTION_UNSPECIFIED" => Some(Self::Unspecified),
+                "ADDRESS_RETENTION_RELEASE" => Some(Self::Release),
+                "ADDRESS_RETENTION_KEEP" => Some(Self::Keep),
+                _ => None,
+            }
+        }
+    }
     /// From where a load balancer can be reached.
     #[derive(
         Clone,
@@ -2300,18 +2363,136 @@ pub struct Listener {
     /// What backends are addressed by.
     #[prost(enumeration = "listener::TargetKind", tag = "5")]
     pub target_kind: i32,
-    /// Unset: the vendor's default.
+    /// After how long without data a connection is closed: more than 0, at most 24 hours. Unset: the vendor's default.
     #[prost(message, optional, tag = "6")]
     pub idle_timeout: ::core::option::Option<::prost_types::Duration>,
-    /// Whether the client's address is sent ahead.
+    /// Whether the client's address is sent ahead. V1 and V2 need `lb.proxy-protocol`, with values `v1` and `v2`.
     #[prost(enumeration = "listener::ProxyProtocol", tag = "7")]
     pub proxy_protocol: i32,
-    /// References to certificates that are at the vendor already. Never a secret.
+    /// References to certificates that are at the vendor already. Never a secret. Needs `lb.tls`. Refused with FIELD_INVALID beside
+    /// an `application` of PASS or HTTP; beside an unspecified one the listener ends TLS, and what is in it is passed on.
     #[prost(string, repeated, tag = "8")]
     pub tls_refs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How a backend is chosen for a new connection. Unspecified: as the vendor likes. Any other needs `lb.algorithm`, with values
+    /// `round-robin`, `least-connections`, `source-ip` and `source-ip-port`.
+    #[prost(enumeration = "listener::Algorithm", tag = "9")]
+    pub algorithm: i32,
+    /// What the load balancer understands of what passes. Other than PASS it is for TCP only and needs `lb.listener-protocol`, with
+    /// values `http`, `https` and `tls`. What cannot change in place is answered IMMUTABLE_FIELD.
+    #[prost(enumeration = "listener::Application", tag = "10")]
+    pub application: i32,
+    /// How long a connection to a backend may take to be made: more than 0, at most 24 hours. Unset: the vendor's default. Needs
+    /// `lb.connect-timeout`.
+    #[prost(message, optional, tag = "11")]
+    pub connect_timeout: ::core::option::Option<::prost_types::Duration>,
+    /// Connections at once, at least 1. Unset: the vendor's default. Needs `lb.connection-limit`.
+    #[prost(uint32, optional, tag = "12")]
+    pub connection_limit: ::core::option::Option<u32>,
 }
 /// Nested message and enum types in `Listener`.
 pub mod listener {
+    /// How a backend is chosen for a new connection.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Algorithm {
+        /// As the vendor likes.
+        Unspecified = 0,
+        /// One after the other.
+        RoundRobin = 1,
+        /// The one with the fewest connections.
+        LeastConnections = 2,
+        /// By the client's address.
+        SourceIp = 3,
+        /// By the client's address and port.
+        SourceIpPort = 4,
+    }
+    impl Algorithm {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "ALGORITHM_UNSPECIFIED",
+                Self::RoundRobin => "ALGORITHM_ROUND_ROBIN",
+                Self::LeastConnections => "ALGORITHM_LEAST_CONNECTIONS",
+                Self::SourceIp => "ALGORITHM_SOURCE_IP",
+                Self::SourceIpPort => "ALGORITHM_SOURCE_IP_PORT",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ALGORITHM_UNSPECIFIED" => Some(Self::Unspecified),
+                "ALGORITHM_ROUND_ROBIN" => Some(Self::RoundRobin),
+                "ALGORITHM_LEAST_CONNECTIONS" => Some(Self::LeastConnections),
+                "ALGORITHM_SOURCE_IP" => Some(Self::SourceIp),
+                "ALGORITHM_SOURCE_IP_PORT" => Some(Self::SourceIpPort),
+                _ => None,
+            }
+        }
+    }
+    /// What the load balancer understands of what passes.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Application {
+        /// The same as PASS.
+        Unspecified = 0,
+        /// Nothing: bytes or datagrams are passed on as they are.
+        Pass = 1,
+        /// HTTP: requests, with the client's address in their headers.
+        Http = 2,
+        /// HTTP in TLS, which ends here. Needs `tls_refs`.
+        Https = 3,
+        /// TLS, which ends here, with anything in it. Needs `tls_refs`.
+        Tls = 4,
+    }
+    impl Application {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "APPLICATION_UNSPECIFIED",
+                Self::Pass => "APPLICATION_PASS",
+                Self::Http => "APPLICATION_HTTP",
+                Self::Https => "APPLICATION_HTTPS",
+                Self::Tls => "APPLICATION_TLS",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "APPLICATION_UNSPECIFIED" => Some(Self::Unspecified),
+                "APPLICATION_PASS" => Some(Self::Pass),
+                "APPLICATION_HTTP" => Some(Self::Http),
+                "APPLICATION_HTTPS" => Some(Self::Https),
+                "APPLICATION_TLS" => Some(Self::Tls),
+                _ => None,
+            }
+        }
+    }
     /// What backends are addressed by.
     #[derive(
         Clone,

@@ -9,7 +9,10 @@ use cloud_api_proto::{
     DESCRIPTOR_SET, Reason,
     v1alpha1::{
         GetInfoRequest, GetInfoResponse, IpFamily, LoadBalancerSpec, Parameter, SessionAffinity,
-        capability::Level, health_check, listener, load_balancer_spec::Scheme, parameter, session_affinity,
+        capability::Level,
+        health_check, listener,
+        load_balancer_spec::{AddressRetention, Scheme},
+        parameter, session_affinity,
     },
 };
 use futures::StreamExt as _;
@@ -347,8 +350,8 @@ async fn absent(cx: &Context) -> Verdict {
 
 type Feature = (&'static str, fn(&mut LoadBalancerSpec));
 
-/// What asks for a capability. The last three have no name of their own in the contract: who can do them says so by these.
-const FEATURES: [Feature; 12] = [
+/// What asks for a capability.
+const FEATURES: [Feature; 21] = [
     ("lb.internal", |spec| spec.scheme = Scheme::Internal.into()),
     ("lb.source-ranges", |spec| spec.source_ranges = vec!["192.0.2.0/24".to_owned()]),
     ("lb.proxy-protocol", |spec| {
@@ -380,6 +383,24 @@ const FEATURES: [Feature; 12] = [
     }),
     ("lb.tls", |spec| {
         spec.listeners.iter_mut().for_each(|one| one.tls_refs = vec!["certificate-1".to_owned()]);
+    }),
+    ("lb.address-pool", |spec| spec.address_pool = "pool-1".to_owned()),
+    ("lb.subnets", |spec| spec.subnets = vec!["subnet-1".to_owned()]),
+    ("lb.size", |spec| spec.size = "large".to_owned()),
+    ("lb.zone", |spec| spec.zone = "zone-1".to_owned()),
+    ("lb.keep-address", |spec| spec.set_address_retention(AddressRetention::Keep)),
+    ("lb.algorithm", |spec| {
+        spec.listeners.iter_mut().for_each(|one| one.set_algorithm(listener::Algorithm::SourceIp));
+    }),
+    ("lb.listener-protocol", |spec| {
+        spec.listeners.iter_mut().for_each(|one| one.set_application(listener::Application::Http));
+    }),
+    ("lb.connect-timeout", |spec| {
+        let seconds = prost_types::Duration { seconds: 7, nanos: 0 };
+        spec.listeners.iter_mut().for_each(|one| one.connect_timeout = Some(seconds));
+    }),
+    ("lb.connection-limit", |spec| {
+        spec.listeners.iter_mut().for_each(|one| one.connection_limit = Some(1000));
     }),
 ];
 

@@ -1,6 +1,7 @@
 """What is wrong with a request: bounds by field, walked over its messages. All faults are told at once, by path."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
@@ -30,7 +31,17 @@ is_port: Test = lambda number: 0 < number < 65536
 has_no_fence: Test = lambda it: not it.dry_run and not it.HasField("fence")
 is_another: Test = lambda it: it.HasField("key") and it.key.cluster_id != it.context.cluster_id
 is_not_of_key: Test = lambda it: it.HasField("owner") and it.owner.uid != it.key.owner_uid
+ends_tls: Test = lambda it: it.application in (3, 4)
+is_badly_certified: Test = lambda it: it.application > 0 and ends_tls(it) != bool(it.tls_refs)
 CHANGES = ("EnsureLoadBalancerRequest", "DeleteLoadBalancerRequest")
+TIMEOUTS, DAY_NANOS = ("idle_timeout", "connect_timeout"), 86_400 * 10**9
+
+
+def is_no_timeout(name: str, listener: Any) -> bool:
+    """Whether a timeout is set, and to none that there can be."""
+    return bool(listener.HasField(name)) and not 0 < getattr(listener, name).ToNanoseconds() <= DAY_NANOS
+
+
 # Other faults: message, field, whether it is at fault, why.
 FAULTS: list[tuple[str, str, Test, str]] = [
     ("RequestContext", "max_staleness", lambda it: it.max_staleness.ToNanoseconds() < 0, "is negative"),
@@ -42,6 +53,11 @@ FAULTS: list[tuple[str, str, Test, str]] = [
     ("EnsureLoadBalancerRequest", "known.vendor_ids", lambda it: it.adoption == 3 and not known(it), "has none"),
     ("Listener", "port", lambda it: it.port > 65535, "is no port"),
     ("Listener", "node_port", lambda it: it.target_kind != 2 and not is_port(it.node_port), "is no port"),
+    ("Listener", "application", lambda it: it.application > 1 and it.protocol != 1, "is for TCP only"),
+    ("Listener", "tls_refs", is_badly_certified, "goes with an application of HTTPS or TLS, and with no other"),
+    ("Listener", "connection_limit", lambda it: it.HasField("connection_limit") and not it.connection_limit, "is 0"),
+    *(("Listener", name, partial(is_no_timeout, name), "is not within 24 hours") for name in TIMEOUTS),
+    ("LoadBalancerSpec", "subnets", lambda it: len({*it.subnets}) < len(it.subnets), "has one twice"),
     ("RouteUpsert", "next_hop.provider_id", lambda it: not it.next_hop.provider_id, "is empty"),
     ("ApplyRoutesRequest", "upserts", lambda it: len(it.upserts) + len(it.deletes) > BATCH_ROUTES, "has too many"),
     ("ApplyRoutesRequest", "cluster_cidrs", lambda it: it.upserts and not it.cluster_cidrs, "is empty"),
@@ -75,6 +91,7 @@ CIDR: tuple[Test, str] = (lambda text: network(text) is not None, "is no CIDR, o
 VALUES: dict[str, tuple[Test, str]] = {
     "cluster_cidrs": CIDR,
     "destination": CIDR,
+    "subnets": (bool, "is empty"),
     "source_ranges": (lambda text: network(text, strict=False) is not None, "is no CIDR"),
     "requested_addresses": (lambda text: network(f"{text}/{128 if ':' in text else 32}") is not None, "is no address"),
 }

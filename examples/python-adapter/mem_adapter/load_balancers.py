@@ -28,7 +28,26 @@ MISSING: list[tuple[str, str, Asks]] = [
     ("lb.sctp", "spec.listeners.protocol", lambda spec: any(it.protocol == api.PROTOCOL_SCTP for it in spec.listeners)),
     ("lb.node-direct", "spec.listeners.target_kind", lambda spec: any(it.target_kind == 2 for it in spec.listeners)),
     ("lb.tls", "spec.listeners.tls_refs", lambda spec: any(it.tls_refs for it in spec.listeners)),
+    ("lb.address-pool", "spec.address_pool", lambda spec: bool(spec.address_pool)),
+    ("lb.subnets", "spec.subnets", lambda spec: bool(spec.subnets)),
+    ("lb.size", "spec.size", lambda spec: bool(spec.size)),
+    ("lb.zone", "spec.zone", lambda spec: bool(spec.zone)),
+    ("lb.keep-address", "spec.address_retention", lambda spec: spec.address_retention == 2),
+    ("lb.algorithm", "spec.listeners.algorithm", lambda spec: any(it.algorithm for it in spec.listeners)),
+    ("lb.listener-protocol", "spec.listeners.application", lambda spec: any(map(is_read, spec.listeners))),
+    ("lb.connect-timeout", "spec.listeners.connect_timeout", lambda spec: has_any(spec, "connect_timeout")),
+    ("lb.connection-limit", "spec.listeners.connection_limit", lambda spec: has_any(spec, "connection_limit")),
 ]
+
+
+def is_read(listener: api.Listener) -> bool:
+    """Whether what passes is more than bytes to the load balancer."""
+    return listener.application > api.Listener.APPLICATION_PASS
+
+
+def has_any(spec: api.LoadBalancerSpec, field: str) -> bool:
+    """Whether a listener has this field set."""
+    return any(listener.HasField(field) for listener in spec.listeners)
 
 
 class LoadBalancers(rpc.LoadBalancerServiceServicer):

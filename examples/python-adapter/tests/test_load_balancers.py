@@ -1,10 +1,19 @@
 """Load balancers: fields, work, ownership, fences, sets of backends."""
 
+from datetime import timedelta
+from typing import Any
+
 from cloudadapter.v1alpha1 import load_balancer_service_pb2 as api
 
 from mem_adapter.load_balancers import KEEP_SETS
 
 from .harness import CONTEXT, Served, fence, kinds, removal, wish
+
+
+def listens(**fields: Any) -> api.LoadBalancerSpec:
+    """A specification with a second listener that has these."""
+    listener = api.Listener(protocol=api.PROTOCOL_TCP, port=443, node_port=30001, **fields)
+    return api.LoadBalancerSpec(listeners=[listener])
 
 
 class Fields(Served):
@@ -26,6 +35,27 @@ class Fields(Served):
         )
         self.assertFalse(refusal.has_retry)
 
+    def test_what_does_not_go_together_is_told(self) -> None:
+        request = wish("web", 80, 81, 82)
+        first, second, third = request.spec.listeners
+        first.MergeFrom(api.Listener(application=api.Listener.APPLICATION_HTTPS, connection_limit=0))
+        second.MergeFrom(api.Listener(application=api.Listener.APPLICATION_PASS, tls_refs=["one"]))
+        third.MergeFrom(api.Listener(connect_timeout=timedelta(0), idle_timeout=timedelta(hours=25)))
+        request.spec.subnets.extend(["", "one", "one"])
+        refusal = self.refused("FIELD_INVALID", self.balancers.EnsureLoadBalancer, request)
+        self.assertEqual(
+            set(refusal.fields),
+            {
+                "spec.listeners[0].connection_limit",
+                "spec.listeners[0].tls_refs",
+                "spec.listeners[1].tls_refs",
+                "spec.listeners[2].connect_timeout",
+                "spec.listeners[2].idle_timeout",
+                "spec.subnets",
+                "spec.subnets[0]",
+            },
+        )
+
     def test_a_parameter_that_is_not_declared_is_refused(self) -> None:
         request = wish(spec=api.LoadBalancerSpec(parameters={"algorithm": "round-robin"}))
         refusal = self.refused("UNKNOWN_PARAMETER", self.balancers.EnsureLoadBalancer, request)
@@ -42,6 +72,15 @@ class Fields(Served):
             ("lb.sctp", api.LoadBalancerSpec(listeners=[sctp])),
             ("lb.node-direct", api.LoadBalancerSpec(listeners=[direct])),
             ("lb.tls", api.LoadBalancerSpec(listeners=[tls])),
+            ("lb.address-pool", api.LoadBalancerSpec(address_pool="public")),
+            ("lb.subnets", api.LoadBalancerSpec(subnets=["one"])),
+            ("lb.size", api.LoadBalancerSpec(size="large")),
+            ("lb.zone", api.LoadBalancerSpec(zone="one")),
+            ("lb.keep-address", api.LoadBalancerSpec(address_retention=api.LoadBalancerSpec.ADDRESS_RETENTION_KEEP)),
+            ("lb.algorithm", listens(algorithm=api.Listener.ALGORITHM_SOURCE_IP)),
+            ("lb.listener-protocol", listens(application=api.Listener.APPLICATION_HTTP)),
+            ("lb.connect-timeout", listens(connect_timeout=timedelta(seconds=5))),
+            ("lb.connection-limit", listens(connection_limit=9)),
         ]:
             refusal = self.refused("UNSUPPORTED_FEATURE", self.balancers.EnsureLoadBalancer, wish(spec=spec))
             self.assertEqual(refusal.metadata["capability"], capability)

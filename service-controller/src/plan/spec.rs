@@ -130,7 +130,7 @@ impl<'a> Checked<'a> {
             // At most 24 h, so the conversion cannot fail.
             idle_timeout: self.wishes.idle_timeout.and_then(|it| it.try_into().ok()),
             proxy_protocol: header.into(),
-            tls_refs: Vec::new(),
+            ..Listener::default()
         }
     }
 }

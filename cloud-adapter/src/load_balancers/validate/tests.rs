@@ -1,0 +1,163 @@
+//! The hash, and faults that no cloud makes good.
+
+use cloud_api_proto::v1alpha1::listener::Application;
+
+use super::*;
+
+fn listener() -> Listener {
+    let name = "web".to_owned();
+    Listener {
+        name,
+        protocol: Protocol::Tcp.into(),
+        port: 80,
+        node_port: Some(30_080),
+        ..Listener::default()
+    }
+}
+
+fn plain() -> LoadBalancerSpec {
+    LoadBalancerSpec {
+        scheme: Scheme::Internal.into(),
+        ip_families: vec![IpFamily::Ipv4.into()],
+        listeners: vec![listener()],
+        backend_set_id: "s1".to_owned(),
+        ..LoadBalancerSpec::default()
+    }
+}
+
+type Change = fn(&mut LoadBalancerSpec);
+
+/// What must be seen in the hash, and one fault each.
+const FIELDS: [(Change, Change, &str); 9] = [
+    (
+        |spec| spec.address_pool = "public".into(),
+        |spec| spec.address_pool = "x".repeat(257),
+        "spec.address_pool",
+    ),
+    (
+        |spec| spec.subnets = vec!["a".into()],
+        |spec| spec.subnets = vec!["a".into(), "a".into()],
+        "spec.subnets[1]",
+    ),
+    (|spec| spec.size = "large".into(), |spec| spec.size = "x".repeat(257), "spec.size"),
+    (|spec| spec.zone = "z1".into(), |spec| spec.zone = "x".repeat(257), "spec.zone"),
+    (|spec| spec.address_retention = 2, |spec| spec.address_retention = 99, "spec.address_retention"),
+    (
+        |spec| spec.listeners[0].algorithm = 2,
+        |spec| spec.listeners[0].algorithm = 99,
+        "spec.listeners[0].algorithm",
+    ),
+    (
+        |spec| spec.listeners[0].application = 2,
+        |spec| spec.listeners[0].application = 99,
+        "spec.listeners[0].application",
+    ),
+    (
+        |spec| spec.listeners[0].connect_timeout = Duration::from_secs(5).try_into().ok(),
+        |spec| spec.listeners[0].connect_timeout = Duration::from_hours(25).try_into().ok(),
+        "spec.listeners[0].connect_timeout",
+    ),
+    (
+        |spec| spec.listeners[0].connection_limit = Some(9),
+        |spec| spec.listeners[0].connection_limit = Some(0),
+        "spec.listeners[0].connection_limit",
+    ),
+];
+
+fn faults(change: impl FnOnce(&mut LoadBalancerSpec)) -> Vec<String> {
+    let mut wanted = plain();
+    change(&mut wanted);
+    let request = EnsureLoadBalancerRequest { spec: Some(wanted.clone()), ..Default::default() };
+    let mut faults = Faults(texts::faults(&wanted));
+    enums(&request, &wanted, &mut faults);
+    listeners(&wanted.listeners, &mut faults);
+    addresses(&wanted, &mut faults);
+    faults.0.into_iter().map(|fault| fault.field).collect()
+}
+
+/// The digest was made by hand from the bytes on the wire: scheme, family, and the listener without its name.
+#[test]
+fn what_asks_for_nothing_new_keeps_its_hash() {
+    assert_eq!(hash(&plain()), "1-37c1675e8f76ad402f46f5d52aa21258");
+    for (change, _, field) in FIELDS {
+        let mut changed = plain();
+        change(&mut changed);
+        assert_ne!(hash(&changed), hash(&plain()), "{field}");
+        assert_eq!(faults(change), Vec::<String>::new(), "{field}");
+    }
+}
+
+#[test]
+fn every_fault_is_told_under_its_field() {
+    assert_eq!(faults(|_plain| ()), Vec::<String>::new());
+    for (_, change, field) in FIELDS {
+        assert_eq!(faults(change), [field]);
+    }
+    let all = faults(|spec| FIELDS.iter().for_each(|(_, change, _)| change(spec)));
+    for (_, _, field) in FIELDS {
+        assert!(all.iter().any(|found| found == field), "{field} in {all:?}");
+    }
+}
+
+#[test]
+fn every_string_is_measured() {
+    let long = || "x".repeat(257);
+    let rows: [(&str, Change); 7] = [
+        ("spec.class", |spec| spec.class = Some("x".repeat(257))),
+        ("spec.health_check.path", |spec| {
+            spec.health_check.get_or_insert_default().path = "x".repeat(257);
+        }),
+        ("spec.tags[team]", |spec| spec.tags = [("team".into(), "x".repeat(257))].into()),
+        ("spec.parameters[team]", |spec| spec.parameters = [("team".into(), "x".repeat(257))].into()),
+        ("spec.listeners[0].name", |spec| spec.listeners[0].name = "x".repeat(257)),
+        ("spec.listeners[0].tls_refs[1]", |spec| {
+            spec.listeners[0].tls_refs = vec!["a".into(), "x".repeat(257)];
+        }),
+        ("spec.subnets[0]", |spec| spec.subnets = vec!["x".repeat(257)]),
+    ];
+    for (field, change) in rows {
+        assert_eq!(faults(change), [field]);
+    }
+    let key = faults(|spec| spec.tags = [(long(), String::new())].into());
+    assert_eq!(key, [format!("spec.tags[{}]", "x".repeat(64))]);
+}
+
+#[test]
+fn tls_ends_where_there_is_a_certificate_and_nowhere_else() {
+    use Application::{Http, Https, Pass, Tls, Unspecified};
+    let rows: [(Application, bool, Protocol, &[&str]); 9] = [
+        (Unspecified, false, Protocol::Udp, &[]),
+        (Unspecified, true, Protocol::Tcp, &[]),
+        (Pass, true, Protocol::Tcp, &["spec.listeners[0].tls_refs"]),
+        (Http, true, Protocol::Tcp, &["spec.listeners[0].tls_refs"]),
+        (Http, false, Protocol::Tcp, &[]),
+        (Https, false, Protocol::Tcp, &["spec.listeners[0].tls_refs"]),
+        (Https, true, Protocol::Tcp, &[]),
+        (Tls, true, Protocol::Tcp, &[]),
+        (Tls, true, Protocol::Udp, &["spec.listeners[0].application"]),
+    ];
+    for (application, certified, protocol, want) in rows {
+        let found = faults(|spec| {
+            let listener = &mut spec.listeners[0];
+            listener.set_application(application);
+            listener.set_protocol(protocol);
+            listener.tls_refs = if certified { vec!["cert".into()] } else { Vec::new() };
+        });
+        assert_eq!(found, want, "{application:?} {certified} {protocol:?}");
+    }
+}
+
+#[test]
+fn timeouts_are_more_than_nothing_and_less_than_a_day() {
+    let timed = |seconds, nanos| {
+        faults(|spec| {
+            spec.listeners[0].idle_timeout = Some(prost_types::Duration { seconds, nanos });
+        })
+    };
+    for (seconds, nanos) in [(0, 1), (1, 0), (86_400, 0)] {
+        assert!(timed(seconds, nanos).is_empty(), "{seconds} {nanos}");
+    }
+    for (seconds, nanos) in [(0, 0), (-1, 0), (86_400, 1), (i64::MAX, 0)] {
+        assert_eq!(timed(seconds, nanos), ["spec.listeners[0].idle_timeout"], "{seconds} {nanos}");
+    }
+}

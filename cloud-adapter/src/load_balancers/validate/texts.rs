@@ -1,0 +1,54 @@
+//! The lengths of a specification's strings. Pure.
+
+use std::collections::BTreeMap;
+
+use cloud_api_proto::{
+    error::Violation,
+    v1alpha1::{Listener, LoadBalancerSpec},
+};
+
+use crate::strings::{item_too_long, too_long};
+
+/// Letters of a map's key that a path shows.
+const KEY_SHOWN: usize = 64;
+
+/// The strings that are too long, by path. Addresses and CIDRs are judged by their content.
+pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
+    let class = spec.class.as_deref().unwrap_or_default();
+    let LoadBalancerSpec { address_pool, size, zone, backend_set_id, .. } = spec;
+    let mut faults = too_long(
+        "spec",
+        [
+            ("class", class),
+            ("backend_set_id", backend_set_id),
+            ("address_pool", address_pool),
+            ("size", size),
+            ("zone", zone),
+        ],
+    );
+    let path = spec.health_check.as_ref().map_or("", |check| &check.path);
+    faults.extend(too_long("spec.health_check", [("path", path)]));
+    faults.extend(list("spec.subnets", &spec.subnets));
+    faults.extend(map("spec.parameters", &spec.parameters));
+    faults.extend(map("spec.tags", &spec.tags));
+    for (at, Listener { name, tls_refs, .. }) in spec.listeners.iter().enumerate() {
+        let path = format!("spec.listeners[{at}]");
+        faults.extend(too_long(&path, [("name", name.as_str())]));
+        faults.extend(list(&format!("{path}.tls_refs"), tls_refs));
+    }
+    faults
+}
+
+fn list(path: &str, texts: &[String]) -> Vec<Violation> {
+    let each = texts.iter().enumerate();
+    each.filter_map(|(at, text)| item_too_long(format!("{path}[{at}]"), text)).collect()
+}
+
+/// A key is cut where it stands in a path.
+fn map(path: &str, texts: &BTreeMap<String, String>) -> Vec<Violation> {
+    let each = texts.iter().flat_map(|(key, value)| {
+        let shown: String = key.chars().take(KEY_SHOWN).collect();
+        [key, value].map(|text| item_too_long(format!("{path}[{shown}]"), text))
+    });
+    each.flatten().collect()
+}
