@@ -24,7 +24,7 @@ use secrecy::SecretString;
 pub(crate) use self::error::shown;
 pub use self::{
     cursor::Cursor,
-    desired::{DesiredLoadBalancer, RouteChanges, WantedRoute},
+    desired::{DesiredLoadBalancer, Heir, Heritage, RouteChanges, WantedRoute},
     error::{Fault, VendorError},
     fence_tag::{read_fence, write_fence},
     item::{Item, LoadBalancerRecord, Lookup, Page},
@@ -92,8 +92,34 @@ pub trait Driver:
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Self::Step>, VendorError>;
 
+    /// What builds a load balancer in place of one that was removed for it. Pure. As it is: what builds any.
+    ///
+    /// `former` is gone. What it had, such as its private address, may be asked for again: should the vendor refuse, the runtime goes on
+    /// without. It is known to the process that removed it alone.
+    ///
+    /// # Errors
+    /// As those of [`Self::plan`].
+    fn plan_again(
+        &self,
+        desired: &DesiredLoadBalancer,
+        fence: &Fence,
+        former: &LoadBalancerRecord<Self::Detail>,
+    ) -> Result<Vec<Self::Step>, VendorError> {
+        let _gone = former;
+        self.plan(desired, fence, None)
+    }
+
     /// Recognises the names that load balancers of the key are made with, however its owner and cluster were called then. Pure.
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool;
+
+    /// Recognises load balancers without our tags that the vendor's usual cloud controller manager made. Pure. As it is: none.
+    ///
+    /// It knows them by names of cluster, namespace and Service, which another cluster may have as well: so only a caller that adopts
+    /// `IF_UNOWNED` gets the one that is the heir's. What is not the heir's alone stays as it is, even if a caller names its ID.
+    fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
+        let _none = heir;
+        |_: &LoadBalancerRecord<Self::Detail>| Heritage::Unrelated
+    }
 
     /// What removes a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is at it already.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;

@@ -246,7 +246,7 @@ impl Balancer {
     #[must_use]
     pub fn removal(&self) -> DeleteLoadBalancerRequest {
         let EnsureLoadBalancerRequest { context, key, owner, fence, known, .. } = self.request.clone();
-        DeleteLoadBalancerRequest { context, key, owner, fence, known, dry_run: false }
+        DeleteLoadBalancerRequest { context, key, owner, fence, known, ..DeleteLoadBalancerRequest::default() }
     }
 }
 

@@ -189,6 +189,7 @@ impl Executor {
             fence: Some(self.fence()),
             known: None,
             dry_run: false,
+            adoption: Adoption::Never.into(),
         };
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, request).await;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver,
+        Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver, Heir, Heritage,
         LoadBalancerRecord, Location, Outcome, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
@@ -23,7 +23,7 @@ use crate::{
     },
     instances::{Networking, Place},
     load_balancers::{Detail, LoadBalancers, requests::NewMember, settings::LoadBalancerOptions},
-    ownership,
+    ownership::{self, GoNames},
     parameters::Parameters,
     plan,
     provider_id::{self, Form},
@@ -209,8 +209,25 @@ impl Driver for OpenStackDriver {
         plan::plan(desired, fence, observed, &self.balancers.site())
     }
 
+    fn plan_again(
+        &self,
+        desired: &DesiredLoadBalancer,
+        fence: &Fence,
+        former: &LoadBalancerRecord<Detail>,
+    ) -> Result<Vec<Step>, VendorError> {
+        plan::plan_again(desired, fence, former, &self.balancers.site())
+    }
+
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
         ownership::names_of(key)
+    }
+
+    fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Detail>) -> Heritage {
+        let names = GoNames::of(heir);
+        move |record| match &record.detail.balancer {
+            Some(balancer) => names.heritage(&balancer.name, &balancer.tags),
+            None => Heritage::Unrelated,
+        }
     }
 
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {

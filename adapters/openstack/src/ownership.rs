@@ -2,6 +2,7 @@
 //! in `description`.
 
 mod description;
+mod go;
 mod tags;
 
 use cloud_adapter::driver::DesiredLoadBalancer;
@@ -10,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::{
     description::Description,
+    go::{GoNames, is_balancer as is_of_go},
     tags::{
         Expectation, Tags, applied_hash, expects_floating_ip, fence, is_part_of, missing, owner, part_tag,
         signed, wanted,

@@ -13,7 +13,7 @@ mod wanted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, RouteChanges, VendorError};
-use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey};
+use cloud_api_proto::v1alpha1::Fence;
 use ipnet::IpNet;
 
 pub(crate) use self::floating_ips::ipv4;
@@ -28,7 +28,7 @@ use crate::{
         requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
         settings::{Creation, Site},
     },
-    ownership,
+    ownership::{self, GoNames},
     step::{Part, Port, Step, Transport},
 };
 
@@ -52,8 +52,9 @@ pub(crate) fn plan(
     site: &Site<'_>,
 ) -> Result<Vec<Step>, VendorError> {
     let wanted = Wanted::read(desired, site)?;
-    let goal = Goal { desired, fence, wanted: &wanted, site };
     let there = observed.and_then(|record| Some((record.detail.balancer.as_ref()?, &record.detail)));
+    let balancer = there.map(|(balancer, _)| balancer);
+    let goal = Goal::new((desired, fence), &wanted, site, balancer);
     match there {
         None => goal.creation(),
         Some((balancer, tree)) => {
@@ -63,17 +64,38 @@ pub(crate) fn plan(
     }
 }
 
+/// The same for one that takes the place of another: with its private addresses, as far as they are in the same subnets.
+///
+/// Octavia deletes the port with its load balancer, and so frees them.
+///
+/// # Errors
+/// Those of [`plan`].
+pub(crate) fn plan_again(
+    desired: &DesiredLoadBalancer,
+    fence: &Fence,
+    former: &LoadBalancerRecord<Detail>,
+    site: &Site<'_>,
+) -> Result<Vec<Step>, VendorError> {
+    let mut wanted = Wanted::read(desired, site)?;
+    if let Some(balancer) = &former.detail.balancer {
+        wanted.vip.inherit(balancer);
+    }
+    Goal::new((desired, fence), &wanted, site, None).creation()
+}
+
 /// What removes a load balancer: one write, since Octavia cascades, and then one for its floating IP, unless it is kept. Nothing
 /// while it is on the way out already.
 ///
-/// The address goes last: should the load balancer not go, it serves on.
+/// The address goes last: should the load balancer not go, it serves on. That of one which was not taken over yet goes first: nothing
+/// would tell whose it was.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
         Some(balancer) => Some(Step::DeleteLoadBalancer { id: balancer.id.clone() }),
         None => None,
     };
-    delete.into_iter().chain(floating_ips::releases(observed)).collect()
+    let first = floating_ips::releases_of_go(observed);
+    first.into_iter().chain(delete).chain(floating_ips::releases(observed)).collect()
 }
 
 /// Route changes as one step, for the router takes many at once.
@@ -87,9 +109,25 @@ struct Goal<'a> {
     fence: &'a Fence,
     wanted: &'a Wanted,
     site: &'a Site<'a>,
+    pool_tags: Vec<String>,
+    /// Of a load balancer that the Go cloud controller manager made also its own: it would not take its port back without.
+    listener_tags: Vec<String>,
 }
 
-impl Goal<'_> {
+impl<'a> Goal<'a> {
+    fn new(
+        (desired, fence): (&'a DesiredLoadBalancer, &'a Fence),
+        wanted: &'a Wanted,
+        site: &'a Site<'a>,
+        there: Option<&Balancer>,
+    ) -> Self {
+        let of_go = there.is_some_and(|balancer| ownership::is_of_go(&balancer.name));
+        let also_of_go = of_go.then(|| GoNames::of(&desired.heir()).name);
+        let pool_tags = vec![ownership::part_tag(&desired.key)];
+        let listener_tags = pool_tags.iter().cloned().chain(also_of_go).collect();
+        Self { desired, fence, wanted, site, pool_tags, listener_tags }
+    }
+
     fn creation(&self) -> Result<Vec<Step>, VendorError> {
         let Wanted { vip, parameters, tags, ports, .. } = self.wanted;
         let at_once = self.site.options.load_balancer_creation == Creation::AtOnce;
@@ -118,7 +156,7 @@ impl Goal<'_> {
         let mut steps = vec![Step::CreateLoadBalancer(create.into())];
         if !at_once {
             for (port, wanted) in ports {
-                steps.extend(create_pool(Part::Coming, (*port, &wanted.pool), self.part_tags()));
+                steps.extend(create_pool(Part::Coming, (*port, &wanted.pool), self.pool_tags.clone()));
                 steps.push(self.create_listener(Part::Coming, (*port, wanted), Part::Coming));
             }
         }
@@ -172,23 +210,19 @@ impl Goal<'_> {
         steps
     }
 
-    fn part_tags(&self) -> Vec<String> {
-        vec![ownership::part_tag(&self.desired.key)]
-    }
-
     fn listener(&self, port: Port, wanted: &WantedPort) -> NewListener {
         NewListener {
             name: port.name(),
             protocol: wanted.protocol,
             protocol_port: port.number,
-            settings: ListenerSettings { tags: Some(self.part_tags()), ..wanted.settings.clone() },
+            settings: ListenerSettings { tags: Some(self.listener_tags.clone()), ..wanted.settings.clone() },
             default_pool: None,
         }
     }
 
     /// A listener with all that belongs to it.
     fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
-        let pool = pools::whole((port, &wanted.pool), self.part_tags());
+        let pool = pools::whole((port, &wanted.pool), self.pool_tags.clone());
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
     }
 
@@ -215,12 +249,12 @@ impl<'a> PortChange<'a> {
         let (mut steps, pool) = match self.pool() {
             Some(tree) => {
                 used.insert(&tree.pool.id);
-                let tags = missing_tag(&self.goal.desired.key, &tree.pool.tags);
+                let tags = missing_tags(&self.goal.pool_tags, &tree.pool.tags);
                 (pool_changes(tree, &self.wanted.pool, tags), Part::Known(tree.pool.id.clone()))
             }
             None => {
                 let pool = (self.port, &self.wanted.pool);
-                (create_pool(balancer(), pool, self.goal.part_tags()), Part::Coming)
+                (create_pool(balancer(), pool, self.goal.pool_tags.clone()), Part::Coming)
             }
         };
         match self.listener {
@@ -252,7 +286,7 @@ impl<'a> PortChange<'a> {
     }
 
     fn listener_change(&self, there: &Listener, pool: Part) -> Option<Step> {
-        let tags = missing_tag(&self.goal.desired.key, &there.tags);
+        let tags = missing_tags(&self.goal.listener_tags, &there.tags);
         let change = ListenerSettings { tags, ..difference(&self.wanted.settings, there) };
         let pool = Some(pool)
             .filter(|pool| *pool == Part::Coming || pool.id().ok() != there.default_pool_id.as_deref());
@@ -264,9 +298,9 @@ impl<'a> PortChange<'a> {
 }
 
 /// The tags of a part that serves what is wanted, if it has not ours: whoever made it, it goes when it is not wanted any more.
-fn missing_tag(key: &LoadBalancerKey, there: &[String]) -> Option<Vec<String>> {
-    let ours = ownership::part_tag(key);
-    (!there.contains(&ours)).then(|| there.iter().cloned().chain([ours]).collect())
+fn missing_tags(ours: &[String], there: &[String]) -> Option<Vec<String>> {
+    let missing: Vec<&String> = ours.iter().filter(|tag| !there.contains(tag)).collect();
+    (!missing.is_empty()).then(|| there.iter().chain(missing).cloned().collect())
 }
 
 /// What is wanted and otherwise there. Tags apart.

@@ -21,6 +21,39 @@ pub struct DesiredLoadBalancer {
     pub hash: String,
 }
 
+impl DesiredLoadBalancer {
+    /// For whom it is.
+    #[must_use]
+    pub fn heir(&self) -> Heir {
+        let Self { key, owner, cluster_name, .. } = self;
+        Heir { key: key.clone(), owner: owner.clone(), cluster_name: cluster_name.clone() }
+    }
+}
+
+/// For whom a load balancer is, with all that the names are made of which other controllers give.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heir {
+    /// Whose it is.
+    pub key: LoadBalancerKey,
+    /// For whom.
+    pub owner: Owner,
+    /// The cluster's name.
+    pub cluster_name: String,
+}
+
+/// What the vendor's usual cloud controller manager made of an heir's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heritage {
+    /// It did not make it.
+    Unrelated,
+    /// It is the heir's, and nobody else's.
+    Sole,
+    /// It is the heir's and somebody else's: why it stays as it is, and what to do.
+    Shared(String),
+    /// It is somebody else's: whose, and what to do.
+    Others(String),
+}
+
 /// Route changes that were found necessary and allowed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteChanges {

@@ -5,10 +5,16 @@ use std::{fmt, time::Duration};
 use cloud_api_proto::v1alpha1::{Fence, Instance, Limits, LoadBalancerKey, Priority, Scope};
 
 use super::{
-    Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, InstanceLookup,
-    Item, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, Step, VendorError,
+    Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, Heir, Heritage,
+    InstanceLookup, Item, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, Step,
+    VendorError,
 };
 use crate::vendor::{Family, Operation, Session, VendorResponse};
+
+/// Names of load balancers that another controller made: for one owner, for two, for another.
+pub(crate) const SOLE: &str = "sole";
+pub(crate) const SHARED: &str = "shared";
+pub(crate) const OTHERS: &str = "others";
 
 /// A cloud of which nothing is known but that it takes writes.
 #[derive(Debug)]
@@ -100,6 +106,15 @@ impl Driver for WriteOnly {
 
     fn names_of(&self, _: &LoadBalancerKey) -> impl Fn(&str) -> bool {
         |_: &str| false
+    }
+
+    fn heritage(&self, _: &Heir) -> impl Fn(&LoadBalancerRecord<()>) -> Heritage {
+        |record: &LoadBalancerRecord<()>| match record.summary.name.as_str() {
+            SOLE => Heritage::Sole,
+            SHARED => Heritage::Shared("shared by two".to_owned()),
+            OTHERS => Heritage::Others("it is of another".to_owned()),
+            _ => Heritage::Unrelated,
+        }
     }
 
     fn plan_deletion(&self, _: &LoadBalancerRecord<()>) -> Vec<Create> {

@@ -75,6 +75,7 @@ pub(super) fn dry_ensure<D, S>(
         | Next::Create(_)
         | Next::Write(_)
         | Next::Remove(_)
+        | Next::Replace(..)
         | Next::Wait(_)
         | Next::Look => EnsureLoadBalancerResponse {
             state: LoadBalancerState::Pending.into(),
@@ -111,9 +112,12 @@ pub(super) fn dry_delete<D, S>(
 ) -> DeleteLoadBalancerResponse {
     let state = match next {
         Next::End(_) => LoadBalancerState::Absent,
-        Next::Create(_) | Next::Write(_) | Next::Remove(_) | Next::Wait(_) | Next::Look => {
-            LoadBalancerState::Deleting
-        }
+        Next::Create(_)
+        | Next::Write(_)
+        | Next::Remove(_)
+        | Next::Replace(..)
+        | Next::Wait(_)
+        | Next::Look => LoadBalancerState::Deleting,
     };
     let conditions = waits_for(next);
     DeleteLoadBalancerResponse { state: state.into(), retry_after: None, cost, plan, conditions }
@@ -122,7 +126,12 @@ pub(super) fn dry_delete<D, S>(
 fn waits_for<D, S>(next: &Next<D, S>) -> Vec<LoadBalancerCondition> {
     match next {
         Next::Wait(what) => vec![waiting(what.clone())],
-        Next::Create(_) | Next::Write(_) | Next::Remove(_) | Next::Look | Next::End(_) => Vec::new(),
+        Next::Create(_)
+        | Next::Write(_)
+        | Next::Remove(_)
+        | Next::Replace(..)
+        | Next::Look
+        | Next::End(_) => Vec::new(),
     }
 }
 

@@ -1,4 +1,8 @@
-//! Which load balancers of a listing a request is about: by owner tag, by deterministic name, by the ID that the caller knows. Pure.
+//! Which load balancers of a listing a request is about: by owner tag, by deterministic name, by the ID that the caller knows, and what
+//! the vendor's usual controller left. Pure.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -9,7 +13,7 @@ use cloud_api_proto::{
 
 use super::decide::Goal;
 use crate::{
-    driver::{Driver, LoadBalancerRecord},
+    driver::{Driver, Heritage, LoadBalancerRecord},
     fence::check_tag,
 };
 
@@ -28,6 +32,19 @@ pub(super) struct Candidates<D> {
     named_foreign: Option<Shared<D>>,
     /// Somebody else's, and known to the caller.
     known_foreign: Option<Shared<D>>,
+    /// Nobody's that the vendor's usual controller made for this owner alone.
+    inherited: Vec<Shared<D>>,
+    /// The same, and for others as well.
+    shared: Option<Barred>,
+    /// Nobody's and known to the caller, made by that controller not for this owner alone.
+    known_barred: Option<Barred>,
+}
+
+/// One that is not touched, though it has no tags of ours.
+#[derive(Debug)]
+struct Barred {
+    id: String,
+    why: String,
 }
 
 /// What becomes of a key that owns nothing.
@@ -55,12 +72,56 @@ impl<D> Candidates<D> {
         let is_name = driver.names_of(key);
         let is_known = |record: &&Shared<D>| goal.known() == Some(record.summary.vendor_id.as_str());
         let of_name = || others().filter(|record| is_name(&record.summary.name));
-        Self {
+        let mut found = Self {
             named: ranked(of_name().filter(free).cloned()),
             named_foreign: of_name().find(|record| !free(record)).cloned(),
             known: others().filter(free).find(is_known).cloned(),
             known_foreign: others().filter(|record| !free(record)).find(is_known).cloned(),
             owned,
+            inherited: Vec::new(),
+            shared: None,
+            known_barred: None,
+        };
+        found.inherit(driver.heritage(&goal.heir()), items.iter().copied());
+        found
+    }
+
+    /// Tells what another controller left: what has no tags of ours at all.
+    fn inherit<'a>(
+        &mut self,
+        heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,
+        items: impl Iterator<Item = &'a Shared<D>>,
+    ) where
+        D: 'a,
+    {
+        let barred = |record: &Shared<D>, why| Barred { id: record.summary.vendor_id.clone(), why };
+        for record in items.filter(|record| record.summary.key.is_none()) {
+            match heritage(record) {
+                Heritage::Sole => self.inherited.push(Arc::clone(record)),
+                Heritage::Shared(why) => self.shared = Some(barred(record, why)),
+                Heritage::Unrelated | Heritage::Others(_) => (),
+            }
+        }
+        if let Some(known) = self.known.take_if(|known| known.summary.key.is_none()) {
+            match heritage(&known) {
+                Heritage::Sole | Heritage::Unrelated => self.known = Some(known),
+                Heritage::Shared(why) | Heritage::Others(why) => {
+                    self.known_barred = Some(barred(&known, why))
+                }
+            }
+        }
+    }
+
+    /// What the vendor's usual controller made for this owner, if it is clear which one.
+    ///
+    /// # Errors
+    /// `OWNED_BY_OTHER` if it is not this owner's alone, or there are several.
+    pub(super) fn inherited(&self) -> Result<Option<Shared<D>>, AdapterError> {
+        match (&self.shared, self.inherited.as_slice()) {
+            (Some(shared), _) => Err(shared.error()),
+            (None, [one]) => Ok(Some(Arc::clone(one))),
+            (None, []) => Ok(None),
+            (None, several) => Err(ambiguous(several)),
         }
     }
 
@@ -88,18 +149,29 @@ impl<D> Candidates<D> {
     /// `OWNED_BY_OTHER` if what it would take, or what has its name, is somebody else's or may not be taken.
     pub(super) fn adopt(&self, adoption: Adoption, known: Option<&str>) -> Result<Adopted<D>, AdapterError> {
         if let (Adoption::ById, Some(id)) = (adoption, known) {
-            return match (&self.known_foreign, &self.known) {
-                (Some(foreign), _) => Err(owned_by_other(foreign)),
-                (None, Some(known)) => Ok(Adopted::Taken(Arc::clone(known))),
-                (None, None) => Ok(Adopted::Missing(id.to_owned())),
+            return match (&self.known_foreign, &self.known_barred, &self.known) {
+                (Some(foreign), _, _) => Err(owned_by_other(foreign)),
+                (None, Some(barred), _) => Err(barred.error()),
+                (None, None, Some(known)) => Ok(Adopted::Taken(Arc::clone(known))),
+                (None, None, None) => Ok(Adopted::Missing(id.to_owned())),
             };
         }
         match (&self.named_foreign, self.named.first()) {
             (Some(foreign), _) => Err(owned_by_other(foreign)),
             (None, Some(named)) if adoption == Adoption::IfUnowned => Ok(Adopted::Taken(Arc::clone(named))),
             (None, Some(named)) => Err(unowned(named)),
+            (None, None) if adoption == Adoption::IfUnowned => {
+                Ok(self.inherited()?.map_or(Adopted::Nothing, Adopted::Taken))
+            }
             (None, None) => Ok(Adopted::Nothing),
         }
+    }
+}
+
+impl Barred {
+    fn error(&self) -> AdapterError {
+        let text = format!("load balancer {} is not touched: {}", self.id, self.why);
+        AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", self.id.clone())
     }
 }
 
@@ -143,38 +215,12 @@ fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
 }
 
-#[cfg(test)]
-mod tests {
-    use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
-
-    use super::*;
-    use crate::{
-        driver::{DesiredLoadBalancer, testing::WriteOnly},
-        load_balancers::decide::Terms,
-    };
-
-    #[test]
-    fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
-        let key = LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: "web".to_owned() };
-        let summary = LoadBalancer {
-            vendor_id: "floating-ip".to_owned(),
-            key: Some(key.clone()),
-            state: LoadBalancerState::Absent.into(),
-            ..LoadBalancer::default()
-        };
-        let left = [Arc::new(LoadBalancerRecord { summary, detail: () })];
-        let desired = DesiredLoadBalancer {
-            key: key.clone(),
-            owner: Owner::default(),
-            cluster_name: String::new(),
-            spec: LoadBalancerSpec::default(),
-            backends: Arc::new([]),
-            hash: String::new(),
-        };
-        let terms = Terms { recreate: Recreate::Never, adoption: Adoption::Never, known: None };
-        let present = Goal::Present(Arc::new(desired), terms);
-        assert!(Candidates::find(&WriteOnly, &left, &present).owned.is_empty());
-        let absent = Goal::Absent { key, known: None };
-        assert_eq!(Candidates::find(&WriteOnly, &left, &absent).deletable().len(), 1);
-    }
+/// Names are all that tells whose they are, and these have the same one.
+fn ambiguous<D>(several: &[Shared<D>]) -> AdapterError {
+    let ids: Vec<&str> = several.iter().map(|record| record.summary.vendor_id.as_str()).collect();
+    let text = format!(
+        "load balancers {} all seem to be of this owner: adoption BY_ID says which one, and the others stay",
+        ids.join(", ")
+    );
+    AdapterError::new(Reason::OwnedByOther, text)
 }

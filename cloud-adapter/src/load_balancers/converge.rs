@@ -56,7 +56,7 @@ pub(crate) struct Converger<D: Driver> {
     tracker: TaskTracker,
     replica: Replica,
     tasks: Mutex<Tasks<Handle<D::Detail>>>,
-    memories: Memories<D::Step>,
+    memories: Memories<D::Step, Arc<Record<D>>>,
 }
 
 /// A running task, as RPCs see it.

@@ -8,7 +8,7 @@ use cloud_api_proto::{
 };
 
 use super::candidates::{Adopted, Candidates};
-use crate::driver::{DesiredLoadBalancer, Driver, Fault, LoadBalancerRecord};
+use crate::driver::{DesiredLoadBalancer, Driver, Fault, Heir, LoadBalancerRecord, VendorError};
 
 /// What a key's task works towards.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) enum Goal {
     /// It shall be so.
     Present(Arc<DesiredLoadBalancer>, Terms),
     /// Nothing shall be left. `known`: the vendor's ID, if the caller knows one.
-    Absent { key: LoadBalancerKey, known: Option<String> },
+    Absent { heir: Heir, adoption: Adoption, known: Option<String> },
 }
 
 /// What is allowed on the way to the desired state.
@@ -32,7 +32,14 @@ impl Goal {
     pub(crate) fn key(&self) -> &LoadBalancerKey {
         match self {
             Self::Present(desired, _) => &desired.key,
-            Self::Absent { key, .. } => key,
+            Self::Absent { heir, .. } => &heir.key,
+        }
+    }
+
+    pub(crate) fn heir(&self) -> Heir {
+        match self {
+            Self::Present(desired, _) => desired.heir(),
+            Self::Absent { heir, .. } => heir.clone(),
         }
     }
 
@@ -61,6 +68,8 @@ pub(crate) enum Next<D, S> {
     Write(Vec<S>),
     /// Steps of which the first is for now, and removes; never empty.
     Remove(Vec<S>),
+    /// The same to make room for one that takes its place.
+    Replace(Arc<LoadBalancerRecord<D>>, Vec<S>),
     /// The vendor is at it.
     Wait(String),
     /// Nothing is there, and the listing does not prove it: look again.
@@ -69,9 +78,19 @@ pub(crate) enum Next<D, S> {
     End(End<D>),
 }
 
+/// What is known of the cloud.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed<'a, D> {
+    pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
+    /// Whether the listing proves absence.
+    pub(crate) fresh: bool,
+    /// What was removed for the sake of one that takes its place, as far as this process remembers.
+    pub(crate) former: Option<&'a LoadBalancerRecord<D>>,
+}
+
 type Decision<A> = Result<Next<<A as Driver>::Detail, <A as Driver>::Step>, AdapterError>;
 
-/// The step, wait or end that follows from what is listed. `fresh`: the listing proves absence.
+/// The step, wait or end that follows from what is listed.
 ///
 /// # Errors
 /// Those of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` for one that shall be adopted and is not there; `STALE_FENCE` if a
@@ -80,28 +99,33 @@ pub(crate) fn decide<A: Driver>(
     driver: &A,
     goal: &Goal,
     fence: &Fence,
-    items: &[Arc<LoadBalancerRecord<A::Detail>>],
-    fresh: bool,
+    observed: Observed<'_, A::Detail>,
 ) -> Decision<A> {
+    let Observed { items, fresh, former } = observed;
     let candidates = Candidates::find(driver, items, goal);
     candidates.check(fence)?;
     match goal {
-        Goal::Absent { .. } => Ok(absent(driver, &candidates, fresh)),
-        Goal::Present(desired, terms) => Wish { driver, desired, terms, fence }.next(&candidates, fresh),
+        Goal::Absent { adoption, .. } => absent(driver, &candidates, (*adoption, fresh)),
+        Goal::Present(desired, terms) => {
+            Wish { driver, desired, terms, fence, former }.next(&candidates, fresh)
+        }
     }
 }
 
 fn absent<A: Driver>(
     driver: &A,
     candidates: &Candidates<A::Detail>,
-    fresh: bool,
-) -> Next<A::Detail, A::Step> {
-    let targets = candidates.deletable();
-    match (targets.is_empty(), fresh) {
+    (adoption, fresh): (Adoption, bool),
+) -> Decision<A> {
+    let mut targets = candidates.deletable();
+    if adoption == Adoption::IfUnowned {
+        targets.extend(candidates.inherited()?);
+    }
+    Ok(match (targets.is_empty(), fresh) {
         (true, false) => Next::Look,
         (true, true) => Next::End(End::Absent),
         (false, _) => remove(targets.iter().flat_map(|target| driver.plan_deletion(target)).collect()),
-    }
+    })
 }
 
 fn remove<D, S>(steps: Vec<S>) -> Next<D, S> {
@@ -113,11 +137,12 @@ fn remove<D, S>(steps: Vec<S>) -> Next<D, S> {
 }
 
 /// A load balancer that shall be.
-struct Wish<'a, A> {
+struct Wish<'a, A: Driver> {
     driver: &'a A,
     desired: &'a DesiredLoadBalancer,
     terms: &'a Terms,
     fence: &'a Fence,
+    former: Option<&'a LoadBalancerRecord<A::Detail>>,
 }
 
 impl<A: Driver> Wish<'_, A> {
@@ -143,10 +168,17 @@ impl<A: Driver> Wish<'_, A> {
                 let text = format!("known.vendor_ids: there is no load balancer {id} to adopt");
                 Err(AdapterError::new(Reason::ResourceGone, text))
             }
-            Adopted::Nothing => match self.driver.plan(self.desired, self.fence, None)? {
+            Adopted::Nothing => match self.creation(self.former)? {
                 steps if steps.is_empty() => Ok(Next::Look),
                 steps => Ok(Next::Create(steps)),
             },
+        }
+    }
+
+    fn creation(&self, former: Option<&LoadBalancerRecord<A::Detail>>) -> Result<Vec<A::Step>, VendorError> {
+        match former {
+            Some(former) => self.driver.plan_again(self.desired, self.fence, former),
+            None => self.driver.plan(self.desired, self.fence, None),
         }
     }
 
@@ -177,11 +209,12 @@ impl<A: Driver> Wish<'_, A> {
     }
 
     /// Deletes it, to build it anew; what that takes stands in the plan, too.
-    fn replace(&self, record: &LoadBalancerRecord<A::Detail>) -> Next<A::Detail, A::Step> {
+    fn replace(&self, record: &Arc<LoadBalancerRecord<A::Detail>>) -> Next<A::Detail, A::Step> {
         let mut steps = self.driver.plan_deletion(record);
-        if !steps.is_empty() {
-            steps.extend(self.driver.plan(self.desired, self.fence, None).unwrap_or_default());
+        if steps.is_empty() {
+            return remove(steps);
         }
-        remove(steps)
+        steps.extend(self.creation(Some(record)).unwrap_or_default());
+        Next::Replace(Arc::clone(record), steps)
     }
 }

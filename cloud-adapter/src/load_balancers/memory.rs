@@ -24,26 +24,28 @@ pub(super) fn name(key: &LoadBalancerKey) -> KeyName {
 
 /// By key.
 #[derive(Debug)]
-pub(super) struct Memories<S>(Mutex<Content<S>>);
+pub(super) struct Memories<S, R>(Mutex<Content<S, R>>);
 
 #[derive(Debug)]
-struct Content<S> {
-    memories: BTreeMap<KeyName, Memory<S>>,
+struct Content<S, R> {
+    memories: BTreeMap<KeyName, Memory<S, R>>,
     /// Grown to this size, it is looked through for what can be forgotten.
     full: usize,
 }
 
 /// What is remembered of a key.
 #[derive(Clone, Debug)]
-pub(super) struct Memory<S> {
+pub(super) struct Memory<S, R> {
     /// The last write: under way, done, or of unknown outcome.
     pub(super) last: Option<Written<S>>,
     /// Pays for all tasks of the key: what nobody was told of yet stands in the next answer.
     pub(super) meter: Arc<Meter>,
+    /// What was removed to make room for one that takes its place.
+    pub(super) former: Option<R>,
     used: Instant,
 }
 
-impl<S> Memory<S> {
+impl<S, R> Memory<S, R> {
     /// Whether somebody may miss it. Of keys without a task these are as many as the budget has allowed calls lately, however many
     /// others are asked for.
     fn is_of_use(&self, now: Instant) -> bool {
@@ -69,15 +71,15 @@ pub(super) enum Effect {
     Removes,
 }
 
-impl<S> Default for Memories<S> {
+impl<S, R> Default for Memories<S, R> {
     fn default() -> Self {
         Self(Mutex::new(Content { memories: BTreeMap::new(), full: KEYS_MIN }))
     }
 }
 
-impl<S> Memories<S> {
+impl<S, R> Memories<S, R> {
     /// Reads or changes what is remembered of a key. What is of no use any more is forgotten.
-    pub(super) fn of<R>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<S>) -> R) -> R {
+    pub(super) fn of<T>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<S, R>) -> T) -> T {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if content.memories.len() >= content.full {
@@ -85,7 +87,7 @@ impl<S> Memories<S> {
             // As many new ones again before the next look: each costs a constant on average.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
-        let fresh = || Memory { last: None, meter: Arc::default(), used: now };
+        let fresh = || Memory { last: None, meter: Arc::default(), former: None, used: now };
         let memory = content.memories.entry(name(key)).or_insert_with(fresh);
         memory.used = now;
         act(memory)
@@ -103,13 +105,13 @@ mod tests {
         LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: owner_uid.to_owned() }
     }
 
-    fn count(memories: &Memories<()>) -> usize {
+    fn count(memories: &Memories<(), ()>) -> usize {
         memories.0.lock().expect("whole").memories.len()
     }
 
     #[tokio::test(start_paused = true)]
     async fn keys_for_which_nothing_was_done_do_not_fill_the_memory() {
-        let memories = Memories::default();
+        let memories: Memories<(), ()> = Memories::default();
         let written = Written { step: Arc::new(()), at: Instant::now(), effect: Effect::Creates };
         memories.of(&key("written"), |memory| memory.last = Some(written));
         memories.of(&key("unpaid"), |memory| memory.meter.count(CREATE, Duration::ZERO));

@@ -12,8 +12,8 @@ use cloud_api_proto::{
     AdapterError,
     error::Violation,
     v1alpha1::{
-        Adoption, EnsureLoadBalancerRequest, HealthCheck, IpFamily, Known, Listener, LoadBalancerKey,
-        LoadBalancerSpec, Owner, Protocol, Recreate, health_check, listener,
+        Adoption, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, HealthCheck, IpFamily, Known,
+        Listener, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol, Recreate, health_check, listener,
         load_balancer_spec::{AddressRetention, Scheme, TrafficPolicy},
         session_affinity,
     },
@@ -110,6 +110,17 @@ pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, Adapte
         return Err(AdapterError::field("known.vendor_ids", text));
     }
     Ok(Terms { recreate: request.recreate(), adoption, known })
+}
+
+/// What a deletion removes beside what is ours.
+///
+/// # Errors
+/// `FIELD_INVALID` for a value of a newer contract.
+pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, AdapterError> {
+    let number = request.adoption;
+    Adoption::try_from(number).map_err(|_unknown| {
+        AdapterError::field("adoption", format!("{number} is a value that this adapter does not know"))
+    })
 }
 
 /// The vendor's ID of the load balancer itself, if the caller knows it.

@@ -15,13 +15,13 @@ use tokio::time::Instant;
 use super::{
     answer::{self, Waits},
     converge::{Order, Progress},
-    decide::{End, Goal, Next, decide},
+    decide::{End, Goal, Next, Observed, decide},
     service::Service,
     validate,
 };
 use crate::{
     context::Context,
-    driver::{DesiredLoadBalancer, Driver, Item as _, LoadBalancerRecord, planned},
+    driver::{DesiredLoadBalancer, Driver, Heir, Item as _, LoadBalancerRecord, planned},
     vendor::Purpose,
 };
 
@@ -82,9 +82,12 @@ impl<D: Driver> Service<D> {
         context: &Context,
     ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
+        let adoption = validate::adoption(&request)?;
         let known = validate::known_id(request.known.as_ref());
         let (key, owner) = validate::identity(&context.cluster_id, request.key, request.owner)?;
-        let goal = Goal::Absent { key: key.clone(), known };
+        let cluster_name = context.cluster_name.clone();
+        let heir = Heir { key: key.clone(), owner: owner.clone(), cluster_name };
+        let goal = Goal::Absent { heir, adoption, known };
         if request.dry_run {
             let (next, plan) = self.dry_run(&goal, context).await?;
             return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));
@@ -152,7 +155,8 @@ impl<D: Driver> Service<D> {
         }
         let Some(view) = converger.trusted(context.bound) else { return Ok(None) };
         converger.check_fence(&goal.key().cluster_id, fence, &view)?;
-        match decide(&*converger.driver, goal, fence, &view.items, false) {
+        let observed = Observed { items: &view.items, fresh: false, former: None };
+        match decide(&*converger.driver, goal, fence, observed) {
             Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
@@ -170,9 +174,10 @@ impl<D: Driver> Service<D> {
         let now = Instant::now();
         let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
         let view = converger.snapshot.at_least(bound, &*converger.driver, &context.session).await?;
-        let next = decide(&*converger.driver, goal, &Fence::default(), &view.items, true)?;
+        let observed = Observed { items: &view.items, fresh: true, former: None };
+        let next = decide(&*converger.driver, goal, &Fence::default(), observed)?;
         let steps = match &next {
-            Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) => {
+            Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) | Next::Replace(_, steps) => {
                 steps.iter().map(planned).collect()
             }
             Next::Wait(_) | Next::Look | Next::End(_) => Vec::new(),

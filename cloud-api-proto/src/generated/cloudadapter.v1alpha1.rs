@@ -2899,6 +2899,10 @@ pub struct DeleteLoadBalancerRequest {
     /// Say what would be done and do nothing.
     #[prost(bool, tag = "6")]
     pub dry_run: bool,
+    /// With IF_UNOWNED what the vendor's usual cloud controller manager made for this owner goes, too, though it was not taken over yet.
+    /// Otherwise it stays.
+    #[prost(enumeration = "Adoption", tag = "7")]
+    pub adoption: i32,
 }
 /// How far the removal is.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3047,9 +3051,11 @@ pub enum Adoption {
     Unspecified = 0,
     /// It is left alone. One that has the key's deterministic name is OWNED_BY_OTHER: a second of that name is not made.
     Never = 1,
-    /// Taken if it has the deterministic name and no owner.
+    /// Taken if it has the deterministic name and no owner; or if the vendor's usual cloud controller manager made it for this owner and
+    /// for nobody else, as its name says. OWNED_BY_OTHER if it is shared, or if there are several.
     IfUnowned = 2,
-    /// Taken if `known.vendor_ids` names it as `loadbalancer` and it has no owner. RESOURCE_GONE if there is none of that ID.
+    /// Taken if `known.vendor_ids` names it as `loadbalancer` and it has no owner. RESOURCE_GONE if there is none of that ID,
+    /// OWNED_BY_OTHER if the vendor's usual cloud controller manager made it not for this owner alone.
     ById = 3,
 }
 impl Adoption {

@@ -8,10 +8,10 @@ use cloud_api_proto::{
     v1alpha1::{Fence, LoadBalancerKey, Owner},
 };
 
+use super::go;
+
 /// Characters of a tag. Source: Octavia API reference.
 const TAG_MAX: usize = 255;
-/// How the Go cloud controller manager names load balancers, and tags their parts.
-const GO_NAME: &str = "kube_service_";
 
 const CLUSTER_ID: &str = "cluster-id";
 const CLUSTER_NAME: &str = "cluster-name";
@@ -146,10 +146,7 @@ pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
 
 /// Whether a listener or pool was made by us, or by the Go cloud controller manager for the load balancer of this name.
 pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&str, &[String])) -> bool {
-    let of_go = || {
-        balancer.starts_with(GO_NAME) && (tags.iter().any(|tag| tag == balancer) || name.ends_with(balancer))
-    };
-    tags.contains(&part_tag(key)) || of_go()
+    tags.contains(&part_tag(key)) || go::is_part(balancer, (name, tags))
 }
 
 fn is_reserved(tag: &str) -> bool {

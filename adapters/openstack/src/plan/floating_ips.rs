@@ -15,7 +15,7 @@ use crate::{
         answers::{Balancer, FloatingIp},
         requests::{NewFloatingIp, Target},
     },
-    ownership::Description,
+    ownership::{self, Description},
     step::Step,
 };
 
@@ -76,6 +76,23 @@ pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let goes = |one: &&FloatingIp| {
         let here = one.port_id.is_none() || one.port_id.as_deref() == port;
         here && is_of(one, key) && !is_kept(one)
+    };
+    floating_ips.iter().filter(goes).map(delete).collect()
+}
+
+/// The same for one without our tags: those that the Go cloud controller manager made for it.
+pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+    let Detail { balancer, floating_ips, .. } = &observed.detail;
+    let Some(balancer) = balancer.as_ref().filter(|_| observed.summary.key.is_none()) else {
+        return Vec::new();
+    };
+    if !ownership::is_of_go(&balancer.name) {
+        return Vec::new();
+    }
+    let goes = |one: &&FloatingIp| {
+        one.port_id.is_some()
+            && one.port_id == balancer.vip_port_id
+            && Description::is_of_go(&one.description)
     };
     floating_ips.iter().filter(goes).map(delete).collect()
 }

@@ -15,9 +15,15 @@ use serde_json::json;
 
 use self::bench::{Bench, Record, set};
 use crate::{
-    load_balancers::settings::{Creation, Version},
+    load_balancers::{
+        answers::Listener,
+        settings::{Creation, Version},
+    },
     ownership,
 };
+
+/// How the Go cloud controller manager calls the load balancer of `shop/web`.
+const GO: &str = "kube_service_prod_shop_web";
 
 fn tcp(port: u32) -> contract::Listener {
     contract::Listener {
@@ -327,20 +333,27 @@ fn what_a_person_changed_at_the_vendor_is_put_right_and_what_a_person_made_stays
     assert_eq!(bench.settled(&desired).1, ["create listener tcp/80"]);
 }
 
-#[test]
-fn one_of_the_go_controller_is_taken_over_with_its_parts() {
-    let mut bench = Bench::new();
-    bench.settled(&web([tcp(80), tcp(443)]));
-    let name = "kube_service_prod_shop_web";
-    set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": name, "tags": [name] }));
+/// The Go cloud controller manager's load balancer for `shop/web`, as it was with these ports.
+fn of_go(bench: &mut Bench, desired: &DesiredLoadBalancer) {
+    bench.settled(desired);
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": GO, "tags": [GO] }));
     for (n, listener) in bench.cloud.listeners.iter_mut().enumerate() {
-        listener["tags"] = json!([name]);
-        listener["name"] = json!(format!("listener_{n}_{name}"));
+        listener["tags"] = json!([GO]);
+        listener["name"] = json!(format!("listener_{n}_{GO}"));
     }
     for (n, pool) in bench.cloud.pools.iter_mut().enumerate() {
         pool["tags"] = json!([]);
-        pool["name"] = json!(format!("pool_{n}_{name}"));
+        pool["name"] = json!(format!("pool_{n}_{GO}"));
     }
+    for ip in &mut bench.cloud.floating_ips {
+        ip["description"] = json!("Floating IP for Kubernetes external service shop/web from cluster prod");
+    }
+}
+
+#[test]
+fn one_of_the_go_controller_is_taken_over_with_its_parts() {
+    let mut bench = Bench::new();
+    of_go(&mut bench, &web([tcp(80), tcp(443)]));
     let (record, writes) = bench.settled(&web([tcp(80)]));
     assert_eq!(
         writes,
@@ -353,10 +366,42 @@ fn one_of_the_go_controller_is_taken_over_with_its_parts() {
             "tag load balancer as complete",
         ]
     );
-    assert!(
-        record.detail.balancer.expect("there").tags.contains(&name.to_owned()),
-        "the tags of others stay"
+    assert!(record.detail.balancer.expect("there").tags.contains(&GO.to_owned()), "the tags of others stay");
+    let (record, _) = bench.settled(&web([tcp(80), tcp(8080)]));
+    let takes_back = |one: &Listener| one.tags.contains(&GO.to_owned());
+    assert!(record.detail.listeners.iter().all(takes_back), "it could go back");
+}
+
+#[test]
+fn one_of_the_go_controller_that_is_public_keeps_its_address() {
+    let mut bench = Bench::new();
+    let desired = public([tcp(80)]);
+    of_go(&mut bench, &desired);
+    let before = addresses(&bench.observe().expect("there"));
+    let (record, writes) = bench.settled(&desired);
+    assert_eq!(
+        writes,
+        [
+            "tag load balancer lb-1 as ours",
+            "update pool pool_0_kube_service_prod_shop_web",
+            "update listener tcp/80",
+            "describe floating IP 203.0.113.5 as ours",
+            "tag load balancer as complete",
+        ]
     );
+    assert_eq!(addresses(&record), before);
+}
+
+#[test]
+fn one_of_the_go_controller_that_was_not_taken_over_goes_with_its_address() {
+    let mut bench = Bench::new();
+    of_go(&mut bench, &public([tcp(80)]));
+    assert_eq!(
+        bench.deleted(),
+        ["delete floating IP 203.0.113.5", "delete load balancer lb-1 with all its parts"],
+        "the other way round nobody would find the address"
+    );
+    assert!(bench.cloud.floating_ips.is_empty());
 }
 
 #[test]
@@ -371,6 +416,36 @@ fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
     assert_eq!(members(&record).len(), 2, "a proxy needs one a node");
     let (record, _) = Bench::new().settled(&both(udp(53)));
     assert_eq!(members(&record).len(), 4);
+}
+
+#[test]
+fn one_that_takes_anothers_place_asks_for_its_addresses() {
+    let both = |spec: &mut LoadBalancerSpec| {
+        spec.ip_families = [contract::IpFamily::Ipv4, contract::IpFamily::Ipv6].map(i32::from).into();
+    };
+    let dual = with(web([tcp(80)]), both);
+    let elsewhere = with(dual.clone(), parameter("subnet-id", "other"));
+    let given = with(dual.clone(), |spec| spec.requested_addresses = vec!["10.0.0.77".into()]);
+    let network = with(web([tcp(80)]), parameter("network-id", "net"));
+    for (what, first, second, wanted) in [
+        ("the same", &dual, &dual, &["10.0.0.9", "fd00::9"][..]),
+        ("of another subnet", &dual, &elsewhere, &["10.0.0.10", "fd00::9"]),
+        ("asked for", &dual, &given, &["10.0.0.77", "fd00::9"]),
+        ("of a network", &network, &network, &["10.0.0.9"]),
+    ] {
+        let mut bench = Bench::new();
+        let (former, _) = bench.settled(first);
+        bench.deleted();
+        bench.next_address = 10;
+        assert_eq!(addresses(&bench.again(second, &former)), wanted, "{what}");
+    }
+    let mut bench = Bench::new();
+    let (mut former, _) = bench.settled(&dual);
+    bench.deleted();
+    bench.next_address = 10;
+    let balancer = former.detail.balancer.as_mut().expect("there");
+    (balancer.vip_address, balancer.additional_vips) = (None, Vec::new());
+    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "it never had any");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     super::{
-        decide::{End, Goal, Next, decide},
+        decide::{End, Goal, Next, Observed, decide},
         memory::{Effect, Written},
     },
     Converger, Order, Record,
@@ -141,7 +141,9 @@ impl<D: Driver> Converger<D> {
         self.check_fence(&work.key.cluster_id, &order.fence, view)?;
         let proof = self.proof(&order.goal, work);
         let fresh = view.observed >= proof;
-        let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, &view.items, fresh)? {
+        let former = self.memories.of(&work.key, |memory| memory.former.clone());
+        let observed = Observed { items: &view.items, fresh, former: former.as_deref() };
+        let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, observed)? {
             Next::End(end) => return Ok(Seen::Turn(Turn::End(end))),
             Next::Look if fresh => {
                 return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
@@ -158,6 +160,10 @@ impl<D: Driver> Converger<D> {
             Next::Create(steps) => (steps, Effect::Creates),
             Next::Write(steps) => (steps, Effect::Changes),
             Next::Remove(steps) => (steps, Effect::Removes),
+            Next::Replace(record, steps) => {
+                self.memories.of(&work.key, |memory| memory.former = Some(record));
+                (steps, Effect::Removes)
+            }
         };
         work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
         let Some(step) = steps.into_iter().next() else { return Ok(Seen::Turn(Turn::Again)) };
@@ -212,6 +218,9 @@ impl<D: Driver> Converger<D> {
         match self.driver.execute(&session, &step).await {
             Ok(Outcome::Accepted | Outcome::Items(_)) => {
                 self.note(&step, effect, work);
+                if effect == Effect::Creates {
+                    self.memories.of(&work.key, |memory| memory.former = None);
+                }
                 work.done += 1;
                 work.unknown = 0;
                 work.refused = None;
@@ -229,9 +238,32 @@ impl<D: Driver> Converger<D> {
                     work.last.clone_from(&before);
                     self.memories.of(&work.key, |memory| memory.last = before);
                 }
+                if effect == Effect::Creates && self.does_without(&error, work) {
+                    return Ok(Turn::Wait(format!(
+                        "another try without what the former one had: {step}: {error}"
+                    )));
+                }
                 failed(&*step, error, work)
             }
         }
+    }
+
+    /// Whether what a former load balancer had may be what the vendor refuses: it is not asked for again.
+    fn does_without(&self, error: &VendorError, work: &Work<D>) -> bool {
+        let refused = match error.fault {
+            Fault::Busy | Fault::NotFound | Fault::Quota | Fault::Immutable | Fault::Invalid => true,
+            Fault::OutcomeUnknown
+            | Fault::Unsupported
+            | Fault::Budget
+            | Fault::QueueFull
+            | Fault::NotLeader
+            | Fault::Throttled
+            | Fault::Auth
+            | Fault::Forbidden
+            | Fault::Unavailable
+            | Fault::Nonsense => false,
+        };
+        refused && self.memories.of(&work.key, |memory| memory.former.take()).is_some()
     }
 
     fn note(&self, step: &Arc<D::Step>, effect: Effect, work: &mut Work<D>) {

@@ -13,7 +13,7 @@ use crate::{
         settings::{LoadBalancerOptions, Site, Version},
         tests::{Listings, records},
     },
-    plan::{plan, plan_deletion},
+    plan::{plan, plan_again, plan_deletion},
     step::Step,
 };
 
@@ -29,6 +29,8 @@ pub(super) struct Bench {
     pub(super) options: LoadBalancerOptions,
     pub(super) version: Version,
     pub(super) writes: Vec<String>,
+    /// The last part of the addresses that the next load balancer gets.
+    pub(super) next_address: usize,
     made: usize,
 }
 
@@ -42,7 +44,7 @@ impl Bench {
             ..LoadBalancerOptions::default()
         };
         let cloud = Listings::default();
-        Self { cloud, options, version: Version::v2(30), writes: Vec::new(), made: 0 }
+        Self { cloud, options, version: Version::v2(30), writes: Vec::new(), next_address: 9, made: 0 }
     }
 
     pub(super) fn site(&self) -> Site<'_> {
@@ -82,6 +84,13 @@ impl Bench {
         assert_eq!(record.summary.state(), LoadBalancerState::Active);
         assert_eq!(record.summary.applied_hash, desired.hash);
         (record, self.writes.clone())
+    }
+
+    /// Makes it anew in place of this one, which is gone.
+    pub(super) fn again(&mut self, desired: &DesiredLoadBalancer, former: &Record) -> Record {
+        let steps = plan_again(desired, &writer(), former, &self.site()).expect("possible");
+        self.execute(steps.first().expect("a create"));
+        self.settled(desired).0
     }
 
     /// Deletes what is there, and answers the writes.
@@ -192,13 +201,15 @@ impl Bench {
 
     fn create_load_balancer(&mut self, new: &Value) {
         let id = self.id("lb");
+        let last = self.next_address;
+        let (v4, v6) = (format!("10.0.0.{last}"), format!("fd00::{last}"));
         let mut balancer = json!({
             "id": id, "provisioning_status": "ACTIVE", "vip_port_id": PORT, "created_at": "2026-01-01T00:00:00",
-            "vip_address": if new["vip_subnet_id"] == "subnet-6" { "fd00::9" } else { "10.0.0.9" },
+            "vip_address": if new["vip_subnet_id"] == "subnet-6" { &v6 } else { &v4 },
         });
         merge(&mut balancer, new);
         for vip in balancer.get_mut("additional_vips").and_then(Value::as_array_mut).into_iter().flatten() {
-            let address = if vip["subnet_id"] == "subnet-6" { "fd00::9" } else { "10.0.0.9" };
+            let address = if vip["subnet_id"] == "subnet-6" { &v6 } else { &v4 };
             vip["ip_address"] = vip.get("ip_address").cloned().unwrap_or_else(|| json!(address));
         }
         balancer.as_object_mut().expect("an object").remove("listeners");

@@ -74,6 +74,24 @@ impl Vip {
         Ok(vip)
     }
 
+    /// Asks for the addresses of one that is gone, where nobody asks for others and the subnets are the same.
+    pub(in crate::plan) fn inherit(&mut self, former: &Balancer) {
+        let same_subnet = self.subnet.is_some() && self.subnet == former.vip_subnet_id;
+        let same_network =
+            self.subnet.is_none() && self.network.is_some() && self.network == former.vip_network_id;
+        let address = former.vip_address.filter(|address| self.families.contains(&address.is_ipv4()));
+        if self.address.is_none() && address.is_some() && (same_subnet || same_network) {
+            self.address = address;
+            // An address is in one subnet of the network alone.
+            self.subnet.clone_from(&former.vip_subnet_id);
+        }
+        for vip in self.additional.iter_mut().filter(|vip| vip.ip_address.is_none()) {
+            let there =
+                former.additional_vips.iter().find(|there| there.subnet_id.as_ref() == Some(&vip.subnet_id));
+            vip.ip_address = there.and_then(|there| there.ip_address);
+        }
+    }
+
     /// What cannot change while the load balancer keeps its addresses.
     ///
     /// # Errors

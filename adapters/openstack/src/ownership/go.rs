@@ -1,0 +1,179 @@
+//! What the Go cloud controller manager, openstack-cloud-controller-manager, has made: names and tags by which it knows its own. Pure.
+//!
+//! Source: openstack-cloud-controller-manager, `GetLoadBalancerName` and `getLoadBalancerLegacyName`; cloud-provider,
+//! `DefaultLoadBalancerName`.
+
+use std::collections::BTreeSet;
+
+use cloud_adapter::driver::{Heir, Heritage};
+
+/// How its names of load balancers begin, and its tags.
+const PREFIX: &str = "kube_service_";
+/// Bytes of its names.
+const NAME_MAX: usize = 255;
+/// Bytes of its names of before 2019.
+const LEGACY_NAME_MAX: usize = 32;
+
+/// The names that it gives to an heir's load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GoNames {
+    /// `kube_service_<cluster>_<namespace>_<name>`; the tag, too.
+    pub(crate) name: String,
+    /// `a<uid>`, without dashes: it is of one Service alone.
+    legacy: String,
+}
+
+impl GoNames {
+    pub(crate) fn of(heir: &Heir) -> Self {
+        let Heir { key, owner, cluster_name } = heir;
+        let name = cut(format!("{PREFIX}{cluster_name}_{}_{}", owner.namespace, owner.name), NAME_MAX);
+        let legacy = cut(format!("a{}", key.owner_uid.replace('-', "")), LEGACY_NAME_MAX);
+        Self { name, legacy }
+    }
+
+    /// What it made of a load balancer of this name and tags, which is nobody's by our own.
+    pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
+        let mut users: BTreeSet<&str> =
+            tags.iter().map(String::as_str).filter(|tag| tag.starts_with(PREFIX)).collect();
+        // Before it had tags, the name alone told.
+        if balancer.starts_with(PREFIX) {
+            users.insert(balancer);
+        }
+        if balancer == self.legacy {
+            users.insert(&self.name);
+        }
+        let mine = users.remove(self.name.as_str());
+        match (mine, users.is_empty()) {
+            (false, true) => Heritage::Unrelated,
+            // Its tag on one of another name: a person's, which was lent to it.
+            (true, true) if balancer == self.name || balancer == self.legacy => Heritage::Sole,
+            (true, _) => Heritage::Shared(format!(
+                "{} shares it, and here a load balancer has one Service: take this Service off it, or the others and their tags",
+                self.name
+            )),
+            (false, false) => {
+                let users: Vec<&str> = users.into_iter().collect();
+                Heritage::Others(format!(
+                    "openstack-cloud-controller-manager has made or used it for {}, and this is {}: take the tags off if it is free",
+                    users.join(", "),
+                    self.name
+                ))
+            }
+        }
+    }
+}
+
+/// Whether it made a load balancer of this name.
+pub(crate) fn is_balancer(name: &str) -> bool {
+    name.starts_with(PREFIX) || is_legacy(name)
+}
+
+/// Whether it made a part of this name and tags for the load balancer: `listener_0_<balancer>`, of before tags.
+pub(super) fn is_part(balancer: &str, (name, tags): (&str, &[String])) -> bool {
+    let of_name = || {
+        let rest = ["listener_", "pool_", "monitor_"].iter().find_map(|kind| name.strip_prefix(kind));
+        // A long name is cut at its end.
+        let is_cut = name.len() == NAME_MAX;
+        rest.and_then(|rest| rest.split_once('_'))
+            .is_some_and(|(_, of)| of == balancer || (is_cut && balancer.starts_with(of)))
+    };
+    is_balancer(balancer) && (tags.iter().any(|tag| tag == balancer) || of_name())
+}
+
+/// `a` and 31 hexadecimal digits of a UID.
+fn is_legacy(name: &str) -> bool {
+    name.len() == LEGACY_NAME_MAX
+        && name.strip_prefix('a').is_some_and(|rest| rest.bytes().all(|one| one.is_ascii_hexdigit()))
+}
+
+/// As Go cuts: by bytes; of a letter that it would cut in two nothing is left.
+fn cut(mut text: String, max: usize) -> String {
+    while text.len() > max {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
+
+    use super::*;
+
+    const UID: &str = "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001";
+    const WEB: &str = "kube_service_prod_shop_web";
+    const API: &str = "kube_service_prod_shop_api";
+    const LEGACY: &str = "a7c1ff02e0c8b4c6e9c39b1b1a0d0c00";
+
+    fn names(cluster: &str, name: &str) -> GoNames {
+        let word = |word: &str| word.to_owned();
+        GoNames::of(&Heir {
+            key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(UID) },
+            owner: Owner { namespace: word("shop"), name: word(name), ..Owner::default() },
+            cluster_name: word(cluster),
+        })
+    }
+
+    #[test]
+    fn names_are_those_that_it_gives() {
+        assert_eq!(names("prod", "web"), GoNames { name: WEB.to_owned(), legacy: LEGACY.to_owned() });
+        assert!(is_balancer(WEB) && is_balancer(LEGACY) && !is_balancer("prod-shop-web-0123456789"));
+        let long = names(&"c".repeat(300), "web").name;
+        assert_eq!((long.len(), long.ends_with('c')), (NAME_MAX, true));
+        let wide = names(&"ä".repeat(200), "web").name;
+        assert_eq!(wide.len(), NAME_MAX, "13 and 121 letters of two bytes");
+    }
+
+    #[test]
+    fn tags_decide_whose_it_is() {
+        enum Is {
+            Sole,
+            Shared,
+            Others,
+            Unrelated,
+        }
+        for (what, balancer, tags, wanted) in [
+            ("its own", WEB, &[WEB][..], Is::Sole),
+            ("its own, of before tags", WEB, &[], Is::Sole),
+            ("its own, with a person's tag", WEB, &[WEB, "team=a"], Is::Sole),
+            ("of before names", LEGACY, &[], Is::Sole),
+            ("of before names, tagged later", LEGACY, &[WEB], Is::Sole),
+            ("shared with another", WEB, &[WEB, API], Is::Shared),
+            ("another's, shared with this", API, &[API, WEB], Is::Shared),
+            ("another's, of before tags, shared with this", API, &[WEB], Is::Shared),
+            ("a person's, lent to this", "mine", &[WEB], Is::Shared),
+            ("a person's, lent to another", "mine", &[API], Is::Others),
+            ("another's", API, &[API], Is::Others),
+            ("another cluster's", "kube_service_test_shop_web", &[], Is::Others),
+            ("a person's", "mine", &["team=a"], Is::Unrelated),
+        ] {
+            let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            let told = names("prod", "web").heritage(balancer, &tags);
+            let right = match wanted {
+                Is::Sole => told == Heritage::Sole,
+                Is::Shared => matches!(&told, Heritage::Shared(why) if why.contains(WEB)),
+                Is::Others => matches!(&told, Heritage::Others(why) if why.contains("take the tags off")),
+                Is::Unrelated => told == Heritage::Unrelated,
+            };
+            assert!(right, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_known_by_tag_and_by_name() {
+        let long = format!("{WEB}{}", "x".repeat(NAME_MAX - WEB.len()));
+        let cut_name: String = format!("listener_0_{long}").chars().take(NAME_MAX).collect();
+        for (what, balancer, name, tags, wanted) in [
+            ("tagged", WEB, "l", &[WEB][..], true),
+            ("of before tags", WEB, "listener_0_kube_service_prod_shop_web", &[], true),
+            ("of a legacy name", LEGACY, &format!("pool_12_{LEGACY}"), &[], true),
+            ("cut", &long, &cut_name, &[], true),
+            ("another Service's on a shared one", WEB, "l", &[API], false),
+            ("another's name", WEB, "listener_0_kube_service_prod_shop_api", &[], false),
+            ("on a person's", "mine", "listener_0_mine", &["mine"], false),
+        ] {
+            let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            assert_eq!(is_part(balancer, (name, &tags)), wanted, "{what}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Whose load balancers are taken, and whose are not.
+
+use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
+
+use super::*;
+use crate::{
+    driver::{
+        DesiredLoadBalancer,
+        testing::{OTHERS, SHARED, SOLE, WriteOnly},
+    },
+    load_balancers::decide::Terms,
+};
+
+fn key(owner_uid: &str) -> LoadBalancerKey {
+    LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: owner_uid.to_owned() }
+}
+
+fn desired() -> Arc<DesiredLoadBalancer> {
+    Arc::new(DesiredLoadBalancer {
+        key: key("web"),
+        owner: Owner::default(),
+        cluster_name: String::new(),
+        spec: LoadBalancerSpec::default(),
+        backends: Arc::new([]),
+        hash: String::new(),
+    })
+}
+
+fn present(adoption: Adoption, known: Option<&str>) -> Goal {
+    let known = known.map(str::to_owned);
+    Goal::Present(desired(), Terms { recreate: Recreate::Never, adoption, known })
+}
+
+fn absent(known: Option<&str>) -> Goal {
+    let known = known.map(str::to_owned);
+    Goal::Absent { heir: desired().heir(), adoption: Adoption::IfUnowned, known }
+}
+
+fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
+    let (vendor_id, name) = (id.to_owned(), name.to_owned());
+    let summary = LoadBalancer { vendor_id, name, key, ..LoadBalancer::default() };
+    Arc::new(LoadBalancerRecord { summary, detail: () })
+}
+
+/// The ID of what is taken; empty if nothing is.
+fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Result<String, AdapterError> {
+    let candidates = Candidates::find(&WriteOnly, items, &present(adoption, known));
+    Ok(match candidates.adopt(adoption, known)? {
+        Adopted::Taken(record) => record.summary.vendor_id.clone(),
+        Adopted::Nothing => String::new(),
+        Adopted::Missing(id) => format!("no {id}"),
+    })
+}
+
+#[test]
+fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
+    let state = LoadBalancerState::Absent.into();
+    let summary = LoadBalancer { state, ..record("floating-ip", "", Some(key("web"))).summary.clone() };
+    let left = [Arc::new(LoadBalancerRecord { summary, detail: () })];
+    let goal = present(Adoption::Never, None);
+    assert!(Candidates::find(&WriteOnly, &left, &goal).owned.is_empty());
+    assert_eq!(Candidates::find(&WriteOnly, &left, &absent(None)).deletable().len(), 1);
+}
+
+#[test]
+fn what_the_usual_controller_left_is_taken_only_if_asked_for_and_nobody_elses() {
+    let sole = record("1", SOLE, None);
+    let owned = record("2", SOLE, Some(key("another")));
+    let shared = record("3", SHARED, None);
+    let others = record("4", OTHERS, None);
+    let items = [sole, owned, others.clone()];
+    for (what, adoption, wanted) in [
+        ("not asked for", Adoption::Never, ""),
+        ("asked for; tags say that another has taken the second", Adoption::IfUnowned, "1"),
+    ] {
+        assert_eq!(adopted(&items, adoption, None).expect(what), wanted, "{what}");
+    }
+    assert_eq!(adopted(&items[1..], Adoption::IfUnowned, None).expect("nothing in the way"), "");
+
+    let two = [record("1", SOLE, None), record("5", SOLE, None)];
+    for (what, items, adoption, known, text) in [
+        ("shared", &[shared.clone()][..], Adoption::IfUnowned, None, "shared by two"),
+        ("shared, by ID", &[shared], Adoption::ById, Some("3"), "shared by two"),
+        ("somebody's, by ID", &[others], Adoption::ById, Some("4"), "it is of another"),
+        ("one of two", &two, Adoption::IfUnowned, None, "load balancers 1, 5"),
+    ] {
+        let error = adopted(items, adoption, known).expect_err(what);
+        assert_eq!(error.reason, Reason::OwnedByOther, "{what}");
+        assert!(error.message.contains(text), "{what}: {error}");
+    }
+    assert_eq!(adopted(&two, Adoption::ById, Some("5")).expect("it is clear which"), "5");
+}
+
+#[test]
+fn a_deletion_takes_what_the_usual_controller_left_and_nothing_that_is_shared() {
+    let find = |items: &[Shared<()>], known| Candidates::find(&WriteOnly, items, &absent(known));
+    let left = find(&[record("1", SOLE, None), record("2", SOLE, Some(key("another")))], None);
+    let inherited = left.inherited().expect("it is clear which").expect("there");
+    assert_eq!((inherited.summary.vendor_id.as_str(), left.deletable().len()), ("1", 0));
+    let shared = find(&[record("3", SHARED, None)], Some("3"));
+    assert!(shared.deletable().is_empty(), "known or not");
+    assert_eq!(shared.inherited().expect_err("shared").reason, Reason::OwnedByOther);
+}
