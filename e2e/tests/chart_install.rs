@@ -156,13 +156,21 @@ async fn each_process_has_the_least_rights() {
         "watch nodes",
     ];
     let route = ["list nodes", "watch nodes", "patch nodes/status"];
-    let cases: [(&str, &[&str]); 3] =
-        [("node-controller", &node), ("service-controller", &service), ("route-controller", &route)];
+    let record = [
+        "create configmaps",
+        "get configmaps named route-controller-routes",
+        "patch configmaps named route-controller-routes",
+    ];
+    let cases: [(&str, &[&str], &[&str]); 3] = [
+        ("node-controller", &node, &[]),
+        ("service-controller", &service, &[]),
+        ("route-controller", &route, &record),
+    ];
 
-    for (pod, own) in cases {
+    for (pod, own, near) in cases {
         let user = pods.get(pod).unwrap().user().to_owned();
         let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
-        let own = AT_HOME.map(str::to_owned);
+        let own = AT_HOME.iter().chain(near).map(|&right| right.to_owned());
         let at_home = everywhere.iter().cloned().chain(own).collect::<BTreeSet<_>>();
         assert_eq!(granted(&control_plane, &user, "kube-system").await, at_home, "{pod} in its namespace");
         assert_eq!(granted(&control_plane, &user, "default").await, everywhere, "{pod} elsewhere");

@@ -4,6 +4,7 @@
 
 mod batch;
 mod fence;
+pub(crate) mod record;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use tracing::info;
 
 use self::batch::{Batch, batches};
 pub(crate) use self::fence::Fencing;
+use self::record::Store;
 use crate::config::ClusterCidrs;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -39,6 +41,7 @@ const FIELD_MANAGER: &str = "route-controller";
 pub(crate) struct Executor {
     pub(crate) adapter: Adapter,
     pub(crate) nodes: Api<Node>,
+    pub(crate) store: Store,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
     pub(crate) cluster_cidrs: ClusterCidrs,

@@ -1,11 +1,12 @@
 //! Room 2: compares the routes that the nodes ask for with those that the cloud has. Pure: no I/O, no clock, no chance.
 //!
 //! Does not know what was tried before and when it may be tried again: that is the requeue room's, which takes out of a plan
-//! what is not due. Never removes what is not flagged as ours, nor anything outside of the cluster's CIDRs.
+//! what is not due. Never removes what is neither flagged as ours nor on record, nor anything outside of the cluster's CIDRs.
 
 pub(crate) mod claims;
 pub(crate) mod condition;
 pub(crate) mod node;
+pub(crate) mod record;
 pub(crate) mod refusal;
 pub(crate) mod route;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use ipnet::IpNet;
 
 use self::claims::{Claim, Standing, claims};
 use self::node::Node;
+use self::record::Record;
 use self::refusal::{Refusal, Why};
 use self::route::{NextHop, Owner, Route, State};
 use crate::config::ClusterCidrs;
@@ -35,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) standings: BTreeMap<Claim, Standing>,
     /// The UIDs of nodes to which routes of ours lead.
     pub(crate) reached: BTreeSet<String>,
+    /// Which routes without a mark are ours, after this look.
+    pub(crate) record: Record,
 }
 
 /// A route that shall be.
@@ -52,14 +56,19 @@ pub(crate) struct Lay {
 pub(crate) struct Removal {
     pub(crate) vendor_id: String,
     pub(crate) to: IpNet,
-    /// The node that it leads to, as far as the cloud or the machine it leads to says.
+    /// The node that it leads to, as far as the cloud, the machine it leads to, or the record says.
     pub(crate) node_uid: Option<String>,
+    /// Where the mirror shows it to lead, if it bears no mark of ours: the adapter removes it only if it still does.
+    pub(crate) via: Option<NextHop>,
 }
 
 /// Compares what the nodes ask for with what the cloud has. Cost: no vendor calls, O(n log n).
-pub(crate) fn plan(nodes: &[Node], routes: &[Route], cluster: &ClusterCidrs) -> Plan {
+///
+/// `record`: what is known from earlier looks about routes that bear no mark.
+pub(crate) fn plan(nodes: &[Node], routes: &[Route], cluster: &ClusterCidrs, record: &Record) -> Plan {
     let claims = claims(nodes, cluster);
-    let table = Table::new(nodes, routes, cluster);
+    let record = record.after(routes, &claims, cluster);
+    let table = Table::new(nodes, routes, cluster, &record);
     let mut plan = Plan { refusals: claims.refusals, reached: table.reached(), ..Plan::default() };
     for (to, node) in &claims.wanted {
         if let Some(via) = node.next_hop(to) {
@@ -68,9 +77,10 @@ pub(crate) fn plan(nodes: &[Node], routes: &[Route], cluster: &ClusterCidrs) -> 
     }
     for (to, known) in &table.by_destination {
         if !claims.wanted.contains_key(to) {
-            plan.removals.extend(known.iter().filter(|known| known.is_ours()).map(Known::removal));
+            plan.removals.extend(known.iter().filter(|known| known.ours).map(Known::removal));
         }
     }
+    plan.record = record;
     plan
 }
 
@@ -83,6 +93,8 @@ struct Table<'a> {
 struct Known<'a> {
     route: &'a Route,
     holder: Option<&'a str>,
+    /// As the cloud remembers, or the record.
+    ours: bool,
 }
 
 impl Plan {
@@ -95,22 +107,22 @@ impl Plan {
     fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
         let claim = Claim { node_uid: node.uid.clone(), to };
         let serves =
-            |known: &&Known<'_>| known.holder == Some(&node.uid) && known.is_ours() && known.leads_to(&via);
+            |known: &&Known<'_>| known.holder == Some(&node.uid) && known.ours && known.leads_to(&via);
         if let Some(good) = known.iter().find(serves) {
             self.standings.insert(claim, good.standing());
             // Only those of other nodes. A second one under the same key stays: the key is all that a removal names for
             // certain, and it is the key of the good one too.
-            let others = known.iter().filter(|other| other.is_ours() && other.holder != Some(&node.uid));
+            let others = known.iter().filter(|other| other.ours && other.holder != Some(&node.uid));
             self.removals.extend(others.map(Known::removal));
             return;
         }
-        // It does what is asked. It is not ours, so it stays when the node goes.
+        // It does what is asked, but nobody can say that it leads to the node's machine: so it stays when the node goes.
         let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
             self.standings.insert(claim, good.standing());
             return;
         }
-        if let Some(foreign) = known.iter().find(|known| !known.is_ours()) {
+        if let Some(foreign) = known.iter().find(|known| !known.ours) {
             self.refusals.push(Refusal::new(node, &to, foreign.in_the_way()));
             return;
         }
@@ -121,14 +133,16 @@ impl Plan {
 }
 
 impl<'a> Table<'a> {
-    fn new(nodes: &'a [Node], routes: &'a [Route], cluster: &ClusterCidrs) -> Self {
+    fn new(nodes: &'a [Node], routes: &'a [Route], cluster: &ClusterCidrs, record: &'a Record) -> Self {
         let by_machine: BTreeMap<&str, &str> =
             nodes.iter().filter_map(|node| Some((node.provider_id.as_deref()?, node.uid.as_str()))).collect();
         let mut by_destination: BTreeMap<IpNet, Vec<Known<'a>>> = BTreeMap::new();
         for route in routes.iter().filter(|route| cluster.contain(&route.destination)) {
             let machine = || by_machine.get(route.next_hop.provider_id.as_deref()?).copied();
-            let holder = route.node_uid.as_deref().or_else(machine);
-            by_destination.entry(route.destination).or_default().push(Known { route, holder });
+            let noted = record.node_of(route);
+            let holder = route.node_uid.as_deref().or_else(machine).or(noted);
+            let ours = route.owner == Owner::Ours || noted.is_some();
+            by_destination.entry(route.destination).or_default().push(Known { route, holder, ours });
         }
         for known in by_destination.values_mut() {
             known.sort_by(|a, b| a.route.vendor_id.cmp(&b.route.vendor_id));
@@ -141,16 +155,12 @@ impl<'a> Table<'a> {
     }
 
     fn reached(&self) -> BTreeSet<String> {
-        let known = self.by_destination.values().flatten().filter(|known| known.is_ours());
+        let known = self.by_destination.values().flatten().filter(|known| known.ours);
         known.filter_map(|known| known.holder).map(str::to_owned).collect()
     }
 }
 
 impl Known<'_> {
-    fn is_ours(&self) -> bool {
-        self.route.owner == Owner::Ours
-    }
-
     fn leads_to(&self, via: &NextHop) -> bool {
         self.route.state != State::Blackhole && self.route.next_hop.is_same_as(via)
     }
@@ -170,6 +180,7 @@ impl Known<'_> {
             vendor_id: self.route.vendor_id.clone(),
             to: self.route.destination,
             node_uid: self.holder.map(str::to_owned),
+            via: (self.route.owner != Owner::Ours).then(|| self.route.next_hop.clone()),
         }
     }
 
@@ -192,7 +203,8 @@ impl fmt::Display for Lay {
 impl fmt::Display for Removal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let holder = self.node_uid.as_deref().unwrap_or("unknown");
-        write!(f, "remove {} ({}) to node {holder}", self.to, self.vendor_id)
+        write!(f, "remove {} ({}) to node {holder}", self.to, self.vendor_id)?;
+        self.via.iter().try_for_each(|via| write!(f, " if via {via}"))
     }
 }
 

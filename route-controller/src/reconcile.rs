@@ -16,12 +16,14 @@ use tracing::{debug, error, warn};
 use crate::config::{ClusterCidrs, Config};
 use crate::events::Events;
 use crate::events::told::Told;
+use crate::execute::record::Store;
 use crate::execute::{Executor, Fencing};
 use crate::metrics::Metrics;
 use crate::mirror::{Mirrors, Trigger};
 use crate::plan::condition::changes;
 use crate::plan::node::Node;
 use crate::plan::plan;
+use crate::plan::record::Record;
 use crate::plan::refusal::Refusal;
 use crate::requeue::Error;
 use crate::requeue::attempts::Attempts;
@@ -42,10 +44,14 @@ pub(crate) struct Reconciler {
     memory: Mutex<Memory>,
 }
 
-/// What is known from earlier passes. Lost with the process, at the cost of an early retry and a repeated Event.
+/// What is known from earlier passes. Lost with the process but for the record, at the cost of an early retry and a repeated Event.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     attempts: Attempts,
+    /// Which routes without a mark are ours.
+    record: Record,
+    /// What of it is kept for the next process. `None`: it was not read yet.
+    stored: Option<Record>,
     told_refusals: Told<Refusal>,
     told_waiting: Told<String>,
     waits_since: Option<Instant>,
@@ -67,6 +73,7 @@ impl Reconciler {
         let executor = Executor {
             adapter: process.adapter.clone(),
             nodes: Api::all(process.kube.clone()),
+            store: Store::new(process.kube.clone()),
             events: Events::new(process.recorder.clone()),
             metrics: Metrics::register(process),
             cluster_cidrs: config.cluster_cidrs.clone(),
@@ -136,8 +143,10 @@ impl Reconciler {
     }
 
     async fn pass(&self, memory: &mut Memory) -> (Vec<Node>, Result<(), Error>) {
+        let recalled = self.recall(memory).await;
         let (nodes, routes) = self.mirrors.facts();
-        let plan = plan(&nodes, &routes, &self.cluster_cidrs);
+        let plan = plan(&nodes, &routes, &self.cluster_cidrs, &memory.record);
+        memory.record = plan.record.clone();
         memory.attempts.keep(&plan);
         let due = memory.attempts.due(plan.clone(), Instant::now());
         if !due.is_settled() {
@@ -148,7 +157,28 @@ impl Reconciler {
         let changes = changes(&nodes, &plan, |lay| memory.attempts.standing(lay));
         let said = self.executor.say(changes).await;
         self.tell_refusals(memory, &plan.refusals);
-        (nodes, applied.and(said))
+        let kept = self.keep(memory).await;
+        (nodes, applied.and(said).and(recalled).and(kept))
+    }
+
+    /// Reads, once, what earlier processes knew of routes. Without it all goes on, but nothing of theirs is removed.
+    async fn recall(&self, memory: &mut Memory) -> Result<(), Error> {
+        if memory.stored.is_none() {
+            let loaded = self.executor.store.load().await;
+            let stored = loaded.map_err(|error| Error::Record { done: "read", source: Box::new(error) })?;
+            memory.record.recall(&stored);
+            memory.stored = Some(stored);
+        }
+        Ok(())
+    }
+
+    /// Writes what has become known, for the next process.
+    async fn keep(&self, memory: &mut Memory) -> Result<(), Error> {
+        let Some(stored) = &memory.stored else { return Ok(()) };
+        let saved = self.executor.store.save(&memory.record, stored).await;
+        saved.map_err(|error| Error::Record { done: "written", source: Box::new(error) })?;
+        memory.stored = Some(memory.record.clone());
+        Ok(())
     }
 
     fn report(&self, memory: &mut Memory, nodes: &[Node], error: &Error) {
@@ -162,7 +192,7 @@ impl Reconciler {
                 warn!(%error, cause, "Waits");
                 self.tell_waiting(memory, nodes, &format!("{error}: {cause}"));
             }
-            Error::Conditions { .. } => warn!(%error, cause, "Tries again"),
+            Error::Conditions { .. } | Error::Record { .. } => warn!(%error, cause, "Tries again"),
         }
     }
 

@@ -21,6 +21,9 @@ pub(crate) enum Error {
     Superseded { source: Box<AdapterError> },
     #[error("conditions of {n_nodes} nodes were not written")]
     Conditions { n_nodes: usize, source: Box<controller_core::kube_api::Error> },
+    /// Routes go on as they are; what is lost if the process ends now is which of them are ours.
+    #[error("the record of routes was not {done}")]
+    Record { done: &'static str, source: Box<controller_core::kube_api::Error> },
 }
 
 /// What the error of a whole call says.
@@ -43,7 +46,7 @@ impl Error {
                 Again::Done | Again::OnChange | Again::Backoff => Again::Backoff,
             },
             Self::Superseded { .. } => Again::OnChange,
-            Self::Conditions { .. } => Again::Backoff,
+            Self::Conditions { .. } | Self::Record { .. } => Again::Backoff,
         }
     }
 }

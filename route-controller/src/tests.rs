@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::{NextHop, Route, RouteOwner, RouteState};
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::mirror::ObjectName;
 use controller_core::testing::{FakeCloud, FakeKube, NodeBuilder, eventually, node, process};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -168,6 +168,71 @@ async fn a_route_goes_with_its_node_and_a_foreign_one_stays() {
     eventually("the route is removed", || world.routes().len() == 1).await;
     settle().await;
     assert_eq!(world.routes(), ["10.244.7.0/24 via  at 192.0.2.99"]);
+    world.stop().await;
+}
+
+/// A route of a cloud that cannot remember whose it is, via the machine of node `name`, or via nobody.
+fn unmarked(id: &str, destination: &str, machine: Option<&str>) -> Route {
+    let provider_id = machine.map(|name| format!("sim://north/{name}")).unwrap_or_default();
+    let state = if machine.is_some() { RouteState::Active } else { RouteState::Blackhole };
+    let next_hop = Some(NextHop { provider_id, address: "192.0.2.1".to_owned(), ..NextHop::default() });
+    Route { vendor_id: id.to_owned(), next_hop, state: state.into(), ..foreign(destination) }
+}
+
+impl World {
+    fn lay(&self, route: Route) {
+        self.cloud.edit(|state| drop(state.routes.insert(route.vendor_id.clone(), route)));
+    }
+
+    /// The entries that are kept for the next process.
+    fn kept(&self) -> Vec<String> {
+        let map: Option<ConfigMap> =
+            self.kube.get(&ObjectName::namespaced("default", "route-controller-routes"));
+        let entries = map.and_then(|map| map.data).unwrap_or_default();
+        entries.into_iter().map(|(key, uid)| format!("{key} {uid}")).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_without_a_mark_goes_with_its_node_even_if_nobody_looked_meanwhile() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.put(ready("b", "10.244.2.0/24"));
+    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.lay(unmarked("two", "10.244.2.0/24", Some("b")));
+    world.lay(unmarked("operator", "10.244.9.0/24", None));
+    world.start();
+    eventually("the record", || world.kept().len() == 2).await;
+    assert_eq!(world.kept(), ["one uid-a", "two uid-b"]);
+    settle().await;
+    world.stop().await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 0);
+
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    world.lay(unmarked("one", "10.244.1.0/24", None));
+    world.start();
+    eventually("the record forgets", || world.kept() == ["two uid-b"]).await;
+    assert_eq!(
+        world.routes(),
+        ["10.244.2.0/24 via sim://north/b at 192.0.2.1", "10.244.9.0/24 via  at 192.0.2.1"]
+    );
+    settle().await;
+    world.stop().await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_written_holds_no_route_up_and_is_written_later() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the record", || world.kept() == ["one uid-a"]).await;
+    world.kube.refuse_next(403);
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    eventually("the route is removed", || world.routes().is_empty()).await;
+    eventually("the record forgets", || world.kept().is_empty()).await;
     world.stop().await;
 }
 

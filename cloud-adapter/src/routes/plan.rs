@@ -2,7 +2,7 @@
 //!
 //! A deletion needs an explicit key and ownership; another owner's route is reported and never touched.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -200,7 +200,8 @@ fn delete(
     routes: &[&Route],
 ) -> Verdict {
     let ours = |route: &&&Route| {
-        let untagged = route.key.is_none() && order.covers(destination) && leads_to(route, next_hop);
+        let theirs = || leads_to(route, next_hop) || is_left_by(route, next_hop);
+        let untagged = route.key.is_none() && order.covers(destination) && theirs();
         to(route) == Some(destination) && (route.key.as_ref() == Some(key) || untagged)
     };
     match routes.iter().find(ours).map(|route| (route, order.overtaken_at(route))) {
@@ -220,6 +221,14 @@ fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     };
     let there = machine(route.next_hop.as_ref());
     there.is_some() && there == machine(hop)
+}
+
+/// Whether it leads to nobody any more, and did lead to the address of this next hop.
+fn is_left_by(route: &Route, hop: Option<&NextHop>) -> bool {
+    let (Some(there), Some(hop)) = (&route.next_hop, hop) else { return false };
+    let address = |hop: &NextHop| hop.address.parse::<IpAddr>().ok();
+    let nobody = route.state() == RouteState::Blackhole && there.provider_id.is_empty();
+    nobody && address(there).is_some_and(|at| address(hop) == Some(at))
 }
 
 fn to(route: &Route) -> Option<IpNet> {
@@ -272,6 +281,15 @@ mod tests {
         let next_hop = Some(NextHop { provider_id: hop.into(), ..NextHop::default() });
         let key = key("me", node, destination);
         Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
+    }
+
+    /// The deletion of a route without tags that led to this address.
+    fn left_at(destination: &str, address: &str, hop: &str) -> Item {
+        let Item::Delete { destination, key, .. } = delete("a", destination) else {
+            unreachable!("a deletion")
+        };
+        let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
+        Item::Delete { destination, key, next_hop: Some(next_hop) }
     }
 
     fn order(item: Item) -> Order {
@@ -346,6 +364,37 @@ mod tests {
             assert_eq!(verdict.change.add.is_some(), add, "{name}");
         }
     }
+
+    #[test]
+    fn a_route_without_tags_that_leads_to_nobody_goes_only_by_the_address_that_it_led_to() {
+        let d = "10.244.1.0/24";
+        let at = |machine: &str, state: RouteState, owner: Option<RouteKey>, destination: &str| {
+            let mut route = route("rt-1", owner, destination, machine);
+            route.next_hop = route.next_hop.map(|hop| NextHop { address: "192.0.2.7".into(), ..hop });
+            Route { state: state.into(), ..route }
+        };
+        let (hole, active) = (RouteState::Blackhole, RouteState::Active);
+        for (name, there, item, goes) in [
+            ("left behind", at("", hole, None, d), left_at(d, "192.0.2.7", ""), true),
+            ("by who knows the machine too", at("", hole, None, d), left_at(d, "192.0.2.7", "i-1"), true),
+            ("another address", at("", hole, None, d), left_at(d, "192.0.2.8", ""), false),
+            ("no address", at("", hole, None, d), left_at(d, "", ""), false),
+            ("no next hop", at("", hole, None, d), delete("a", d), false),
+            ("it leads to somebody", at("", active, None, d), left_at(d, "192.0.2.7", ""), false),
+            ("to another machine", at("i-2", hole, None, d), left_at(d, "192.0.2.7", ""), false),
+            (
+                "of another cluster",
+                at("", hole, Some(key("you", "a", d)), d),
+                left_at(d, "192.0.2.7", ""),
+                false,
+            ),
+            ("outside", at("", hole, None, "10.99.0.0/24"), left_at("10.99.0.0/24", "192.0.2.7", ""), false),
+        ] {
+            let verdict = plan(&order(item), &[&there], |_| None).remove(0);
+            assert_eq!(verdict.change.remove.is_some(), goes, "{name}");
+        }
+    }
+
     #[test]
     fn what_is_in_doubt_is_neither_laid_nor_removed() {
         let d = "10.244.1.0/24";

@@ -3875,7 +3875,8 @@ pub struct RouteDelete {
     /// What the caller saw in the mirror. A hint.
     #[prost(string, tag = "2")]
     pub vendor_id: ::prost::alloc::string::String,
-    /// The node's machine, where it is known: a route without tags, inside the cluster's CIDRs and with this next hop, is ours.
+    /// The node's machine, where it is known: a route without tags, inside the cluster's CIDRs and with this next hop, is ours. So
+    /// is one in state BLACKHOLE without a machine, if `address` is its next hop's: the caller knows that the node had it.
     #[prost(message, optional, tag = "3")]
     pub next_hop: ::core::option::Option<NextHop>,
 }
@@ -4013,7 +4014,8 @@ pub enum RouteOwner {
     Mine = 1,
     /// Another cluster's: never touched.
     OtherCluster = 2,
-    /// Nobody's that we know: reported, and touched only if the request says that its next hop is that node's machine.
+    /// Nobody's that we know: reported, and touched only if the request says that its next hop is that node's machine, or that
+    /// node's address where nobody has it any more.
     Unmanaged = 3,
 }
 impl RouteOwner {
@@ -4150,7 +4152,8 @@ pub mod route_service_client {
         }
         /// Lays and removes routes, with a result for each; one failing route never fails the others. Uses the vendor's call for
         /// many routes where there is one. There is no "replace everything": a deletion needs an explicit key and ownership: a tag, a
-        /// description, or no owner at all inside the cluster's CIDRs with that node's machine as next hop.
+        /// description, or no owner at all inside the cluster's CIDRs with that node's machine as next hop, or nobody any more at
+        /// that node's address.
         ///
         /// An older epoch is STALE_FENCE for the whole request, an older sequence than that of the writer of a single route for its
         /// item. An item whose route may or may not have been written is PENDING until reads are sure to show it.
@@ -4211,7 +4214,8 @@ pub mod route_service_server {
         >;
         /// Lays and removes routes, with a result for each; one failing route never fails the others. Uses the vendor's call for
         /// many routes where there is one. There is no "replace everything": a deletion needs an explicit key and ownership: a tag, a
-        /// description, or no owner at all inside the cluster's CIDRs with that node's machine as next hop.
+        /// description, or no owner at all inside the cluster's CIDRs with that node's machine as next hop, or nobody any more at
+        /// that node's address.
         ///
         /// An older epoch is STALE_FENCE for the whole request, an older sequence than that of the writer of a single route for its
         /// item. An item whose route may or may not have been written is PENDING until reads are sure to show it.

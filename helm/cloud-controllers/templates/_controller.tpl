@@ -1,6 +1,6 @@
 {{/*
 The Deployment of a controller and the objects that give it its identity; what differs are its own flags and rules.
-Takes {root, component, values, args, rules}: args and rules are lists.
+Takes {root, component, values, args, rules, localRules}: the last three are lists, and the last may be left out.
 */}}
 {{- define "cloud-controllers.controller" -}}
 {{- $root := .root -}}
@@ -54,7 +54,7 @@ spec:
 
 {{/*
 The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace a look at where the
-adapter is. Takes {root, component, rules}.
+adapter is. Takes {root, component, rules}, and localRules: what it may do in its own namespace beside that.
 */}}
 {{- define "cloud-controllers.rbac" -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -93,7 +93,12 @@ subjects:
   - kind: ServiceAccount
     name: {{ $account }}
     namespace: {{ $namespace }}
-{{- if not .root.Values.adapter.endpoint }}
+{{- $localRules := default list .localRules -}}
+{{- if not .root.Values.adapter.endpoint -}}
+{{- $slices := dict "apiGroups" (list "discovery.k8s.io") "resources" (list "endpointslices") "verbs" (list "get" "list" "watch") -}}
+{{- $localRules = prepend $localRules $slices -}}
+{{- end -}}
+{{- if $localRules }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -102,9 +107,7 @@ metadata:
   namespace: {{ $namespace }}
   labels: {{- $labels }}
 rules:
-  - apiGroups: [discovery.k8s.io]
-    resources: [endpointslices]
-    verbs: [get, list, watch]
+  {{- toYaml $localRules | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

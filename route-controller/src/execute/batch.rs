@@ -2,6 +2,7 @@
 
 use cloud_api_proto::v1alpha1::{NextHop, Owner, RouteDelete, RouteKey, RouteUpsert};
 
+use crate::plan::route::NextHop as Via;
 use crate::plan::{Lay, Removal};
 
 /// At most this many routes a call. Source: contract, `ApplyRoutesRequest.upserts`.
@@ -22,11 +23,7 @@ impl Batch<'_> {
                 node_uid: lay.claim.node_uid.clone(),
                 destination: lay.claim.to.to_string(),
             }),
-            next_hop: Some(NextHop {
-                provider_id: lay.via.provider_id.clone().unwrap_or_default(),
-                address: lay.via.address.map(|address| address.to_string()).unwrap_or_default(),
-                interface: String::new(),
-            }),
+            next_hop: Some(next_hop(&lay.via)),
             owner: Some(Owner {
                 kind: "Node".to_owned(),
                 namespace: String::new(),
@@ -46,9 +43,17 @@ impl Batch<'_> {
             }),
             vendor_id: removal.vendor_id.clone(),
             // What the mirror shows as ours needs no other proof.
-            next_hop: None,
+            next_hop: removal.via.as_ref().map(next_hop),
         };
         self.removals.iter().map(delete).collect()
+    }
+}
+
+fn next_hop(via: &Via) -> NextHop {
+    NextHop {
+        provider_id: via.provider_id.clone().unwrap_or_default(),
+        address: via.address.map(|address| address.to_string()).unwrap_or_default(),
+        interface: String::new(),
     }
 }
 
@@ -79,6 +84,7 @@ mod tests {
             vendor_id: "1".to_owned(),
             to: plan.lays[0].claim.to,
             node_uid: Some("gone".to_owned()),
+            via: None,
         };
         for (n_lays, n_removals, sizes) in [
             (0, 0, vec![]),

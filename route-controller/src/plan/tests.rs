@@ -2,12 +2,14 @@
 
 mod conditions;
 mod settles;
+mod unmarked;
 
 use insta::assert_snapshot;
 use jiff::Timestamp;
 
 use super::condition::Condition;
 use super::node::Node;
+use super::record::Record;
 use super::route::{NextHop, Owner, Route, State};
 use super::{Plan, plan};
 use crate::config::ClusterCidrs;
@@ -178,9 +180,15 @@ fn a_node_that_is_not_initialised_waits_and_holds_its_place() {
 /// Plans, carries the plan out on a copy of the routes, and checks that nothing is left to do.
 #[track_caller]
 pub(crate) fn settled(nodes: &[Node], routes: &[Route]) -> Plan {
-    let first = plan(nodes, routes, &cluster());
+    settled_with(nodes, routes, &Record::default())
+}
+
+/// The same with what is known from earlier looks.
+#[track_caller]
+pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) -> Plan {
+    let first = plan(nodes, routes, &cluster(), record);
     let after = carried_out(&first, routes);
-    let second = plan(nodes, &after, &cluster());
+    let second = plan(nodes, &after, &cluster(), &first.record);
     assert!(second.is_settled(), "does not settle, the second plan is:\n{second}");
     first
 }

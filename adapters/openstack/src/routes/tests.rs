@@ -180,6 +180,31 @@ async fn all_routes_come_and_go_in_one_call_and_their_pairs_before_them() {
 }
 
 #[tokio::test]
+async fn routes_of_machines_that_are_gone_go_in_one_write_and_foreign_ones_stay() {
+    let (cloud, driver) = cloud(1).await;
+    let add = [wanted("10.244.1.0/24", "server-1", "")];
+    assert!(change(&driver, &[], &add).await.iter().all(Result::is_ok));
+    let gone: Vec<Value> =
+        (2..=4).map(|n| extra(&format!("10.244.{n}.0/24"), &format!("10.20.0.2{n}"))).collect();
+    cloud.store().routers.routes.extend([gone, vec![extra("10.9.0.0/16", "10.20.0.99")]].concat());
+    let holes: Vec<String> = listed(&driver)
+        .await
+        .into_iter()
+        .filter(|route| route.state() == RouteState::Blackhole && route.destination != "10.9.0.0/16")
+        .map(|route| route.vendor_id)
+        .collect();
+    cloud.store().requests.clear();
+    let removed = change(&driver, &holes.iter().map(String::as_str).collect::<Vec<_>>(), &[]).await;
+    assert_eq!(removed, [Ok(None), Ok(None), Ok(None)]);
+    assert_eq!(writes(&cloud), [format!("routers/{ROUTER}/remove_extraroutes")]);
+    assert_eq!(cloud.asked("GET /network").len(), 2, "the router's ports, and those at the next hops");
+    assert_eq!(
+        cloud.store().routers.routes,
+        [extra("10.244.1.0/24", "10.20.0.11"), extra("10.9.0.0/16", "10.20.0.99")]
+    );
+}
+
+#[tokio::test]
 async fn a_machine_that_may_send_for_the_pods_already_is_not_written() {
     let (cloud, driver) = cloud(3).await;
     {

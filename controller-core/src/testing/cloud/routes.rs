@@ -61,7 +61,17 @@ fn upsert(state: &mut State, item: RouteUpsert) -> RouteResult {
 
 fn delete(state: &mut State, item: RouteDelete) -> RouteResult {
     let before = state.routes.len();
-    state.routes.retain(|_, route| route.key != item.key || route.owner() != RouteOwner::Mine);
+    let destination = item.key.as_ref().map(|key| key.destination.as_str());
+    let goes = |route: &Route| match route.owner() {
+        RouteOwner::Mine => route.key == item.key,
+        RouteOwner::Unmanaged => {
+            item.next_hop.is_some()
+                && route.next_hop == item.next_hop
+                && destination == Some(&route.destination)
+        }
+        RouteOwner::OtherCluster | RouteOwner::Unspecified => false,
+    };
+    state.routes.retain(|_, route| !goes(route));
     let outcome = if state.routes.len() < before { Outcome::Applied } else { Outcome::Unchanged };
     result(item.key, outcome, None)
 }

@@ -4,8 +4,10 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, prop_oneof, proptest};
 
-use super::{cluster, node, route, settled};
+use super::{cluster, node, route, settled, settled_with};
 use crate::plan::node::Node;
+use crate::plan::plan;
+use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
 /// Few names and few nets, so that they meet.
@@ -74,11 +76,56 @@ proptest! {
 
         for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
             let route = routes.iter().find(|route| route.vendor_id == removal.vendor_id).expect("a route that is there");
-            assert_eq!(route.owner, Owner::Ours, "{plan}");
+            let unmarked = route.owner == Owner::Unmanaged && serves_any(route, &nodes);
+            assert!(route.owner == Owner::Ours || unmarked, "{plan}");
             assert!(cluster().contain(&route.destination), "{plan}");
         }
         for lay in &plan.lays {
             assert!(cluster().contain(&lay.claim.to), "{plan}");
         }
     }
+
+    #[test]
+    fn what_bears_no_mark_goes_only_if_it_was_seen_to_serve_a_node(
+        mut before in vec(any_node(), 0..5),
+        mut after in vec(any_node(), 0..5),
+        mut seen in vec(any_route(), 0..8),
+        states in vec(prop_oneof![Just(State::Active), Just(State::Blackhole)], 8),
+    ) {
+        for nodes in [&mut before, &mut after] {
+            nodes.sort_by(|a, b| a.name.cmp(&b.name));
+            nodes.dedup_by(|a, b| a.name == b.name);
+        }
+        for (number, route) in seen.iter_mut().enumerate() {
+            route.vendor_id = number.to_string();
+            route.node_uid = None;
+        }
+        let mut now = seen.clone();
+        for (route, state) in now.iter_mut().zip(states) {
+            route.state = state;
+            if state == State::Blackhole {
+                route.next_hop.provider_id = None;
+            }
+        }
+        let record = plan(&before, &seen, &cluster(), &Record::default()).record;
+
+        let plan = settled_with(&after, &now, &record);
+
+        for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+            let is_it = |route: &&Route| route.vendor_id == removal.vendor_id;
+            let (then, now) = (seen.iter().find(is_it).expect("seen"), now.iter().find(is_it).expect("there"));
+            let served = serves_any(then, &before) || serves_any(now, &after);
+            assert!(now.owner == Owner::Ours || (now.owner == Owner::Unmanaged && served), "{plan}");
+            assert!(cluster().contain(&now.destination), "{plan}");
+        }
+    }
+}
+
+/// Whether a node asks for the route's destination and has the machine that it leads to.
+fn serves_any(route: &Route, nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| {
+        node.pod_cidrs.contains(&route.destination)
+            && node.provider_id.is_some()
+            && node.provider_id == route.next_hop.provider_id
+    })
 }
