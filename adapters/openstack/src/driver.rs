@@ -135,19 +135,21 @@ impl Driver for OpenStackDriver {
     type Step = Step;
 
     fn describe(&self) -> Description {
-        let capability = |name: &str| Capability {
+        let capability = |(name, values): (&str, Option<String>)| Capability {
             name: name.to_owned(),
             level: Level::Stable.into(),
-            ..Capability::default()
+            attributes: values.map(|values| ("values".to_owned(), values)).into_iter().collect(),
         };
+        let plain = |name| (name, None);
         Description {
             adapter_name: "adapter-openstack",
             adapter_version: env!("CARGO_PKG_VERSION"),
             provider: provider_id::SCHEME,
             capabilities: CAPABILITIES
+                .map(plain)
                 .into_iter()
                 .chain(self.balancers.site().capabilities())
-                .chain(self.routes.capabilities().iter().copied())
+                .chain(self.routes.capabilities().iter().copied().map(plain))
                 .map(capability)
                 .collect(),
             limits: Limits {

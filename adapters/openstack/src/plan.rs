@@ -58,7 +58,7 @@ pub(crate) fn plan(
     match there {
         None => goal.creation(),
         Some((balancer, tree)) => {
-            wanted.vip.check(&wanted.parameters, balancer)?;
+            wanted.vip.check((&desired.spec, &wanted.parameters), balancer)?;
             goal.changes(balancer, tree)
         }
     }
@@ -129,7 +129,9 @@ impl<'a> Goal<'a> {
     }
 
     fn creation(&self) -> Result<Vec<Step>, VendorError> {
-        let Wanted { vip, parameters, tags, ports, .. } = self.wanted;
+        let Wanted { vip, tags, ports, .. } = self.wanted;
+        let spec = &self.desired.spec;
+        let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let at_once = self.site.options.load_balancer_creation == Creation::AtOnce;
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &[]).unwrap_or_default();
         let owner = &self.desired.owner;
@@ -144,8 +146,8 @@ impl<'a> Goal<'a> {
             vip_network_id: vip.network.clone(),
             vip_address: vip.address,
             additional_vips: vip.additional.clone(),
-            flavor_id: parameters.flavor.clone(),
-            availability_zone: parameters.zone.clone(),
+            flavor_id: said(&spec.size),
+            availability_zone: said(&spec.zone),
             tags: if at_once { complete.clone() } else { ownership::signed(tags, self.fence, &[]) },
             listeners: ports
                 .iter()

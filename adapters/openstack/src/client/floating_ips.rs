@@ -14,9 +14,10 @@ use super::{Answer, Call, Client, Page, encode, limit};
 use crate::{
     identity::catalogue::Service,
     load_balancers::{
-        answers::{FloatingIp, Named},
+        answers::FloatingIp,
         requests::{NewFloatingIp, Target},
     },
+    parameters::floating_subnet_field,
 };
 
 /// What is read of a floating IP.
@@ -24,6 +25,7 @@ const FIELDS: [&str; 5] = ["id", "floating_ip_address", "fixed_ip_address", "por
 
 pub(crate) const LIST_FLOATING_IPS: Operation = Operation::read(Family::Network, "ListFloatingIps");
 pub(crate) const LIST_EXTERNAL_NETWORKS: Operation = Operation::read(Family::Network, "ListExternalNetworks");
+pub(crate) const LIST_SUBNETS: Operation = Operation::read(Family::Network, "ListSubnets");
 pub(crate) const CREATE_FLOATING_IP: Operation = Operation::write(Family::Network, "CreateFloatingIp");
 pub(crate) const UPDATE_FLOATING_IP: Operation = Operation::write(Family::Network, "UpdateFloatingIp");
 pub(crate) const DELETE_FLOATING_IP: Operation = Operation::write(Family::Network, "DeleteFloatingIp");
@@ -58,7 +60,9 @@ impl Client {
             target: &'a Target,
         }
         let mut new = new.clone();
-        if new.floating_network_id.is_none() {
+        if let Some(pool) = new.pool.clone() {
+            self.find_pool(session, &pool, &mut new).await?;
+        } else if new.floating_network_id.is_none() {
             new.floating_network_id = Some(self.only_external_network(session).await?);
         }
         let call = call(CREATE_FLOATING_IP, Method::POST, "/v2.0/floatingips".to_owned());
@@ -127,27 +131,95 @@ impl Client {
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
     }
 
-    async fn only_external_network(&self, session: &Session) -> Answer<String> {
-        #[derive(Deserialize)]
-        struct Networks {
-            networks: Vec<Named>,
+    /// The network, or the subnet with its network, of a pool's name or ID.
+    async fn find_pool(&self, session: &Session, pool: &str, new: &mut NewFloatingIp) -> Answer<()> {
+        let field = "spec.address_pool";
+        let invalid =
+            |text: String| VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field);
+        let is_meant = |one: &External| one.id == pool || one.name == pool;
+        let mut networks = self.external_networks(session).await?.into_iter().filter(is_meant);
+        if let Some(network) = networks.next() {
+            if let Some(other) = networks.next() {
+                let text = format!("networks {} and {} are called {pool}: use an ID", network.id, other.id);
+                return Err(invalid(text));
+            }
+            new.floating_network_id = Some(network.id);
+            return Ok(());
         }
-        let path = "/v2.0/networks?router:external=true&fields=id".to_owned();
-        let Networks { networks } =
-            self.read(session, call(LIST_EXTERNAL_NETWORKS, Method::GET, path)).await?;
-        let key = "spec.parameters[floating-network-id]";
+        let subnets = self.subnets_called(session, pool).await?;
+        let [subnet] = subnets.as_slice() else {
+            let text =
+                format!("{} external networks or subnets that this project sees are {pool}", subnets.len());
+            return Err(invalid(text));
+        };
+        if let Some(other) = new.subnet_id.as_ref().filter(|other| **other != subnet.id) {
+            let parameter = floating_subnet_field();
+            return Err(invalid(format!(
+                "is subnet {}, and {parameter} is {other}: leave one out",
+                subnet.id
+            )));
+        }
+        new.floating_network_id = Some(subnet.network_id.clone());
+        new.subnet_id = Some(subnet.id.clone());
+        Ok(())
+    }
+
+    async fn only_external_network(&self, session: &Session) -> Answer<String> {
+        let field = "spec.address_pool";
         let invalid = |text: &str| {
             let text = format!(
-                "{key}: the cloud has {text}: set it, or start the adapter with --floating-network-id"
+                "{field}: the cloud has {text}: set it, or start the adapter with --floating-network-id"
             );
-            Err(VendorError::new(Fault::Invalid, text).in_field(key))
+            Err(VendorError::new(Fault::Invalid, text).in_field(field))
         };
-        match networks.as_slice() {
+        match self.external_networks(session).await?.as_slice() {
             [one] => Ok(one.id.clone()),
             [] => invalid("no external network that this project sees"),
             several => invalid(&format!("{} external networks", several.len())),
         }
     }
+
+    async fn external_networks(&self, session: &Session) -> Answer<Vec<External>> {
+        #[derive(Deserialize)]
+        struct Networks {
+            networks: Vec<External>,
+        }
+        let path = "/v2.0/networks?router:external=true&fields=id&fields=name".to_owned();
+        let Networks { networks } =
+            self.read(session, call(LIST_EXTERNAL_NETWORKS, Method::GET, path)).await?;
+        Ok(networks)
+    }
+
+    /// Those of this name; else the one of this ID.
+    async fn subnets_called(&self, session: &Session, word: &str) -> Answer<Vec<Subnet>> {
+        #[derive(Deserialize)]
+        struct Subnets {
+            subnets: Vec<Subnet>,
+        }
+        for key in ["name", "id"] {
+            let path = format!("/v2.0/subnets?{key}={}&fields=id&fields=network_id", encode(word));
+            let Subnets { subnets } = self.read(session, call(LIST_SUBNETS, Method::GET, path)).await?;
+            if !subnets.is_empty() {
+                return Ok(subnets);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// An external network.
+#[derive(Deserialize)]
+struct External {
+    id: String,
+    #[serde(default)]
+    name: String,
+}
+
+/// A subnet of one.
+#[derive(Deserialize)]
+struct Subnet {
+    id: String,
+    network_id: String,
 }
 
 fn update(id: &str) -> Call {

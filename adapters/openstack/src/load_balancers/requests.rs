@@ -170,7 +170,10 @@ pub struct NewMember {
 /// A floating IP at a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewFloatingIp {
-    /// `None`: the only external network that there is.
+    /// What people call the network, or a subnet of it: by name or ID.
+    #[serde(skip)]
+    pub(crate) pool: Option<String>,
+    /// `None`: that of the pool, else the only external network that there is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floating_network_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// The provider that has neither proxies nor timeouts: the network itself balances.
 const OVN: &str = "ovn";
 
-/// Where load balancers and their addresses come from. A Service's parameters of the same names come first.
+/// Where load balancers and their addresses come from. What a Service says comes first.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadBalancerOptions {
     /// Subnet of the load balancers' IPv4 addresses, by its ID. This or --network-id is needed, or the Services say it
@@ -46,9 +46,29 @@ pub(crate) enum Creation {
     PartByPart,
 }
 
+/// How members are chosen: the contract's word and Octavia's; the default first.
+type Algorithms = &'static [(&'static str, &'static str)];
+
 impl LoadBalancerOptions {
     pub(crate) fn is_ovn(&self) -> bool {
         self.load_balancer_provider.as_deref() == Some(OVN)
+    }
+
+    /// Those that the provider has. Source: Octavia, Feature Matrix for provider drivers; what is not in it may have all.
+    pub(crate) fn algorithms(&self) -> Algorithms {
+        const ALL: [(&str, &str); 4] = [
+            ("round-robin", "ROUND_ROBIN"),
+            ("least-connections", "LEAST_CONNECTIONS"),
+            ("source-ip", "SOURCE_IP"),
+            ("source-ip-port", "SOURCE_IP_PORT"),
+        ];
+        const OF_AMPHORA: [(&str, &str); 3] = [ALL[0], ALL[1], ALL[2]];
+        const OF_OVN: [(&str, &str); 1] = [ALL[3]];
+        match self.load_balancer_provider.as_deref() {
+            Some(OVN) => &OF_OVN,
+            None | Some("amphora" | "octavia") => &OF_AMPHORA,
+            Some(_) => &ALL,
+        }
     }
 }
 
@@ -62,6 +82,8 @@ pub(crate) struct Version {
 impl Version {
     /// Tags are of 2.5, additions of members of 2.11, and who may connect of 2.12 (Train, 2019): with less nothing is done.
     pub(crate) const NEEDED: Self = Self::v2(12);
+    /// Availability zones.
+    pub(crate) const ZONES: Self = Self::v2(14);
     /// PROXY protocol, version 2.
     pub(crate) const PROXY_V2: Self = Self::v2(22);
     pub(crate) const SCTP: Self = Self::v2(23);
@@ -93,26 +115,39 @@ pub(crate) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// What load balancers can do here.
-    pub(crate) fn capabilities(&self) -> Vec<&'static str> {
-        let mut can = vec![
+    /// What load balancers can do here, with the values of what is a choice.
+    pub(crate) fn capabilities(&self) -> Vec<(&'static str, Option<String>)> {
+        let algorithms: Vec<&str> = self.options.algorithms().iter().map(|(word, _)| *word).collect();
+        let plain = |name| (name, None);
+        let mut can: Vec<_> = [
             "loadbalancers",
             "lb.internal",
             "lb.session-affinity",
             "lb.udp",
             "lb.mixed-protocols",
             "lb.reserved-ip",
+            "lb.address-pool",
+            "lb.keep-address",
+            "lb.subnets",
             "lb.in-place-update",
             "lb.ownership-tags",
-        ];
+        ]
+        .map(plain)
+        .into();
+        can.push(("lb.algorithm", Some(algorithms.join(","))));
         if !self.options.is_ovn() {
-            can.extend(["lb.source-ranges", "lb.proxy-protocol", "lb.health-check.http", "lb.tls"]);
+            can.extend(["lb.source-ranges", "lb.health-check.http", "lb.tls", "lb.size"].map(plain));
+            can.extend(["lb.connect-timeout", "lb.connection-limit"].map(plain));
+            can.push(("lb.listener-protocol", Some("http,https".to_owned())));
+            let versions = if self.version >= Version::PROXY_V2 { "v1,v2" } else { "v1" };
+            can.push(("lb.proxy-protocol", Some(versions.to_owned())));
+            can.extend((self.version >= Version::ZONES).then_some(plain("lb.zone")));
         }
         if self.version >= Version::SCTP {
-            can.push("lb.sctp");
+            can.push(plain("lb.sctp"));
         }
         if self.version >= Version::ADDITIONAL_VIPS && self.options.ipv6_subnet_id.is_some() {
-            can.push("lb.dual-stack");
+            can.push(plain("lb.dual-stack"));
         }
         can
     }
@@ -134,7 +169,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_not_promised() {
         let can = |options: &LoadBalancerOptions, minor, name| {
-            Site { options, version: Version::v2(minor) }.capabilities().contains(&name)
+            let site = Site { options, version: Version::v2(minor) };
+            site.capabilities().iter().any(|(there, _)| *there == name)
         };
         let plain = LoadBalancerOptions::default();
         let (ipv6, ovn) = (Some("x".to_owned()), Some("ovn".to_owned()));
@@ -144,6 +180,11 @@ mod tests {
             (&plain, 30, "lb.source-ranges", true),
             (&ovn, 30, "lb.source-ranges", false),
             (&ovn, 30, "lb.tls", false),
+            (&ovn, 30, "lb.size", false),
+            (&ovn, 30, "lb.listener-protocol", false),
+            (&ovn, 30, "lb.address-pool", true),
+            (&plain, 13, "lb.zone", false),
+            (&plain, 14, "lb.zone", true),
             (&plain, 22, "lb.sctp", false),
             (&plain, 23, "lb.sctp", true),
             (&plain, 30, "lb.dual-stack", false),
@@ -151,6 +192,23 @@ mod tests {
             (&both, 26, "lb.dual-stack", true),
         ] {
             assert_eq!(can(options, minor, name), wanted, "{name} at 2.{minor}");
+        }
+    }
+
+    #[test]
+    fn of_a_choice_there_is_what_the_provider_has() {
+        for (provider, minor, name, wanted) in [
+            (None, 30, "lb.algorithm", "round-robin,least-connections,source-ip"),
+            (Some("ovn"), 30, "lb.algorithm", "source-ip-port"),
+            (Some("f5"), 30, "lb.algorithm", "round-robin,least-connections,source-ip,source-ip-port"),
+            (None, 21, "lb.proxy-protocol", "v1"),
+            (None, 22, "lb.proxy-protocol", "v1,v2"),
+        ] {
+            let load_balancer_provider = provider.map(str::to_owned);
+            let options = LoadBalancerOptions { load_balancer_provider, ..LoadBalancerOptions::default() };
+            let can = Site { options: &options, version: Version::v2(minor) }.capabilities();
+            let values = can.into_iter().find(|(there, _)| *there == name).and_then(|(_, values)| values);
+            assert_eq!(values.as_deref(), Some(wanted), "{provider:?} {name}");
         }
     }
 }

@@ -17,6 +17,7 @@ const CLUSTER_ID: &str = "cluster-id";
 const OWNER_UID: &str = "owner-uid";
 const SERVICE: &str = "service";
 const KEEP: &str = "keep";
+const POOL: &str = "pool";
 
 /// What a floating IP's description says, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct Description {
     service: String,
     /// It stays when the load balancer goes.
     pub(crate) keep: bool,
+    /// What the Service called the pool that it was made from; empty: nobody said.
+    pub(crate) pool: String,
 }
 
 impl Description {
@@ -38,10 +41,11 @@ impl Description {
             owner_uid: key.owner_uid.clone(),
             service: format!("{}/{}", owner.namespace, owner.name),
             keep,
+            pool: desired.spec.address_pool.clone(),
         }
     }
 
-    /// The description, without people's part if it is too long with it.
+    /// The description, without people's part and then the pool if it is too long with them.
     ///
     /// # Errors
     /// [`Fault::Invalid`] if the key alone is too long.
@@ -55,7 +59,10 @@ impl Description {
         if self.keep {
             words.insert(key(KEEP), "true");
         }
-        for too_long in ["", SERVICE] {
+        if !self.pool.is_empty() {
+            words.insert(key(POOL), &self.pool);
+        }
+        for too_long in ["", SERVICE, POOL] {
             words.remove(&key(too_long));
             let text =
                 serde_json::to_string(&words).map_err(|error| VendorError::nonsense(error.to_string()))?;
@@ -77,6 +84,7 @@ impl Description {
             owner_uid: word(OWNER_UID)?,
             service: word(SERVICE).unwrap_or_default(),
             keep: word(KEEP).as_deref() == Some("true"),
+            pool: word(POOL).unwrap_or_default(),
         })
     }
 
@@ -108,7 +116,8 @@ mod tests {
 
     fn description(uid: &str, service: &str, keep: bool) -> Description {
         let (cluster_id, owner_uid) = ("c-1".to_owned(), uid.to_owned());
-        Description { cluster_id, owner_uid, service: service.to_owned(), keep }
+        let pool = if keep { "dmz".to_owned() } else { String::new() };
+        Description { cluster_id, owner_uid, service: service.to_owned(), keep, pool }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
-use cloud_api_proto::v1alpha1::LoadBalancerKey;
+use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRetention};
 
 use super::wanted::Wanted;
 use crate::{
@@ -25,7 +25,8 @@ pub(super) fn changes(
     wanted: &Wanted,
     there: Option<(&Balancer, &Detail)>,
 ) -> Result<Vec<Step>, VendorError> {
-    let description = Description::of(desired, wanted.parameters.keep_floating_ip);
+    let keep = desired.spec.address_retention() == AddressRetention::Keep;
+    let description = Description::of(desired, keep);
     let address = wanted.public.as_ref().and_then(|public| public.address);
     let tree = there.map(|(_, tree)| tree.floating_ips.as_slice()).unwrap_or_default();
     let target = there.and_then(|(balancer, _)| target(balancer));
@@ -35,7 +36,10 @@ pub(super) fn changes(
     let attached: Vec<&FloatingIp> = tree.iter().filter(leads_here).collect();
     let free: Vec<&FloatingIp> =
         tree.iter().filter(|one| one.port_id.is_none() && is_of(one, &desired.key)).collect();
-    let fits = |one: &&&FloatingIp| address.is_none_or(|address| one.floating_ip_address == address);
+    let fits = |one: &&&FloatingIp| match address {
+        Some(address) => one.floating_ip_address == address,
+        None => is_from(one, &desired.spec.address_pool),
+    };
     let mut steps = Vec::new();
     let mut used = None;
     if let Some(public) = &wanted.public {
@@ -50,9 +54,12 @@ pub(super) fn changes(
                 (Some(own), _) => attach(own, target.clone()),
                 (None, Some(address)) => Step::AttachReserved { address, target: target.clone() },
                 (None, None) => {
-                    let (floating_network_id, subnet_id) = (public.network.clone(), public.subnet.clone());
-                    let new =
-                        NewFloatingIp { floating_network_id, subnet_id, description: description.write()? };
+                    let new = NewFloatingIp {
+                        pool: public.pool.clone(),
+                        floating_network_id: public.network.clone(),
+                        subnet_id: public.subnet.clone(),
+                        description: description.write()?,
+                    };
                     Step::CreateFloatingIp { new, target: target.clone() }
                 }
             });
@@ -116,6 +123,9 @@ fn describe(one: &FloatingIp, wanted: &Description) -> Result<Option<Step>, Vend
     if !ours && !Description::is_of_go(&one.description) {
         return Ok(None);
     }
+    // What it was made from does not change.
+    let mut wanted = wanted.clone();
+    wanted.pool = theirs.map(|there| there.pool).unwrap_or_default();
     let (id, address, description) = (one.id.clone(), one.floating_ip_address, wanted.write()?);
     Ok(Some(Step::DescribeFloatingIp { id, address, description }))
 }
@@ -138,6 +148,12 @@ fn delete(one: &FloatingIp) -> Step {
 
 fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
     Description::read(&one.description).is_some_and(|there| there.key() == *key)
+}
+
+/// Whether it can be from this pool: one that is from another by its description is not, whoever said so.
+fn is_from(one: &FloatingIp, pool: &str) -> bool {
+    let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
+    pool.is_empty() || made_from.is_empty() || made_from == pool
 }
 
 fn is_kept(one: &FloatingIp) -> bool {

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault};
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol,
-    SessionAffinity, health_check, listener::ProxyProtocol, load_balancer_spec, session_affinity,
+    SessionAffinity, health_check,
+    listener::{Algorithm, Application, ProxyProtocol},
+    load_balancer_spec, session_affinity,
 };
 use serde_json::json;
 
@@ -219,10 +221,15 @@ fn the_proxy_protocol_comes_with_another_pool_and_without_a_gap() {
 #[test]
 fn a_listener_that_speaks_otherwise_is_made_anew_and_keeps_a_pool_that_fits() {
     let mut bench = Bench::new();
-    bench.settled(&with(web([tcp(443)]), parameter("x-forwarded-for", "true")));
-    let tls =
-        contract::Listener { tls_refs: vec!["https://barbican/v1/containers/a".to_owned()], ..tcp(443) };
-    let (record, writes) = bench.settled(&with(web([tls]), parameter("x-forwarded-for", "true")));
+    let http = contract::Listener { application: Application::Http.into(), ..tcp(443) };
+    let (record, _) = bench.settled(&web([http]));
+    assert_eq!(record.detail.listeners[0].protocol, "HTTP");
+    let tls = contract::Listener {
+        tls_refs: vec!["https://barbican/v1/containers/a".to_owned()],
+        application: Application::Https.into(),
+        ..tcp(443)
+    };
+    let (record, writes) = bench.settled(&web([tls]));
     assert_eq!(
         writes,
         ["delete listener tcp/443", "create listener tcp/443", "tag load balancer as complete"]
@@ -243,16 +250,16 @@ fn settings_of_listeners_pools_and_monitors_change_in_place_and_back() {
         spec.session_affinity =
             Some(SessionAffinity { kind: session_affinity::Kind::ClientIp.into(), timeout: seconds(600) });
         spec.health_check = Some(HealthCheck { interval: seconds(20), ..HealthCheck::default() });
-        spec.parameters =
-            [("algorithm", "least-connections"), ("connection-limit", "9"), ("timeout-tcp-inspect", "1s")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into();
+        spec.listeners[0].connection_limit = Some(9);
+        spec.listeners[0].connect_timeout = seconds(7);
+        spec.listeners[0].algorithm = Algorithm::LeastConnections.into();
+        parameter("timeout-tcp-inspect", "1s")(spec);
     });
     let (record, writes) = bench.settled(&desired);
     let both = ["update pool tcp-80", "update the health monitor of pool tcp-80", "update listener tcp/80"];
     assert_eq!(writes, [&both[..], &["tag load balancer as complete"]].concat());
     let (listener, pool) = (&record.detail.listeners[0], &record.detail.pools[0]);
-    assert_eq!(listener.timeout_client_data, Some(90_000));
+    assert_eq!((listener.timeout_client_data, listener.timeout_member_connect), (Some(90_000), Some(7_000)));
     assert_eq!((listener.timeout_tcp_inspect, listener.connection_limit), (Some(1_000), Some(9)));
     assert_eq!(listener.allowed_cidrs, ["192.0.2.0/24"], "those of families that nobody has are left out");
     assert_eq!(pool.pool.lb_algorithm, "LEAST_CONNECTIONS");
@@ -405,6 +412,26 @@ fn one_of_the_go_controller_that_was_not_taken_over_goes_with_its_address() {
 }
 
 #[test]
+fn what_a_service_says_of_its_place_and_size_comes_before_the_flags() {
+    let mut bench = Bench::new();
+    bench.options.network_id = Some("net".to_owned());
+    let desired = with(web([tcp(80)]), |spec| {
+        spec.ip_families = [contract::IpFamily::Ipv6, contract::IpFamily::Ipv4].map(i32::from).into();
+        spec.subnets = vec!["subnet-6".into(), "subnet-44".into()];
+        (spec.size, spec.zone) = ("big".into(), "north".into());
+    });
+    let (record, _) = bench.settled(&desired);
+    let balancer = record.detail.balancer.expect("there");
+    assert_eq!(balancer.vip_subnet_id.as_deref(), Some("subnet-6"));
+    assert_eq!(balancer.additional_vips[0].subnet_id.as_deref(), Some("subnet-44"));
+    assert_eq!(
+        (balancer.flavor_id.as_deref(), balancer.availability_zone.as_deref()),
+        (Some("big"), Some("north"))
+    );
+    assert_eq!(bench.plan(&desired), Ok(vec![]));
+}
+
+#[test]
 fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
     let both = |listener| {
         with(web([listener]), |spec| {
@@ -424,7 +451,7 @@ fn one_that_takes_anothers_place_asks_for_its_addresses() {
         spec.ip_families = [contract::IpFamily::Ipv4, contract::IpFamily::Ipv6].map(i32::from).into();
     };
     let dual = with(web([tcp(80)]), both);
-    let elsewhere = with(dual.clone(), parameter("subnet-id", "other"));
+    let elsewhere = with(dual.clone(), |spec| spec.subnets = vec!["other".into()]);
     let given = with(dual.clone(), |spec| spec.requested_addresses = vec!["10.0.0.77".into()]);
     let network = with(web([tcp(80)]), parameter("network-id", "net"));
     for (what, first, second, wanted) in [
@@ -456,8 +483,10 @@ fn what_cannot_change_in_place_is_named() {
     for (field, change) in [
         ("spec.ip_families", (|spec| spec.ip_families.push(contract::IpFamily::Ipv6.into())) as Set),
         ("spec.requested_addresses", |spec| spec.requested_addresses = vec!["10.0.7.7".into()]),
-        ("spec.parameters[subnet-id]", |spec| parameter("subnet-id", "other")(spec)),
-        ("spec.parameters[flavor-id]", |spec| parameter("flavor-id", "big")(spec)),
+        ("spec.subnets", |spec| spec.subnets = vec!["other".into()]),
+        ("spec.parameters[network-id]", |spec| parameter("network-id", "other")(spec)),
+        ("spec.size", |spec| spec.size = "big".into()),
+        ("spec.zone", |spec| spec.zone = "north".into()),
     ] {
         let error = bench.plan(&with(web([tcp(80)]), change)).expect_err("cannot");
         assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
@@ -476,10 +505,20 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
             spec.listeners[0].protocol = Protocol::Udp.into();
             spec.listeners[0].proxy_protocol = ProxyProtocol::V1.into();
         }),
-        ("spec.listeners[0].proxy_protocol", Fault::Invalid, |spec| {
-            spec.listeners[0].proxy_protocol = ProxyProtocol::V1.into();
-            parameter("x-forwarded-for", "true")(spec);
+        ("spec.listeners[0].application", Fault::Unsupported, |spec| {
+            spec.listeners[0].application = Application::Tls.into();
         }),
+        ("spec.listeners[0].application", Fault::Unsupported, |spec| {
+            spec.listeners[0].protocol = Protocol::Udp.into();
+            spec.listeners[0].application = Application::Http.into();
+        }),
+        ("spec.listeners[0].tls_refs", Fault::Invalid, |spec| {
+            spec.listeners[0].application = Application::Https.into();
+        }),
+        ("spec.listeners[0].algorithm", Fault::Unsupported, |spec| {
+            spec.listeners[0].algorithm = Algorithm::SourceIpPort.into();
+        }),
+        ("spec.subnets", Fault::Invalid, |spec| spec.subnets = vec!["subnet-4".into(), "subnet-6".into()]),
         ("spec.listeners[0].tls_refs", Fault::Unsupported, |spec| {
             spec.listeners[0].protocol = Protocol::Udp.into();
             spec.listeners[0].tls_refs.push("cert".into());
@@ -517,16 +556,20 @@ fn an_old_octavia_or_one_without_proxies_says_what_it_lacks() {
     bench.options.load_balancer_provider = Some("ovn".to_owned());
     let (record, _) = bench.settled(&web([tcp(80)]));
     assert_eq!(record.detail.pools[0].pool.lb_algorithm, "SOURCE_IP_PORT");
-    let error =
-        bench.plan(&with(web([tcp(80)]), parameter("algorithm", "round-robin"))).expect_err("ovn cannot");
-    assert_eq!(error.fault, Fault::Unsupported);
+    let round = contract::Listener { algorithm: Algorithm::RoundRobin.into(), ..tcp(80) };
+    assert_eq!(bench.plan(&web([round])).expect_err("ovn cannot").fault, Fault::Unsupported);
+    bench.options.load_balancer_provider = Some("f5".to_owned());
+    let by_port = contract::Listener { algorithm: Algorithm::SourceIpPort.into(), ..tcp(80) };
+    bench.settled(&web([by_port]));
 }
 
 #[test]
 fn without_a_subnet_the_missing_key_is_named() {
     let mut bench = Bench::new();
     bench.options.subnet_id = None;
-    assert_eq!(bench.plan(&web([tcp(80)])).expect_err("no subnet").fields, ["spec.parameters[subnet-id]"]);
+    let error = bench.plan(&web([tcp(80)])).expect_err("no subnet");
+    assert_eq!(error.fields, ["spec.subnets"]);
+    assert!(error.message.contains("--subnet-id"), "{error}");
     bench.settled(&with(web([tcp(80)]), parameter("network-id", "net")));
 }
 

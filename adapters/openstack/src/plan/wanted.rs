@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
 use cloud_api_proto::v1alpha1::{
-    self as contract, Protocol, listener, load_balancer_spec::Scheme, session_affinity,
+    self as contract, Protocol,
+    listener::{self, Algorithm, Application},
+    load_balancer_spec::Scheme,
+    session_affinity,
 };
 use ipnet::IpNet;
 
@@ -47,6 +50,8 @@ pub(super) struct Wanted {
 pub(super) struct Public {
     /// `None`: any.
     pub(super) address: Option<IpAddr>,
+    /// What the Service calls the network, or a subnet of it. Then the network is not known yet.
+    pub(super) pool: Option<String>,
     pub(super) network: Option<String>,
     pub(super) subnet: Option<String>,
 }
@@ -97,13 +102,16 @@ fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Sit
         return None;
     }
     let asked = spec.requested_addresses.iter().filter_map(|text| text.parse().ok());
-    let (network, subnet) = match (&parameters.floating_network, &parameters.floating_subnet) {
-        (None, None) => (site.options.floating_network_id.clone(), site.options.floating_subnet_id.clone()),
-        // A subnet of the options need not be of the network of the parameters.
-        (Some(network), subnet) => (Some(network.clone()), subnet.clone()),
-        (None, subnet) => (site.options.floating_network_id.clone(), subnet.clone()),
-    };
-    Some(Public { address: asked.into_iter().find(IpAddr::is_ipv4), network, subnet })
+    let options = site.options;
+    let address = asked.into_iter().find(IpAddr::is_ipv4);
+    let subnet = parameters.floating_subnet.as_ref();
+    if !spec.address_pool.is_empty() {
+        // A subnet of the options need not be of the network that is named here.
+        let pool = Some(spec.address_pool.clone());
+        return Some(Public { address, pool, network: None, subnet: subnet.cloned() });
+    }
+    let subnet = subnet.or(options.floating_subnet_id.as_ref()).cloned();
+    Some(Public { address, pool: None, network: options.floating_network_id.clone(), subnet })
 }
 
 /// What all ports share.
@@ -148,7 +156,7 @@ impl<'a> Ports<'a> {
         let protocol = self.listener_protocol(transport, listener)?;
         let pool = WantedPool {
             protocol: self.pool_protocol(protocol, listener)?,
-            algorithm: self.algorithm()?,
+            algorithm: self.algorithm(listener)?,
             persistence: self.persistence(transport)?,
             monitor: checks::monitor(&self.check, port)?,
             members: self.hosts.members(transport, node_port, checks::port(&self.check)?),
@@ -171,15 +179,30 @@ impl<'a> Ports<'a> {
         transport: Transport,
         listener: &contract::Listener,
     ) -> Result<&'static str, VendorError> {
-        match (transport, listener.tls_refs.is_empty(), self.parameters.forwarded_for) {
-            (Transport::Tcp, false, _) => Ok("TERMINATED_HTTPS"),
-            (Transport::Tcp, true, true) => Ok("HTTP"),
-            (Transport::Tcp, true, false) => Ok("TCP"),
-            (Transport::Udp | Transport::Sctp, false, _) => {
-                Err(unsupported("tls_refs", "TLS ends at TCP ports only"))
+        let ends_tls = !listener.tls_refs.is_empty();
+        let only_tcp = |field: &str| Err(unsupported(field, "is of TCP ports only"));
+        match (transport, listener.application(), ends_tls) {
+            (_, Application::Tls, _) => {
+                let text =
+                    "this cloud ends TLS with HTTP in it only: use HTTPS, or PASS and end it in the pods";
+                Err(unsupported("application", text))
             }
-            (Transport::Udp, true, _) => Ok("UDP"),
-            (Transport::Sctp, true, _) => Ok("SCTP"),
+            (Transport::Tcp, Application::Https, false) => Err(invalid(
+                "tls_refs",
+                "is empty: HTTPS needs a certificate, by the reference of its container",
+            )),
+            (Transport::Tcp, Application::Http | Application::Pass, true) => {
+                Err(invalid("tls_refs", "ends TLS, which the application does not: use HTTPS"))
+            }
+            (Transport::Tcp, Application::Unspecified | Application::Https, true) => Ok("TERMINATED_HTTPS"),
+            (Transport::Tcp, Application::Http, false) => Ok("HTTP"),
+            (Transport::Tcp, Application::Unspecified | Application::Pass, false) => Ok("TCP"),
+            (Transport::Udp | Transport::Sctp, Application::Http | Application::Https, _) => {
+                only_tcp("application")
+            }
+            (Transport::Udp | Transport::Sctp, _, true) => only_tcp("tls_refs"),
+            (Transport::Udp, Application::Unspecified | Application::Pass, false) => Ok("UDP"),
+            (Transport::Sctp, Application::Unspecified | Application::Pass, false) => Ok("SCTP"),
         }
     }
 
@@ -198,25 +221,26 @@ impl<'a> Ports<'a> {
         };
         match (of, proxied) {
             ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud writes it for TCP only")),
-            (_, Some(_)) if self.parameters.forwarded_for => {
-                Err(invalid(field, "cannot be together with the parameter x-forwarded-for: choose one"))
-            }
             (_, Some(proxied)) => Ok(proxied),
             ("TERMINATED_HTTPS", None) => Ok("HTTP"),
             (plain, None) => Ok(plain),
         }
     }
 
-    fn algorithm(&self) -> Result<&'static str, VendorError> {
-        const OVN: &str = "SOURCE_IP_PORT";
-        match (self.site.options.is_ovn(), self.parameters.algorithm) {
-            (false, None) => Ok("ROUND_ROBIN"),
-            (false, Some(algorithm)) => Ok(algorithm),
-            (true, None | Some(OVN)) => Ok(OVN),
-            (true, Some(_)) => {
-                Err(unsupported("spec.parameters[algorithm]", "the provider ovn has source-ip-port only"))
-            }
+    fn algorithm(&self, listener: &contract::Listener) -> Result<&'static str, VendorError> {
+        let there = self.site.options.algorithms();
+        let asked = match listener.algorithm() {
+            Algorithm::Unspecified => return Ok(there.first().map_or("ROUND_ROBIN", |(_, word)| word)),
+            Algorithm::RoundRobin => "ROUND_ROBIN",
+            Algorithm::LeastConnections => "LEAST_CONNECTIONS",
+            Algorithm::SourceIp => "SOURCE_IP",
+            Algorithm::SourceIpPort => "SOURCE_IP_PORT",
+        };
+        if there.iter().any(|(_, word)| *word == asked) {
+            return Ok(asked);
         }
+        let words: Vec<&str> = there.iter().map(|(word, _)| *word).collect();
+        Err(unsupported("algorithm", &format!("the provider has {} only", words.join(", "))))
     }
 
     /// Of TCP Octavia forgets no client before its table is full, however long a client shall stay.
@@ -234,26 +258,28 @@ impl<'a> Ports<'a> {
         protocol: &str,
         listener: &contract::Listener,
     ) -> Result<ListenerSettings, VendorError> {
-        let Parameters { client_timeout, connect_timeout, member_timeout, inspect_timeout, .. } =
-            self.parameters;
-        let idle = idle(listener)?;
+        let Parameters { client_timeout, member_timeout, inspect_timeout, .. } = self.parameters;
+        let idle = timeout("idle_timeout", listener.idle_timeout)?;
+        let connect = timeout("connect_timeout", listener.connect_timeout)?;
         let mut refs = listener.tls_refs.iter().cloned();
         if self.site.options.is_ovn() {
-            let timeouts = [client_timeout, connect_timeout, member_timeout, inspect_timeout];
-            if idle.is_some() || timeouts.iter().any(|one| one.is_some()) {
+            let timeouts = [&idle, &connect, client_timeout, member_timeout, inspect_timeout];
+            if timeouts.iter().any(|one| one.is_some()) {
                 return Err(unsupported("idle_timeout", "the provider ovn has no timeouts"));
             }
             return Ok(ListenerSettings::default());
         }
         let http = ["HTTP", "TERMINATED_HTTPS"].contains(&protocol);
+        let understood = matches!(listener.application(), Application::Http | Application::Https);
         let header = || ("X-Forwarded-For".to_owned(), "true".to_owned());
-        let headers = || self.parameters.forwarded_for.then(header).into_iter().collect();
+        let headers = || understood.then(header).into_iter().collect();
+        let limit = listener.connection_limit.map_or(UNLIMITED, i64::from);
         Ok(ListenerSettings {
             tags: None,
-            connection_limit: Some(self.parameters.connection_limit.unwrap_or(UNLIMITED)),
+            connection_limit: Some(limit),
             timeouts: Timeouts {
                 client_data: client_timeout.or(idle).or(Some(SILENCE)),
-                member_connect: connect_timeout.or(Some(CONNECT)),
+                member_connect: connect.or(Some(CONNECT)),
                 member_data: member_timeout.or(idle).or(Some(SILENCE)),
                 tcp_inspect: inspect_timeout.or(Some(0)),
             },
@@ -292,10 +318,10 @@ fn allowed(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpNet>, VendorError>
 }
 
 /// In milliseconds.
-fn idle(listener: &contract::Listener) -> Result<Option<u32>, VendorError> {
-    let Some(asked) = listener.idle_timeout else { return Ok(None) };
+fn timeout(field: &str, asked: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
+    let Some(asked) = asked else { return Ok(None) };
     let read = Duration::try_from(asked).ok().filter(|one| !one.is_zero()).and_then(within_max);
-    read.map(Some).ok_or_else(|| invalid("idle_timeout", "must be more than 0 and at most 24 days"))
+    read.map(Some).ok_or_else(|| invalid(field, "must be more than 0 and at most 24 days"))
 }
 
 fn port(field: &str, number: u32) -> Result<u16, VendorError> {

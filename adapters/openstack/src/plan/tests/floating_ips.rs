@@ -1,11 +1,12 @@
 //! Floating IPs: made, given, kept, and never two.
 
+use cloud_api_proto::v1alpha1::load_balancer_spec::AddressRetention;
 use serde_json::json;
 
 use super::{
     Bench, addresses,
     bench::{PORT, set},
-    parameter, public, tcp, web, with,
+    public, tcp, web, with,
 };
 use crate::ownership::Description;
 
@@ -66,6 +67,20 @@ fn from_public_to_internal_and_back() {
     assert_eq!(addresses(&record).len(), 1);
 }
 
+#[test]
+fn another_pool_is_another_address_and_one_that_nobody_had_named_is_none() {
+    let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    assert_eq!(bench.settled(&from("dmz")).1, ["tag load balancer as complete"], "the address stays");
+    let mut bench = Bench::new();
+    bench.settled(&from("dmz"));
+    let (_, writes) = bench.settled(&from("edge"));
+    let swap = ["delete floating IP 203.0.113.5", "create a floating IP", "tag load balancer as complete"];
+    assert_eq!(writes, swap);
+    assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"], "from any");
+}
+
 fn reserved(bench: &mut Bench, address: &str) {
     let ip =
         json!({ "id": "reserved", "floating_ip_address": address, "port_id": null, "description": "mine" });
@@ -107,7 +122,7 @@ fn another_given_one_takes_the_place_of_ours() {
 #[test]
 fn a_kept_one_stays_in_the_project() {
     let mut bench = Bench::new();
-    let desired = with(public([tcp(80)]), parameter("keep-floating-ip", "true"));
+    let desired = with(public([tcp(80)]), |spec| spec.address_retention = AddressRetention::Keep.into());
     bench.settled(&public([tcp(80)]));
     let (_, writes) = bench.settled(&desired);
     assert_eq!(writes, ["describe floating IP 203.0.113.5 as ours", "tag load balancer as complete"]);

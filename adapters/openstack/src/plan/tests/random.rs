@@ -33,7 +33,7 @@ prop_compose! {
         sticky in any::<bool>(),
         check in 0_u8..4,
         closed in any::<bool>(),
-        algorithm in prop::option::of(prop::sample::select(vec!["round-robin", "source-ip"])),
+        algorithm in prop::option::of(prop::sample::select(vec![Algorithm::RoundRobin, Algorithm::SourceIp])),
         tag in prop::option::of("[a-c]"),
     ) -> DesiredLoadBalancer {
         let mut wanted = if is_public { public(listeners) } else { web(listeners) };
@@ -51,9 +51,11 @@ prop_compose! {
                 spec.source_ranges = vec!["192.0.2.0/24".into(), "10.0.0.0/8".into()];
             }
             if keep {
-                parameter("keep-floating-ip", "true")(spec);
+                spec.address_retention = load_balancer_spec::AddressRetention::Keep.into();
             }
-            spec.parameters.extend(algorithm.map(|word| ("algorithm".to_owned(), word.to_owned())));
+            for listener in &mut spec.listeners {
+                listener.algorithm = algorithm.unwrap_or_default().into();
+            }
             spec.tags.extend(tag.map(|key| (key, "x".to_owned())));
         })
     }
@@ -107,7 +109,7 @@ proptest! {
         bench.deleted();
         let cloud = &bench.cloud;
         prop_assert!(cloud.balancers.is_empty() && cloud.listeners.is_empty() && cloud.pools.is_empty());
-        let kept = [&first, &second].iter().any(|one| one.spec.parameters.contains_key("keep-floating-ip"));
+        let kept = [&first, &second].iter().any(|one| one.spec.address_retention() == load_balancer_spec::AddressRetention::Keep);
         prop_assert!(kept || cloud.floating_ips.is_empty());
     }
 }

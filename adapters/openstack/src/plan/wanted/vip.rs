@@ -8,7 +8,7 @@ use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerSpec, load_balancer_spec::
 use super::invalid;
 use crate::{
     load_balancers::{answers::Balancer, requests::NewVip, settings::LoadBalancerOptions},
-    parameters::Parameters,
+    parameters::{Parameters, network_field},
 };
 
 /// The addresses, first come first.
@@ -36,11 +36,10 @@ impl Vip {
             let floating = v4 && spec.scheme() != Scheme::Internal;
             asked.iter().find(|address| address.is_ipv4() == v4 && !floating).copied()
         };
-        let (subnet, network) = match (&parameters.subnet, &parameters.network) {
-            (None, None) => (options.subnet_id.clone(), options.network_id.clone()),
-            (subnet, network) => (subnet.clone(), network.clone()),
-        };
-        let ipv6_subnet = parameters.ipv6_subnet.clone().or_else(|| options.ipv6_subnet_id.clone());
+        if spec.subnets.len() > families.len() {
+            let text = format!("there is one for each of the {} families, in their order", families.len());
+            return Err(invalid("spec.subnets", text));
+        }
         let mut vip = Self {
             subnet: None,
             network: None,
@@ -50,21 +49,31 @@ impl Vip {
         };
         for (at, family) in families.iter().enumerate() {
             vip.families.insert(*family == IpFamily::Ipv4);
-            let (key, subnet) = match family {
-                IpFamily::Ipv4 => ("subnet-id", subnet.clone()),
-                IpFamily::Ipv6 => ("ipv6-subnet-id", ipv6_subnet.clone()),
+            let (flag, default) = match family {
+                // Who says the network does not want another one's subnet.
+                IpFamily::Ipv4 => {
+                    ("subnet-id", options.subnet_id.as_ref().filter(|_| parameters.network.is_none()))
+                }
+                IpFamily::Ipv6 => ("ipv6-subnet-id", options.ipv6_subnet_id.as_ref()),
                 IpFamily::Unspecified => return Err(invalid("spec.ip_families", "holds an unknown family")),
             };
+            let said = spec.subnets.get(at);
+            let subnet = said.or(default).cloned();
             let missing = || {
-                let text = format!("is missing: set it, or start the adapter with --{key}");
-                invalid(format!("spec.parameters[{key}]"), text)
+                let text =
+                    format!("has none for family {}: name it, or start the adapter with --{flag}", at + 1);
+                invalid("spec.subnets", text)
             };
             if at > 0 {
                 let subnet_id = subnet.ok_or_else(missing)?;
                 vip.additional.push(NewVip { subnet_id, ip_address: own(*family) });
                 continue;
             }
-            vip.network = network.clone().filter(|_| *family == IpFamily::Ipv4);
+            let network = match (&parameters.network, said) {
+                (None, Some(_)) => None,
+                (said, _) => said.as_ref().or(options.network_id.as_ref()),
+            };
+            vip.network = network.filter(|_| *family == IpFamily::Ipv4).cloned();
             if subnet.is_none() && vip.network.is_none() {
                 return Err(missing());
             }
@@ -98,7 +107,7 @@ impl Vip {
     /// [`Fault::Immutable`] with the fields.
     pub(in crate::plan) fn check(
         &self,
-        parameters: &Parameters,
+        (spec, parameters): (&LoadBalancerSpec, &Parameters),
         there: &Balancer,
     ) -> Result<(), VendorError> {
         let mut fields = Vec::new();
@@ -117,18 +126,16 @@ impl Vip {
             fields.push("spec.requested_addresses".to_owned());
         }
         let subnets = there.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_deref());
-        let same = [
-            there.vip_subnet_id.as_deref().into_iter().chain(subnets).collect(),
-            there.vip_network_id.as_deref().into_iter().collect::<Vec<_>>(),
-            there.flavor_id.as_deref().into_iter().collect(),
-            there.availability_zone.as_deref().into_iter().collect(),
+        let subnets: Vec<&str> = there.vip_subnet_id.as_deref().into_iter().chain(subnets).collect();
+        let other = |asked: &str, there: Option<&str>| !asked.is_empty() && there != Some(asked);
+        let network = parameters.network.as_deref().unwrap_or_default();
+        let differs = [
+            ("spec.subnets".to_owned(), spec.subnets.iter().any(|asked| !subnets.contains(&asked.as_str()))),
+            (network_field(), other(network, there.vip_network_id.as_deref())),
+            ("spec.size".to_owned(), other(&spec.size, there.flavor_id.as_deref())),
+            ("spec.zone".to_owned(), other(&spec.zone, there.availability_zone.as_deref())),
         ];
-        let [at_subnets, at_network, with_flavor, in_zone] = &same;
-        let there_are = [at_subnets, at_subnets, at_network, with_flavor, in_zone];
-        let differs = parameters.anew().into_iter().zip(there_are).filter_map(|((field, asked), there)| {
-            asked.filter(|asked| !there.contains(asked)).map(|_| field)
-        });
-        fields.extend(differs);
+        fields.extend(differs.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field));
         if fields.is_empty() {
             return Ok(());
         }
