@@ -106,7 +106,7 @@ impl<D> Candidates<D> {
             match heritage(&known) {
                 Heritage::Sole | Heritage::Unrelated => self.known = Some(known),
                 Heritage::Shared(why) | Heritage::Others(why) => {
-                    self.known_barred = Some(barred(&known, why))
+                    self.known_barred = Some(barred(&known, why));
                 }
             }
         }

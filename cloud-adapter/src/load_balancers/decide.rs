@@ -79,7 +79,7 @@ pub(crate) enum Next<D, S> {
 }
 
 /// What is known of the cloud.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Observed<'a, D> {
     pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
     /// Whether the listing proves absence.
@@ -99,9 +99,9 @@ pub(crate) fn decide<A: Driver>(
     driver: &A,
     goal: &Goal,
     fence: &Fence,
-    observed: Observed<'_, A::Detail>,
+    observed: &Observed<'_, A::Detail>,
 ) -> Decision<A> {
-    let Observed { items, fresh, former } = observed;
+    let Observed { items, fresh, former } = *observed;
     let candidates = Candidates::find(driver, items, goal);
     candidates.check(fence)?;
     match goal {

@@ -156,7 +156,7 @@ impl<D: Driver> Service<D> {
         let Some(view) = converger.trusted(context.bound) else { return Ok(None) };
         converger.check_fence(&goal.key().cluster_id, fence, &view)?;
         let observed = Observed { items: &view.items, fresh: false, former: None };
-        match decide(&*converger.driver, goal, fence, observed) {
+        match decide(&*converger.driver, goal, fence, &observed) {
             Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
@@ -175,7 +175,7 @@ impl<D: Driver> Service<D> {
         let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
         let view = converger.snapshot.at_least(bound, &*converger.driver, &context.session).await?;
         let observed = Observed { items: &view.items, fresh: true, former: None };
-        let next = decide(&*converger.driver, goal, &Fence::default(), observed)?;
+        let next = decide(&*converger.driver, goal, &Fence::default(), &observed)?;
         let steps = match &next {
             Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) | Next::Replace(_, steps) => {
                 steps.iter().map(planned).collect()

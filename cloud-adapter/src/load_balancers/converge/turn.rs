@@ -143,7 +143,7 @@ impl<D: Driver> Converger<D> {
         let fresh = view.observed >= proof;
         let former = self.memories.of(&work.key, |memory| memory.former.clone());
         let observed = Observed { items: &view.items, fresh, former: former.as_deref() };
-        let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, observed)? {
+        let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, &observed)? {
             Next::End(end) => return Ok(Seen::Turn(Turn::End(end))),
             Next::Look if fresh => {
                 return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
