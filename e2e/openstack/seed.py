@@ -50,7 +50,7 @@ def identity(password: str, keystone: str, nova: str, placement: str, glance: st
 def cloud(home: str) -> None:
     """Images, flavors, zones, networks and quotas; and what Octavia makes amphorae from, for its configuration."""
     a = openstack.connect(cloud="admin")
-    demo, service = (a.identity.find_project(name) for name in ("demo", "service"))
+    demo, demo2, service = (a.identity.find_project(name) for name in ("demo", "demo2", "service"))
     images(a)
     amphora = flavors(a)
     for zone, host in (("zone-a", "fake-a"), ("zone-b", "fake-b")):
@@ -62,7 +62,7 @@ def cloud(home: str) -> None:
     # Nova looks the group up as the octavia user, so the service project must own it.
     group = a.network.find_security_group("lb-mgmt") or a.network.create_security_group(
         name="lb-mgmt", project_id=service.id)
-    for project in (service, demo):
+    for project in (service, demo, demo2):
         a.set_compute_quotas(project.id, instances=1000, cores=4000, ram=8000000)
         a.network.update_quota(project.id, ports=5000, security_groups=1000, security_group_rules=10000,
                                routers=50, floating_ips=200, networks=500, subnets=500)
