@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
-        ApplyRoutesRequest, DeleteLoadBalancerRequest, LoadBalancerState, RouteDelete, RouteOwner,
-        RouteResult, route_result::Outcome,
+        ApplyRoutesRequest, DeleteLoadBalancerRequest, LoadBalancerState, RouteDelete, RouteResult,
+        route_result::Outcome,
     },
 };
 use futures::future;
@@ -49,7 +49,6 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     if !nothing {
         cx.note("cleaning up");
         left.extend(remove_all(cx, &made, end).await);
-        left.extend(leaks(cx).await);
     }
     for Undo { hook, variables } in made.undo.iter().rev() {
         let variables: Vec<(&str, &str)> =
@@ -59,6 +58,9 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
         }
     }
     left.extend(healed(cx, false).await);
+    if !nothing {
+        left.extend(leaks(cx).await);
+    }
     left
 }
 
@@ -73,7 +75,7 @@ async fn healed(cx: &Context, acted: bool) -> Option<String> {
 async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
     let balancers = made.balancers.values().map(|removal| remove(cx, removal.clone(), end));
     let mut by_cluster: BTreeMap<&str, Vec<RouteDelete>> = BTreeMap::new();
-    for ((cluster, ..), removal) in &made.routes {
+    for ([cluster, ..], removal) in &made.routes {
         by_cluster.entry(cluster).or_default().push(removal.clone());
     }
     let clusters = cx.clusters();
@@ -125,13 +127,17 @@ async fn remove_routes(
     end: Instant,
 ) -> Option<String> {
     let Ok(api) = cx.route() else { return Some("routes: nobody may remove them".to_owned()) };
+    // Some are in another's CIDRs on purpose.
+    let everywhere: Vec<String> = cx.clusters().iter().map(Cluster::cluster_cidr).collect();
+    // Who says when to come back is at it, and may take as long as anything takes here.
+    let late = Instant::now() + cx.params().timings.converge;
     loop {
-        let mut rest = Vec::new();
-        let mut came = String::new();
+        let (mut rest, mut came, mut end) = (Vec::new(), String::new(), end);
         for some in removals.chunks(ROUTES_MAX) {
             let request = ApplyRoutesRequest {
                 fence: Some(cluster.route_fence_of(EPOCH, 1)),
                 deletes: some.to_vec(),
+                cluster_cidrs: everywhere.clone(),
                 ..cluster.routes(Vec::new())
             };
             match api.within(time_left(end)).apply_routes(request).await {
@@ -144,6 +150,7 @@ async fn remove_routes(
                 }
                 Err(error) => {
                     came = error.to_string();
+                    end = if error.retry_after.is_some() { late } else { end };
                     rest.extend(some.iter().cloned());
                 }
             }
@@ -206,7 +213,7 @@ async fn look(cx: &Context, cluster: &Cluster) -> Vec<String> {
     }
     match cx.routes(cluster).await {
         Ok(listing) => {
-            let mine = listing.items.iter().filter(|route| route.owner() == RouteOwner::Mine);
+            let mine = listing.items.iter().filter(|route| route.owner() == cx.own_routes());
             left.extend(mine.map(|route| format!("route {} to {}", route.vendor_id, route.destination)));
         }
         Err(stop) => left.push(format!("routes: {}", said(&stop))),

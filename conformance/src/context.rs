@@ -16,7 +16,7 @@ use cloud_api_proto::{
     Reason,
     v1alpha1::{
         BatchGetInstancesResponse, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, Existence,
-        GetInfoResponse, Instance, LoadBalancer, LoadBalancerState, Route, WatchInstancesRequest,
+        GetInfoResponse, Instance, LoadBalancer, LoadBalancerState, Route, RouteOwner, WatchInstancesRequest,
         WatchLoadBalancersRequest, WatchRoutesRequest,
     },
 };
@@ -36,6 +36,9 @@ use crate::{
     tracker::Tracker,
     transcript::Transcript,
 };
+
+/// The capability of vendors that can write down whose a route is.
+pub const ROUTE_TAGS: &str = "routes.ownership-tags";
 
 /// Between two looks at a condition.
 const TICK: Duration = Duration::from_millis(25);
@@ -106,6 +109,26 @@ impl Context {
     #[must_use]
     pub fn can(&self, capability: &str) -> bool {
         self.info().capabilities.iter().any(|one| one.name == capability)
+    }
+
+    /// Whether the adapter says this of a capability.
+    #[must_use]
+    pub fn has_attribute(&self, capability: &str, attribute: &str, value: &str) -> bool {
+        let named = self.info().capabilities.iter().find(|one| one.name == capability);
+        named.and_then(|one| one.attributes.get(attribute)).is_some_and(|said| said == value)
+    }
+
+    /// Whether the vendor can write down whose a route is. Where it cannot, a route is nobody's, and a cluster's if it is inside of its
+    /// CIDRs and leads to the machine of the node that is named.
+    #[must_use]
+    pub fn has_route_tags(&self) -> bool {
+        self.can(ROUTE_TAGS)
+    }
+
+    /// As whose the mirror shows what a cluster has laid itself.
+    #[must_use]
+    pub fn own_routes(&self) -> RouteOwner {
+        if self.has_route_tags() { RouteOwner::Mine } else { RouteOwner::Unmanaged }
     }
 
     /// A part of the check is left out, because this is missing. The check may pass in spite of it: the report says so.

@@ -50,8 +50,6 @@ pub enum Hook {
     ListOwned,
     /// Prints one line for each load balancer at the vendor, whoever owns it, if anybody.
     ListLoadBalancers,
-    /// Limits calls of `FAMILY` to `RATE` a second with a burst of `BURST`. Without `RATE`: no limit any more.
-    LimitRate,
     /// Makes the vendor's reads lag behind its writes by `MILLISECONDS`; 0: no longer.
     LagReads,
 
@@ -102,7 +100,6 @@ impl Hook {
             Self::DeleteRoute => "deleteRoute",
             Self::ListOwned => "listOwned",
             Self::ListLoadBalancers => "listLoadBalancers",
-            Self::LimitRate => "limitRate",
             Self::LagReads => "lagReads",
             Self::KillAdapter => "killAdapter",
             Self::StopAdapter => "stopAdapter",

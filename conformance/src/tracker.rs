@@ -20,8 +20,8 @@ pub(crate) struct Tracker(Arc<Mutex<Made>>);
 pub(crate) struct Made {
     /// By cluster and owner.
     pub(crate) balancers: BTreeMap<(String, String), DeleteLoadBalancerRequest>,
-    /// By cluster, node and destination.
-    pub(crate) routes: BTreeMap<(String, String, String), RouteDelete>,
+    /// By cluster, node, destination and the machine that it leads to.
+    pub(crate) routes: BTreeMap<[String; 4], RouteDelete>,
     /// Commands that undo others, latest last.
     pub(crate) undo: Vec<Undo>,
 }
@@ -60,7 +60,8 @@ impl Tracker {
                 next_hop: upsert.next_hop.clone(),
                 ..RouteDelete::default()
             };
-            made.routes.insert((key.cluster_id, key.node_uid, key.destination), removal);
+            let machine = upsert.next_hop.clone().unwrap_or_default().provider_id;
+            made.routes.insert([key.cluster_id, key.node_uid, key.destination, machine], removal);
         }
     }
 

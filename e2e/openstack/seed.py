@@ -8,9 +8,12 @@ from pathlib import Path
 
 import openstack
 from openstack.connection import Connection
+from openstack.exceptions import raise_from_response
 
 DOMAIN = "default"
 REGION = "RegionOne"
+TENANTS = ("demo", "demo2", "secured", "replicas")
+"""Projects with a member of the same name. The last two are for lanes of the conformance suite."""
 
 
 def identity(password: str, keystone: str, nova: str, placement: str, glance: str, neutron: str, octavia: str) -> None:
@@ -27,12 +30,12 @@ def identity(password: str, keystone: str, nova: str, placement: str, glance: st
             role = c.find_role(name) or c.create_role(name=name)
             c.assign_project_role_to_user(home, one, role)
 
-    service, demo, demo2 = (project(name) for name in ("service", "demo", "demo2"))
+    service = project("service")
     for name in ("nova", "placement", "glance", "neutron", "octavia"):
         user(name, service, ["admin", "service"])
-    user("demo", demo, ["member", "load-balancer_member"])
-    user("demo2", demo2, ["member", "load-balancer_member"])
-    user("viewer", demo, ["reader", "load-balancer_observer"])
+    for name in TENANTS:
+        user(name, project(name), ["member", "load-balancer_member"])
+    user("viewer", project("demo"), ["reader", "load-balancer_observer"])
     for name, kind, port, path in (
         ("keystone", "identity", keystone, "/v3"),
         ("nova", "compute", nova, "/v2.1"),
@@ -50,22 +53,27 @@ def identity(password: str, keystone: str, nova: str, placement: str, glance: st
 def cloud(home: str) -> None:
     """Images, flavors, zones, networks and quotas; and what Octavia makes amphorae from, for its configuration."""
     a = openstack.connect(cloud="admin")
-    demo, demo2, service = (a.identity.find_project(name) for name in ("demo", "demo2", "service"))
+    service, *tenants = (a.identity.find_project(name) for name in ("service", *TENANTS))
     images(a)
     amphora = flavors(a)
     for zone, host in (("zone-a", "fake-a"), ("zone-b", "fake-b")):
         if not a.compute.find_aggregate(zone):
             group = a.compute.create_aggregate(name=zone, availability_zone=zone)
             a.compute.add_host_to_aggregate(group, host)
-    networks(a, demo)
+    public = network(a, "public", "203.0.113.0/24", dhcp=False, is_router_external=True, is_shared=False,
+                     provider_network_type="flat", provider_physical_network="public")
+    for project in tenants:
+        networks(a, project, public)
     management = network(a, "lb-mgmt", "192.0.2.0/24", project_id=service.id)
     # Nova looks the group up as the octavia user, so the service project must own it.
     group = a.network.find_security_group("lb-mgmt") or a.network.create_security_group(
         name="lb-mgmt", project_id=service.id)
-    for project in (service, demo, demo2):
+    for project in (service, *tenants):
         a.set_compute_quotas(project.id, instances=1000, cores=4000, ram=8000000)
         a.network.update_quota(project.id, ports=5000, security_groups=1000, security_group_rules=10000,
                                routers=50, floating_ips=200, networks=500, subnets=500)
+        # Which the client does not know yet.
+        raise_from_response(a.network.put(f"/quotas/{project.id}", json={"quota": {"router_route": 2000}}))
     Path(home, "amphora.env").write_text(
         f"AMP_FLAVOR={amphora.id}\nAMP_NET={management.network_id}\nAMP_SG={group.id}\n")
 
@@ -86,17 +94,15 @@ def flavors(a: Connection):
         name="amphora", vcpus=1, ram=64, disk=0, is_public=False)
 
 
-def networks(a: Connection, demo) -> None:
-    """A network of two families for the project demo, behind a router with a gateway."""
-    public = network(a, "public", "203.0.113.0/24", dhcp=False, is_router_external=True, is_shared=False,
-                     provider_network_type="flat", provider_physical_network="public")
-    four = network(a, "demo-net", "10.20.0.0/16", project_id=demo.id)
-    six = a.network.find_subnet("demo-net-v6") or a.network.create_subnet(
-        name="demo-net-v6", network_id=four.network_id, ip_version=6, cidr="fd20::/64", gateway_ip="fd20::1",
-        ipv6_address_mode="slaac", ipv6_ra_mode="slaac", project_id=demo.id)
+def networks(a: Connection, project, public) -> None:
+    """A network of two families for a project, behind a router with a gateway."""
+    four = network(a, f"{project.name}-net", "10.20.0.0/16", project_id=project.id)
+    six = a.network.find_subnet(f"{project.name}-net-v6") or a.network.create_subnet(
+        name=f"{project.name}-net-v6", network_id=four.network_id, ip_version=6, cidr="fd20::/64", gateway_ip="fd20::1",
+        ipv6_address_mode="slaac", ipv6_ra_mode="slaac", project_id=project.id)
     # An extra route is accepted only if the router has an interface on the next hop's subnet, so both families get one.
-    router = a.network.find_router("demo-router") or a.network.create_router(
-        name="demo-router", project_id=demo.id, external_gateway_info={"network_id": public.network_id})
+    router = a.network.find_router(f"{project.name}-router") or a.network.create_router(
+        name=f"{project.name}-router", project_id=project.id, external_gateway_info={"network_id": public.network_id})
     attached = {ip["subnet_id"] for port in a.network.ports(device_id=router.id) for ip in port.fixed_ips}
     for subnet in (four, six):
         if subnet.id not in attached:

@@ -117,16 +117,17 @@ cloud() { # name user project
       project_domain_name: Default
 YAML
 }
+# What is there is kept, so another version of it may be sown on top.
+seeds=$(sha256sum <"$HERE/seed.py" | cut -c1-8)
 {
   echo clouds:
-  cloud demo demo demo
-  cloud demo2 demo2 demo2
+  for tenant in demo demo2 secured replicas; do cloud $tenant $tenant $tenant; done
   cloud viewer viewer demo
   cloud admin admin admin
 } >clouds.yaml
 export OS_CLIENT_CONFIG_FILE=$OSTACK_HOME/clouds.yaml
 wait_for "an answer from keystone" keystone http_answers "$P_KEYSTONE"
-once identity python "$HERE/seed.py" identity "$PASSWORD" "$P_KEYSTONE" "$P_NOVA" "$P_PLACEMENT" "$P_GLANCE" "$P_NEUTRON" "$P_OCTAVIA"
+once "identity-$seeds" python "$HERE/seed.py" identity "$PASSWORD" "$P_KEYSTONE" "$P_NOVA" "$P_PLACEMENT" "$P_GLANCE" "$P_NEUTRON" "$P_OCTAVIA"
 
 began=$(sql -N -e 'SELECT UTC_TIMESTAMP()')
 nova conductor
@@ -166,7 +167,7 @@ if [ "$fresh" = 1 ]; then
 fi
 once hosts nova_manage cell_v2 discover_hosts
 two nova_api host_mappings || die "Nova did not map its two hypervisors, see $LOG/setup-hosts.log"
-once cloud python "$HERE/seed.py" cloud "$OSTACK_HOME"
+once "cloud-$seeds" python "$HERE/seed.py" cloud "$OSTACK_HOME"
 
 # 5. Load balancing. The certificate is asked for, and never used.
 certificate() {
@@ -184,5 +185,5 @@ for service in "${SERVICES[@]}"; do
   read -r name how port <<<"$service"
   [ "$how" = alive ] || wait_for "an answer from $name" "$name" http_answers "$port"
 done
-say "up: $auth_url, clouds demo, demo2, viewer and admin in $OSTACK_HOME/clouds.yaml"
+say "up: $auth_url, clouds demo, demo2, secured, replicas, viewer and admin in $OSTACK_HOME/clouds.yaml"
 printf 'export OS_CLIENT_CONFIG_FILE=%s\nexport OS_CLOUD=demo\n' "$OSTACK_HOME/clouds.yaml"

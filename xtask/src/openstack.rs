@@ -74,8 +74,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Builds the adapter and the suite, and becomes the script that runs them. `flags`: of the suite.
 pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
-    let build = ["build", "--bins", "--package", "adapter-conformance", "--package", "adapter-openstack"];
-    let build = Step::cargo("build", build.map(str::to_owned).to_vec(), "mend what cargo names above");
+    let mut build = vec!["build".to_owned(), "--bins".to_owned()];
+    // The last one has the lease for replicas.
+    for package in ["adapter-conformance", "adapter-openstack", "conformance-sim"] {
+        build.extend(["--package".to_owned(), package.to_owned()]);
+    }
+    let build = Step::cargo("build", build, "mend what cargo names above");
     if let Outcome::Failed(why) = build.run() {
         bail!("the adapter or the suite does not build: {why}");
     }

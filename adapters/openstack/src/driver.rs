@@ -22,7 +22,7 @@ use crate::{
         source::Source,
     },
     instances::{Networking, Place},
-    load_balancers::{Detail, LoadBalancers, requests::NewMember, settings::LoadBalancerOptions},
+    load_balancers::{self, Detail, LoadBalancers, requests::NewMember, settings::LoadBalancerOptions},
     ownership::{self, GoNames},
     parameters::Parameters,
     plan,
@@ -138,7 +138,11 @@ impl Driver for OpenStackDriver {
         let capability = |(name, values): (&str, Option<String>)| Capability {
             name: name.to_owned(),
             level: Level::Stable.into(),
-            attributes: values.map(|values| ("values".to_owned(), values)).into_iter().collect(),
+            attributes: values
+                .map(|values| ("values".to_owned(), values))
+                .into_iter()
+                .chain(load_balancers::attributes(name))
+                .collect(),
         };
         let plain = |name| (name, None);
         Description {
@@ -241,6 +245,16 @@ impl Driver for OpenStackDriver {
     }
 
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
+        // A listing under way may have read what is before, and one that begins meanwhile either.
+        self.balancers.parts.forget();
+        let done = self.carry_out(session, step).await;
+        self.balancers.parts.forget();
+        done
+    }
+}
+
+impl OpenStackDriver {
+    async fn carry_out(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         let client = &self.client;
         match step {
             Step::ChangeRoutes(changes) => return self.change_routes(session, changes).await,

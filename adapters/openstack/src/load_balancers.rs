@@ -1,18 +1,20 @@
 //! The load balancers: one sweep of Octavia's collections and of the floating IPs, joined on its last page.
 //!
 //! Cost: the pages of each collection, however many load balancers there are; and one call for each pool of ours whose members are not
-//! known from an earlier sweep. Which members a pool has stands in no other listing.
+//! known from an earlier sweep. Which members a pool has stands in no other listing. While load balancers are waited for and none has
+//! changed, their listing and that of the floating IPs are all that is read.
 
 pub(crate) mod answers;
 mod join;
 mod known_members;
+mod known_parts;
 pub(crate) mod requests;
 pub(crate) mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
@@ -24,6 +26,7 @@ use cloud_adapter::{
 use self::{
     answers::{Balancer, FloatingIp, Listener, Member, Monitor, Pool},
     known_members::KnownMembers,
+    known_parts::KnownParts,
     settings::{LoadBalancerOptions, Site, Version},
 };
 use crate::{
@@ -61,11 +64,25 @@ pub(crate) struct LoadBalancers {
     pub(crate) options: LoadBalancerOptions,
     version: OnceLock<Version>,
     pub(crate) members: KnownMembers,
+    pub(crate) parts: KnownParts,
+}
+
+/// What is said of a capability beside its name.
+pub(crate) fn attributes(capability: &str) -> BTreeMap<String, String> {
+    match capability {
+        "loadbalancers" => [("backends".to_owned(), "read-each".to_owned())].into(),
+        _ => BTreeMap::new(),
+    }
 }
 
 impl LoadBalancers {
     pub(crate) fn new(options: LoadBalancerOptions) -> Self {
-        Self { options, version: OnceLock::new(), members: KnownMembers::default() }
+        Self {
+            options,
+            version: OnceLock::new(),
+            members: KnownMembers::default(),
+            parts: KnownParts::default(),
+        }
     }
 
     /// What plans go by. A listing comes before every plan, and brings the version.
@@ -78,6 +95,8 @@ impl LoadBalancers {
 /// What earlier pages of a sweep brought. Pages are shared, as each later cursor holds them all.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
+    /// The writes of ours that had been when it began.
+    writes: u64,
     balancers: Vec<Arc<[Balancer]>>,
     listeners: Vec<Arc<[Listener]>>,
     pools: Vec<Arc<[Pool]>>,
@@ -261,8 +280,9 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
         cursor: Option<&Cursor>,
         size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<Detail>>, VendorError> {
-        let mut sweep: Sweep = cursor.and_then(Cursor::kept).cloned().unwrap_or_default();
-        let known = &self.balancers.members;
+        let LoadBalancers { members: known, parts, .. } = &*self.balancers;
+        let begun = || Sweep { writes: parts.writes(), ..Sweep::default() };
+        let mut sweep: Sweep = cursor.and_then(Cursor::kept).cloned().unwrap_or_else(begun);
         let (place, query) = match cursor {
             None => (self.balancers.beginning(), None),
             Some(cursor) => Place::read(cursor.at())
@@ -274,6 +294,9 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
         }
         let next = match next {
             Some(query) => Some(sweep.cursor(place, &query)),
+            None if place == Place::Octavia(Listed::LoadBalancers) && parts.join(&mut sweep) => {
+                Some(sweep.cursor(Place::FloatingIps, ""))
+            }
             None => sweep.after(place).map(|next| sweep.cursor(next, "")),
         };
         Ok(match next {
@@ -282,6 +305,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
             }
             None => {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
+                parts.learn(&sweep);
                 Page { items: join::records(&sweep, known), next: None, total: None }
             }
         })

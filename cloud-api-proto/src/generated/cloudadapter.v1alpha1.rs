@@ -3266,7 +3266,9 @@ pub mod load_balancer_service_client {
         ///
         /// The work belongs to the adapter and not to this call: a caller that hangs up cuts no sequence, and the same request
         /// joins the work under way. It waits at most 2 s, and never past its deadline less 0.5 s; then it answers PENDING with
-        /// `retry_after`. Nothing to do costs 0 vendor calls.
+        /// `retry_after`. Nothing to do costs 0 vendor calls; after a restart of the adapter, one listing for all load balancers
+        /// together. Where the vendor's listings do not tell backends, one read for each listener comes to it, once: the capability
+        /// `loadbalancers` has the attribute `backends` = `read-each` then.
         ///
         /// Of two different wishes for one key (a deletion is one, too), that of the newer fence takes over between two vendor
         /// writes, and who still waits for the other is answered OPERATION_CONFLICT. Fences of different scopes cannot be compared:
@@ -3379,7 +3381,9 @@ pub mod load_balancer_service_server {
         ///
         /// The work belongs to the adapter and not to this call: a caller that hangs up cuts no sequence, and the same request
         /// joins the work under way. It waits at most 2 s, and never past its deadline less 0.5 s; then it answers PENDING with
-        /// `retry_after`. Nothing to do costs 0 vendor calls.
+        /// `retry_after`. Nothing to do costs 0 vendor calls; after a restart of the adapter, one listing for all load balancers
+        /// together. Where the vendor's listings do not tell backends, one read for each listener comes to it, once: the capability
+        /// `loadbalancers` has the attribute `backends` = `read-each` then.
         ///
         /// Of two different wishes for one key (a deletion is one, too), that of the newer fence takes over between two vendor
         /// writes, and who still waits for the other is answered OPERATION_CONFLICT. Fences of different scopes cannot be compared:

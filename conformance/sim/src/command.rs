@@ -22,7 +22,7 @@ pub(crate) use self::{
 use crate::process;
 
 /// The commands that there are, as the parameter file has them.
-pub(crate) const NAMES: [&str; 25] = [
+pub(crate) const NAMES: [&str; 24] = [
     "createInstances",
     "deleteInstances",
     "stopInstance",
@@ -38,7 +38,6 @@ pub(crate) const NAMES: [&str; 25] = [
     "deleteRoute",
     "listOwned",
     "listLoadBalancers",
-    "limitRate",
     "lagReads",
     "killAdapter",
     "stopAdapter",
@@ -87,7 +86,6 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
         "deleteRoute" => cloud.delete_route(&variable("VENDOR_ID")?).await,
         "listOwned" => cloud.owned(&variable("CLUSTER_ID")?).await,
         "listLoadBalancers" => cloud.list_load_balancers().await,
-        "limitRate" => cloud.limit_rate(&variable("FAMILY")?).await,
         "lagReads" => {
             let lag: u64 = variable("MILLISECONDS")?.parse()?;
             cloud.settings(&json!({ "consistency_ms": lag })).await

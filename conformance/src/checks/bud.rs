@@ -35,7 +35,6 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Proxy,
             Need::Capability("routes"),
             Need::Param("limits.buckets"),
-            Need::Hook(Hook::LimitRate),
             Need::Hook(Hook::CreateInstances),
         ])
         .within(600),

@@ -7,7 +7,7 @@ mod ownership;
 use std::time::Duration;
 
 use cloud_api_proto::v1alpha1::{
-    ApplyRoutesRequest, Instance, Route, RouteOwner, RouteResult, route_result::Outcome,
+    ApplyRoutesRequest, Instance, Route, RouteOwner, RouteResult, RouteUpsert, route_result::Outcome,
 };
 use tokio::time::Instant;
 
@@ -62,6 +62,21 @@ const FOREIGN: &[Need] = &[
     Need::Hook(Hook::CreateRoute),
     Need::Hook(Hook::DeleteRoute),
 ];
+
+/// Both items.
+const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
+
+/// Lets routes lead to other machines. Where no tag says whose they are, their deletion makes room first: a route to another machine than
+/// the node's is nobody's.
+async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[RouteUpsert; 2]) -> Verdict {
+    if !cx.has_route_tags() {
+        let deletes = from.iter().map(items::removal).collect();
+        let results = apply(cx, &ApplyRoutesRequest { deletes, ..cluster.routes(Vec::new()) }).await?;
+        became(&results, &APPLIED, "routes that lead to the nodes' former machines are removed")?;
+    }
+    let results = apply(cx, &cluster.routes(to.to_vec())).await?;
+    became(&results, &APPLIED, "routes are laid to other machines")
+}
 
 /// Sends a request until nothing of it is PENDING any more, and answers what became of each item, first the upserts and then the
 /// deletes. An item that was PENDING and then as wanted counts as APPLIED. Refusals that name a time are waited for.

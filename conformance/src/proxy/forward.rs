@@ -156,6 +156,7 @@ async fn struck(
         Action::HoldAfter => (),
         Action::Delay(_)
         | Action::Throttle(_)
+        | Action::Limit { .. }
         | Action::Answer(_)
         | Action::AnswerWith { .. }
         | Action::Echo(_)
@@ -172,6 +173,7 @@ async fn struck(
             pass(shared, order, at).await?
         }
         Action::Throttle(after) => throttled(after),
+        Action::Limit { .. } => throttled(None),
         Action::Answer(status) => Answered::canned(status, &[], "{}"),
         Action::AnswerWith { status, headers, body } => Answered::canned(status, &headers, &body),
         Action::Echo(status) => echo(status, order.1.headers()),

@@ -103,6 +103,13 @@ pub enum Action {
     Delay(Duration),
     /// 429, with `Retry-After` in whole seconds if given. The vendor sees nothing of it. So with all that answer here.
     Throttle(Option<Duration>),
+    /// As a vendor that allows less than the adapter was told: calls beyond a token bucket are answered 429, without a hint.
+    Limit {
+        /// The time in which one call is allowed.
+        every: Duration,
+        /// Calls at once. At least 1.
+        burst: u32,
+    },
     /// This status, with an empty JSON object as body.
     Answer(u16),
     /// This status, header and body.
@@ -171,6 +178,8 @@ struct Standing {
     since: Instant,
     seen: u64,
     fired: u64,
+    /// For limits: when the bucket is full again.
+    full_at: Instant,
     /// First answers, for stale reads.
     frozen: BTreeMap<String, Answered>,
 }
@@ -189,7 +198,16 @@ impl Rules {
     pub(super) fn add(&mut self, rule: Rule, action: Action, gate: Gate) -> u64 {
         self.last = self.last.saturating_add(1);
         let since = Instant::now();
-        let standing = Standing { rule, action, gate, since, seen: 0, fired: 0, frozen: BTreeMap::new() };
+        let standing = Standing {
+            rule,
+            action,
+            gate,
+            since,
+            seen: 0,
+            fired: 0,
+            full_at: since,
+            frozen: BTreeMap::new(),
+        };
         self.standing.insert(self.last, standing);
         self.last
     }
@@ -220,7 +238,7 @@ impl Rules {
                 continue;
             }
             standing.seen = standing.seen.saturating_add(1);
-            if struck.is_none() && standing.fires() {
+            if struck.is_none() && standing.fires() && standing.exceeds() {
                 standing.fired = standing.fired.saturating_add(1);
                 let Standing { action, gate, frozen, .. } = &*standing;
                 let frozen = frozen.get(&call.path).cloned();
@@ -256,6 +274,7 @@ impl Standing {
             Action::EmptyPage => call.list.is_some(),
             Action::Delay(_)
             | Action::Throttle(_)
+            | Action::Limit { .. }
             | Action::Answer(_)
             | Action::AnswerWith { .. }
             | Action::Echo(_)
@@ -275,6 +294,20 @@ impl Standing {
             When::Nth(call) => self.seen == call,
             When::From(call) => self.seen >= call,
         }
+    }
+
+    /// Whether a limit, if it is one, has no room for this call. If it has, the call takes it.
+    fn exceeds(&mut self) -> bool {
+        let Action::Limit { every, burst } = self.action else { return true };
+        let now = Instant::now();
+        let full_at = self.full_at.max(now);
+        // What is missing in the bucket, as time.
+        let room = every.saturating_mul(burst.saturating_sub(1));
+        if full_at.saturating_duration_since(now) > room {
+            return true;
+        }
+        self.full_at = full_at + every;
+        false
     }
 }
 
@@ -320,6 +353,20 @@ mod tests {
             assert_eq!(strikes(rule.clone(), Action::ResetBefore, &calls), struck, "{rule:?}");
         }
         assert_eq!(strikes(Rule::all(), Action::EmptyPage, &calls), [true, false, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_is_a_burst_and_a_rate() {
+        let call = shape(&Method::GET, "/v1/instances");
+        let mut rules = Rules::default();
+        let limit = Action::Limit { every: Duration::from_millis(500), burst: 3 };
+        rules.add(Rule::all(), limit, Gate::default());
+        let mut struck = |calls: usize| (0..calls).filter(|_| rules.strike(&call).is_some()).count();
+        assert_eq!(struck(5), 2, "the burst, and no more");
+        tokio::time::advance(Duration::from_millis(500)).await;
+        assert_eq!(struck(3), 2, "one has come");
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(struck(5), 2, "never more than the burst");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
-"""The adapter's process, its files, and the suite's hooks at both."""
+"""The adapter's processes, their files, and the suite's hooks at both."""
 
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from files import put_yaml
@@ -18,18 +19,15 @@ CONFIG = {"limits": {"buckets": dict.fromkeys(FAMILIES, {"rate": RATE, "burst": 
 BAD_CONFIG = {"limits": {"buckets": {"compute": {"rate": -1}}}}
 
 
-class Adapter:
-    """One adapter, that hooks end and start again."""
+class Process:
+    """A program that may be ended and started again."""
 
-    def __init__(self, program: Path, folder: Path, flags: list[str]) -> None:
-        self.log = folder / "adapter.log"
-        self._config = folder / "config.yaml"
-        self._mended = 0
-        self._command = [str(program), *flags, f"--config={self._config}", "--log-format=json"]
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.log = log
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        put_yaml(self._config, CONFIG)
 
-    def startAdapter(self) -> None:
+    def start(self) -> None:
         # The developer's own cloud must not leak in.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_") and name != "KUBECONFIG"}
         with self.log.open("ab") as log:
@@ -37,11 +35,47 @@ class Adapter:
             self._process = subprocess.Popen(
                 self._command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
-    def killAdapter(self) -> None:
-        self._end(signal.SIGKILL)
+    def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        if self._process:
+            self._process.send_signal(how)
+            self._process.wait(GONE_WITHIN)
 
-    def stopAdapter(self) -> None:
-        self._end(signal.SIGTERM)
+
+class Adapter:
+    """One adapter, which may have replicas: the flags of each, beside those that all have."""
+
+    def __init__(
+        self, program: Path, folder: Path, flags: list[str], replicas: list[list[str]], age_hashes: Callable[[], None],
+    ) -> None:
+        self._config = folder / "config.yaml"
+        self._mended = 0
+        self._age_hashes = age_hashes
+        common = [str(program), *flags, f"--config={self._config}", "--log-format=json"]
+        self._replicas = [Process([*common, *more], folder / f"adapter-{n}.log") for n, more in enumerate(replicas)]
+        self.log = self._replicas[0].log
+        put_yaml(self._config, CONFIG)
+
+    def open(self) -> None:
+        for one in self._replicas:
+            one.start()
+
+    def close(self) -> None:
+        for one in self._replicas:
+            one.end()
+
+    def startAdapter(self, REPLICA: str) -> None:
+        self._replicas[int(REPLICA)].start()
+
+    def startAdapterWithNextHash(self, REPLICA: str) -> None:
+        """As it is, on load balancers as another release finds them."""
+        self._age_hashes()
+        self.startAdapter(REPLICA)
+
+    def killAdapter(self, REPLICA: str) -> None:
+        self._replicas[int(REPLICA)].end()
+
+    def stopAdapter(self, REPLICA: str) -> None:
+        self._replicas[int(REPLICA)].end(signal.SIGTERM)
 
     def breakConfig(self) -> None:
         put_yaml(self._config, BAD_CONFIG)
@@ -49,8 +83,3 @@ class Adapter:
     def mendConfig(self) -> None:
         self._mended += 1
         put_yaml(self._config, CONFIG, end="\n" * self._mended)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process:
-            self._process.send_signal(how)
-            self._process.wait(GONE_WITHIN)

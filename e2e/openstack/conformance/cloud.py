@@ -24,6 +24,8 @@ HOLD = Path(__file__).parent.parent / "hold.sh"
 WITHIN = 55.0
 """Seconds. The suite gives a hook 60."""
 LB = "/lbaas"
+HASH = "cloudadapter.dev/hash="
+"""How the tag begins that tells what was applied."""
 VOLATILE = {"operating_status", "provisioning_status"}
 """What tells how a load balancer does, and not what it is."""
 
@@ -50,15 +52,15 @@ def said(answer: requests.Response) -> Json:
 
 
 class Cloud:
-    """One project of the local OpenStack."""
+    """One project of the local OpenStack, with the network and the router that have its name."""
 
     def __init__(self, name: str) -> None:
         self.connection = openstack.connect(cloud=name)
-        self.network = self.connection.network.find_network("demo-net", ignore_missing=False)
-        self.subnet = self.connection.network.find_subnet("demo-net-v4", ignore_missing=False)
-        self.ipv6_subnet = self.connection.network.find_subnet("demo-net-v6", ignore_missing=False)
+        self.network = self.connection.network.find_network(f"{name}-net", ignore_missing=False)
+        self.subnet = self.connection.network.find_subnet(f"{name}-net-v4", ignore_missing=False)
+        self.ipv6_subnet = self.connection.network.find_subnet(f"{name}-net-v6", ignore_missing=False)
         self.public = self.connection.network.find_network("public", ignore_missing=False)
-        self.router = self.connection.network.find_router("demo-router", ignore_missing=False)
+        self.router = self.connection.network.find_router(f"{name}-router", ignore_missing=False)
         self.image = self.connection.image.find_image("tiny", ignore_missing=False)
         self.flavor = self.connection.compute.find_flavor("m1.small", ignore_missing=False)
         self.numbers = itertools.count(1)
@@ -168,6 +170,14 @@ class Cloud:
     def listLoadBalancers(self) -> str:
         return "\n".join(one["id"] for one in self._lb("GET", "loadbalancers?fields=id")["loadbalancers"])
 
+    def age_hashes(self) -> None:
+        """Gives each load balancer a hash of another version."""
+        for one in self._lb("GET", "loadbalancers")["loadbalancers"]:
+            tags = [f"{tag.partition('=')[0]}=0-{one['id']}" if tag.startswith(HASH) else tag for tag in one["tags"]]
+            if tags != one["tags"]:
+                self._change(one["id"], "PUT", f"loadbalancers/{one['id']}", {"loadbalancer": {"tags": tags}})
+                self._settled(one["id"])
+
     def _lb(self, method: str, path: str, body: Json | None = None) -> Json:
         return said(self.connection.load_balancer.request(f"{LB}/{path}", method, json=body))
 
@@ -190,12 +200,12 @@ class Cloud:
         found: Json = until("the load balancer settles", look)
         return found
 
-    def _change(self, balancer: str, method: str, path: str) -> None:
+    def _change(self, balancer: str, method: str, path: str, body: Json | None = None) -> None:
         """Again while something else changes it, which is a 409."""
 
         def once() -> bool:
             try:
-                self._lb(method, path)
+                self._lb(method, path, body)
             except ConflictException:
                 return False
             return True

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adapter import BURST, RATE, Adapter
+from adapter import BURST, RATE, Adapter, Process
 from callers import CONNECTION_AGE, Callers
 from cloud import Cloud
 from console import Console, Hook
@@ -36,6 +36,7 @@ VENDOR = {
         {"collection": "instances", "call": r"^GET /compute/v2\.1/servers/detail", "emptyBody": '{"servers": []}'},
         {"collection": "load-balancers", "call": r"^GET /load-balancer/v2(\.0)?/lbaas/loadbalancers(\?|$)",
          "emptyBody": '{"loadbalancers": [], "loadbalancers_links": []}'},
+        {"collection": "routes", "call": r"^GET /network/v2\.0/routers/", "emptyBody": '{"router": {"routes": []}}'},
     ],
 }
 LIMITS = {"buckets": {family: {"rate": RATE, "burst": BURST, "calls": f" /{service}/"} for family, service in (
@@ -46,7 +47,7 @@ SAMPLES = {
     "foreignProviderId": f"openstack://Elsewhere/{NOWHERE}",
 }
 TIMINGS = {
-    "converge": "3m", "ready": "30s", "heal": "1m", "outage": "10s", "settle": "1m", "load": "10s", "drift": "90s", "reload": "15s",
+    "converge": "5m", "ready": "30s", "heal": "1m", "outage": "10s", "settle": "1m", "load": "10s", "drift": "90s", "reload": "15s",
     "connectionAge": f"{CONNECTION_AGE + 1}s",
 }
 
@@ -69,13 +70,14 @@ def main() -> int:
 
 def prepare(stack: contextlib.ExitStack, programs: Path, folder: Path) -> Path:
     """Starts everything, which `stack` ends, and answers the parameter file."""
-    cloud = Cloud(os.environ.get("OS_CLOUD", "demo"))
     canary = f"canary-{secrets.token_hex(8)}"
-    start = functools.partial(lane, stack, programs / "adapter-openstack", cloud, canary)
+    start = functools.partial(lane, stack, programs, canary)
     params = folder / "params.yaml"
     put_yaml(params, {
-        "lanes": [start(empty(folder / "open"), None)],
-        "secured": start(empty(folder / "secured"), Callers(folder / "secured")),
+        "lanes": [start(Cloud(os.environ.get("OS_CLOUD", "demo")), empty(folder / "open"))],
+        # Each in a project of its own: checks count what there is, and lanes run at once.
+        "secured": start(Cloud("secured"), empty(folder / "secured"), callers=Callers(folder / "secured")),
+        "replicas": start(Cloud("replicas"), empty(folder / "replicas"), replicas=2),
         "vendor": VENDOR,
         "limits": LIMITS,
         "samples": {**SAMPLES, "canary": canary},
@@ -85,30 +87,55 @@ def prepare(stack: contextlib.ExitStack, programs: Path, folder: Path) -> Path:
 
 
 def lane(
-    stack: contextlib.ExitStack, program: Path, cloud: Cloud, canary: str, folder: Path, callers: Callers | None,
+    stack: contextlib.ExitStack, programs: Path, canary: str, cloud: Cloud, folder: Path,
+    callers: Callers | None = None, replicas: int = 1,
 ) -> dict[str, Any]:
     """Starts an adapter with its console, and answers what the parameter file says of them."""
-    grpc, http, proxy = free_ports(3)
+    proxy, leases, *ports = free_ports(2 + 2 * replicas)
+    addresses = list(zip(ports[::2], ports[1::2], strict=True))
     credentials = Credentials(cloud.connection, folder / "clouds.yaml", f"http://{proxy}", canary)
     stack.callback(credentials.close)
-    flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--grpc-address={grpc}", f"--http-address={http}",
-             f"--subnet-id={cloud.subnet.id}", f"--ipv6-subnet-id={cloud.ipv6_subnet.id}", f"--floating-network-id={cloud.public.id}"]
-    adapter = Adapter(program, folder, flags + (callers.flags() if callers else []))
-    adapter.startAdapter()
-    stack.callback(adapter.killAdapter)
+    flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--subnet-id={cloud.subnet.id}",
+             f"--ipv6-subnet-id={cloud.ipv6_subnet.id}", f"--floating-network-id={cloud.public.id}",
+             f"--router-id={cloud.router.id}", *(callers.flags() if callers else [])]
+    own = [[f"--grpc-address={grpc}", f"--http-address={http}"] for grpc, http in addresses]
+    if replicas > 1:
+        flags += ["--replicas=active-standby", f"--kubeconfig={lease(stack, programs, folder, leases)}"]
+        own = [[*some, f"--advertise-address={grpc}"] for some, (grpc, _) in zip(own, addresses, strict=True)]
+    adapter = Adapter(programs / "adapter-openstack", folder, flags, own, cloud.age_hashes)
+    stack.callback(adapter.close)
+    adapter.open()
     hooks = {name: hook for owner in (cloud, credentials, adapter, callers) for name, hook in hooks_of(owner).items()}
     console = Console(hooks)
     stack.callback(console.close)
+    endpoints = [f"{'https' if callers else 'http'}://{grpc}" for grpc, _ in addresses]
+    static = f"static:///{','.join(grpc for grpc, _ in addresses)}"
     return {
         "name": folder.name,
-        "endpoint": f"{'https' if callers else 'http'}://{grpc}",
-        "http": f"http://{http}",
+        "endpoint": endpoints[0] if replicas == 1 else static,
+        **({"replicas": endpoints} if replicas > 1 else {}),
+        "http": f"http://{addresses[0][1]}",
         "log": str(adapter.log),
         "proxy": {"listen": proxy, "upstreams": credentials.upstreams()},
         "env": {"CONSOLE": console.url},
         "hooks": {name: f"exec '{HOOK}' {name}" for name in hooks},
         **(callers.params() if callers else {}),
     }
+
+
+def lease(stack: contextlib.ExitStack, programs: Path, folder: Path, address: str) -> Path:
+    """Starts an API server that knows one Lease, and answers a kubeconfig for it."""
+    server = Process([str(programs / "conformance-sim"), "lease-server", f"--listen={address}"], folder / "lease-server.log")
+    stack.callback(server.end)
+    server.start()
+    kubeconfig = folder / "kubeconfig"
+    put_yaml(kubeconfig, {
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{address}"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "kube-system"}}],
+    })
+    return kubeconfig
 
 
 def empty(folder: Path) -> Path:

@@ -17,6 +17,9 @@ pub(crate) struct Balancer {
     /// In UTC, without saying so.
     #[serde(default)]
     pub(crate) created_at: Option<jiff::civil::DateTime>,
+    /// Changes with each change of any part, to the second.
+    #[serde(default)]
+    pub(crate) updated_at: Option<String>,
     #[serde(default)]
     pub(crate) vip_address: Option<IpAddr>,
     #[serde(default)]

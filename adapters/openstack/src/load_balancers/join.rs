@@ -103,7 +103,8 @@ fn record(balancer: &Balancer, parts: &mut Parts<'_>) -> Record {
     let own = key.as_ref().and_then(|key| parts.own.get(&words(key))).into_iter().flatten();
     let floating_ips: Vec<FloatingIp> = at_port.chain(own).map(|ip| (*ip).clone()).collect();
     let detail = Detail {
-        balancer: Some(balancer.clone()),
+        // Its time of change is told by what has changed.
+        balancer: Some(Balancer { updated_at: None, ..balancer.clone() }),
         listeners: parts.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
         pools: parts.pools.remove(balancer.id.as_str()).unwrap_or_default(),
         floating_ips,

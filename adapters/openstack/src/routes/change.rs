@@ -233,8 +233,9 @@ impl OpenStackDriver {
         let Ok(there) = self.client.show_router(session, router).await else { return error };
         let count = there.routes.len();
         let message = format!(
-            "{} Router {router} has {count} routes, and there is no room for another: raise max_routes in \
-             Neutron's configuration, which is 30 as it is delivered",
+            "{} Router {router} has {count} routes, and there is no room for another: raise the \
+             project's quota router_route (before 2026.2 max_routes in the configuration), which is 30 as it is \
+             delivered",
             error.message
         );
         VendorError { message, ..error }

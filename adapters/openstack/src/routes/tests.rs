@@ -275,7 +275,7 @@ async fn a_full_router_takes_what_it_has_room_for_and_says_how_full_it_is() {
     assert_eq!(results.iter().filter(|one| one.is_ok()).count(), 3);
     for error in results.iter().filter_map(|one| one.as_ref().err()) {
         assert_eq!(error.fault, Fault::Quota);
-        assert!(error.message.contains("has 3 routes") && error.message.contains("max_routes"), "{error}");
+        assert!(error.message.contains("has 3 routes") && error.message.contains("router_route"), "{error}");
     }
 }
 

@@ -63,14 +63,6 @@ impl Cloud {
         Ok(String::new())
     }
 
-    pub(super) async fn limit_rate(&self, family: &str) -> anyhow::Result<String> {
-        let limit = match variable("RATE") {
-            Ok(rate) => json!({ "rate": rate.parse::<f64>()?, "burst": variable("BURST")?.parse::<u32>()? }),
-            Err(_) => Value::Null,
-        };
-        self.settings(&json!({ "rate_limits": { family: limit } })).await
-    }
-
     pub(super) async fn create_instances(&self, name: &str, count: u32) -> anyhow::Result<String> {
         let order = json!({ "name": format!("{name}-{{n}}"), "count": count, "first": 0 });
         let made = self.call(Method::POST, "admin/instances", Some(&order)).await?;

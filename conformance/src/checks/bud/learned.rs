@@ -1,12 +1,13 @@
 //! A vendor that allows less than the adapter was told.
 
+use std::time::Duration;
+
 use super::load;
 use crate::{
     check::{Stop, Verdict},
     context::Context,
     expect,
-    hooks::Hook,
-    proxy::{Call, Calls},
+    proxy::{Action, Call, Calls, Rule},
 };
 
 /// The bucket of route writes.
@@ -14,7 +15,7 @@ const FAMILY: &str = "network";
 /// What the vendor allows of the configured rate.
 const PART: f64 = 0.4;
 /// Calls that the vendor allows at once.
-const BURST: &str = "10";
+const BURST: u32 = 10;
 /// Of the calls after the rate has settled, so many may be throttled: it looks upwards now and then.
 const THROTTLED_MAX: f64 = 0.05;
 /// Of what the vendor allows, so much is used at least. Most adapters use more; machines are busy.
@@ -29,10 +30,9 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     let bucket =
         bucket.ok_or_else(|| Stop::skipped("limits.buckets: there is none of the network family"))?;
     let allowed = bucket.rate * PART;
-    cx.undo_by(Hook::LimitRate, vec![("FAMILY", FAMILY.to_owned())]);
-    let limit = [("FAMILY", FAMILY), ("RATE", &allowed.to_string()), ("BURST", BURST)];
-    cx.hook(Hook::LimitRate, &limit).await?;
     let proxy = cx.proxy()?;
+    let limit = Action::Limit { every: Duration::from_secs_f64(allowed.recip()), burst: BURST };
+    let limit = proxy.inject(Rule::all().calls(bucket.calls.clone()), limit);
     let timings = &cx.params().timings;
     let begun = proxy.mark();
     let mark = load::under(load::routes(cx, machine), async {
@@ -44,7 +44,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     .await?;
     let in_bucket = |call: &Call| bucket.calls.matches(&call.method, &call.path);
     let (all, settled) = (proxy.since(begun).only(in_bucket), proxy.since(mark).only(in_bucket));
-    cx.hook(Hook::LimitRate, &[("FAMILY", FAMILY)]).await?;
+    drop(limit);
     let (passed, throttled) = (passed(&settled), count(&settled) - passed(&settled));
     cx.note(format!(
         "{} calls in all, {} throttled; then {passed} passed and {throttled} throttled",

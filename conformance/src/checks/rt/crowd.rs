@@ -1,6 +1,6 @@
 //! Many routes at once.
 
-use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, RouteOwner, RouteUpsert, route_result::Outcome};
+use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, RouteUpsert, route_result::Outcome};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{apply, became};
@@ -42,6 +42,6 @@ pub(super) async fn thousand(cx: &Context) -> Verdict {
     laid.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     budget::kept(cx, &cx.proxy()?.since(mark))?;
     let listed = cx.routes(&cluster).await?.items;
-    let mine = listed.iter().filter(|route| route.owner() == RouteOwner::Mine).count();
+    let mine = listed.iter().filter(|route| route.owner() == cx.own_routes()).count();
     expect::equal("the mirror has all routes", &mine, &usize::from(ROUTES))
 }

@@ -1,7 +1,7 @@
 //! Each item of a request has a fate of its own.
 
 use cloud_api_proto::v1alpha1::{
-    ApplyRoutesRequest, RouteDelete, RouteOwner, RouteResult, RouteUpsert, route_result::Outcome,
+    ApplyRoutesRequest, RouteDelete, RouteResult, RouteUpsert, route_result::Outcome,
 };
 
 use super::{apply, became};
@@ -27,7 +27,7 @@ pub(super) async fn idempotent(cx: &Context) -> Verdict {
     let results = apply(cx, &cluster.routes(upserts.clone())).await?;
     became(&results, &[there; 3], "all are UNCHANGED when repeated")?;
     let mine = cx.routes(&cluster).await?.items;
-    let mine = mine.iter().filter(|route| route.owner() == RouteOwner::Mine).count();
+    let mine = mine.iter().filter(|route| route.owner() == cx.own_routes()).count();
     expect::equal("each route is in the mirror once", &mine, &3)?;
 
     let deletes: Vec<RouteDelete> = upserts.iter().map(removal).collect();

@@ -8,11 +8,11 @@ use cloud_api_proto::{
     },
 };
 
-use super::{apply, became, is_as_it_was, items::removal, nobodys, route_to};
+use super::{APPLIED, apply, became, is_as_it_was, items::removal, moved, nobodys, route_to};
 use crate::{
-    check::{Stop, Verdict},
+    check::{Need, Stop, Verdict},
     cluster::Cluster,
-    context::Context,
+    context::{Context, ROUTE_TAGS},
     expect,
 };
 
@@ -28,13 +28,12 @@ pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     let inside = nobodys(cx, &cluster, &cluster.pod_cidr(9), first).await?;
     let outside = nobodys(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
 
-    let laid = [cluster.route(0, first), cluster.route(1, second)];
-    let moved = [cluster.route(0, second), cluster.route(1, first)];
-    for upserts in [laid, moved.clone()] {
-        let results = apply(cx, &cluster.routes(upserts.to_vec())).await?;
-        became(&results, &APPLIED, "routes are laid, and moved to another machine")?;
-    }
-    let deletes = moved.iter().map(removal).collect();
+    let here = [cluster.route(0, first), cluster.route(1, second)];
+    let there = [cluster.route(0, second), cluster.route(1, first)];
+    let results = apply(cx, &cluster.routes(here.to_vec())).await?;
+    became(&results, &APPLIED, "routes are laid")?;
+    moved(cx, &cluster, &here, &there).await?;
+    let deletes = there.iter().map(removal).collect();
     let results = apply(cx, &ApplyRoutesRequest { deletes, ..cluster.routes(Vec::new()) }).await?;
     became(&results, &APPLIED, "routes are removed")?;
 
@@ -42,9 +41,6 @@ pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     is_as_it_was(cx, &neighbour, &outside).await?;
     is_as_it_was(cx, &neighbour, &theirs).await
 }
-
-/// Both items.
-const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
 
 /// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership: a tag or a description, or no owner at all inside the
 /// cluster's CIDRs with that node's machine as next hop. The vendor's ID is a hint and no proof.
@@ -64,7 +60,13 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
     let outside = nobodys(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
 
     let foul = Foul { cx, cluster: &cluster };
-    foul.play("another node's key", (&mine, &cluster), (1, Some(first))).await?;
+    if cx.has_route_tags() {
+        foul.play("another node's key", (&mine, &cluster), (1, Some(first))).await?;
+    } else {
+        // Whoever names the machine is believed: there is nothing else to go by.
+        cx.without(Need::Capability(ROUTE_TAGS));
+        foul.play("a node of another machine", (&mine, &cluster), (0, Some(second))).await?;
+    }
     foul.play("a route of another cluster", (&theirs, &neighbour), (0, Some(first))).await?;
     foul.play("a route of nobody, no machine named", (&inside, &cluster), (9, None)).await?;
     foul.play("a route of nobody, another machine named", (&inside, &cluster), (9, Some(second))).await?;
@@ -72,11 +74,18 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
 
     // With ownership they go: by their tag wherever they are, or by the node's machine.
     let elsewhere = vec![neighbour.cluster_cidr()];
-    let own = removal(&cluster.route(0, first));
-    let request = ApplyRoutesRequest { cluster_cidrs: elsewhere, ..deleting(&cluster, own) };
-    let results = apply(cx, &request).await?;
-    let wants = "an own route outside of the CIDRs that the cluster has by now is removed";
-    became(&results, &[Outcome::Applied], wants)?;
+    let own = deleting(&cluster, removal(&cluster.route(0, first)));
+    let outside = ApplyRoutesRequest { cluster_cidrs: elsewhere, ..own.clone() };
+    let results = apply(cx, &outside).await?;
+    if cx.has_route_tags() {
+        let wants = "an own route outside of the CIDRs that the cluster has by now is removed";
+        became(&results, &[Outcome::Applied], wants)?;
+    } else {
+        let wants = "outside of the CIDRs that the cluster has by now nobody's route is removed";
+        became(&results, &[Outcome::Unchanged], wants)?;
+        is_as_it_was(cx, &cluster, &mine).await?;
+        became(&apply(cx, &own).await?, &[Outcome::Applied], "an own route inside of the CIDRs is removed")?;
+    }
     let untagged = removal(&cluster.route(9, first));
     let results = apply(cx, &deleting(&cluster, untagged)).await?;
     let wants = "a route of nobody inside the CIDRs is removed if its next hop is the machine of the node";
@@ -139,7 +148,8 @@ pub(super) async fn conflict(cx: &Context) -> Verdict {
         expect::some(found, "a route in the way is in the mirror")
     };
     let (theirs, others) = (seen(1).await?, seen(2).await?);
-    expect::equal("another cluster's route is flagged", &theirs.owner(), &RouteOwner::OtherCluster)?;
+    let flagged = if cx.has_route_tags() { RouteOwner::OtherCluster } else { RouteOwner::Unmanaged };
+    expect::equal("another cluster's route is flagged", &theirs.owner(), &flagged)?;
 
     let mut upserts: Vec<_> = (0..4).map(|n| cluster.route(n, second)).collect();
     let of_another_node = upserts.iter_mut().skip(2).take(1).filter_map(|upsert| upsert.key.as_mut());

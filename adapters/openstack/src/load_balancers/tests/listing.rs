@@ -178,6 +178,36 @@ async fn a_sweep_costs_its_pages_and_members_are_asked_for_once() {
 }
 
 #[tokio::test]
+async fn to_wait_for_load_balancers_costs_their_listing_and_that_of_floating_ips() {
+    let cloud = cloud(3).await;
+    let driver = cloud.driver();
+    let session = session(&driver);
+    let balancers = format!("{LBAAS}/loadbalancers");
+    let status = |of: usize, status: &str| {
+        items(&mut cloud.store().lists, &balancers)[of]["provisioning_status"] = json!(status);
+    };
+    status(0, "PENDING_UPDATE");
+    let (records, _) = sweep(&cloud, &driver, &session).await.expect("listed");
+    let (again, calls) = sweep(&cloud, &driver, &session).await.expect("listed");
+    assert_eq!((again == records, calls), (true, 2), "nothing has changed");
+    items(&mut cloud.store().lists, FLOATING_IPS).clear();
+    let (bare, calls) = sweep(&cloud, &driver, &session).await.expect("listed");
+    assert_eq!((bare == records, calls), (false, 2), "floating IPs are always asked for");
+    // Somebody changes another one.
+    items(&mut cloud.store().lists, &balancers)[1]["updated_at"] = json!("2026-11-21T20:07:00");
+    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5);
+    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 2);
+    // We change something.
+    let step = Step::DeleteFloatingIp { id: "fip-1".to_owned(), address: [203, 0, 113, 1].into() };
+    driver.execute(&session, &step).await.map(drop).unwrap_or_default();
+    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5);
+    // It is done.
+    status(0, "ACTIVE");
+    assert!(sweep(&cloud, &driver, &session).await.expect("listed").1 >= 5);
+    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5, "nothing is waited for");
+}
+
+#[tokio::test]
 async fn pages_are_followed_in_each_collection() {
     let cloud = cloud(3).await;
     cloud.store().page = 2;
