@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -15,13 +16,15 @@ use serde_json::{Value, json};
 
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
+use crate::control_plane::ControlPlane;
 use crate::eventually::eventually;
-use crate::helm::merge;
+use crate::helm::{Release, Values, merge};
 use crate::metrics::sum;
 use crate::objects::{UNINITIALIZED, node};
-use crate::pods::token;
+use crate::openstack::{self, OpenStack, Project};
+use crate::pods::{Pods, token};
 use crate::quiet::quiet;
-use crate::simcloud::State;
+use crate::simcloud::{Simcloud, State};
 use crate::{seconds, tools};
 
 /// For anything that should happen. Most of it does within a second; the slowest is a listing of the cloud that comes each
@@ -38,9 +41,11 @@ const REPORTERS: [&str; 3] = ["cloud-node-controller", "route_controller", "serv
 
 /// A cluster for one scenario.
 #[derive(Debug)]
-pub struct Bed {
+pub struct Bed<Cloud = Simcloud> {
     /// All processes.
-    pub cluster: Cluster,
+    pub cluster: Cluster<Cloud>,
+    /// The deadline of every look.
+    pub within: Duration,
 }
 
 impl Bed {
@@ -69,15 +74,90 @@ impl Bed {
     /// When a part does not start, or the chart is refused.
     pub async fn install_with(values: &Value) -> anyhow::Result<Self> {
         let cluster = Cluster::install(&tools()?, |all| merge(all, values)).await?;
-        Ok(Self { cluster })
+        Ok(Self { cluster, within: WITHIN })
     }
 
+    /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
+    /// node is initialised.
+    ///
+    /// # Errors
+    /// When somebody refuses, or it stays tainted.
+    pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
+        self.cluster.cloud.create_instance(name).await?;
+        let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
+        node.register(&self.client()).await?;
+        self.initialised(name).await
+    }
+
+    /// Waits until a look at the whole cloud gives a value.
+    ///
+    /// # Errors
+    /// When it does not in time, with what was seen last.
+    pub async fn until_cloud<T>(
+        &self,
+        what: &str,
+        look: impl Fn(&State) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let (cloud, look) = (&self.cluster.cloud, &look);
+        eventually(what, WITHIN, || async { look(&cloud.state().await?) }).await
+    }
+}
+
+impl Bed<OpenStack> {
+    /// Everything is installed on the real services, runs and is ready.
+    ///
+    /// # Errors
+    /// When a part does not start; the message has the end of its log.
+    pub async fn on_openstack(project: Arc<Project>) -> anyhow::Result<Self> {
+        let mut control_plane = ControlPlane::start(&tools()?).await?;
+        let cloud = OpenStack::start(&mut control_plane, project).await?;
+        let mut values = Values::new(&mut control_plane)?.render();
+        merge(&mut values, &cloud.values());
+        // Listed often, so that nobody waits long for what somebody else did.
+        let often = ["instances", "loadBalancers", "routes"].map(|it| (it, json!({ "maxAge": "10s" })));
+        merge(&mut values, &json!({ "adapter": { "cache": BTreeMap::from(often) } }));
+        let release = Release::install(&control_plane, &values).await?;
+        let pods = Pods::from_release(&mut control_plane, &release).await?;
+        let cluster = Cluster { pods, cloud, release, control_plane };
+        let mut this = Self { cluster, within: openstack::DONE_WITHIN };
+        this.cluster.pods.start()?;
+        this.ready().await?;
+        Ok(this)
+    }
+
+    /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
+    /// node is initialised.
+    ///
+    /// # Errors
+    /// When somebody refuses, or it stays tainted.
+    pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
+        self.cluster.cloud.project.create_servers(name, 1).await?;
+        let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
+        node.register(&self.client()).await?;
+        self.initialised(name).await
+    }
+
+    /// Waits until a look at the whole project gives a value.
+    ///
+    /// # Errors
+    /// When it does not in time, with what was seen last.
+    pub async fn until_cloud<T>(
+        &self,
+        what: &str,
+        look: impl Fn(&openstack::State) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let (project, look) = (&self.cluster.cloud.project, &look);
+        eventually(what, self.within, || async { look(&project.state().await?) }).await
+    }
+}
+
+impl<Cloud> Bed<Cloud> {
     /// Waits until all pods are ready.
     ///
     /// # Errors
     /// When one ends, or is not ready in time; the message has the end of its log.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
-        self.cluster.pods.wait_ready(WITHIN).await
+        self.cluster.pods.wait_ready(self.within).await
     }
 
     /// A client that may do everything.
@@ -93,18 +173,6 @@ impl Bed {
     /// The Services of the namespace `default`.
     pub fn services(&self) -> Api<Service> {
         Api::default_namespaced(self.client())
-    }
-
-    /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
-    /// node is initialised.
-    ///
-    /// # Errors
-    /// When somebody refuses, or it stays tainted.
-    pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
-        self.cluster.cloud.create_instance(name).await?;
-        let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
-        node.register(&self.client()).await?;
-        self.initialised(name).await
     }
 
     /// Waits until a node has lost the taint.
@@ -144,7 +212,7 @@ impl Bed {
     pub async fn delete_service(&self, name: &str) -> anyhow::Result<()> {
         let services = self.services();
         services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
-        eventually(&format!("Service {name} is gone"), WITHIN, || async {
+        eventually(&format!("Service {name} is gone"), self.within, || async {
             let left = services.get_opt(name).await?;
             ensure!(left.is_none(), "finalizers {:?}", left.and_then(|it| it.metadata.finalizers));
             Ok(())
@@ -164,7 +232,7 @@ impl Bed {
     ) -> anyhow::Result<T> {
         let (nodes, look) = (self.nodes(), &look);
         let what = format!("node {name} {what}");
-        let seen = eventually(&what, WITHIN, || async { look(&nodes.get(name).await?) }).await;
+        let seen = eventually(&what, self.within, || async { look(&nodes.get(name).await?) }).await;
         self.explain(seen, "Node", name).await
     }
 
@@ -180,7 +248,7 @@ impl Bed {
     ) -> anyhow::Result<T> {
         let (services, look) = (self.services(), &look);
         let what = format!("Service {name} {what}");
-        let seen = eventually(&what, WITHIN, || async { look(&services.get(name).await?) }).await;
+        let seen = eventually(&what, self.within, || async { look(&services.get(name).await?) }).await;
         self.explain(seen, "Service", name).await
     }
 
@@ -190,19 +258,6 @@ impl Bed {
     /// When it gets none.
     pub async fn address(&self, service: &str) -> anyhow::Result<String> {
         self.until_service(service, "has an address", |it| address(it).context("it has none")).await
-    }
-
-    /// Waits until a look at the whole cloud gives a value.
-    ///
-    /// # Errors
-    /// When it does not in time, with what was seen last.
-    pub async fn until_cloud<T>(
-        &self,
-        what: &str,
-        look: impl Fn(&State) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let (cloud, look) = (&self.cluster.cloud, &look);
-        eventually(what, WITHIN, || async { look(&cloud.state().await?) }).await
     }
 
     /// The Events of the controllers on an object, oldest first. The API server has some of its own to tell: it may take a Service
@@ -224,7 +279,7 @@ impl Bed {
     /// # Errors
     /// When there is none in time, with those that are there.
     pub async fn told(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
-        eventually(&format!("{kind} {name} has an Event {reason}"), WITHIN, || async {
+        eventually(&format!("{kind} {name} has an Event {reason}"), self.within, || async {
             let events = self.events(kind, name).await?;
             let event = events.iter().rfind(|event| event.reason.as_deref() == Some(reason));
             let event = event.with_context(|| format!("Events: {:#?}", lines(&events)))?;
@@ -239,10 +294,12 @@ impl Bed {
     /// When it ends, or works on and on; the message has the end of its log.
     pub async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
-        pod.wait_ready(WITHIN).await?;
+        pod.wait_ready(self.within).await?;
         let pod = &*pod;
         let what = format!("{controller} has done all its work");
-        eventually(&what, WITHIN, || async { quiet(&pod.metrics().await?) }).await.with_context(|| pod.tail())
+        eventually(&what, self.within, || async { quiet(&pod.metrics().await?) })
+            .await
+            .with_context(|| pod.tail())
     }
 
     /// Waits until the service-controller puts so many nodes behind its load balancers, which it does a moment after they
@@ -252,7 +309,7 @@ impl Bed {
     /// When it puts others there.
     pub async fn targets(&mut self, nodes: u32) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get("service-controller")?;
-        eventually(&format!("load balancers have {nodes} nodes behind them"), WITHIN, || async {
+        eventually(&format!("load balancers have {nodes} nodes behind them"), self.within, || async {
             let there = sum(&pod.metrics().await?, "cloud_controller_load_balancer_targets");
             ensure!((there - f64::from(nodes)).abs() < 0.5, "they have {there}");
             Ok(())
@@ -313,7 +370,7 @@ impl Bed {
     pub async fn unready(&mut self, controller: &str, why: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
         let what = format!("{controller} is not ready, saying {why:?}");
-        let looked = eventually(&what, WITHIN, || async {
+        let looked = eventually(&what, self.within, || async {
             let Err(error) = pod.look_ready().await else { bail!("it is ready") };
             let text = format!("{error:#}");
             ensure!(text.contains(why), "{text}");

@@ -10,12 +10,12 @@ use crate::{Tools, seconds};
 
 /// A cluster on which the chart is installed, with a cloud of its own.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct Cluster<Cloud = Simcloud> {
     // In the order in which they are dropped: callers before those whom they call.
     /// The adapter and the controllers.
     pub pods: Pods,
     /// The cloud, which outlives the adapter.
-    pub cloud: Simcloud,
+    pub cloud: Cloud,
     /// The installed chart.
     pub release: Release,
     /// etcd and the API server.

@@ -4,6 +4,7 @@
 //! and do nothing else. `play/` has one function a step. Nothing waits a fixed time: each step looks until it sees what it
 //! promised, and fails at its deadline with what it saw instead.
 
+mod cloud;
 mod cost;
 mod facts;
 mod keeper;
@@ -15,11 +16,16 @@ mod stage;
 mod teller;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use e2e_tools::Tools;
 
+use e2e_tools::demo::Cloud;
+
 pub use e2e_tools::demo::Args;
+
+use crate::openstack::Project;
 
 use keeper::Keeper;
 use play::Play;
@@ -40,28 +46,47 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let teller = Teller::new(args.json);
-    let (code, stage) = show(args, &tools, &teller, &mut signals).await;
-    let Some(stage) = stage else { return Ok(code) };
+    // Not cut short: what is half-made would stay.
+    let project = match args.cloud {
+        Cloud::Sim => None,
+        Cloud::Openstack => Some(Arc::new(Project::make().await?)),
+    };
+    let (code, stage) = show(args, (&tools, project.clone()), &teller, &mut signals).await;
+    if stage.is_none() && project.is_none() {
+        return Ok(code);
+    }
     teller.tell(&Report::CleanUp);
     tokio::select! {
-        closed = stage.close() => closed?,
+        closed = close(stage, project) => closed?,
         // Dropped half-way, it kills what is left.
         () = signals.next() => (),
     }
     Ok(code)
 }
 
+/// Who works in the project ends before it.
+async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::Result<()> {
+    let closed = match stage {
+        None => Ok(()),
+        Some(stage) => stage.close().await,
+    };
+    if let Some(project) = project {
+        project.remove().await?;
+    }
+    closed
+}
+
 /// Until the end, or until somebody has seen enough. What still runs is returned.
 async fn show(
     args: &Args,
-    tools: &Tools,
+    (tools, project): (&Tools, Option<Arc<Project>>),
     teller: &Teller,
     signals: &mut Signals,
 ) -> (ExitCode, Option<Stage>) {
     let mut stage = None;
     let mut play = Play::new(teller, args.nodes);
     let passed = tokio::select! {
-        passed = play.all(tools, &mut stage) => passed,
+        passed = play.all(tools, project, &mut stage) => passed,
         () = signals.next() => return (ExitCode::from(INTERRUPTED), stage),
     };
     play.sum_up();

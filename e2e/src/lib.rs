@@ -19,6 +19,7 @@ mod kubeconfig;
 mod load;
 mod metrics;
 mod objects;
+pub mod openstack;
 mod pki;
 mod pods;
 mod ports;

@@ -144,7 +144,7 @@ async fn bed() -> Bed {
     );
     let release = Release::install(&control_plane, &values).await.unwrap();
     let pods = Pods::from_release(&mut control_plane, &release).await.unwrap();
-    let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane } };
+    let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane }, within: WITHIN };
     // The first one leads.
     let first = bed.cluster.pods.get(ADAPTER).unwrap();
     first.start().unwrap();

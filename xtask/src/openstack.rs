@@ -90,7 +90,8 @@ pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
     become_it(script)
 }
 
-fn script(name: &str) -> Command {
+/// One of `e2e/openstack`. `run.sh` runs a command that finds the cloud; if nothing of that runs, it is started, and stopped in the end.
+pub(crate) fn script(name: &str) -> Command {
     Command::new(cargo::root().join("e2e").join("openstack").join(name))
 }
 

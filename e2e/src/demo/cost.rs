@@ -1,15 +1,25 @@
-//! What a step cost, in calls that the cloud counted itself.
+//! What a step cost, in calls that the cloud counted itself, or the proxy in front of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use adapter_sim::simcloud::counts::Counts;
-use adapter_sim::simcloud::{Access, Family, Operation};
+use adapter_sim::simcloud::{Access, Family};
 use anyhow::ensure;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-/// Initialising any number of nodes at once costs no more calls than this, as long as they fit on a few pages.
-pub(super) const INITIALISATION_MAX: u64 = 5;
+/// A kind of vendor call. Serialised by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Operation {
+    /// What it is for.
+    pub(super) family: Family,
+    pub(super) access: Access,
+    /// As the cloud's users know it.
+    pub(super) name: Cow<'static, str>,
+}
+
+/// How often the cloud was asked for what.
+pub(super) type Counts = BTreeMap<Operation, u64>;
 
 /// Vendor calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -23,23 +33,39 @@ pub(super) struct Cost {
 impl Cost {
     /// What came in between.
     pub(super) fn between(before: &Counts, after: &Counts) -> Self {
-        let calls =
-            |(&operation, &n): (&Operation, &u64)| (operation, n.saturating_sub(before.of(operation)));
-        after.by_operation.iter().map(calls).collect()
+        let calls = |(operation, n): (&Operation, &u64)| {
+            let earlier = before.get(operation).copied().unwrap_or_default();
+            (operation.clone(), n.saturating_sub(earlier))
+        };
+        after.iter().map(calls).collect()
     }
 
     /// Only the calls of these families.
     pub(super) fn of(&self, families: &[Family]) -> Self {
-        let of = |operation: &Operation| families.contains(&operation.family());
-        self.by_operation.iter().filter(|(operation, _)| of(operation)).map(|(&it, &n)| (it, n)).collect()
+        let of = |operation: &Operation| families.contains(&operation.family);
+        let calls = self.by_operation.iter().filter(|(operation, _)| of(operation));
+        calls.map(|(operation, &n)| (operation.clone(), n)).collect()
     }
 
     pub(super) fn calls(&self) -> u64 {
         self.reads.saturating_add(self.writes)
     }
 
-    pub(super) fn calls_of(&self, operation: Operation) -> u64 {
-        self.by_operation.get(&operation).copied().unwrap_or_default()
+    /// How often an operation of this name was called.
+    pub(super) fn calls_of(&self, name: &str) -> u64 {
+        self.by_operation.iter().filter(|(operation, _)| operation.name == name).map(|(_, n)| n).sum()
+    }
+
+    /// `ListInstances 1, BatchRoutes 2`.
+    pub(super) fn each(&self) -> String {
+        let each = self.by_operation.iter().map(|(operation, n)| format!("{} {n}", operation.name));
+        each.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Serialize for Operation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name)
     }
 }
 
@@ -47,7 +73,7 @@ impl FromIterator<(Operation, u64)> for Cost {
     fn from_iter<I: IntoIterator<Item = (Operation, u64)>>(calls: I) -> Self {
         let mut cost = Self::default();
         for (operation, n) in calls.into_iter().filter(|&(_, n)| n > 0) {
-            match operation.access() {
+            match operation.access {
                 Access::Read => cost.reads = cost.reads.saturating_add(n),
                 Access::Write => cost.writes = cost.writes.saturating_add(n),
             }
@@ -65,9 +91,7 @@ impl fmt::Display for Cost {
         }
         let (calls, reads, writes) =
             (count(self.calls(), "vendor call"), count(self.reads, "read"), count(self.writes, "write"));
-        let each: Vec<_> =
-            self.by_operation.iter().map(|(operation, n)| format!("{operation} {n}")).collect();
-        write!(f, "{calls}: {reads}, {writes} ({})", each.join(", "))
+        write!(f, "{calls}: {reads}, {writes} ({})", self.each())
     }
 }
 
@@ -77,35 +101,43 @@ pub(super) fn count(n: u64, what: &str) -> String {
 }
 
 /// Whether the nodes' initialisation kept its promise. Routes, which begin meanwhile, are counted with their own step.
-pub(super) fn check_initialisation(all: &Cost) -> anyhow::Result<Cost> {
+pub(super) fn check_initialisation(all: &Cost, max: u64) -> anyhow::Result<Cost> {
     let initialisation = all.of(&[Family::Compute, Family::Identity]);
     let writes = all.of(&[Family::Compute, Family::Identity, Family::Loadbalancer]).writes;
     ensure!(
-        initialisation.calls() <= INITIALISATION_MAX && writes == 0,
-        "the nodes should cost at most {INITIALISATION_MAX} vendor calls and no writes, and cost {initialisation}; \
+        initialisation.calls() <= max && writes == 0,
+        "the nodes should cost at most {max} vendor calls and no writes, and cost {initialisation}; \
          everything meanwhile: {all}"
     );
     Ok(initialisation)
 }
 
 #[cfg(test)]
-mod tests {
-    use adapter_sim::simcloud::counts::Counts;
-    use adapter_sim::simcloud::{Family, Operation};
+pub(super) mod tests {
+    use adapter_sim::simcloud::{Access, Family};
 
-    use super::{Cost, check_initialisation};
+    use super::{Cost, Counts, Operation, check_initialisation};
 
-    fn counts(calls: &[(Operation, u64)]) -> Counts {
-        Counts { by_operation: calls.iter().copied().collect(), ..Counts::default() }
+    const LIST: Operation = operation(Family::Compute, Access::Read, "ListInstances");
+    const LAY: Operation = operation(Family::Network, Access::Write, "BatchRoutes");
+
+    const fn operation(family: Family, access: Access, name: &'static str) -> Operation {
+        Operation { family, access, name: std::borrow::Cow::Borrowed(name) }
+    }
+
+    /// One read and two writes.
+    pub(in super::super) fn some() -> Cost {
+        [(LIST, 1), (LAY, 2)].into_iter().collect()
     }
 
     #[test]
     fn a_cost_is_what_came_between_two_looks() {
-        let before = counts(&[(Operation::ListInstances, 2), (Operation::GetProject, 1)]);
-        let after =
-            counts(&[(Operation::ListInstances, 3), (Operation::GetProject, 1), (Operation::BatchRoutes, 2)]);
+        let project = operation(Family::Identity, Access::Read, "GetProject");
+        let before = Counts::from([(LIST, 2), (project.clone(), 1)]);
+        let after = Counts::from([(LIST, 3), (project, 1), (LAY, 2)]);
         let cost = Cost::between(&before, &after);
         assert_eq!(cost.to_string(), "3 vendor calls: 1 read, 2 writes (ListInstances 1, BatchRoutes 2)");
+        assert_eq!((cost.calls_of("BatchRoutes"), cost.calls_of("GetProject")), (2, 0));
         assert_eq!(
             cost.of(&[Family::Compute]).to_string(),
             "1 vendor call: 1 read, 0 writes (ListInstances 1)"
@@ -114,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn initialisation_may_cost_five_reads_and_the_routes_are_not_its_own() {
-        let cost = |calls: &[(Operation, u64)]| calls.iter().copied().collect::<Cost>();
-        let good = cost(&[(Operation::ListInstances, 5), (Operation::BatchRoutes, 1)]);
-        assert_eq!(check_initialisation(&good).unwrap().calls(), 5);
-        for bad in [cost(&[(Operation::GetInstance, 6)]), cost(&[(Operation::UpdateMembers, 1)])] {
-            let error = check_initialisation(&bad).unwrap_err().to_string();
+    fn initialisation_has_a_limit_and_the_routes_are_not_its_own() {
+        let good: Cost = [(LIST, 5), (LAY, 1)].into_iter().collect();
+        assert_eq!(check_initialisation(&good, 5).unwrap().calls(), 5);
+        let write = operation(Family::Loadbalancer, Access::Write, "UpdateMembers");
+        for bad in [(LIST, 6), (write, 1)] {
+            let error = check_initialisation(&[bad].into_iter().collect(), 5).unwrap_err().to_string();
             assert!(error.contains("at most 5 vendor calls and no writes"), "{error}");
         }
     }

@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use adapter_sim::simcloud::model::{Listener, LoadBalancer, ProvisioningStatus, Route, RouteStatus};
 use anyhow::{Context, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::ResourceExt;
 
 use crate::UNINITIALIZED;
 
+use super::cloud::{Balancer, Route};
 use super::report::{BalancerFact, NodeFact, RouteFact};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -44,11 +44,10 @@ pub(super) fn connected(node: &Node) -> anyhow::Result<()> {
 
 /// A route that works.
 pub(super) fn laid(route: &Route) -> anyhow::Result<RouteFact> {
-    let destination = route.destination.to_string();
-    ensure!(route.status == RouteStatus::Active, "the route to {destination} is {:?}", route.status);
-    let via = route.next_hop_instance.clone().or_else(|| route.next_hop_address.map(|it| it.to_string()));
-    let via = via.with_context(|| format!("the route to {destination} leads nowhere"))?;
-    Ok(RouteFact { destination, via })
+    let Route { destination, via, active } = route;
+    ensure!(*active, "the route to {destination} does not work yet");
+    let via = via.clone().with_context(|| format!("the route to {destination} leads nowhere"))?;
+    Ok(RouteFact { destination: destination.clone(), via })
 }
 
 /// The address that people would use.
@@ -64,25 +63,24 @@ pub(super) fn address(service: &Service) -> anyhow::Result<IpAddr> {
 /// The load balancer behind the Service's address, complete: each listener with so many members.
 pub(super) fn balanced(
     service: &Service,
-    balancers: &[LoadBalancer],
+    balancers: &[Balancer],
     members: usize,
 ) -> anyhow::Result<BalancerFact> {
     let (name, address) = (service.name_any(), address(service)?);
-    let behind: Vec<_> = balancers.iter().filter(|it| it.vips.contains(&address)).collect();
+    let behind: Vec<_> = balancers.iter().filter(|it| it.addresses.contains(&address)).collect();
     let &[balancer] = behind.as_slice() else {
         bail!("{} load balancers have the address {address} of Service {name}", behind.len());
     };
     let id = &balancer.id;
-    ensure!(balancer.status == ProvisioningStatus::Active, "{id} is {:?}", balancer.status);
+    ensure!(balancer.active, "{id} is {}", balancer.status);
     let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten()).count();
     let listeners = balancer.listeners.len();
     ensure!(listeners == ports, "{id} has {listeners} listeners, and Service {name} {ports} ports");
     for listener in &balancer.listeners {
-        let found = members_of(listener, balancer)?;
+        let found = listener.members;
         ensure!(found == members, "{id}, port {}: {found} members, {members} wanted", listener.port);
     }
-    let listeners =
-        balancer.listeners.iter().map(|it| format!("{:?} {}", it.protocol, it.port).to_uppercase());
+    let listeners = balancer.listeners.iter().map(|it| format!("{} {}", it.protocol, it.port));
     Ok(BalancerFact {
         service: name,
         id: id.clone(),
@@ -90,12 +88,6 @@ pub(super) fn balanced(
         listeners: listeners.collect(),
         members,
     })
-}
-
-fn members_of(listener: &Listener, balancer: &LoadBalancer) -> anyhow::Result<usize> {
-    let pool = balancer.pools.iter().find(|pool| listener.pool_id.as_ref() == Some(&pool.id));
-    let pool = pool.with_context(|| format!("{}, port {}: no pool", balancer.id, listener.port))?;
-    Ok(pool.members.len())
 }
 
 /// The part of `kubectl describe` that says why, without what is above it.
@@ -107,6 +99,7 @@ pub(super) fn events_of(description: &str) -> Vec<String> {
 mod tests {
     use serde_json::{Value, from_value, json};
 
+    use super::super::cloud::Listener;
     use super::*;
 
     fn node(taints: &Value, provider_id: &Value, addresses: &Value) -> Node {
@@ -157,22 +150,14 @@ mod tests {
         from_value(object).unwrap()
     }
 
-    fn balancer(members: usize) -> LoadBalancer {
-        let member = |n: usize| json!({ "address": format!("10.0.0.{n}"), "port": 30000 });
-        let times = "2026-01-01T00:00:00Z";
-        let object = json!({
-            "id": "lb-0001", "name": "web", "scheme": "internet", "families": ["ipv4"], "status": "ACTIVE",
-            "vips": ["203.0.113.1"], "tags": {}, "created_at": times, "updated_at": times,
-            "listeners": [{
-                "id": "ls-0001", "name": "", "protocol": "TCP", "port": 80, "idle_timeout": 60,
-                "allowed_cidrs": [], "pool_id": "pool-0001", "status": "ACTIVE",
-            }],
-            "pools": [{
-                "id": "pool-0001", "name": "", "protocol": "TCP", "algorithm": "round_robin", "persistence": null,
-                "health_monitor": null, "members": (1..=members).map(member).collect::<Vec<_>>(), "status": "ACTIVE",
-            }],
-        });
-        from_value(object).unwrap()
+    fn balancer(members: usize) -> Balancer {
+        Balancer {
+            id: "lb-0001".to_owned(),
+            status: "ACTIVE".to_owned(),
+            active: true,
+            addresses: vec!["203.0.113.1".parse().unwrap()],
+            listeners: vec![Listener { protocol: "TCP".to_owned(), port: 80, members }],
+        }
     }
 
     #[test]

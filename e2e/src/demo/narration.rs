@@ -2,8 +2,9 @@
 
 use crate::ADAPTER;
 
+use super::cost::Cost;
 use super::report::{
-    BalancerFact, Evidence, Fact, Heading, NodeFact, Outcome, Report, RouteFact, Row, Running, Stay,
+    BalancerFact, Evidence, Fact, Heading, Look, NodeFact, Outcome, Report, RouteFact, Row, Running, Stay,
 };
 
 /// Of many alike, only the first are shown.
@@ -85,13 +86,18 @@ impl Narration {
     fn summary(&self, steps: &[Row], passed: bool) -> String {
         let mut text = format!("\n{}\n", self.in_style(BOLD, "Summary"));
         text += &format!("    {:<15} {:>8} {:>7} {:>7}\n", "step", "time", "reads", "writes");
-        for Row { step, outcome, millis, vendor_reads, vendor_writes } in steps {
+        for Row { step, outcome, millis, vendor_calls } in steps {
             let word = match outcome {
                 Outcome::Passed => self.in_style(GREEN, "ok"),
                 Outcome::Failed => self.in_style(RED, "FAILED"),
             };
             let time = seconds(*millis);
-            text += &format!("    {step:<15} {time:>8} {vendor_reads:>7} {vendor_writes:>7}  {word}\n");
+            let Cost { reads, writes, .. } = vendor_calls;
+            text += &format!("    {step:<15} {time:>8} {reads:>7} {writes:>7}  {word}\n");
+        }
+        text += &format!("\n{}\n", self.in_style(BOLD, "Vendor calls"));
+        for Row { step, vendor_calls, .. } in steps.iter().filter(|row| row.vendor_calls.calls() > 0) {
+            text += &format!("    {step:<15} {}\n", vendor_calls.each());
         }
         text += if passed {
             "\nAll steps passed.\n"
@@ -102,7 +108,7 @@ impl Narration {
     }
 
     fn stay(&self, stay: &Stay) -> String {
-        let Stay { kubeconfig, kubectl, simcloud, logs, processes } = stay;
+        let Stay { kubeconfig, kubectl, cloud, logs, processes } = stay;
         let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();
         let harm = processes.iter().find(|it| it.process == ADAPTER).map(kill).unwrap_or_default();
         let head = self.in_style(BOLD, "It goes on running, until Ctrl-C. In another terminal:");
@@ -116,12 +122,9 @@ impl Narration {
              \x20 kubectl delete service mine\n\n\
              `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.\n\n\
              {harm}\
-             The simulated cloud is at {simcloud}; look into it, and do it harm:\n\n\
-             \x20 curl {simcloud}/admin/state\n\
-             \x20 curl {simcloud}/admin/counts\n\
-             \x20 curl -X POST {simcloud}/admin/faults -d '{{\"match\": {{\"operation\": \"CreateLoadBalancer\"}}, \
-             \"when\": {{\"next\": 1}}, \"action\": {{\"respond\": {{\"status\": 503}}}}}}'\n\n\
-             The logs of all processes are in {logs}\n"
+             {}\
+             The logs of all processes are in {logs}\n",
+            look(cloud)
         )
     }
 
@@ -145,6 +148,25 @@ fn kill(adapter: &Running) -> String {
          \x20 kill -9 {pid}; kubectl create service loadbalancer other --tcp=80:8080\n\
          \x20 kubectl describe service other\n\n"
     )
+}
+
+/// How to look into the cloud.
+fn look(cloud: &Look) -> String {
+    match cloud {
+        Look::Simcloud { url } => format!(
+            "The simulated cloud is at {url}; look into it, and do it harm:\n\n\
+             \x20 curl {url}/admin/state\n\
+             \x20 curl {url}/admin/counts\n\
+             \x20 curl -X POST {url}/admin/faults -d '{{\"match\": {{\"operation\": \"CreateLoadBalancer\"}}, \
+             \"when\": {{\"next\": 1}}, \"action\": {{\"respond\": {{\"status\": 503}}}}}}'\n\n"
+        ),
+        Look::OpenStack { clouds, cloud } => format!(
+            "The project is open to you, too; the client is in venv/bin of the home of `cargo xtask openstack`:\n\n\
+             \x20 export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD={cloud}\n\
+             \x20 openstack server list\n\
+             \x20 openstack loadbalancer list\n\n"
+        ),
+    }
 }
 
 fn node(node: &NodeFact) -> String {
@@ -223,6 +245,10 @@ mod tests {
             step                time   reads  writes
             nodes             1.23 s       1       2  ok
             service           1.23 s       1       2  FAILED
+
+        Vendor calls
+            nodes           ListInstances 1, BatchRoutes 2
+            service         ListInstances 1, BatchRoutes 2
 
         A step failed, and those after it were not played.
 

@@ -6,11 +6,13 @@ mod restart;
 mod services;
 mod set_up;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use e2e_tools::Tools;
 use tokio::time::Instant;
 
+use crate::openstack::Project;
 use crate::{ADAPTER, CONTROLLERS};
 
 use super::cost::Cost;
@@ -34,6 +36,7 @@ enum Scene {
     Routes,
     Service,
     OneMore,
+    OneLess,
     Outage,
     Restart,
     Deletion,
@@ -45,8 +48,13 @@ impl<'a> Play<'a> {
     }
 
     /// Plays until a step fails. What was built is in `stage` as soon as there is something, and stays there.
-    pub(super) async fn all(&mut self, tools: &Tools, stage: &mut Option<Stage>) -> bool {
-        let Some(cluster) = set_up::cluster(self, tools).await else { return false };
+    pub(super) async fn all(
+        &mut self,
+        tools: &Tools,
+        project: Option<Arc<Project>>,
+        stage: &mut Option<Stage>,
+    ) -> bool {
+        let Some(cluster) = set_up::cluster(self, tools, project).await else { return false };
         let stage = stage.insert(Stage::new(cluster));
         for scene in Scene::ALL {
             if !self.scene(scene, stage).await {
@@ -106,30 +114,26 @@ impl<'a> Play<'a> {
 
     fn passed(&mut self, step: &'static str, began: Instant, vendor_calls: Cost) {
         let millis = millis(began.elapsed());
-        self.rows.push(Row {
-            step,
-            outcome: Outcome::Passed,
-            millis,
-            vendor_reads: vendor_calls.reads,
-            vendor_writes: vendor_calls.writes,
-        });
+        let row = Row { step, outcome: Outcome::Passed, millis, vendor_calls: vendor_calls.clone() };
+        self.rows.push(row);
         self.teller.tell(&Report::StepPassed { step, millis, vendor_calls });
     }
 
     fn failed(&mut self, step: &'static str, took: Duration, why: &anyhow::Error, evidence: Vec<Evidence>) {
         let millis = millis(took);
-        self.rows.push(Row { step, outcome: Outcome::Failed, millis, vendor_reads: 0, vendor_writes: 0 });
+        self.rows.push(Row { step, outcome: Outcome::Failed, millis, vendor_calls: Cost::default() });
         self.teller.tell(&Report::StepFailed { step, millis, why: format!("{why:#}"), evidence });
     }
 }
 
 impl Scene {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Processes,
         Self::Nodes,
         Self::Routes,
         Self::Service,
         Self::OneMore,
+        Self::OneLess,
         Self::Outage,
         Self::Restart,
         Self::Deletion,
@@ -142,6 +146,7 @@ impl Scene {
             Self::Routes => "routes",
             Self::Service => "service",
             Self::OneMore => "one more node",
+            Self::OneLess => "one node less",
             Self::Outage => "adapter killed",
             Self::Restart => "restart",
             Self::Deletion => "deletion",
@@ -155,6 +160,7 @@ impl Scene {
             Self::Routes => "the cloud learns the way to their pods".to_owned(),
             Self::Service => "a Service of type LoadBalancer gets an address and its members".to_owned(),
             Self::OneMore => "joins, and its route and the Service's members follow".to_owned(),
+            Self::OneLess => "leaves, and its route and its place behind the Service with it".to_owned(),
             Self::Outage => "in the middle of making a second load balancer".to_owned(),
             Self::Restart => "of all three controllers, which find nothing to do".to_owned(),
             Self::Deletion => "of both Services, of which nothing is left in the cloud".to_owned(),
@@ -166,7 +172,7 @@ impl Scene {
             Self::Processes | Self::Restart => (&CONTROLLERS, None),
             Self::Nodes => (&["node-controller", ADAPTER], Some(("Node", "node-1"))),
             Self::Routes => (&["route-controller", ADAPTER], Some(("Node", "node-1"))),
-            Self::OneMore => (&CONTROLLERS, Some(("Service", services::FIRST))),
+            Self::OneMore | Self::OneLess => (&CONTROLLERS, Some(("Service", services::FIRST))),
             Self::Service | Self::Deletion => {
                 (&["service-controller", ADAPTER], Some(("Service", services::FIRST)))
             }
@@ -182,6 +188,7 @@ impl Scene {
             Self::Routes => nodes::routes(stage, teller).await,
             Self::Service => services::appears(stage, teller).await,
             Self::OneMore => nodes::one_more(stage, teller).await,
+            Self::OneLess => nodes::one_less(stage, teller).await,
             Self::Outage => outage::in_the_middle(stage, teller).await,
             Self::Restart => restart::controllers(stage, teller).await,
             Self::Deletion => services::go(stage, teller).await,

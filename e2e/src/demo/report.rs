@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use adapter_sim::simcloud::Operation;
 use e2e_tools::{Origin, Tools};
 use serde::Serialize;
 
@@ -108,8 +107,7 @@ pub(super) struct Row {
     pub(super) step: &'static str,
     pub(super) outcome: Outcome,
     pub(super) millis: u64,
-    pub(super) vendor_reads: u64,
-    pub(super) vendor_writes: u64,
+    pub(super) vendor_calls: Cost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -125,11 +123,21 @@ pub(super) struct Stay {
     pub(super) kubeconfig: String,
     /// Where kubectl is, if not in `PATH`.
     pub(super) kubectl: Option<String>,
-    /// The cloud's URL; its admin API is below `/admin`.
-    pub(super) simcloud: String,
+    pub(super) cloud: Look,
     pub(super) logs: String,
     /// The adapter and the controllers, as far as they run.
     pub(super) processes: Vec<Running>,
+}
+
+/// Where somebody finds the cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub(super) enum Look {
+    /// Its admin API is below `/admin`.
+    Simcloud { url: String },
+    /// A clouds.yaml, and which cloud of it is for people.
+    #[serde(rename = "openstack")]
+    OpenStack { clouds: String, cloud: &'static str },
 }
 
 /// A process that somebody may want to kill.
@@ -160,7 +168,7 @@ impl Fact {
     }
 
     /// How often each operation was called, for who does not want to add up.
-    pub(super) fn calls(what: &str, cost: &Cost, operation: Operation) -> Self {
+    pub(super) fn calls(what: &str, cost: &Cost, operation: &str) -> Self {
         Self::note(format!("{what}: {operation} was called {}", times(cost.calls_of(operation))))
     }
 }
@@ -181,7 +189,7 @@ impl Stay {
         Self {
             kubeconfig: control_plane.kubeconfig().display().to_string(),
             kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
-            simcloud: stage.cluster.cloud.url().to_owned(),
+            cloud: stage.cluster.cloud.look(),
             logs: control_plane.log_dir().display().to_string(),
             processes,
         }
@@ -194,10 +202,10 @@ pub(super) mod tests {
 
     use super::*;
     use crate::ADAPTER;
+    use crate::demo::cost::tests::some;
 
     /// One of each kind, for tests of what becomes of them.
     pub(in super::super) fn play() -> Vec<Report> {
-        let calls = [(Operation::ListInstances, 1), (Operation::BatchRoutes, 2)];
         let node = |n: u32| NodeFact {
             name: format!("node-{n}"),
             provider_id: format!("sim://sim-1/i-000{n}"),
@@ -214,7 +222,7 @@ pub(super) mod tests {
         let heading =
             |number, step, title: &str| Report::StepBegins(Heading { number, step, title: title.to_owned() });
         let route = RouteFact { destination: "10.240.1.0/24".to_owned(), via: "i-0001".to_owned() };
-        let row = |step, outcome| Row { step, outcome, millis: 1234, vendor_reads: 1, vendor_writes: 2 };
+        let row = |step, outcome| Row { step, outcome, millis: 1234, vendor_calls: some() };
         let failure = Report::StepFailed {
             step: "service",
             millis: 60_000,
@@ -224,7 +232,7 @@ pub(super) mod tests {
         let stay = Stay {
             kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
             kubectl: Some("/cache/kubectl".to_owned()),
-            simcloud: "http://127.0.0.1:20003".to_owned(),
+            cloud: Look::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
             logs: "/tmp/x/logs".to_owned(),
             processes: vec![Running { process: ADAPTER, pid: 4711 }],
         };
@@ -237,7 +245,7 @@ pub(super) mod tests {
             }),
             Report::Fact(Fact::Nodes { nodes: (1..=9).map(node).collect() }),
             Report::Fact(Fact::Routes { routes: vec![route] }),
-            Report::StepPassed { step: "nodes", millis: 1234, vendor_calls: calls.into_iter().collect() },
+            Report::StepPassed { step: "nodes", millis: 1234, vendor_calls: some() },
             heading(2, "service", "a Service appears"),
             Report::Fact(Fact::Balancer(balancer)),
             Report::Fact(Fact::Output { lines: vec!["Events:".to_owned(), "  none".to_owned()] }),
@@ -274,8 +282,8 @@ pub(super) mod tests {
         {"event":"fact","fact":"output","lines":["Events:","  none"]}
         {"event":"fact","fact":"note","text":"done"}
         {"event":"step_failed","step":"service","millis":60000,"why":"waited 60s until it is green, in vain","evidence":[{"of":"log of a","text":"one\ntwo"}]}
-        {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_reads":1,"vendor_writes":2},{"step":"service","outcome":"failed","millis":1234,"vendor_reads":1,"vendor_writes":2}],"passed":false}
-        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","simcloud":"http://127.0.0.1:20003","logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
+        {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}},{"step":"service","outcome":"failed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}}],"passed":false}
+        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","cloud":{"is":"simcloud","url":"http://127.0.0.1:20003"},"logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
         {"event":"process_ended","process":"cloud-adapter","how":"signal 9","again_in_millis":1000}
         {"event":"process_not_started","process":"cloud-adapter","why":"there is no program","again_in_millis":2000}
         {"event":"process_started","process":"cloud-adapter","pid":4712}

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use adapter_sim::simcloud::counts::Counts;
 use anyhow::Context;
 use kube::Client;
 use rustix::process::Signal;
@@ -12,15 +11,16 @@ use rustix::process::Signal;
 use crate::cluster::Cluster;
 use crate::control_plane::APISERVER;
 use crate::quiet::quiet;
-use crate::{ADAPTER, CONTROLLERS, events_on, eventually, seconds};
+use crate::{ADAPTER, CONTROLLERS, events_on, eventually};
 
-use super::cost::Cost;
+use super::cloud::Cloud;
+use super::cost::{Cost, Counts};
 use super::report::{Evidence, Running};
 
 /// Everything that runs, and what steps leave for later ones.
 #[derive(Debug)]
 pub(super) struct Stage {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: Cluster<Cloud>,
     /// How many have joined so far.
     pub(super) nodes: usize,
     /// What the cloud had counted when the first nodes joined.
@@ -37,8 +37,8 @@ pub(super) struct Suspects {
 }
 
 impl Stage {
-    pub(super) fn new(cluster: Cluster) -> Self {
-        Self { cluster, nodes: 0, before_nodes: Counts::default() }
+    pub(super) fn new(cluster: Cluster<Cloud>) -> Self {
+        Self { cluster, nodes: 0, before_nodes: Counts::new() }
     }
 
     pub(super) fn client(&self) -> Client {
@@ -58,7 +58,7 @@ impl Stage {
     pub(super) async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get(controller)?;
         let what = format!("{controller} has nothing left to do");
-        eventually(&what, seconds(30), || async { quiet(&pod.metrics().await?) }).await
+        eventually(&what, self.cluster.cloud.patience(), || async { quiet(&pod.metrics().await?) }).await
     }
 
     /// What helps to understand a failure.

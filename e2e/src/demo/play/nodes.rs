@@ -10,12 +10,12 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 
-use crate::demo::cost::{Cost, INITIALISATION_MAX, check_initialisation};
+use crate::demo::cost::{Cost, check_initialisation};
 use crate::demo::facts::{connected, initialised, laid};
 use crate::demo::report::{Fact, NodeFact, Report, RouteFact};
 use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
-use crate::{eventually, node, seconds};
+use crate::{delete_node, eventually, node};
 
 use super::services;
 
@@ -27,8 +27,8 @@ const ADDRESSES_A_NODE: usize = 256;
 /// Machines are made in the cloud, and their kubelets register them all at once.
 pub(super) async fn join(stage: &mut Stage, teller: &Teller, n: u16) -> anyhow::Result<Cost> {
     let n = usize::from(n);
+    stage.cluster.cloud.make_machines(n).await?;
     stage.before_nodes = stage.counts().await?;
-    stage.cluster.cloud.create_numbered("node-{n}", n).await?;
     let mut registered = JoinSet::new();
     for number in 1..=n {
         let client = stage.client();
@@ -40,10 +40,10 @@ pub(super) async fn join(stage: &mut Stage, teller: &Teller, n: u16) -> anyhow::
     stage.nodes = n;
     let nodes = all_initialised(stage).await?;
     teller.tell(&Report::Fact(Fact::Nodes { nodes }));
-    let cost = check_initialisation(&stage.cost_since(&stage.before_nodes).await?)?;
-    let promise = format!(
-        "{n} tainted nodes were initialised for {cost}; promised: at most {INITIALISATION_MAX}, no writes"
-    );
+    let max = stage.cluster.cloud.initialisation_max();
+    let cost = check_initialisation(&stage.cost_since(&stage.before_nodes).await?, max)?;
+    let promise =
+        format!("{n} tainted nodes were initialised for {cost}; promised: at most {max}, no writes");
     teller.tell(&Report::Fact(Fact::note(promise)));
     Ok(cost)
 }
@@ -59,9 +59,9 @@ pub(super) async fn routes(stage: &mut Stage, teller: &Teller) -> anyhow::Result
 
 /// A machine more, and all that depends on it.
 pub(super) async fn one_more(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
-    let before = stage.counts().await?;
     let number = stage.nodes + 1;
-    stage.cluster.cloud.create_instance(&name(number)).await?;
+    stage.cluster.cloud.make_machine(&name(number)).await?;
+    let before = stage.counts().await?;
     register(&stage.client(), number).await?;
     stage.nodes = number;
     let newest = all_initialised(stage).await?.into_iter().filter(|node| node.name == name(number));
@@ -73,6 +73,23 @@ pub(super) async fn one_more(stage: &mut Stage, teller: &Teller) -> anyhow::Resu
     let balancer = services::balanced(stage, services::FIRST).await?;
     teller.tell(&Report::Fact(Fact::Balancer(balancer)));
     stage.cost_since(&before).await
+}
+
+/// The newest node is removed, as people do before they remove its machine.
+pub(super) async fn one_less(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
+    let before = stage.counts().await?;
+    let leaving = name(stage.nodes);
+    teller.tell(&Report::Fact(Fact::Command { line: format!("kubectl delete node {leaving}") }));
+    delete_node(&stage.client(), &leaving).await?;
+    stage.nodes -= 1;
+    let routes = all_routed(stage).await?;
+    let balancer = services::balanced(stage, services::FIRST).await?;
+    teller.tell(&Report::Fact(Fact::note(format!("{} routes are left", routes.len()))));
+    teller.tell(&Report::Fact(Fact::Balancer(balancer)));
+    let cost = stage.cost_since(&before).await?;
+    stage.cluster.cloud.delete_machine(&leaving).await?;
+    teller.tell(&Report::Fact(Fact::note(format!("then the machine {leaving} was deleted"))));
+    Ok(cost)
 }
 
 async fn register(client: &Client, number: usize) -> anyhow::Result<()> {
@@ -92,16 +109,16 @@ fn pods(number: usize) -> anyhow::Result<Ipv4Addr> {
 }
 
 async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<NodeFact>> {
-    eventually("all nodes are initialised", patience(stage.nodes), || async {
+    eventually("all nodes are initialised", patience(stage), || async {
         registered(stage).await?.iter().map(initialised).collect()
     })
     .await
 }
 
 async fn all_routed(stage: &Stage) -> anyhow::Result<Vec<RouteFact>> {
-    eventually("all nodes have their routes", patience(stage.nodes), || async {
+    eventually("all nodes have their routes", patience(stage), || async {
         registered(stage).await?.iter().try_for_each(connected)?;
-        let routes = stage.cluster.cloud.state().await?.routes;
+        let routes = stage.cluster.cloud.routes().await?;
         ensure!(routes.len() == stage.nodes, "{} routes for {} nodes", routes.len(), stage.nodes);
         routes.iter().map(laid).collect()
     })
@@ -117,8 +134,9 @@ async fn registered(stage: &Stage) -> anyhow::Result<Vec<Node>> {
 }
 
 /// Measured: a second, and a few milliseconds a node. The rest is for a machine under load.
-fn patience(nodes: usize) -> Duration {
-    seconds(30) + Duration::from_millis(200).saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX))
+fn patience(stage: &Stage) -> Duration {
+    let nodes = u32::try_from(stage.nodes).unwrap_or(u32::MAX);
+    stage.cluster.cloud.patience() + Duration::from_millis(200).saturating_mul(nodes)
 }
 
 #[cfg(test)]

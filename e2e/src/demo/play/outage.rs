@@ -1,10 +1,8 @@
 //! The adapter is killed while it builds a load balancer.
 
-use adapter_sim::simcloud::Operation;
-use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::{Context, ensure};
-use serde_json::json;
 
+use crate::demo::cloud::Balancer;
 use crate::demo::cost::Cost;
 use crate::demo::report::{Fact, Report};
 use crate::demo::stage::Stage;
@@ -13,24 +11,22 @@ use crate::{ADAPTER, events_on, eventually, seconds, service};
 
 use super::services::{self, SECOND, balanced};
 
-/// How long the cloud takes for a load balancer meanwhile, so that the kill meets it half-built.
-const CREATION_MILLIS: u64 = 2000;
-
 /// Nothing is lost, and nothing is made twice.
 pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     // What the first Service still has to do would be interrupted too, and be told of at the wrong place.
     stage.quiet("service-controller").await?;
     let before = stage.counts().await?;
-    let old: Vec<_> = stage.cluster.cloud.state().await?.load_balancers.into_iter().map(|it| it.id).collect();
-    stage.cluster.cloud.configure(&json!({ "provisioning": { "create_ms": CREATION_MILLIS } })).await?;
+    let old: Vec<_> = stage.cluster.cloud.balancers().await?.into_iter().map(|it| it.id).collect();
+    stage.cluster.cloud.build_slowly().await?;
     service(SECOND).port(8080).create(&stage.client()).await?;
-    let half_built = eventually("the cloud begins the load balancer", seconds(30), || async {
-        new(stage, &old).await?.into_iter().next().context("there is none yet")
-    });
+    let half_built =
+        eventually("the cloud begins the load balancer", stage.cluster.cloud.patience(), || async {
+            new(stage, &old).await?.into_iter().next().context("there is none yet")
+        });
     let half_built = half_built.await?;
 
     stage.cluster.pods.get(ADAPTER)?.kill().await?;
-    let text = format!("{ADAPTER} was killed (SIGKILL) while {} was {:?}", half_built.id, half_built.status);
+    let text = format!("{ADAPTER} was killed (SIGKILL) while {} was {}", half_built.id, half_built.status);
     teller.tell(&Report::Fact(Fact::note(text)));
     wait_told(stage).await?;
     teller.tell(&Report::Fact(Fact::Command { line: format!("kubectl describe service {SECOND}") }));
@@ -38,7 +34,7 @@ pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow:
 
     let adapter = stage.cluster.pods.get(ADAPTER)?;
     adapter.start()?;
-    adapter.wait_ready(seconds(30)).await?;
+    adapter.wait_ready(seconds(60)).await?;
     teller.tell(&Report::Fact(Fact::note(format!("{ADAPTER} is back"))));
     let balancer = balanced(stage, SECOND).await?;
     let made = new(stage, &old).await?;
@@ -50,14 +46,12 @@ pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow:
         made.len()
     );
     teller.tell(&Report::Fact(Fact::Balancer(balancer)));
-    stage.cluster.cloud.configure(&json!({ "provisioning": null })).await?;
+    stage.cluster.cloud.build_as_usual().await?;
     let cost = stage.cost_since(&before).await?;
     let what = "nothing lost, nothing twice: exactly one load balancer; in all";
-    teller.tell(&Report::Fact(Fact::calls(what, &cost, Operation::CreateLoadBalancer)));
-    ensure!(
-        cost.calls_of(Operation::CreateLoadBalancer) == 1,
-        "the load balancer was ordered more than once"
-    );
+    let creation = stage.cluster.cloud.creation();
+    teller.tell(&Report::Fact(Fact::calls(what, &cost, creation)));
+    ensure!(cost.calls_of(creation) == 1, "the load balancer was ordered more than once");
     Ok(cost)
 }
 
@@ -74,7 +68,7 @@ async fn wait_told(stage: &Stage) -> anyhow::Result<()> {
 }
 
 /// The load balancers that were not there.
-async fn new(stage: &Stage, old: &[String]) -> anyhow::Result<Vec<LoadBalancer>> {
-    let all = stage.cluster.cloud.state().await?.load_balancers;
+async fn new(stage: &Stage, old: &[String]) -> anyhow::Result<Vec<Balancer>> {
+    let all = stage.cluster.cloud.balancers().await?;
     Ok(all.into_iter().filter(|it| !old.contains(&it.id)).collect())
 }

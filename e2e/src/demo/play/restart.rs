@@ -21,7 +21,7 @@ pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::R
         let pod = stage.cluster.pods.get(name)?;
         pod.terminate().await?;
         pod.start()?;
-        pod.wait_ready(seconds(30)).await?;
+        pod.wait_ready(seconds(60)).await?;
         users.push(pod.user().to_owned());
         stage.quiet(name).await?;
         teller
@@ -34,7 +34,7 @@ pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::R
     let cost = stage.cost_since(&before).await?;
     ensure!(writes.is_empty(), "the restart wrote to the API server: {}", list(&writes));
     ensure!(cost.writes == 0, "the restart wrote to the cloud: {cost}");
-    let text = "0 API-server writes, by the audit log; 0 vendor writes, by simcloud's counts";
+    let text = "0 API-server writes, by the audit log; 0 vendor writes, as the cloud is asked";
     teller.tell(&Report::Fact(Fact::note(text)));
     Ok(cost)
 }

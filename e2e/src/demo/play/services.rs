@@ -1,6 +1,5 @@
 //! Services come and go.
 
-use adapter_sim::simcloud::Operation;
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
@@ -40,28 +39,30 @@ pub(super) async fn go(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cos
         teller.tell(&Report::Fact(Fact::Command { line }));
         services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
     }
-    eventually("both Services and their load balancers are gone", seconds(60), || async {
+    let what = "both Services and their load balancers are gone";
+    eventually(what, stage.cluster.cloud.patience(), || async {
         for name in [FIRST, SECOND] {
             let left = services.get_opt(name).await.context("cannot get the Service")?;
             ensure!(left.is_none(), "Service {name} waits for its finalizer");
         }
-        let left = stage.cluster.cloud.state().await?.load_balancers;
-        ensure!(left.is_empty(), "{} load balancers are left", left.len());
+        let left = stage.cluster.cloud.left().await?;
+        ensure!(left == 0, "{left} load balancers or addresses are left");
         Ok(())
     })
     .await?;
     let cost = stage.cost_since(&before).await?;
     teller.tell(&Report::Fact(Fact::note("no Service and no finalizer is left, and 0 load balancers")));
-    teller.tell(&Report::Fact(Fact::calls("simcloud", &cost, Operation::DeleteLoadBalancer)));
+    teller.tell(&Report::Fact(Fact::calls("of the cloud", &cost, stage.cluster.cloud.deletion())));
     Ok(cost)
 }
 
 /// Waits until a Service's load balancer is complete and has all nodes as members.
 pub(super) async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<BalancerFact> {
     let services = api(stage);
-    eventually(&format!("Service {name} has its load balancer"), seconds(60), || async {
+    let what = format!("Service {name} has its load balancer");
+    eventually(&what, stage.cluster.cloud.patience(), || async {
         let service = services.get(name).await.context("cannot get the Service")?;
-        let balancers = stage.cluster.cloud.state().await?.load_balancers;
+        let balancers = stage.cluster.cloud.balancers().await?;
         facts::balanced(&service, &balancers, stage.nodes)
     })
     .await

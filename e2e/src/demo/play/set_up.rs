@@ -1,15 +1,18 @@
 //! What is there before the first node: control plane, cloud, chart, processes.
 
-use adapter_sim::simcloud::counts::Counts;
+use std::sync::Arc;
+
 use e2e_tools::Tools;
 use serde_json::json;
 
-use crate::demo::cost::Cost;
+use crate::demo::cloud::Cloud;
+use crate::demo::cost::{Cost, Counts};
 use crate::demo::report::{Fact, Report};
 use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
 use crate::helm::merge;
-use crate::{Cluster, ControlPlane, Pods, Release, Simcloud, Values, seconds};
+use crate::openstack::Project;
+use crate::{Cluster, ControlPlane, Pods, Release, Values, seconds};
 
 use super::Play;
 
@@ -17,34 +20,47 @@ use super::Play;
 const CLUSTER_CIDR: &str = "10.240.0.0/12";
 
 /// Nothing, if a step failed.
-pub(super) async fn cluster(play: &mut Play<'_>, tools: &Tools) -> Option<Cluster> {
+pub(super) async fn cluster(
+    play: &mut Play<'_>,
+    tools: &Tools,
+    project: Option<Arc<Project>>,
+) -> Option<Cluster<Cloud>> {
     let teller = play.teller;
     let title =
         format!("etcd {} and kube-apiserver {} start", tools.etcd.version, tools.kube_apiserver.version);
     let mut control_plane = play.act("control plane", title, ControlPlane::start(tools)).await?;
-    let title = "a simulated one starts, as a process of its own, so that it outlives the adapter".to_owned();
-    let cloud = play.act("cloud", title, cloud(&mut control_plane, teller)).await?;
+    let title = match project {
+        None => "a simulated one starts, as a process of its own, so that it outlives the adapter",
+        Some(_) => "is OpenStack, the real services without machines that compute",
+    };
+    let cloud = cloud(&mut control_plane, project, teller);
+    let cloud = play.act("cloud", title.to_owned(), cloud).await?;
     let title = "the chart is installed with Helm".to_owned();
     play.act("helm install", title, install(control_plane, cloud, teller)).await
 }
 
-async fn cloud(control_plane: &mut ControlPlane, teller: &Teller) -> anyhow::Result<Simcloud> {
-    let cloud = Simcloud::start(control_plane).await?;
-    teller.tell(&Report::Fact(Fact::note(format!("simcloud answers at {}", cloud.url()))));
+async fn cloud(
+    control_plane: &mut ControlPlane,
+    project: Option<Arc<Project>>,
+    teller: &Teller,
+) -> anyhow::Result<Cloud> {
+    let cloud = Cloud::start(control_plane, project).await?;
+    teller.tell(&Report::Fact(Fact::note(cloud.introduction())));
     Ok(cloud)
 }
 
 async fn install(
     mut control_plane: ControlPlane,
-    cloud: Simcloud,
+    cloud: Cloud,
     teller: &Teller,
-) -> anyhow::Result<Cluster> {
-    let mut values = Values::new(&mut control_plane)?.simcloud(cloud.url()).render();
+) -> anyhow::Result<Cluster<Cloud>> {
+    let mut values = Values::new(&mut control_plane)?.render();
+    merge(&mut values, &cloud.values());
     merge(&mut values, &json!({ "routeController": { "clusterCidr": CLUSTER_CIDR } }));
     let line = format!(
         "helm install cloud-controllers helm/cloud-controllers --namespace kube-system \
-         --set routeController.clusterCidr={CLUSTER_CIDR} --set adapter.sim.endpoint={} ...",
-        cloud.url()
+         --set routeController.clusterCidr={CLUSTER_CIDR} {} ...",
+        cloud.flags()
     );
     teller.tell(&Report::Fact(Fact::Command { line }));
     let release = Release::install(&control_plane, &values).await?;
@@ -59,8 +75,8 @@ pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Res
     stage.cluster.pods.start()?;
     for name in stage.cluster.pods.names() {
         let pod = stage.cluster.pods.get(&name)?;
-        pod.wait_ready(seconds(30)).await?;
+        pod.wait_ready(seconds(60)).await?;
         teller.tell(&Report::Fact(Fact::Process { name, user: pod.user().to_owned() }));
     }
-    stage.cost_since(&Counts::default()).await
+    stage.cost_since(&Counts::new()).await
 }

@@ -1,0 +1,151 @@
+//! The real services of `cargo xtask openstack` under a cluster: a project of its own, and between it and the adapter the proxy
+//! of the conformance suite, which counts calls and disturbs them.
+//!
+//! It starts and stops no service: `e2e/openstack/run.sh` does, around a whole run.
+
+mod account;
+mod project;
+mod state;
+mod vendor;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adapter_conformance::params::ProxyParams;
+use adapter_conformance::proxy::Proxy;
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub use account::{Account, Credentials, Refusal, Service};
+pub(crate) use project::DONE_WITHIN;
+pub use project::Project;
+pub use state::{Balancer, Count, FloatingIp, Listener, Member, Route, Server, State};
+pub use vendor::operation;
+
+use crate::control_plane::ControlPlane;
+use crate::helm::merge;
+
+/// Where clients of the cloud find it.
+const CLOUDS: &str = "OS_CLIENT_CONFIG_FILE";
+/// The cloud of the adapter, in its clouds.yaml.
+const ADAPTER: &str = "adapter";
+/// The same without the proxy, for people.
+pub const PEOPLE: &str = "people";
+/// The services that the adapter speaks to, and the version that its paths begin after.
+const SERVICES: [(Service, &str); 4] = [
+    (Service::Identity, "/v3"),
+    (Service::Compute, "/v2.1"),
+    (Service::Network, ""),
+    (Service::LoadBalancer, ""),
+];
+
+/// A project of the real services, and the adapter's way to it.
+#[derive(Clone, Debug)]
+pub struct OpenStack {
+    /// The project, where tests do what people do. It outlives this.
+    pub project: Arc<Project>,
+    /// What the adapter sees of the services.
+    pub proxy: Proxy,
+    clouds: PathBuf,
+}
+
+impl OpenStack {
+    /// Makes the adapter's way to a project, and its credentials.
+    ///
+    /// # Errors
+    /// When the proxy does not start.
+    pub async fn start(control_plane: &mut ControlPlane, project: Arc<Project>) -> anyhow::Result<Self> {
+        let listen = format!("127.0.0.1:{}", control_plane.take_port()?);
+        let proxy = proxy(&project, &listen).await?;
+        let this = Self { project, proxy, clouds: control_plane.dir().join("clouds.yaml") };
+        this.give(&this.project.keys())?;
+        Ok(this)
+    }
+
+    /// The adapter's clouds.yaml.
+    pub fn clouds(&self) -> &Path {
+        &self.clouds
+    }
+
+    /// What the chart is told.
+    pub fn values(&self) -> Value {
+        let Project { subnet, router, external, .. } = &*self.project;
+        let flags = [
+            format!("--clouds-file={}", self.clouds.display()),
+            format!("--cloud={ADAPTER}"),
+            format!("--subnet-id={subnet}"),
+            format!("--floating-network-id={external}"),
+            format!("--router-id={router}"),
+        ];
+        json!({ "adapter": { "kind": "custom", "image": "adapter-openstack", "extraArgs": flags } })
+    }
+
+    /// Gives the adapter these keys of `auth`, which it finds at its next look at the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn give(&self, keys: &Value) -> anyhow::Result<()> {
+        let auth = |keys: &Value, url: &str| {
+            let mut auth = keys.clone();
+            merge(&mut auth, &json!({ "auth_url": url }));
+            auth
+        };
+        let proxied = |(service, version): (Service, &str)| {
+            format!("http://{}/{}{version}", self.proxy.address(), service.word())
+        };
+        let mut adapter: BTreeMap<String, Value> = SERVICES
+            .map(|it| (format!("{}_endpoint_override", it.0.word().replace('-', "_")), json!(proxied(it))))
+            .into();
+        let [identity, ..] = SERVICES;
+        adapter.insert("auth".to_owned(), auth(keys, &proxied(identity)));
+        adapter.insert("region_name".to_owned(), json!("RegionOne"));
+        let people = auth(&self.project.keys(), &self.project.member.credentials().auth_url);
+        let people = json!({ "auth": people, "region_name": "RegionOne" });
+        let clouds = json!({ "clouds": { ADAPTER: adapter, PEOPLE: people } });
+        // In one step, since the adapter follows it.
+        let new = self.clouds.with_extension("new");
+        fs::write(&new, clouds.to_string()).with_context(|| format!("cannot write {}", new.display()))?;
+        fs::rename(&new, &self.clouds).with_context(|| format!("cannot replace {}", self.clouds.display()))
+    }
+}
+
+/// The cloud `admin` of the file that the environment names.
+fn administrator() -> anyhow::Result<Credentials> {
+    #[derive(Deserialize)]
+    struct Clouds {
+        clouds: BTreeMap<String, Cloud>,
+    }
+    #[derive(Deserialize)]
+    struct Cloud {
+        auth: Credentials,
+    }
+    #[expect(clippy::disallowed_methods, reason = "it is how all clients of OpenStack find it")]
+    let file = env::var_os(CLOUDS).map(PathBuf::from).with_context(|| {
+        format!(
+            "{CLOUDS} is not set: run `cargo xtask demo --cloud openstack` or `cargo xtask test openstack-e2e`, \
+             which start a local OpenStack, or `eval \"$(cargo xtask openstack up)\"` first"
+        )
+    })?;
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let Clouds { mut clouds } =
+        serde_saphyr::from_str(&text).with_context(|| format!("{} is no clouds.yaml", file.display()))?;
+    let cloud = clouds.remove("admin");
+    Ok(cloud.with_context(|| format!("{} has no cloud admin", file.display()))?.auth)
+}
+
+async fn proxy(project: &Project, listen: &str) -> anyhow::Result<Proxy> {
+    let mut upstreams = BTreeMap::new();
+    for (service, _) in SERVICES {
+        let url = project.member.endpoint(service)?;
+        // Paths come with their version.
+        let (scheme, rest) = url.split_once("://").context("an endpoint is no URL")?;
+        let host = rest.split('/').next().unwrap_or(rest);
+        upstreams.insert(format!("/{}", service.word()), format!("{scheme}://{host}"));
+    }
+    let params: ProxyParams = serde_json::from_value(json!({ "listen": listen, "upstreams": upstreams }))?;
+    Ok(Proxy::start(params, vendor::params()?).await?)
+}

@@ -1,0 +1,213 @@
+//! What there is in a project, as the services tell it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::account::{Account, Service};
+
+/// Everything that somebody may leave behind.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Machines.
+    pub servers: Vec<Server>,
+    /// Load balancers with their parts.
+    pub balancers: Vec<Balancer>,
+    /// Addresses of the external network.
+    pub floating_ips: Vec<FloatingIp>,
+    /// The router's extra routes.
+    pub routes: Vec<Route>,
+    /// How many ports there are, whoever has them.
+    pub ports: usize,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Server {
+    /// Its ID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `ACTIVE`, `SHUTOFF`, ...
+    pub status: String,
+}
+
+/// A load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Balancer {
+    /// Its ID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `ACTIVE`, `PENDING_CREATE`, `ERROR`, ...
+    pub provisioning_status: String,
+    /// Its address inside the project.
+    pub vip_address: Option<IpAddr>,
+    /// The port that has the address.
+    pub vip_port_id: Option<String>,
+    /// Whose it is, among others.
+    pub tags: Vec<String>,
+    /// Its floating IP.
+    #[serde(skip)]
+    pub floating_ip: Option<IpAddr>,
+    /// Where it listens.
+    #[serde(skip)]
+    pub listeners: Vec<Listener>,
+}
+
+/// A port that a load balancer listens on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Listener {
+    /// Its ID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `TCP`, ...
+    pub protocol: String,
+    /// The port.
+    pub protocol_port: u16,
+    /// The pool that gets what comes.
+    pub default_pool_id: Option<String>,
+    /// That pool's members.
+    #[serde(skip)]
+    pub members: Vec<Member>,
+    loadbalancers: Vec<Reference>,
+}
+
+/// A node behind a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Member {
+    /// Where it is.
+    pub address: IpAddr,
+    /// Its port.
+    pub protocol_port: u16,
+}
+
+/// An address of the external network.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct FloatingIp {
+    /// Its ID.
+    pub id: String,
+    /// The address.
+    pub floating_ip_address: IpAddr,
+    /// The port that it leads to.
+    pub port_id: Option<String>,
+}
+
+/// An extra route of the router.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Route {
+    /// Such as `10.240.1.0/24`.
+    pub destination: String,
+    /// An address of a machine.
+    pub nexthop: IpAddr,
+}
+
+/// How many there are of what somebody may leave behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Machines.
+    pub servers: usize,
+    /// Load balancers.
+    pub balancers: usize,
+    /// Floating IPs.
+    pub floating_ips: usize,
+    /// Extra routes.
+    pub routes: usize,
+    /// Ports.
+    pub ports: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct Reference {
+    id: String,
+}
+
+impl State {
+    /// How many of each.
+    pub fn count(&self) -> Count {
+        Count {
+            servers: self.servers.len(),
+            balancers: self.balancers.len(),
+            floating_ips: self.floating_ips.len(),
+            routes: self.routes.len(),
+            ports: self.ports,
+        }
+    }
+
+    /// Looks at a project, and at a router of it.
+    pub(super) async fn of(account: &Account, router: &str) -> anyhow::Result<Self> {
+        let project = &account.project;
+        let ports: Vec<Reference> =
+            neutron(account, "ports", &format!("project_id={project}&fields=id")).await?;
+        let floating_ips: Vec<FloatingIp> =
+            neutron(account, "floatingips", &format!("project_id={project}")).await?;
+        let routes = routes(account, router).await?;
+        let servers = part(&account.get(Service::Compute, "/servers/detail").await?, "/servers")?;
+        let balancers = balancers(account, &floating_ips).await?;
+        Ok(Self { servers, balancers, floating_ips, routes, ports: ports.len() })
+    }
+}
+
+impl Balancer {
+    /// Where people reach it.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.floating_ip.or(self.vip_address)
+    }
+
+    /// Whether it is as it shall be, and nobody changes it.
+    pub fn is_active(&self) -> bool {
+        self.provisioning_status == "ACTIVE"
+    }
+}
+
+/// The extra routes of a router.
+pub(super) async fn routes(account: &Account, router: &str) -> anyhow::Result<Vec<Route>> {
+    let shown = account.get(Service::Network, &format!("/v2.0/routers/{router}")).await?;
+    part(&shown, "/router/routes")
+}
+
+async fn balancers(account: &Account, floating_ips: &[FloatingIp]) -> anyhow::Result<Vec<Balancer>> {
+    let mut balancers: Vec<Balancer> = octavia(account, "loadbalancers").await?;
+    let mut listeners: Vec<Listener> =
+        if balancers.is_empty() { Vec::new() } else { octavia(account, "listeners").await? };
+    let mut members = BTreeMap::new();
+    for pool in listeners.iter().filter_map(|listener| listener.default_pool_id.clone()) {
+        let path = format!("/v2/lbaas/pools/{pool}/members");
+        let found = account.get(Service::LoadBalancer, &path).await?;
+        let found: Vec<Member> = part(&found, "/members")?;
+        members.insert(pool, found);
+    }
+    for listener in &mut listeners {
+        let of_pool = listener.default_pool_id.as_ref().and_then(|pool| members.get(pool));
+        listener.members = of_pool.cloned().unwrap_or_default();
+    }
+    for balancer in &mut balancers {
+        let leads_here = |ip: &&FloatingIp| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id;
+        balancer.floating_ip = floating_ips.iter().find(leads_here).map(|ip| ip.floating_ip_address);
+        let of_it = |it: &&Listener| it.loadbalancers.iter().any(|one| one.id == balancer.id);
+        balancer.listeners = listeners.iter().filter(of_it).cloned().collect();
+        balancer.listeners.sort_by_key(|it| (it.protocol_port, it.protocol.clone()));
+    }
+    Ok(balancers)
+}
+
+async fn octavia<T: DeserializeOwned>(account: &Account, what: &str) -> anyhow::Result<Vec<T>> {
+    let path = format!("/v2/lbaas/{what}?project_id={}", account.project);
+    part(&account.get(Service::LoadBalancer, &path).await?, &format!("/{what}"))
+}
+
+async fn neutron<T: DeserializeOwned>(account: &Account, what: &str, query: &str) -> anyhow::Result<Vec<T>> {
+    let answer = account.get(Service::Network, &format!("/v2.0/{what}?{query}")).await?;
+    part(&answer, &format!("/{what}"))
+}
+
+/// A part of an answer.
+pub(super) fn part<T: DeserializeOwned>(answer: &Value, pointer: &str) -> anyhow::Result<T> {
+    let found = answer.pointer(pointer).with_context(|| format!("no {pointer} in {answer}"))?;
+    T::deserialize(found).with_context(|| format!("{pointer} is {found}"))
+}
