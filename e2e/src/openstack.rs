@@ -123,7 +123,6 @@ fn administrator() -> anyhow::Result<Credentials> {
     struct Cloud {
         auth: Credentials,
     }
-    #[expect(clippy::disallowed_methods, reason = "it is how all clients of OpenStack find it")]
     let file = env::var_os(CLOUDS).map(PathBuf::from).with_context(|| {
         format!(
             "{CLOUDS} is not set: run `cargo xtask demo --cloud openstack` or `cargo xtask test openstack-e2e`, \

@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything that must pass. The tiers are told apart by what they need: `unit` needs cargo only,
-//! `e2e` runs our own binaries on real control planes. `openstack` needs a cloud, and is run when it is named.
+//! `e2e` runs our own binaries on real control planes. `openstack` and `openstack-e2e` need a cloud, and are run when they are named.
 
 use clap::ValueEnum;
 
@@ -11,12 +11,14 @@ use crate::tools;
 const REPAIR: &str = "read the failure above; one test again: `cargo test -p <crate> <test>`";
 const REPAIR_E2E: &str =
     "read the failure above, which names the logs it kept; one test again: `cargo xtask test e2e -- <test>`";
+const REPAIR_OPENSTACK_E2E: &str = "read the failure above, which names the logs it kept; one test again: \
+                                    `cargo xtask test openstack-e2e -- <test>`";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only this tier; without it, `unit` and `e2e`
     tier: Option<Tier>,
-    /// Handed to `cargo test`; those of `openstack` to `adapter-conformance`
+    /// Handed to `cargo test`, and from `openstack` to `adapter-conformance`
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -29,6 +31,8 @@ enum Tier {
     E2e,
     /// The conformance suite, on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
+    /// The scenarios on a real control plane with that adapter and that cloud
+    OpenstackE2e,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -36,6 +40,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return openstack::test(&args.args);
     }
     let mut summary = Summary::default();
+    if args.tier == Some(Tier::OpenstackE2e) {
+        run_openstack_e2e(&mut summary, &args.args);
+        return summary.close();
+    }
     if args.tier != Some(Tier::E2e) {
         let step = Step::cargo("unit and integration tests", unit(&args.args), REPAIR);
         summary.run(step.name, || step.run());
@@ -47,13 +55,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn run_e2e(summary: &mut Summary, args: &[String]) {
-    let build = Step::cargo("build the binaries", cargo::build_servers(), "mend what cargo names above");
+    run_scenarios(summary, cargo::build_servers(), &Step::cargo("end-to-end tests", e2e(args), REPAIR_E2E));
+}
+
+fn run_openstack_e2e(summary: &mut Summary, args: &[String]) {
+    let build = [cargo::build_servers(), strings(&["--package", "adapter-openstack"])].concat();
+    let cargo = cargo::program().to_string_lossy().into_owned();
+    let test = strings(&["test", "--package", "e2e", "--features", "openstack", "--test", "openstack"]);
+    let step = Step {
+        name: "end-to-end tests on OpenStack",
+        program: openstack::script("run.sh").get_program().to_owned(),
+        args: [&[cargo], test.as_slice(), args].concat(),
+        repair: REPAIR_OPENSTACK_E2E,
+    };
+    run_scenarios(summary, build, &step);
+}
+
+fn run_scenarios(summary: &mut Summary, build: Vec<String>, step: &Step) {
+    let build = Step::cargo("build the binaries", build, "mend what cargo names above");
     let built = summary.run(build.name, || build.run());
     let got = summary.run("etcd, kube-apiserver, kubectl, helm", || match tools::get(false) {
         Ok(_) => Outcome::Passed,
         Err(error) => Outcome::Failed(format!("{error:#}")),
     });
-    let step = Step::cargo("end-to-end tests", e2e(args), REPAIR_E2E);
     if built && got {
         summary.run(step.name, || step.run());
     } else {
