@@ -246,7 +246,14 @@ impl Balancer {
     #[must_use]
     pub fn removal(&self) -> DeleteLoadBalancerRequest {
         let EnsureLoadBalancerRequest { context, key, owner, fence, known, .. } = self.request.clone();
-        DeleteLoadBalancerRequest { context, key, owner, fence, known, ..DeleteLoadBalancerRequest::default() }
+        DeleteLoadBalancerRequest {
+            context,
+            key,
+            owner,
+            fence,
+            known,
+            ..DeleteLoadBalancerRequest::default()
+        }
     }
 }
 

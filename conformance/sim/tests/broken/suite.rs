@@ -58,6 +58,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn is_as_told(&self) -> bool {
         let Row { fails, may_fail, .. } = &self.row;
+        // What stands after the bar is not tried.
         let expected = |id: &String| fails.contains(id) || may_fail.contains(id);
         fails.iter().all(|id| self.failed.contains_key(id)) && self.failed.keys().all(expected)
     }
@@ -70,7 +71,11 @@ impl Seen {
     /// The row as it should be then.
     pub(crate) fn renewed(&self) -> Row {
         let surely = |id: &&String| !self.row.may_fail.contains(id);
-        Row { fails: self.failed.keys().filter(surely).cloned().collect(), ..self.row.clone() }
+        // One that nothing was said of is tried from now on.
+        let first = self.row.fails.is_empty() && self.row.fault != GOOD;
+        let each_time = |id: &String| first || ALWAYS.contains(&id.as_str()) || self.row.fails.contains(id);
+        let (fails, fails_too) = self.failed.keys().filter(surely).cloned().partition(each_time);
+        Row { fails, fails_too, ..self.row.clone() }
     }
 
     /// What differs, with the words of the checks that should not have failed.
