@@ -66,6 +66,10 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         409 | 412 | 423 => Fault::Busy,
         // Before 2013 Nova answered 413 where 429 is meant.
         413 | 429 => Fault::Throttled,
+        // Octavia passes on what Neutron told it, as its own failure: nothing was made.
+        500 if refusal.is_ours() && refusal.says("reports error: BadRequestException: 400") => Fault::Invalid,
+        // An address that somebody has, or a quota: it does not say which.
+        500 if refusal.is_ours() && refusal.says("reports error: ConflictException: 409") => Fault::Quota,
         // Whoever answers for the service, a proxy even, need not know whether it has done the work.
         408 | 500..=599 if operation.write => Fault::OutcomeUnknown,
         408 | 500..=599 => Fault::Unavailable,

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver, Heir, Heritage,
-        LoadBalancerRecord, Location, Outcome, RouteChanges, VendorError, VendorLimit,
+        Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver, Fault, Heir,
+        Heritage, LoadBalancerRecord, Location, Outcome, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -14,7 +14,7 @@ use secrecy::SecretString;
 
 use crate::{
     classify::{classify, request_id},
-    client::{Client, octavia::Which},
+    client::{Client, Ports, octavia::Which},
     identity::{
         Identity,
         catalogue::Service,
@@ -22,7 +22,11 @@ use crate::{
         source::Source,
     },
     instances::{Networking, Place},
-    load_balancers::{self, Detail, LoadBalancers, requests::NewMember, settings::LoadBalancerOptions},
+    load_balancers::{
+        self, Detail, LoadBalancers,
+        requests::{CreateLoadBalancer, Neighbour, NewMember},
+        settings::LoadBalancerOptions,
+    },
     ownership::{self, GoNames},
     parameters::Parameters,
     plan,
@@ -85,6 +89,40 @@ impl OpenStackDriver {
     /// What is the same for all machines.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
+    }
+
+    /// Where nobody says a subnet, a look for that of a node comes first: once a process and node.
+    async fn create_load_balancer(
+        &self,
+        session: &Session,
+        new: &CreateLoadBalancer,
+    ) -> Result<(), VendorError> {
+        let mut new = new.clone();
+        if let Some(node) = new.beside.take() {
+            new.vip_subnet_id = Some(self.subnet_beside(session, &node).await?);
+        }
+        self.client.create_load_balancer(session, &new).await
+    }
+
+    async fn subnet_beside(&self, session: &Session, node: &Neighbour) -> Result<String, VendorError> {
+        if let Some(known) = self.balancers.subnet_beside(node) {
+            return Ok(known);
+        }
+        let unknown = |why: &str| {
+            let text = format!(
+                "spec.subnets: none is named, and that of node {} is not known: {why}; start the adapter with --subnet-id",
+                node.provider_id
+            );
+            VendorError::new(Fault::Invalid, text).in_field("spec.subnets")
+        };
+        let Location::Here(server) = self.locate(&node.provider_id) else {
+            return Err(unknown("it is not of this cloud"));
+        };
+        let page = self.client.list_ports(session, Ports::At(&server), None).await?;
+        let subnet = page.items.iter().find_map(|port| port.subnet_of(node.address));
+        let subnet = subnet.ok_or_else(|| unknown("no port of it has its address"))?.to_owned();
+        self.balancers.learn_subnet(node, &subnet);
+        Ok(subnet)
     }
 
     async fn update_members(
@@ -258,7 +296,7 @@ impl OpenStackDriver {
         let client = &self.client;
         match step {
             Step::ChangeRoutes(changes) => return self.change_routes(session, changes).await,
-            Step::CreateLoadBalancer(new) => client.create_load_balancer(session, new).await,
+            Step::CreateLoadBalancer(new) => self.create_load_balancer(session, new).await,
             Step::AdoptLoadBalancer { id, tags } => client.tag_load_balancer(session, id, tags).await,
             Step::CompleteLoadBalancer { id, tags } => {
                 client.tag_load_balancer(session, id.id()?, tags).await

@@ -15,7 +15,7 @@ pub(crate) mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use cloud_adapter::{
@@ -27,6 +27,7 @@ use self::{
     answers::{Balancer, FloatingIp, Listener, Member, Monitor, Pool},
     known_members::KnownMembers,
     known_parts::KnownParts,
+    requests::Neighbour,
     settings::{LoadBalancerOptions, Site, Version},
 };
 use crate::{
@@ -65,6 +66,8 @@ pub(crate) struct LoadBalancers {
     version: OnceLock<Version>,
     pub(crate) members: KnownMembers,
     pub(crate) parts: KnownParts,
+    /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
+    beside: Mutex<Option<(Neighbour, String)>>,
 }
 
 /// What is said of a capability beside its name.
@@ -82,7 +85,19 @@ impl LoadBalancers {
             version: OnceLock::new(),
             members: KnownMembers::default(),
             parts: KnownParts::default(),
+            beside: Mutex::default(),
         }
+    }
+
+    /// The subnet of a node, if it is known.
+    pub(crate) fn subnet_beside(&self, node: &Neighbour) -> Option<String> {
+        let known = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|(there, _)| there == node).map(|(_, subnet)| subnet.clone())
+    }
+
+    pub(crate) fn learn_subnet(&self, node: &Neighbour, subnet: &str) {
+        let known = Some((node.clone(), subnet.to_owned()));
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     /// What plans go by. A listing comes before every plan, and brings the version.

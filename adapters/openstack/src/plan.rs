@@ -143,6 +143,7 @@ impl<'a> Goal<'a> {
                 .collect(),
             provider: self.site.options.load_balancer_provider.clone(),
             vip_subnet_id: vip.subnet.clone(),
+            beside: vip.beside.clone(),
             vip_network_id: vip.network.clone(),
             vip_address: vip.address,
             additional_vips: vip.additional.clone(),

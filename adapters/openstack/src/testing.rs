@@ -201,7 +201,9 @@ async fn answer(
 fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)]) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     if let ("GET", Some((name, items))) = (method.as_str(), store.lists.get(path)) {
-        return paged(name, items.iter().collect(), query, store.page);
+        let fits =
+            |item: &&Value| ["id", "name"].iter().all(|key| of(key).is_none_or(|wanted| item[key] == wanted));
+        return paged(name, items.iter().filter(fits).collect(), query, store.page);
     }
     match (method.as_str(), path) {
         ("PUT", path) if path.starts_with("/load-balancer/") => told(202, &json!({})),
@@ -228,7 +230,10 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
             };
             paged("ports", store.ports.iter().filter(fits).collect(), query, store.page)
         }
-        ("POST", "/network/v2.0/routers") => told(201, &json!({})),
+        (
+            "POST",
+            "/network/v2.0/routers" | "/network/v2.0/floatingips" | "/load-balancer/v2/lbaas/loadbalancers",
+        ) => told(201, &json!({})),
         ("GET", path) => {
             let id = path.strip_prefix("/compute/v2.1/servers/").unwrap_or_default();
             match store.servers.iter().find(|server| server["id"] == id) {

@@ -21,11 +21,24 @@ pub(crate) const OTHERS: &str = "others";
 pub(crate) struct WriteOnly;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Create;
+pub(crate) enum Create {
+    New,
+    /// With what a former one had.
+    Again,
+}
+
+impl Create {
+    fn path(&self) -> &'static str {
+        match self {
+            Self::New => "write",
+            Self::Again => "write-again",
+        }
+    }
+}
 
 impl fmt::Display for Create {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("create")
+        f.write_str(self.path())
     }
 }
 
@@ -101,7 +114,16 @@ impl Driver for WriteOnly {
         _: &Fence,
         _: Option<&LoadBalancerRecord<()>>,
     ) -> Result<Vec<Create>, VendorError> {
-        Ok(vec![Create])
+        Ok(vec![Create::New])
+    }
+
+    fn plan_again(
+        &self,
+        _: &DesiredLoadBalancer,
+        _: &Fence,
+        _: &LoadBalancerRecord<()>,
+    ) -> Result<Vec<Create>, VendorError> {
+        Ok(vec![Create::Again])
     }
 
     fn names_of(&self, _: &LoadBalancerKey) -> impl Fn(&str) -> bool {
@@ -122,12 +144,12 @@ impl Driver for WriteOnly {
     }
 
     fn plan_routes(&self, _: &RouteChanges) -> Vec<Create> {
-        vec![Create]
+        vec![Create::New]
     }
 
     async fn execute(&self, session: &Session, step: &Create) -> Result<Outcome, VendorError> {
-        let request =
-            http::Request::post("http://vendor/write").body(bytes::Bytes::new()).expect("a request");
+        let uri = format!("http://vendor/{}", step.path());
+        let request = http::Request::post(uri).body(bytes::Bytes::new()).expect("a request");
         session.call(step.operation(), request).await.map(|_| Outcome::Accepted)
     }
 }

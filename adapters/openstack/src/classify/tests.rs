@@ -127,6 +127,9 @@ fn each_refusal_of_neutron_and_octavia_has_its_meaning() {
         (400, octavia("Validation failure: Unknown attribute 'allowed_cidrs'"), Fault::Invalid),
         (501, octavia("Provider 'ovn' does not support a requested action"), Fault::Unsupported),
         (500, octavia("An unknown exception occurred."), Fault::OutcomeUnknown),
+        (500, octavia("Provider 'amphora' reports error: BadRequestException: 400"), Fault::Invalid),
+        (500, octavia("Provider 'amphora' reports error: ConflictException: 409"), Fault::Quota),
+        (500, octavia("Provider 'amphora' reports error: timed out"), Fault::OutcomeUnknown),
     ] {
         assert_eq!(meaning(WRITE, status, &body).0, wanted, "{body}");
     }

@@ -69,6 +69,15 @@ pub(crate) struct Port {
 #[serde(default)]
 pub(crate) struct FixedIp {
     pub(super) ip_address: String,
+    pub(super) subnet_id: String,
+}
+
+impl Port {
+    /// The subnet that an address of it is in.
+    pub(crate) fn subnet_of(&self, address: IpAddr) -> Option<&str> {
+        let is_it = |one: &&FixedIp| one.ip_address.parse() == Ok(address);
+        self.fixed_ips.iter().find(is_it).map(|one| one.subnet_id.as_str()).filter(|id| !id.is_empty())
+    }
 }
 
 /// What is the same for all machines of the adapter.

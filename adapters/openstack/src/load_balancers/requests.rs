@@ -16,6 +16,9 @@ pub struct CreateLoadBalancer {
     pub(crate) provider: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vip_subnet_id: Option<String>,
+    /// In place of the subnet, where nobody says any: it goes to this node's.
+    #[serde(skip)]
+    pub(crate) beside: Option<Neighbour>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vip_network_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,6 +32,13 @@ pub struct CreateLoadBalancer {
     pub(crate) tags: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) listeners: Vec<NewListener>,
+}
+
+/// A node whose subnet is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) provider_id: String,
+    pub(crate) address: IpAddr,
 }
 
 /// An address beside the first.

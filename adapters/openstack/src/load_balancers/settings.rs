@@ -10,7 +10,7 @@ const OVN: &str = "ovn";
 /// Where load balancers and their addresses come from. What a Service says comes first.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadBalancerOptions {
-    /// Subnet of the load balancers' IPv4 addresses, by its ID. This or --network-id is needed, or the Services say it
+    /// Subnet of the load balancers' IPv4 addresses, by its ID. Without it, and without --network-id, that of the first node
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) subnet_id: Option<String>,
     /// Subnet of their IPv6 addresses, by its ID; for two families in the same network as the other. Without it there are none

@@ -1,6 +1,7 @@
 //! Listings as Octavia and Neutron tell them, joined; and the calls that they take.
 
 mod listing;
+mod places;
 
 use std::collections::BTreeMap;
 

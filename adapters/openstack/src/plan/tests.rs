@@ -22,6 +22,7 @@ use crate::{
         settings::{Creation, Version},
     },
     ownership,
+    step::Step,
 };
 
 /// How the Go cloud controller manager calls the load balancer of `shop/web`.
@@ -473,6 +474,11 @@ fn one_that_takes_anothers_place_asks_for_its_addresses() {
     let balancer = former.detail.balancer.as_mut().expect("there");
     (balancer.vip_address, balancer.additional_vips) = (None, Vec::new());
     assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "it never had any");
+    bench.deleted();
+    let balancer = former.detail.balancer.as_mut().expect("there");
+    let six = json!([{ "ip_address": "fd00::f816:3eff:fefa:5aec", "subnet_id": "subnet-6" }]);
+    balancer.additional_vips = serde_json::from_value(six).expect("an address");
+    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "made of a MAC");
 }
 
 #[test]
@@ -564,10 +570,20 @@ fn an_old_octavia_or_one_without_proxies_says_what_it_lacks() {
 }
 
 #[test]
-fn without_a_subnet_the_missing_key_is_named() {
+fn without_a_subnet_it_goes_beside_a_node_or_the_missing_one_is_named() {
     let mut bench = Bench::new();
     bench.options.subnet_id = None;
-    let error = bench.plan(&web([tcp(80)])).expect_err("no subnet");
+    let mut alone = web([tcp(80)]);
+    let Step::CreateLoadBalancer(new) = &bench.plan(&alone).expect("beside a node")[0] else {
+        panic!("no create")
+    };
+    let beside = new.beside.as_ref().expect("where nobody says a subnet");
+    assert_eq!(
+        (beside.provider_id.as_str(), beside.address.to_string()),
+        ("openstack:///i-1", "10.0.0.1".into())
+    );
+    alone.backends = [].into();
+    let error = bench.plan(&alone).expect_err("no subnet and no node");
     assert_eq!(error.fields, ["spec.subnets"]);
     assert!(error.message.contains("--subnet-id"), "{error}");
     bench.settled(&with(web([tcp(80)]), parameter("network-id", "net")));

@@ -82,7 +82,7 @@ impl Wanted {
     pub(super) fn read(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         let parameters = Parameters::read(&spec.parameters)?;
-        let vip = Vip::read(spec, &parameters, site.options)?;
+        let vip = Vip::read(desired, &parameters, site.options)?;
         let public = public(spec, &parameters, site);
         let expectation = if public.is_some() { Expectation::FloatingIp } else { Expectation::None };
         let tags = ownership::wanted(desired, expectation)?;

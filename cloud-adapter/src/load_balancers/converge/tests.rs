@@ -1,7 +1,7 @@
 //! When a task writes, on paused time.
 
 use cloud_adapter_security::{Caller, Role};
-use cloud_api_proto::v1alpha1::{Adoption, LoadBalancerSpec, Owner, Recreate};
+use cloud_api_proto::v1alpha1::{Adoption, LoadBalancer, LoadBalancerSpec, Owner, Recreate};
 use futures::future::join_all;
 
 use super::{super::decide::Terms, *};
@@ -80,4 +80,17 @@ async fn a_write_that_is_refused_as_busy_is_tried_again_ever_more_slowly() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at / 1_000).collect();
     assert_eq!(tries, [0, 1, 2, 4, 8, 15, 30, 45], "in seconds, where the driver's polls are one apart");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_former_one_had_is_asked_for_and_done_without_if_the_cloud_refuses() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(409, None)]);
+    let converger = converger(&vendor);
+    let former = LoadBalancerRecord { summary: LoadBalancer::default(), detail: () };
+    converger.memories.of(&key(), |memory| memory.former = Some(Arc::new(former)));
+    converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let paths: Vec<String> = fake.arrived().into_iter().map(|(path, _)| path).take(2).collect();
+    assert_eq!(paths, ["/write-again", "/write"]);
 }

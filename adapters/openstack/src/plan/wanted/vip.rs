@@ -2,12 +2,16 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use cloud_adapter::driver::{Fault, VendorError};
-use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerSpec, load_balancer_spec::Scheme};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
+use cloud_api_proto::v1alpha1::{Backend, IpFamily, LoadBalancerSpec, load_balancer_spec::Scheme};
 
 use super::invalid;
 use crate::{
-    load_balancers::{answers::Balancer, requests::NewVip, settings::LoadBalancerOptions},
+    load_balancers::{
+        answers::Balancer,
+        requests::{Neighbour, NewVip},
+        settings::LoadBalancerOptions,
+    },
     parameters::{Parameters, network_field},
 };
 
@@ -16,6 +20,8 @@ use crate::{
 pub(in crate::plan) struct Vip {
     pub(in crate::plan) subnet: Option<String>,
     pub(in crate::plan) network: Option<String>,
+    /// In place of subnet and network, if nobody says any.
+    pub(in crate::plan) beside: Option<Neighbour>,
     pub(in crate::plan) address: Option<IpAddr>,
     pub(in crate::plan) additional: Vec<NewVip>,
     /// Whether each is IPv4.
@@ -25,10 +31,11 @@ pub(in crate::plan) struct Vip {
 impl Vip {
     /// Addresses that were asked for are addresses here, save public ones of IPv4: they are floating IPs.
     pub(super) fn read(
-        spec: &LoadBalancerSpec,
+        desired: &DesiredLoadBalancer,
         parameters: &Parameters,
         options: &LoadBalancerOptions,
     ) -> Result<Self, VendorError> {
+        let spec = &desired.spec;
         let families: Vec<IpFamily> = spec.ip_families().collect();
         let asked = requested(spec, &families)?;
         let own = |family: IpFamily| {
@@ -43,6 +50,7 @@ impl Vip {
         let mut vip = Self {
             subnet: None,
             network: None,
+            beside: None,
             address: None,
             additional: Vec::new(),
             families: BTreeSet::new(),
@@ -75,7 +83,8 @@ impl Vip {
             };
             vip.network = network.filter(|_| *family == IpFamily::Ipv4).cloned();
             if subnet.is_none() && vip.network.is_none() {
-                return Err(missing());
+                let beside = neighbour(&desired.backends).filter(|_| *family == IpFamily::Ipv4);
+                vip.beside = Some(beside.ok_or_else(missing)?);
             }
             vip.subnet = subnet;
             vip.address = own(*family);
@@ -88,16 +97,19 @@ impl Vip {
         let same_subnet = self.subnet.is_some() && self.subnet == former.vip_subnet_id;
         let same_network =
             self.subnet.is_none() && self.network.is_some() && self.network == former.vip_network_id;
-        let address = former.vip_address.filter(|address| self.families.contains(&address.is_ipv4()));
-        if self.address.is_none() && address.is_some() && (same_subnet || same_network) {
+        let guessed = self.beside.is_some();
+        let address =
+            former.vip_address.filter(|one| self.families.contains(&one.is_ipv4()) && can_be_chosen(one));
+        if self.address.is_none() && address.is_some() && (same_subnet || same_network || guessed) {
             self.address = address;
             // An address is in one subnet of the network alone.
             self.subnet.clone_from(&former.vip_subnet_id);
+            self.beside = self.beside.take().filter(|_| self.subnet.is_none());
         }
         for vip in self.additional.iter_mut().filter(|vip| vip.ip_address.is_none()) {
             let there =
                 former.additional_vips.iter().find(|there| there.subnet_id.as_ref() == Some(&vip.subnet_id));
-            vip.ip_address = there.and_then(|there| there.ip_address);
+            vip.ip_address = there.and_then(|there| there.ip_address).filter(can_be_chosen);
         }
     }
 
@@ -145,6 +157,24 @@ impl Vip {
             there.id
         );
         Err(VendorError { fields, ..VendorError::new(Fault::Immutable, text) })
+    }
+}
+
+/// The first node that has an IPv4 address. Nodes are ordered, so that it is the same one for all Services.
+fn neighbour(backends: &[Backend]) -> Option<Neighbour> {
+    let of = |backend: &Backend| {
+        let mut addresses = backend.addresses.iter().filter_map(|text| text.parse().ok());
+        let address = addresses.find(IpAddr::is_ipv4)?;
+        Some(Neighbour { provider_id: backend.provider_id.clone(), address })
+    };
+    backends.iter().find_map(of)
+}
+
+/// Neutron lets nobody choose an address that it makes of a port's MAC (SLAAC): `ff:fe` stands in its midst. Source: RFC 4291, appendix A.
+fn can_be_chosen(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(six) => six.octets().get(11..13) != Some(&[0xff, 0xfe]),
     }
 }
 

@@ -1,0 +1,107 @@
+//! Where load balancers and their floating IPs are put: what is looked for when they are made.
+
+use std::net::IpAddr;
+
+use cloud_adapter::driver::{Driver as _, Fault, VendorError};
+use serde_json::{Value, json};
+
+use crate::{
+    OpenStackDriver,
+    load_balancers::requests::{CreateLoadBalancer, Neighbour, NewFloatingIp, Target},
+    step::Step,
+    testing::{FakeCloud, PROJECT, session},
+};
+
+const PORTS: &str = "GET /network/v2.0/ports";
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// A cloud with load balancers, external networks and a machine in a subnet.
+async fn cloud() -> (FakeCloud, OpenStackDriver) {
+    let cloud = FakeCloud::start().await;
+    {
+        let mut store = cloud.store();
+        let network = |id: &str, name: &str| json!({ "id": id, "name": name });
+        let subnet = |id: &str, name: &str| json!({ "id": id, "name": name, "network_id": "net-2" });
+        let networks = [network("net-1", "public"), network("net-2", "dmz"), network("net-3", "dmz")];
+        store.lists.insert("/network/v2.0/networks".to_owned(), ("networks", networks.into()));
+        let subnets = vec![subnet("sub-1", "edge"), subnet("sub-2", "far")];
+        store.lists.insert("/network/v2.0/subnets".to_owned(), ("subnets", subnets));
+        store.lists.insert("/load-balancer/".to_owned(), ("versions", Vec::new()));
+        store.ports.push(json!({ "id": "p-1", "device_id": "i-1", "project_id": PROJECT, "status": "ACTIVE",
+            "fixed_ips": [{ "ip_address": "10.9.0.1", "subnet_id": "storage" }, { "ip_address": "10.0.0.1", "subnet_id": "nodes" }] }));
+    }
+    let driver = cloud.driver();
+    (cloud, driver)
+}
+
+#[tokio::test]
+async fn where_nobody_says_a_subnet_that_of_a_node_is_looked_for_once() {
+    let (cloud, driver) = cloud().await;
+    let session = session(&driver);
+    let make = async |provider_id: &str, at: &str| {
+        let beside = Some(Neighbour { provider_id: provider_id.to_owned(), address: address(at) });
+        let new = CreateLoadBalancer { beside, ..CreateLoadBalancer::default() };
+        driver.execute(&session, &Step::CreateLoadBalancer(new.into())).await
+    };
+    for _ in 0..2 {
+        make("openstack:///i-1", "10.0.0.1").await.expect("made");
+        assert_eq!(cloud.store().bodies.last().expect("sent")["loadbalancer"]["vip_subnet_id"], "nodes");
+    }
+    assert_eq!(cloud.asked(PORTS).len(), 1);
+    for (provider_id, at, why) in [
+        ("openstack:///i-1", "10.0.0.2", "no port of it has its address"),
+        ("aws:///i-1", "10.0.0.1", "it is not of this cloud"),
+    ] {
+        let error = make(provider_id, at).await.expect_err(why);
+        assert!(error.message.contains(why) && error.message.contains("--subnet-id"), "{error}");
+        assert_eq!(
+            (error.fault, error.fields.as_slice()),
+            (Fault::Invalid, &["spec.subnets".to_owned()][..])
+        );
+    }
+    assert_eq!(cloud.asked("POST /load-balancer").len(), 2);
+}
+
+async fn made(
+    cloud: &FakeCloud,
+    driver: &OpenStackDriver,
+    (pool, subnet): (Option<&str>, Option<&str>),
+) -> Result<Value, VendorError> {
+    let new = NewFloatingIp {
+        pool: pool.map(str::to_owned),
+        floating_network_id: None,
+        subnet_id: subnet.map(str::to_owned),
+        description: String::new(),
+    };
+    let target = Some(Target { port_id: "vip".to_owned(), address: address("10.0.0.9") });
+    driver.execute(&session(driver), &Step::CreateFloatingIp { new, target }).await?;
+    Ok(cloud.store().bodies.last().expect("sent")["floatingip"].clone())
+}
+
+#[tokio::test]
+async fn a_pool_is_a_network_or_a_subnet_by_name_or_id() {
+    let (cloud, driver) = cloud().await;
+    for (pool, subnet, network, of) in [
+        ("public", None, "net-1", Value::Null),
+        ("net-2", Some("sub-2"), "net-2", json!("sub-2")),
+        ("edge", None, "net-2", json!("sub-1")),
+        ("sub-2", Some("sub-2"), "net-2", json!("sub-2")),
+    ] {
+        let made = made(&cloud, &driver, (Some(pool), subnet)).await.expect(pool);
+        assert_eq!((&made["floating_network_id"], &made["subnet_id"]), (&json!(network), &of), "{pool}");
+    }
+    for (pool, subnet, text) in [
+        (Some("dmz"), None, "networks net-2 and net-3 are called dmz: use an ID"),
+        (Some("nowhere"), None, "0 external networks or subnets"),
+        (Some("edge"), Some("sub-2"), "is subnet sub-1, and spec.parameters[floating-subnet-id] is sub-2"),
+        (None, None, "3 external networks"),
+    ] {
+        let error = made(&cloud, &driver, (pool, subnet)).await.expect_err(text);
+        assert!(error.message.contains(text), "{error}");
+        assert_eq!(error.fields, ["spec.address_pool"]);
+    }
+    assert_eq!(cloud.asked("POST /network/v2.0/floatingips").len(), 4);
+}
