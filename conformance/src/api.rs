@@ -31,8 +31,6 @@ use crate::{
     transcript::{Transcript, brief},
 };
 
-/// How long a call may take unless the check says otherwise: longer than an Ensure waits.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// How long after its deadline a call may hang before the suite gives up on it.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -153,8 +151,14 @@ pub struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(role: Role, channel: AdapterChannel, transcript: Transcript, tracker: Tracker) -> Self {
-        Self { role, channel, transcript, tracker, deadline: DEADLINE }
+    /// `deadline`: how long a call may take unless the check says otherwise. Longer than an Ensure waits.
+    pub(crate) fn new(
+        role: Role,
+        channel: AdapterChannel,
+        deadline: Duration,
+        (transcript, tracker): (Transcript, Tracker),
+    ) -> Self {
+        Self { role, channel, transcript, tracker, deadline }
     }
 
     /// The same with another deadline.

@@ -200,7 +200,8 @@ impl Context {
     /// Whoever is at the other end of a channel, as this role sees it.
     #[must_use]
     pub fn over(&self, role: Role, channel: AdapterChannel) -> Api {
-        Api::new(role, channel, self.transcript.clone(), self.tracker.clone())
+        let records = (self.transcript.clone(), self.tracker.clone());
+        Api::new(role, channel, self.params.timings.answer, records)
     }
 
     /// The adapter as this role sees it, over a connection of its own.
@@ -227,7 +228,7 @@ impl Context {
         };
         let lane = lane.filter(|_| self.check.visits_replicas || self.lane.kind == Kind::Replicas);
         let open = |lane, endpoint: &String| match lane::visit(lane, endpoint, role) {
-            Ok(channel) => Ok(Api::new(role, channel, self.transcript.clone(), self.tracker.clone())),
+            Ok(channel) => Ok(self.over(role, channel)),
             Err(error) => Err(Stop::failed("the parameter file names replicas", error.to_string())),
         };
         let endpoints = lane.into_iter().flat_map(|lane| lane.replicas.iter().map(move |one| (lane, one)));

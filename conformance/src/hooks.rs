@@ -10,8 +10,6 @@ use tokio::{io::AsyncReadExt as _, process::Command};
 
 use crate::check::Stop;
 
-/// Who starts an adapter waits for its command, not for the adapter.
-const LIMIT: Duration = Duration::from_secs(60);
 /// More is no answer but a defect of the command.
 const OUTPUT_MAX: u64 = 16 * 1024 * 1024;
 
@@ -123,10 +121,11 @@ impl fmt::Display for Hook {
 }
 
 /// The commands of one lane.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Hooks {
     commands: BTreeMap<Hook, String>,
     env: BTreeMap<String, String>,
+    limit: Duration,
 }
 
 /// A command that did not do its work.
@@ -154,10 +153,12 @@ pub enum HookError {
         said: String,
     },
     /// It did not end in time.
-    #[error("hooks.{hook} did not end within {} s", LIMIT.as_secs())]
+    #[error("hooks.{hook} did not end within timings.hook, {} s", limit.as_secs())]
     Slow {
         /// Which.
         hook: Hook,
+        /// How long it was waited for.
+        limit: Duration,
     },
 }
 
@@ -173,10 +174,10 @@ impl From<HookError> for Stop {
 }
 
 impl Hooks {
-    /// With the variables of a lane.
+    /// With the variables of a lane. Who starts an adapter waits for its command, not for the adapter: `limit` is for commands.
     #[must_use]
-    pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>) -> Self {
-        Self { commands, env }
+    pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>, limit: Duration) -> Self {
+        Self { commands, env, limit }
     }
 
     /// Whether the parameter file has it.
@@ -206,8 +207,9 @@ impl Hooks {
             .map_err(run)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let ended = async { tokio::try_join!(read(out), read(err), child.wait()) };
-        let ended = tokio::time::timeout(LIMIT, ended).await;
-        let (out, said, status) = ended.map_err(|_elapsed| HookError::Slow { hook })?.map_err(run)?;
+        let ended = tokio::time::timeout(self.limit, ended).await;
+        let slow = |_elapsed| HookError::Slow { hook, limit: self.limit };
+        let (out, said, status) = ended.map_err(slow)?.map_err(run)?;
         if !status.success() {
             return Err(HookError::Failed { hook, status, said: said.trim().to_owned() });
         }

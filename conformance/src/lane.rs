@@ -67,6 +67,8 @@ pub struct Lane {
     pub hooks: Hooks,
     /// What the adapter said of itself when the run began.
     pub info: GetInfoResponse,
+    /// How long its answers may take.
+    answer: Duration,
     channels: BTreeMap<Role, AdapterChannel>,
     /// The replicas that are stopped, from 0.
     pub(crate) down: std::sync::Mutex<BTreeSet<usize>>,
@@ -152,7 +154,8 @@ impl Lane {
             name,
             kind,
             proxy,
-            hooks: Hooks::new(commands, env),
+            hooks: Hooks::new(commands, env, all.timings.hook),
+            answer: all.timings.answer,
             info: GetInfoResponse::default(),
             channels: channels(&params)?,
             params,
@@ -167,7 +170,7 @@ impl Lane {
     /// The adapter as this role sees it.
     pub(crate) fn api(&self, role: Role, transcript: Transcript, tracker: Tracker) -> Option<Api> {
         let channel = self.channels.get(&role)?.clone();
-        Some(Api::new(role, channel, transcript, tracker))
+        Some(Api::new(role, channel, self.answer, (transcript, tracker)))
     }
 
     /// Notes that a replica is stopped, or started.

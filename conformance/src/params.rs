@@ -215,6 +215,12 @@ pub struct BucketParams {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timings {
+    /// The longest that an adapter takes for an answer which needs the vendor's.
+    #[serde(deserialize_with = "duration")]
+    pub answer: Duration,
+    /// The longest that a command takes.
+    #[serde(deserialize_with = "duration")]
+    pub hook: Duration,
     /// The longest that a load balancer takes to be ACTIVE, or ABSENT. Beyond 30 s the limits of checks grow with it.
     #[serde(deserialize_with = "duration")]
     pub converge: Duration,
@@ -250,6 +256,8 @@ pub struct Timings {
 impl Default for Timings {
     fn default() -> Self {
         Self {
+            answer: Duration::from_secs(10),
+            hook: Duration::from_mins(1),
             converge: Duration::from_mins(5),
             ready: Duration::from_secs(30),
             heal: Duration::from_mins(2),
