@@ -1,11 +1,15 @@
 """The adapter's credentials: application credentials of the cloud's user, in a clouds.yaml that leads through the suite's proxy."""
 
+import contextlib
 import secrets
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from openstack.connection import Connection
+from openstack.exceptions import BadRequestException
+from openstack.identity.v3.application_credential import ApplicationCredential
 
+from cloud import until
 from files import put_yaml
 
 SERVICES = {"identity": "/v3", "compute": "/v2.1", "network": "", "load-balancer": ""}
@@ -31,14 +35,20 @@ class Credentials:
 
     def rotateCredentials(self) -> None:
         secret = f"{self._canary}-{secrets.token_hex(8)}"
-        made = self._cloud.identity.create_application_credential(
-            user=self._user, name=f"{NAME}-{secrets.token_hex(4)}", secret=secret, roles=[{"name": role} for role in ROLES])
+        made = until("there is an application credential", lambda: self._make(secret))
         self._in_force.append(made.id)
         base = {kind: f"{self._proxy}/{kind}{version}" for kind, version in SERVICES.items()}
         auth = {"auth_url": base["identity"], "application_credential_id": made.id, "application_credential_secret": secret}
         overrides = {f"{kind.replace('-', '_')}_endpoint_override": url for kind, url in base.items() if kind != "identity"}
         cloud = {"auth_type": "v3applicationcredential", "auth": auth, "region_name": self._cloud.config.region_name, **overrides}
         put_yaml(self.file, {"clouds": {NAME: cloud}})
+
+    def _make(self, secret: str) -> ApplicationCredential | None:
+        """None while Keystone does not see the user's roles: its caches do so when it is busy with others'."""
+        with contextlib.suppress(BadRequestException):
+            return self._cloud.identity.create_application_credential(
+                user=self._user, name=f"{NAME}-{secrets.token_hex(4)}", secret=secret, roles=[{"name": role} for role in ROLES])
+        return None
 
     def revokeCredentials(self) -> None:
         """All but the newest."""
