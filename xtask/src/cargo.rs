@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The packages whose binaries the harness runs in place of containers.
-const SERVERS: [&str; 4] = ["adapter-sim", "node-controller", "route-controller", "service-controller"];
+const SERVERS: [&str; 5] =
+    ["adapter-openstack", "adapter-sim", "node-controller", "route-controller", "service-controller"];
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {

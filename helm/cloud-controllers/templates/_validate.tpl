@@ -43,6 +43,7 @@
 {{- else if and (ne $adapter.kind "custom") $adapter.image -}}
 {{- $faults = append $faults (printf "adapter.image: is for adapter.kind custom alone, and that is %s; leave it empty" $adapter.kind) -}}
 {{- end -}}
+{{- $faults = concat $faults (include "cloud-controllers.openstackFaults" . | fromJsonArray) -}}
 {{- if and (eq $tls.mode "secret") (not $tls.secretName) -}}
 {{- $faults = append $faults "adapter.tls.secretName: is needed when adapter.tls.mode is secret; set it to a Secret with tls.crt, tls.key and ca.crt, as cert-manager makes them (with ca.crt alone when adapter.kind is external)" -}}
 {{- end -}}
@@ -68,6 +69,32 @@
 {{- end -}}
 {{- else if hasPrefix "http:" $adapter.endpoint -}}
 {{- $faults = append $faults (printf "adapter.endpoint: %s is without TLS, and adapter.tls.mode is %s; set the endpoint to a URL such as https://192.0.2.10:8443, or adapter.tls.mode and adapter.authentication to off and none" $adapter.endpoint $tls.mode) -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* What is wrong with the way to OpenStack: a JSON list. Takes the root. */}}
+{{- define "cloud-controllers.openstackFaults" -}}
+{{- $faults := list -}}
+{{- $adapter := .Values.adapter -}}
+{{- $openstack := $adapter.openstack -}}
+{{- if eq $adapter.kind "openstack" -}}
+{{- if and (not $adapter.credentialsSecret) (not $openstack.cloudsYaml) -}}
+{{- $faults = append $faults "adapter.credentialsSecret: is needed when adapter.kind is openstack; set it to a Secret with the key clouds.yaml, or adapter.openstack.cloudsYaml to the file itself (--set-file adapter.openstack.cloudsYaml=clouds.yaml)" -}}
+{{- else if and $adapter.credentialsSecret $openstack.cloudsYaml -}}
+{{- $faults = append $faults "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret; leave one of them" -}}
+{{- end -}}
+{{- if and $openstack.ca (not $openstack.cloudsYaml) -}}
+{{- $faults = append $faults "adapter.openstack.ca: goes with adapter.openstack.cloudsYaml; put the certificates into the Secret of adapter.credentialsSecret, as ca.crt" -}}
+{{- end -}}
+{{- if and .Values.routeController.enabled (not $openstack.routerId) -}}
+{{- $faults = append $faults "adapter.openstack.routerId: is needed when routeController.enabled is true; set it to the ID of the router of the nodes' network (openstack router list), or set routeController.enabled to false where the CNI routes by itself" -}}
+{{- end -}}
+{{- if and $openstack.loadBalancers.subnetId $openstack.loadBalancers.networkId -}}
+{{- $faults = append $faults "adapter.openstack.loadBalancers.networkId: is given, and so is subnetId, which says it, too; leave one of them" -}}
+{{- end -}}
+{{- else if $openstack.cloudsYaml -}}
+{{- $faults = append $faults (printf "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone, and that is %s; leave it empty" $adapter.kind) -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}

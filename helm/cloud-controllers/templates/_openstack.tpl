@@ -1,0 +1,63 @@
+{{/* What is OpenStack's alone: its credentials, and the adapter's flags. */}}
+
+{{/* The Secret with the cloud's credentials; empty if there is none. Takes the root. */}}
+{{- define "cloud-controllers.credentialsSecret" -}}
+{{- if and (eq .Values.adapter.kind "openstack") .Values.adapter.openstack.cloudsYaml -}}
+cloud-adapter-credentials
+{{- else -}}
+{{ .Values.adapter.credentialsSecret }}
+{{- end -}}
+{{- end }}
+
+{{/* The Secret that is made of the values; empty if they hold no credentials. Takes the root. */}}
+{{- define "cloud-controllers.openstackSecret" -}}
+{{- $openstack := .Values.adapter.openstack -}}
+{{- if and (eq .Values.adapter.kind "openstack") $openstack.cloudsYaml -}}
+# Read by the adapter alone, which follows it: a change restarts nothing.
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ include "cloud-controllers.credentialsSecret" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "cloud-controllers.labels" (dict "root" . "component" "cloud-adapter") | nindent 4 }}
+stringData:
+  clouds.yaml: {{ $openstack.cloudsYaml | quote }}
+  {{- with $openstack.ca }}
+  ca.crt: {{ . | quote }}
+  {{- end }}
+{{- end -}}
+{{- end }}
+
+{{/* The flags of adapter-openstack; each is given only if its value is. Takes the root. */}}
+{{- define "cloud-controllers.openstackArgs" -}}
+{{- $openstack := .Values.adapter.openstack -}}
+{{- $balancers := $openstack.loadBalancers -}}
+- --clouds-file=/var/run/secrets/cloud/clouds.yaml
+{{- range $flag, $value := dict "cloud" $openstack.cloud "region" $openstack.region "interface" $openstack.interface "router-id" $openstack.routerId }}
+{{- if $value }}
+- {{ printf "--%s=%s" $flag $value | quote }}
+{{- end }}
+{{- end }}
+{{- range $openstack.publicNetworks }}
+- {{ printf "--public-network-name=%s" . | quote }}
+{{- end }}
+{{- range $openstack.internalNetworks }}
+- {{ printf "--internal-network-name=%s" . | quote }}
+{{- end }}
+{{- with $openstack.addressSortOrder }}
+- {{ printf "--address-sort-order=%s" (join "," .) | quote }}
+{{- end }}
+{{- if not $openstack.ipv6 }}
+- --ipv6-support-disabled
+{{- end }}
+{{- if $openstack.regionalProviderIds }}
+- --regional-provider-ids
+{{- end }}
+{{- range $flag, $value := dict "subnet-id" $balancers.subnetId "ipv6-subnet-id" $balancers.ipv6SubnetId "network-id" $balancers.networkId "member-subnet-id" $balancers.memberSubnetId "floating-network-id" $balancers.floatingNetworkId "floating-subnet-id" $balancers.floatingSubnetId "load-balancer-provider" $balancers.provider }}
+{{- if $value }}
+- {{ printf "--%s=%s" $flag $value | quote }}
+{{- end }}
+{{- end }}
+- --load-balancer-creation={{ $balancers.creation }}
+{{- end }}
