@@ -37,6 +37,9 @@ const PATCHES_AT_ONCE: usize = 16;
 /// The name under which the API server notes who wrote a field.
 const FIELD_MANAGER: &str = "route-controller";
 
+/// The capability of a cloud that remembers whose a route is. Source: contract, `Capability`.
+const MARKS: &str = "routes.ownership-tags";
+
 /// Writes to both sides.
 pub(crate) struct Executor {
     pub(crate) adapter: Adapter,
@@ -50,6 +53,16 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
+    /// Whether the cloud remembers whose a route is. Cost: one call, which the adapter answers from memory.
+    ///
+    /// # Errors
+    /// The adapter does not say.
+    pub(crate) async fn marks_routes(&self) -> Result<bool, Error> {
+        let info = self.adapter.get_info().await;
+        let info = info.map_err(|error| Error::Adapter { call: "GetInfo", source: Box::new(error) })?;
+        Ok(info.capabilities.iter().any(|one| one.name == MARKS))
+    }
+
     /// Lays and removes routes, and notes what became of each.
     ///
     /// Cost: one call for 200 routes, and as many before that for what is in their way.

@@ -64,10 +64,16 @@ pub(crate) struct Removal {
 
 /// Compares what the nodes ask for with what the cloud has. Cost: no vendor calls, O(n log n).
 ///
-/// `record`: what is known from earlier looks about routes that bear no mark.
-pub(crate) fn plan(nodes: &[Node], routes: &[Route], cluster: &ClusterCidrs, record: &Record) -> Plan {
+/// `record`: what is known from earlier looks about routes that bear no mark. `None`: this cloud marks ours, so that what bears no
+/// mark is somebody else's.
+pub(crate) fn plan(
+    nodes: &[Node],
+    routes: &[Route],
+    cluster: &ClusterCidrs,
+    record: Option<&Record>,
+) -> Plan {
     let claims = claims(nodes, cluster);
-    let record = record.after(routes, &claims, cluster);
+    let record = record.map(|record| record.after(routes, &claims, cluster)).unwrap_or_default();
     let table = Table::new(nodes, routes, cluster, &record);
     let mut plan = Plan { refusals: claims.refusals, reached: table.reached(), ..Plan::default() };
     for (to, node) in &claims.wanted {
@@ -116,7 +122,7 @@ impl Plan {
             self.removals.extend(others.map(Known::removal));
             return;
         }
-        // It does what is asked, but nobody can say that it leads to the node's machine: so it stays when the node goes.
+        // It does what is asked, but it is not ours, or nobody can say so: it stays when the node goes.
         let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
             self.standings.insert(claim, good.standing());

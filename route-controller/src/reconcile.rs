@@ -48,7 +48,9 @@ pub(crate) struct Reconciler {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     attempts: Attempts,
-    /// Which routes without a mark are ours.
+    /// Whether the cloud marks our routes. `None`: the adapter was not asked yet.
+    marks: Option<bool>,
+    /// Where it does not: which routes without a mark are ours.
     record: Record,
     /// What of it is kept for the next process. `None`: it was not read yet.
     stored: Option<Record>,
@@ -60,6 +62,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// The record, on a cloud that does not mark our routes. Until that is known, nothing without a mark is ours.
+    fn unmarked(&self) -> Option<&Record> {
+        (self.marks == Some(false)).then_some(&self.record)
+    }
+
     /// The wait is over: the next one is told anew.
     fn is_served(&mut self) {
         self.waits_since = None;
@@ -145,8 +152,8 @@ impl Reconciler {
     async fn pass(&self, memory: &mut Memory) -> (Vec<Node>, Result<(), Error>) {
         let recalled = self.recall(memory).await;
         let (nodes, routes) = self.mirrors.facts();
-        let plan = plan(&nodes, &routes, &self.cluster_cidrs, &memory.record);
-        memory.record = plan.record.clone();
+        let plan = plan(&nodes, &routes, &self.cluster_cidrs, memory.unmarked());
+        memory.record.clone_from(&plan.record);
         memory.attempts.keep(&plan);
         let due = memory.attempts.due(plan.clone(), Instant::now());
         if !due.is_settled() {
@@ -163,7 +170,10 @@ impl Reconciler {
 
     /// Reads, once, what earlier processes knew of routes. Without it all goes on, but nothing of theirs is removed.
     async fn recall(&self, memory: &mut Memory) -> Result<(), Error> {
-        if memory.stored.is_none() {
+        if memory.marks.is_none() {
+            memory.marks = Some(self.executor.marks_routes().await?);
+        }
+        if memory.marks == Some(false) && memory.stored.is_none() {
             let loaded = self.executor.store.load().await;
             let stored = loaded.map_err(|error| Error::Record { done: "read", source: Box::new(error) })?;
             memory.record.recall(&stored);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::v1alpha1::{NextHop, Route, RouteOwner, RouteState};
+use cloud_api_proto::v1alpha1::{Capability, NextHop, Route, RouteOwner, RouteState};
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::mirror::ObjectName;
 use controller_core::testing::{FakeCloud, FakeKube, NodeBuilder, eventually, node, process};
@@ -219,6 +219,21 @@ async fn a_route_without_a_mark_goes_with_its_node_even_if_nobody_looked_meanwhi
     settle().await;
     world.stop().await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_cloud_marks_routes_there_is_no_record_and_an_unmarked_one_stays() {
+    let mut world = World::new();
+    let name = "routes.ownership-tags".to_owned();
+    world.cloud.edit(|state| state.info.capabilities.push(Capability { name, ..Capability::default() }));
+    world.put(ready("a", "10.244.1.0/24"));
+    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.start();
+    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    settle().await;
+    world.stop().await;
+    assert_eq!((world.routes().len(), world.kept().len(), world.cloud.calls("ApplyRoutes")), (1, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]

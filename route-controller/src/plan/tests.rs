@@ -186,9 +186,9 @@ pub(crate) fn settled(nodes: &[Node], routes: &[Route]) -> Plan {
 /// The same with what is known from earlier looks.
 #[track_caller]
 pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) -> Plan {
-    let first = plan(nodes, routes, &cluster(), record);
+    let first = plan(nodes, routes, &cluster(), Some(record));
     let after = carried_out(&first, routes);
-    let second = plan(nodes, &after, &cluster(), &first.record);
+    let second = plan(nodes, &after, &cluster(), Some(&first.record));
     assert!(second.is_settled(), "does not settle, the second plan is:\n{second}");
     first
 }

@@ -5,7 +5,6 @@ use crate::plan::claims::Standing;
 use crate::plan::condition::{Change, Network, changes};
 use crate::plan::node::Node;
 use crate::plan::plan;
-use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
 struct Case {
@@ -60,7 +59,7 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
         case("open after a failure", asking().says("True", "NoRouteCreated"), &[], open, None),
     ] {
         let nodes = [node];
-        let plan = plan(&nodes, &routes, &cluster(), &Record::default());
+        let plan = plan(&nodes, &routes, &cluster(), None);
         let expected: Vec<_> =
             written.map(|network| Change { node_name: "a".to_owned(), network }).into_iter().collect();
         assert_eq!(changes(&nodes, &plan, |_| laid), expected, "{name}");

@@ -107,7 +107,7 @@ proptest! {
                 route.next_hop.provider_id = None;
             }
         }
-        let record = plan(&before, &seen, &cluster(), &Record::default()).record;
+        let record = plan(&before, &seen, &cluster(), Some(&Record::default())).record;
 
         let plan = settled_with(&after, &now, &record);
 
