@@ -207,6 +207,7 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
     }
     match (method.as_str(), path) {
         ("PUT", path) if path.starts_with("/load-balancer/") => told(202, &json!({})),
+        ("DELETE", path) if path.starts_with("/load-balancer/") => told(204, &Value::Null),
         ("GET", "/identity/v3/auth/tokens") => told(200, &json!({ "token": {} })),
         ("GET", "/compute/v2.1/servers/detail") => {
             paged("servers", store.servers.iter().collect(), query, store.page)

@@ -84,6 +84,31 @@ async fn a_service_that_the_cloud_has_not_is_named_without_a_call() {
     assert_eq!(cloud.store().requests.len(), 1, "the log-in alone");
 }
 
+#[tokio::test]
+async fn a_load_balancer_goes_with_all_its_parts_and_one_that_is_locked_or_gone_says_so() {
+    let cloud = FakeCloud::start().await;
+    cloud.store().lists.insert("/load-balancer/".to_owned(), ("versions", Vec::new()));
+    let driver = cloud.driver();
+    let session = session(&driver);
+    let client = &driver.client;
+    client.delete_load_balancer(&session, "lb-1").await.expect("takes it");
+    let path = "/load-balancer/v2/lbaas/loadbalancers/lb-1?cascade=true";
+    assert_eq!(cloud.store().requests.last(), Some(&format!("DELETE {path}")));
+    let octavia = |text: &str| json!({ "faultcode": "Client", "faultstring": text, "debuginfo": null });
+    for (status, text, wanted) in [
+        (409, "Invalid state PENDING_UPDATE of loadbalancer resource lb-1", Fault::Busy),
+        (409, "Load Balancer lb-1 is immutable and cannot be updated.", Fault::Busy),
+        (404, "Load Balancer lb-1 not found.", Fault::NotFound),
+    ] {
+        let refusals = [(status, octavia(text)), (status, octavia(text))];
+        cloud.store().faults.extend(refusals);
+        let error = client.delete_load_balancer(&session, "lb-1").await.expect_err(text);
+        assert_eq!(error.fault, wanted, "{text}");
+        let error = client.tag_load_balancer(&session, "lb-1", &[]).await.expect_err(text);
+        assert_eq!(error.fault, wanted, "{text}");
+    }
+}
+
 #[test]
 fn words_are_made_fit_for_paths() {
     assert_eq!(encode("7e0c-1"), "7e0c-1");

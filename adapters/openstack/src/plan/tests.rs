@@ -341,6 +341,23 @@ fn what_a_person_changed_at_the_vendor_is_put_right_and_what_a_person_made_stays
     assert_eq!(bench.settled(&desired).1, ["create listener tcp/80"]);
 }
 
+#[test]
+fn a_port_that_a_person_opened_becomes_ours_with_its_pool_when_it_is_wanted() {
+    let mut bench = Bench::new();
+    let (record, _) = bench.settled(&web([tcp(80)]));
+    let id = record.summary.vendor_id;
+    let pool =
+        bench.create_pool(&id, &json!({ "name": "mine", "protocol": "TCP", "lb_algorithm": "SOURCE_IP" }));
+    let listener = json!({ "name": "mine", "protocol": "TCP", "protocol_port": 8080, "tags": ["theirs"] });
+    bench.create_listener(&id, Some(&pool), &listener);
+    let (record, writes) = bench.settled(&web([tcp(80), tcp(8080)]));
+    assert!(!writes.iter().any(|write| write.starts_with("create listener")), "{writes:#?}");
+    let theirs = record.detail.listeners.iter().find(|one| one.name == "mine").expect("stays");
+    assert_eq!(theirs.tags, ["theirs", "cloudadapter.dev/owner-uid=u-1"]);
+    let (record, _) = bench.settled(&web([tcp(80)]));
+    assert_eq!(record.summary.listeners, ["tcp/80"], "and goes when it is not wanted any more");
+}
+
 /// The Go cloud controller manager's load balancer for `shop/web`, as it was with these ports.
 fn of_go(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     bench.settled(desired);
