@@ -82,7 +82,10 @@ impl<D> Candidates<D> {
             shared: None,
             known_barred: None,
         };
-        found.inherit(driver.heritage(&goal.heir()), items.iter().copied());
+        // Most requests ask for nothing of it, and there are thousands of load balancers.
+        if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
+            found.inherit(driver.heritage(&goal.heir()), items.iter().copied());
+        }
         found
     }
 

@@ -36,6 +36,12 @@ impl Goal {
         }
     }
 
+    pub(crate) fn adoption(&self) -> Adoption {
+        match self {
+            Self::Present(_, Terms { adoption, .. }) | Self::Absent { adoption, .. } => *adoption,
+        }
+    }
+
     pub(crate) fn heir(&self) -> Heir {
         match self {
             Self::Present(desired, _) => desired.heir(),
