@@ -22,6 +22,9 @@ const REQUEST_IDS: [&str; 3] = ["x-openstack-request-id", "x-compute-request-id"
 /// What a wrong path is answered with, by all four services alike.
 const NO_SUCH_PATH: &str = "The resource could not be found";
 
+/// What Octavia says of a port or address that somebody has.
+const TAKEN: [&str; 3] = ["is already using", "already exists", "IP address is already in use"];
+
 /// What an answer means: `None` for success.
 pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
     let status = response.status();
@@ -60,8 +63,8 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         // 406: Nova does not know the microversion.
         406 | 501 => Fault::Unsupported,
         409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
-        // Octavia: another listener has the port. Waiting does not help.
-        409 if refusal.says("is already using") || refusal.says("already exists") => Fault::Invalid,
+        // Octavia: another listener has the port, or another port the address. Waiting does not help.
+        409 if TAKEN.iter().any(|words| refusal.says(words)) => Fault::Invalid,
         // Octavia: it, or what it is a part of, is being changed. Neutron: it is in use, or changed since it was read (412).
         409 | 412 | 423 => Fault::Busy,
         // Before 2013 Nova answered 413 where 429 is meant.

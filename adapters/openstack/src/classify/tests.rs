@@ -126,6 +126,13 @@ fn each_refusal_of_neutron_and_octavia_has_its_meaning() {
         (403, octavia("Policy does not allow this request to be performed."), Fault::Forbidden),
         (400, octavia("Validation failure: Unknown attribute 'allowed_cidrs'"), Fault::Invalid),
         (501, octavia("Provider 'ovn' does not support a requested action"), Fault::Unsupported),
+        (
+            409,
+            octavia(
+                "The VIP IP address is already in use: IP address 10.23.2.134 already allocated in subnet 1",
+            ),
+            Fault::Invalid,
+        ),
         (500, octavia("An unknown exception occurred."), Fault::OutcomeUnknown),
         (500, octavia("Provider 'amphora' reports error: BadRequestException: 400"), Fault::Invalid),
         (500, octavia("Provider 'amphora' reports error: ConflictException: 409"), Fault::Quota),
