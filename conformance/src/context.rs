@@ -15,9 +15,9 @@ use adapter_client::AdapterChannel;
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
-        BatchGetInstancesResponse, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, Existence,
-        GetInfoResponse, Instance, LoadBalancer, LoadBalancerState, Route, RouteOwner, WatchInstancesRequest,
-        WatchLoadBalancersRequest, WatchRoutesRequest,
+        BatchGetInstancesResponse, Capability, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse,
+        Existence, GetInfoResponse, Instance, LoadBalancer, LoadBalancerState, Route, RouteOwner,
+        WatchInstancesRequest, WatchLoadBalancersRequest, WatchRoutesRequest,
     },
 };
 use prost_types::Duration as Span;
@@ -129,6 +129,17 @@ impl Context {
     #[must_use]
     pub fn own_routes(&self) -> RouteOwner {
         if self.has_route_tags() { RouteOwner::Mine } else { RouteOwner::Unmanaged }
+    }
+
+    /// Whether the adapter lists a capability, and this value of it if it lists values.
+    #[must_use]
+    pub fn takes(&self, capability: &str, value: &str) -> bool {
+        let info = self.info();
+        let values = |one: &Capability| one.attributes.get("values").cloned();
+        let listed = info.capabilities.iter().find(|one| one.name == capability);
+        listed.is_some_and(|one| {
+            value.is_empty() || values(one).is_none_or(|values| values.split(',').any(|one| one == value))
+        })
     }
 
     /// A part of the check is left out, because this is missing. The check may pass in spite of it: the report says so.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::simcloud::{
     model::{
         AddressKind, Algorithm, HealthMonitor, InstanceStatus, IpFamily, ListenerProtocol, Member,
-        Persistence, PoolProtocol, ProvisioningStatus, RouteStatus, Scheme, Tags,
+        Persistence, Placement, PoolProtocol, ProvisioningStatus, RouteStatus, Scheme, Tags, Traffic,
     },
     requests::ItemError,
 };
@@ -113,6 +113,7 @@ pub struct LoadBalancer {
     pub(crate) families: Vec<Read<IpFamily>>,
     pub(crate) status: Read<ProvisioningStatus>,
     pub(crate) vips: Vec<IpAddr>,
+    pub(crate) placement: Read<Placement>,
     pub(crate) tags: Tags,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) pools: Vec<Pool>,
@@ -127,6 +128,7 @@ pub(crate) struct Listener {
     pub(crate) port: u16,
     pub(crate) idle_timeout: u32,
     pub(crate) allowed_cidrs: Vec<IpNet>,
+    pub(crate) traffic: Read<Traffic>,
     pub(crate) pool_id: Option<String>,
     pub(crate) status: Read<ProvisioningStatus>,
 }

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// What this cloud can do; each has a test of its name in `tests/capabilities.rs`.
-const CAPABILITIES: [&str; 16] = [
+const CAPABILITIES: [&str; 25] = [
     "instances",
     "instances.shutdown-state",
     "loadbalancers",
@@ -42,11 +42,24 @@ const CAPABILITIES: [&str; 16] = [
     "lb.mixed-protocols",
     "lb.dual-stack",
     "lb.reserved-ip",
+    "lb.tls",
+    "lb.address-pool",
+    "lb.subnets",
+    "lb.size",
+    "lb.zone",
+    "lb.algorithm",
+    "lb.listener-protocol",
+    "lb.connect-timeout",
+    "lb.connection-limit",
     "lb.in-place-update",
     "lb.ownership-tags",
     "routes",
     "routes.ownership-tags",
 ];
+
+/// Of what is a choice, those that are there.
+const VALUES: [(&str, &str); 2] =
+    [("lb.proxy-protocol", "v2"), ("lb.algorithm", "round-robin,least-connections,source-ip")];
 
 /// Listeners of one load balancer and members of one pool: the vendor's quotas, unless it was told otherwise.
 const LISTENERS_MAX: u32 = 50;
@@ -178,6 +191,15 @@ impl SimDriver {
     }
 }
 
+fn capability(name: &str) -> Capability {
+    let values = VALUES.iter().filter(|(choice, _)| *choice == name);
+    Capability {
+        name: name.to_owned(),
+        level: Level::Stable.into(),
+        attributes: values.map(|(_, values)| ("values".to_owned(), (*values).to_owned())).collect(),
+    }
+}
+
 fn item(result: answers::RouteResult) -> Result<Box<answers::Route>, VendorError> {
     match result {
         answers::RouteResult::Ok(route) => Ok(route),
@@ -208,11 +230,6 @@ impl Driver for SimDriver {
     type Step = Step;
 
     fn describe(&self) -> Description {
-        let capability = |name: &str| Capability {
-            name: name.to_owned(),
-            level: Level::Stable.into(),
-            ..Capability::default()
-        };
         let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
         Description {
             call_limits: CALL_LIMITS.to_vec(),

@@ -18,7 +18,7 @@ use crate::{
     answers::{Listener, LoadBalancer, Pool, Read},
     ownership,
     simcloud::{
-        model::{IpFamily, ProvisioningStatus, Tags},
+        model::{IpFamily, Placement, ProvisioningStatus, Tags},
         requests::{
             Change, CreateListener, CreateLoadBalancer, CreatePool, MemberKey, UpdateListener,
             UpdateLoadBalancer, UpdateMembers, UpdatePool,
@@ -63,6 +63,7 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
         scheme: wanted.scheme,
         families: wanted.families.clone(),
         vips: wanted.vips.clone(),
+        placement: wanted.placement.clone(),
         tags: ownership::signed(&wanted.tags, fence, &Tags::new()),
         client_token: Some(ownership::client_token(&desired.key)),
     };
@@ -87,6 +88,7 @@ fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorErr
     if !tree.vips.is_empty() && wanted.vips.iter().any(|vip| !tree.vips.contains(vip)) {
         fields.push("spec.requested_addresses");
     }
+    fields.extend(tree.placement.known().into_iter().flat_map(|there| moved(there, &wanted.placement)));
     if fields.is_empty() {
         return Ok(());
     }
@@ -96,6 +98,17 @@ fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorErr
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         ..VendorError::new(Fault::Immutable, text)
     })
+}
+
+/// What is placed otherwise than it is.
+fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static str> {
+    let rows = [
+        ("spec.address_pool", there.address_pool != wanted.address_pool),
+        ("spec.subnets", there.subnets != wanted.subnets),
+        ("spec.size", there.size != wanted.size),
+        ("spec.zone", there.zone != wanted.zone),
+    ];
+    rows.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field)
 }
 
 fn changes(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted, tree: &LoadBalancer) -> Vec<Step> {
@@ -179,7 +192,7 @@ impl<'a> PortChange<'a> {
     }
 
     fn listener_change(&self, pool: Option<Part>) -> Option<Step> {
-        let Listener { id, idle_timeout, allowed_cidrs, .. } = self.listener;
+        let Listener { id, idle_timeout, allowed_cidrs, traffic, .. } = self.listener;
         let allowed: BTreeSet<_> = allowed_cidrs.iter().copied().collect();
         let mut change = UpdateListener::default();
         if *idle_timeout != self.wanted.idle_timeout {
@@ -187,6 +200,9 @@ impl<'a> PortChange<'a> {
         }
         if allowed != self.wanted.allowed {
             change.allowed_cidrs = Some(self.wanted.allowed.iter().copied().collect());
+        }
+        if traffic.differs(&self.wanted.traffic) {
+            change.traffic = Some(self.wanted.traffic.clone());
         }
         if change == UpdateListener::default() && pool.is_none() {
             return None;
@@ -248,6 +264,7 @@ fn create_listener(balancer: Part, port: Port, wanted: &WantedPort) -> Step {
         port: port.number,
         idle_timeout: wanted.idle_timeout,
         allowed_cidrs: wanted.allowed.iter().copied().collect(),
+        traffic: wanted.traffic.clone(),
         pool_id: None,
         pool: Some(create_pool(port, &wanted.pool)),
     };

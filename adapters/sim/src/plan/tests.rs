@@ -3,7 +3,9 @@
 use cloud_adapter::driver::Step as _;
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Owner,
-    Protocol, SessionAffinity, health_check, listener::ProxyProtocol, load_balancer_spec, session_affinity,
+    Protocol, SessionAffinity, health_check,
+    listener::{Algorithm, Application, ProxyProtocol},
+    load_balancer_spec, session_affinity,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +16,7 @@ use crate::{
     simcloud::{
         Cloud, Moment, Operation,
         call::Call,
-        model::{HealthMonitor, Member, MonitorProtocol, PoolProtocol, Project},
+        model::{self, HealthMonitor, Member, MonitorProtocol, PoolProtocol, Project},
         requests::SetMembers,
     },
     translate,
@@ -311,18 +313,50 @@ fn settings_of_listeners_and_pools_change_in_place() {
         spec.parameters = [("health-check-tls", "true"), ("algorithm", "least-connections")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
+        spec.listeners[0].set_algorithm(Algorithm::SourceIp);
+        spec.listeners[0].set_application(Application::Https);
+        spec.listeners[0].tls_refs = vec!["cert-1".into()];
+        spec.listeners[0].connection_limit = Some(1000);
+        spec.listeners[0].connect_timeout = Some(prost_types::Duration { seconds: 7, nanos: 0 });
     });
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes, ["update pool tcp-80", "update listener tcp/80", "tag load balancer as complete"]);
     let (listener, pool) = (&record.detail.listeners[0], &record.detail.pools[0]);
     assert_eq!(listener.idle_timeout, 91, "rounded up");
     assert_eq!(listener.allowed_cidrs, ["192.0.2.0/24".parse().expect("CIDR")]);
+    let traffic = listener.traffic.known().expect("read");
+    assert_eq!(
+        (traffic.application, traffic.certificates.as_slice()),
+        (model::Application::Https, &["cert-1".to_owned()][..])
+    );
+    assert_eq!((traffic.connection_limit, traffic.connect_timeout), (Some(1000), Some(7)));
+    assert!(
+        pool.algorithm.is(&model::Algorithm::SourceIp),
+        "the listener's word comes before the parameter's"
+    );
     let monitor = pool.health_monitor.known().cloned().flatten().expect("set");
     assert_eq!(monitor.protocol, MonitorProtocol::Https);
     assert_eq!((monitor.port, monitor.path.as_deref()), (Some(32_000), Some("/healthz")));
     // And back again.
     let (record, _) = bench.settled(&web([tcp(80)]));
     assert_eq!(record.detail.pools[0].persistence, Read::Known(None));
+    assert_eq!(record.detail.listeners[0].traffic, Read::Known(model::Traffic::default()));
+}
+
+#[test]
+fn where_and_how_large_it_is_cannot_change() {
+    let mut bench = Bench::new();
+    let placed = with(web([tcp(80)]), |spec| {
+        spec.address_pool = "public".into();
+        spec.subnets = vec!["s-1".into()];
+        spec.size = "large".into();
+        spec.zone = "z1".into();
+    });
+    let (record, _) = bench.settled(&placed);
+    let error =
+        plan(&web([tcp(80)]), &Fence::default(), Some(&record), "sim-1").expect_err("placed otherwise");
+    assert_eq!(error.fault, Fault::Immutable);
+    assert_eq!(error.fields, ["spec.address_pool", "spec.subnets", "spec.size", "spec.zone"]);
 }
 
 #[test]
@@ -391,8 +425,8 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
             spec.listeners[0].protocol = Protocol::Udp.into();
             spec.listeners[0].proxy_protocol = ProxyProtocol::V2.into();
         }),
-        ("spec.listeners[0].tls_refs", Fault::Unsupported, |spec| {
-            spec.listeners[0].tls_refs.push("cert".into());
+        ("spec.listeners[0].algorithm", Fault::Unsupported, |spec| {
+            spec.listeners[0].set_algorithm(Algorithm::SourceIpPort);
         }),
         ("spec.listeners[0].node_port", Fault::Invalid, |spec| spec.listeners[0].node_port = None),
         ("spec.listeners[0].idle_timeout", Fault::Invalid, |spec| {

@@ -16,8 +16,8 @@ use crate::{
     parameters::Parameters,
     provider_id,
     simcloud::model::{
-        Algorithm, HealthMonitor, IpFamily, ListenerProtocol, Member, MonitorProtocol, Persistence,
-        PersistenceKind, PoolProtocol, Scheme, Tags,
+        Algorithm, Application, HealthMonitor, IpFamily, ListenerProtocol, Member, MonitorProtocol,
+        Persistence, PersistenceKind, Placement, PoolProtocol, Scheme, Tags, Traffic,
     },
     step::Port,
 };
@@ -39,6 +39,7 @@ pub(super) struct Wanted {
     /// In order of preference.
     pub(super) families: Vec<IpFamily>,
     pub(super) vips: Vec<IpAddr>,
+    pub(super) placement: Placement,
     /// Without the hash.
     pub(super) tags: Tags,
     pub(super) ports: BTreeMap<Port, WantedPort>,
@@ -51,6 +52,7 @@ pub(super) struct WantedPort {
     pub(super) idle_timeout: u32,
     /// Empty: everybody.
     pub(super) allowed: BTreeSet<IpNet>,
+    pub(super) traffic: Traffic,
     pub(super) pool: WantedPool,
 }
 
@@ -91,7 +93,8 @@ impl Wanted {
             let (port, wanted) = all.port(listener).map_err(|error| within(at, error))?;
             ports.insert(port, wanted);
         }
-        Ok(Self { scheme, families, vips, tags: ownership::balancer_tags(desired), ports })
+        let (placement, tags) = (placement(spec), ownership::balancer_tags(desired));
+        Ok(Self { scheme, families, vips, placement, tags, ports })
     }
 }
 
@@ -132,20 +135,18 @@ impl<'a> Pools<'a> {
         if listener.target_kind() == listener::TargetKind::NodeDirect {
             return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
         }
-        if !listener.tls_refs.is_empty() {
-            return Err(unsupported("tls_refs", "this cloud does not end TLS"));
-        }
         let port = Port { protocol, number: port("port", listener.port)? };
         let node_port = port_of_node(listener)?;
         let pool = WantedPool {
             protocol: proxied(listener, plain)?,
-            algorithm: self.parameters.algorithm,
+            algorithm: algorithm(listener)?.unwrap_or(self.parameters.algorithm),
             persistence: self.persistence,
             monitor: self.monitor(protocol)?,
             members: self.members(node_port),
         };
         let idle_timeout = seconds("idle_timeout", listener.idle_timeout)?.unwrap_or(IDLE_TIMEOUT);
-        Ok((port, WantedPort { idle_timeout, allowed: self.allowed.clone(), pool }))
+        let traffic = traffic(listener)?;
+        Ok((port, WantedPort { idle_timeout, allowed: self.allowed.clone(), traffic, pool }))
     }
 
     fn members(&self, port: u16) -> BTreeMap<(IpAddr, u16), Member> {
@@ -196,6 +197,46 @@ impl<'a> Pools<'a> {
             )?,
         }))
     }
+}
+
+fn placement(spec: &contract::LoadBalancerSpec) -> Placement {
+    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    Placement {
+        address_pool: said(&spec.address_pool),
+        subnets: spec.subnets.clone(),
+        size: said(&spec.size),
+        zone: said(&spec.zone),
+    }
+}
+
+/// The parameter of the same name is for listeners that say nothing.
+fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorError> {
+    match listener.algorithm() {
+        listener::Algorithm::Unspecified => Ok(None),
+        listener::Algorithm::RoundRobin => Ok(Some(Algorithm::RoundRobin)),
+        listener::Algorithm::LeastConnections => Ok(Some(Algorithm::LeastConnections)),
+        listener::Algorithm::SourceIp => Ok(Some(Algorithm::SourceIp)),
+        listener::Algorithm::SourceIpPort => {
+            Err(unsupported("algorithm", "this cloud does not look at the client's port: use SOURCE_IP"))
+        }
+    }
+}
+
+fn traffic(listener: &contract::Listener) -> Result<Traffic, VendorError> {
+    let application = match listener.application() {
+        // With certificates alone: as this cloud likes.
+        listener::Application::Unspecified if !listener.tls_refs.is_empty() => Application::Tls,
+        listener::Application::Unspecified | listener::Application::Pass => Application::Pass,
+        listener::Application::Http => Application::Http,
+        listener::Application::Https => Application::Https,
+        listener::Application::Tls => Application::Tls,
+    };
+    Ok(Traffic {
+        application,
+        certificates: listener.tls_refs.clone(),
+        connection_limit: listener.connection_limit,
+        connect_timeout: seconds("connect_timeout", listener.connect_timeout)?,
+    })
 }
 
 fn families(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpFamily>, VendorError> {

@@ -163,6 +163,7 @@ impl LoadBalancers {
             families: request.families.clone(),
             status: ProvisioningStatus::PendingCreate,
             vips: Vec::new(),
+            placement: request.placement.clone(),
             tags: request.tags.clone(),
             listeners: Vec::new(),
             pools: Vec::new(),

@@ -114,6 +114,9 @@ pub struct LoadBalancer {
     pub status: ProvisioningStatus,
     /// Its addresses, one a family; empty until it was ACTIVE once.
     pub vips: Vec<IpAddr>,
+    /// Where and how large it is. Never changes.
+    #[serde(default)]
+    pub placement: Placement,
     /// Free labels.
     pub tags: Tags,
     /// Oldest first.
@@ -124,6 +127,20 @@ pub struct LoadBalancer {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
+}
+
+/// Where and how large a load balancer is, in words that this cloud takes as they come. What is not said is the cloud's choice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Placement {
+    /// Where its addresses are taken from.
+    pub address_pool: Option<String>,
+    /// The subnets that it is in, in order of preference.
+    pub subnets: Vec<String>,
+    /// How large it is.
+    pub size: Option<String>,
+    /// Where it runs.
+    pub zone: Option<String>,
 }
 
 /// Who reaches a load balancer.
@@ -201,10 +218,42 @@ pub struct Listener {
     pub idle_timeout: u32,
     /// Who may connect; empty means everybody.
     pub allowed_cidrs: Vec<IpNet>,
+    /// How it treats what comes in.
+    #[serde(default)]
+    pub traffic: Traffic,
     /// Where traffic goes.
     pub pool_id: Option<String>,
     /// Its part of the tree's status.
     pub status: ProvisioningStatus,
+}
+
+/// How a listener treats what comes in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Traffic {
+    /// What it understands of it.
+    pub application: Application,
+    /// References to certificates; for what ends TLS here.
+    pub certificates: Vec<String>,
+    /// Connections at once; nothing means no limit.
+    pub connection_limit: Option<u32>,
+    /// Seconds for a connection to a member; nothing means the vendor's default.
+    pub connect_timeout: Option<u32>,
+}
+
+/// What a listener understands of what comes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Application {
+    /// Nothing.
+    #[default]
+    Pass,
+    /// HTTP.
+    Http,
+    /// HTTP in TLS, which ends here.
+    Https,
+    /// Anything in TLS, which ends here.
+    Tls,
 }
 
 /// Transport protocol of a listener.

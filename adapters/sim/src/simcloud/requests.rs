@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::model::{
-    Algorithm, HealthMonitor, IpFamily, ListenerProtocol, Member, Persistence, PoolProtocol,
-    ProvisioningStatus, Route, Scheme, Tags,
+    Algorithm, HealthMonitor, IpFamily, ListenerProtocol, Member, Persistence, Placement, PoolProtocol,
+    ProvisioningStatus, Route, Scheme, Tags, Traffic,
 };
 
 /// `CreateLoadBalancer`.
@@ -24,6 +24,9 @@ pub struct CreateLoadBalancer {
     /// Addresses to use, at most one a family; the cloud chooses the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<IpAddr>,
+    /// Where and how large it is.
+    #[serde(default)]
+    pub placement: Placement,
     /// Free labels.
     #[serde(default)]
     pub tags: Tags,
@@ -65,6 +68,9 @@ pub struct CreateListener {
     /// Who may connect; empty means everybody.
     #[serde(default)]
     pub allowed_cidrs: Vec<IpNet>,
+    /// How it treats what comes in.
+    #[serde(default)]
+    pub traffic: Traffic,
     /// A pool of the same load balancer. Not together with `pool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool_id: Option<String>,
@@ -90,6 +96,9 @@ pub struct UpdateListener {
     /// The full new set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_cidrs: Option<Vec<IpNet>>,
+    /// How it treats what comes in, all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// Another pool of the same load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool_id: Option<String>,

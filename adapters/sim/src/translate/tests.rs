@@ -89,12 +89,12 @@ fn what_is_no_address_is_left_out() {
 
 fn tree(change: &Value) -> LoadBalancer {
     let listener = |id: &str, status: &str| {
-        json!({ "id": id, "name": "", "protocol": "TCP", "port": 80, "idle_timeout": 60, "allowed_cidrs": [],
+        json!({ "id": id, "name": "", "protocol": "TCP", "port": 80, "idle_timeout": 60, "allowed_cidrs": [], "traffic": {},
                 "pool_id": "pool-1", "status": status })
     };
     let mut tree = json!({
         "id": "lb-1", "name": "web", "scheme": "internet", "families": ["ipv6", "ipv4"], "status": "ACTIVE",
-        "vips": ["198.18.0.1", "2001:db8::1"], "tags": {}, "listeners": [listener("ls-1", "ACTIVE")], "pools": [],
+        "vips": ["198.18.0.1", "2001:db8::1"], "placement": {}, "tags": {}, "listeners": [listener("ls-1", "ACTIVE")], "pools": [],
         "created_at": "2026-01-01T00:00:00Z",
     });
     if let Some(status) = change.get("listener") {

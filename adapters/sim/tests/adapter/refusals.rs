@@ -4,7 +4,8 @@ use cloud_api_proto::{
     Reason,
     v1alpha1::{
         Adoption, EnsureLoadBalancerRequest, Listener, LoadBalancerSpec, Protocol, RequestContext,
-        listener::ProxyProtocol,
+        listener::{Algorithm, ProxyProtocol},
+        load_balancer_spec::AddressRetention,
     },
 };
 
@@ -83,7 +84,12 @@ async fn what_the_cloud_cannot_do_is_unsupported() {
     let bench = bench().await;
     for (name, change) in [
         ("SCTP", (|request| spec_of(request).listeners[0].protocol = Protocol::Sctp.into()) as Change),
-        ("TLS", |request| spec_of(request).listeners[0].tls_refs.push("cert".into())),
+        ("by port, too", |request| {
+            spec_of(request).listeners[0].set_algorithm(Algorithm::SourceIpPort);
+        }),
+        ("kept addresses", |request| {
+            spec_of(request).set_address_retention(AddressRetention::Keep);
+        }),
         ("PROXY version 1", |request| {
             spec_of(request).listeners[0] = Listener { proxy_protocol: ProxyProtocol::V1.into(), ..tcp(80) };
         }),

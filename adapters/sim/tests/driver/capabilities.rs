@@ -3,7 +3,9 @@
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::{
     HealthCheck, InstanceState, IpFamily, Listener, LoadBalancerSpec, SessionAffinity, health_check,
-    listener::ProxyProtocol, load_balancer_spec::Scheme, session_affinity,
+    listener::{Algorithm, Application, ProxyProtocol},
+    load_balancer_spec::Scheme,
+    session_affinity,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -39,6 +41,15 @@ capabilities! {
     "lb.mixed-protocols" => one_port_in_both_protocols,
     "lb.dual-stack" => it_has_an_address_of_each_family,
     "lb.reserved-ip" => it_has_the_address_that_was_asked_for,
+    "lb.tls" => tls_ends_there,
+    "lb.address-pool" => its_address_is_of_the_pool,
+    "lb.subnets" => it_is_in_the_subnets,
+    "lb.size" => it_is_as_large,
+    "lb.zone" => it_runs_in_the_zone,
+    "lb.algorithm" => members_are_chosen_as_asked_for,
+    "lb.listener-protocol" => it_understands_http,
+    "lb.connect-timeout" => a_member_has_so_long_to_answer,
+    "lb.connection-limit" => so_many_may_connect,
     "lb.in-place-update" => everything_but_the_address_changes_in_place,
     "lb.ownership-tags" => tags_say_whose_it_is,
     "routes" => routes_are_laid_and_removed,
@@ -146,6 +157,53 @@ async fn it_has_an_address_of_each_family() {
 async fn it_has_the_address_that_was_asked_for() {
     let balancer = made(|spec| spec.requested_addresses = vec!["198.18.7.7".into()]).await;
     assert_eq!(balancer["vips"], json!(["198.18.7.7"]));
+}
+
+async fn tls_ends_there() {
+    let balancer = made(|spec| spec.listeners[0].tls_refs = vec!["cert-1".into()]).await;
+    let traffic = &balancer["listeners"][0]["traffic"];
+    assert_eq!((&traffic["application"], &traffic["certificates"]), (&json!("tls"), &json!(["cert-1"])));
+}
+
+async fn its_address_is_of_the_pool() {
+    let balancer = made(|spec| spec.address_pool = "public".into()).await;
+    assert_eq!(balancer["placement"]["address_pool"], json!("public"));
+}
+
+async fn it_is_in_the_subnets() {
+    let balancer = made(|spec| spec.subnets = vec!["s-1".into(), "s-2".into()]).await;
+    assert_eq!(balancer["placement"]["subnets"], json!(["s-1", "s-2"]));
+}
+
+async fn it_is_as_large() {
+    let balancer = made(|spec| spec.size = "large".into()).await;
+    assert_eq!(balancer["placement"]["size"], json!("large"));
+}
+
+async fn it_runs_in_the_zone() {
+    let balancer = made(|spec| spec.zone = "z1".into()).await;
+    assert_eq!(balancer["placement"]["zone"], json!("z1"));
+}
+
+async fn members_are_chosen_as_asked_for() {
+    let balancer = made(|spec| spec.listeners[0].set_algorithm(Algorithm::LeastConnections)).await;
+    assert_eq!(balancer["pools"][0]["algorithm"], json!("least_connections"));
+}
+
+async fn it_understands_http() {
+    let balancer = made(|spec| spec.listeners[0].set_application(Application::Http)).await;
+    assert_eq!(balancer["listeners"][0]["traffic"]["application"], json!("http"));
+}
+
+async fn a_member_has_so_long_to_answer() {
+    let timeout = prost_types::Duration { seconds: 7, nanos: 0 };
+    let balancer = made(|spec| spec.listeners[0].connect_timeout = Some(timeout)).await;
+    assert_eq!(balancer["listeners"][0]["traffic"]["connect_timeout"], json!(7));
+}
+
+async fn so_many_may_connect() {
+    let balancer = made(|spec| spec.listeners[0].connection_limit = Some(1000)).await;
+    assert_eq!(balancer["listeners"][0]["traffic"]["connection_limit"], json!(1000));
 }
 
 async fn everything_but_the_address_changes_in_place() {

@@ -1,8 +1,10 @@
 //! What an adapter says that it can.
 
 use cloud_api_proto::v1alpha1::{
-    EnsureLoadBalancerResponse, IpFamily, LoadBalancerAddress, LoadBalancerSpec, listener::ProxyProtocol,
-    load_balancer_address::Value, session_affinity::Kind,
+    EnsureLoadBalancerResponse, IpFamily, LoadBalancerAddress, LoadBalancerSpec,
+    listener::{Algorithm, ProxyProtocol},
+    load_balancer_address::Value,
+    session_affinity::Kind,
 };
 
 use futures::future::{self, BoxFuture};
@@ -19,16 +21,26 @@ use crate::{
 /// A change of a specification.
 type Change = fn(&mut LoadBalancerSpec);
 
-/// Features that can be put on a load balancer that is there, by capability.
-const FEATURES: [(&str, Change); 3] = [
-    ("lb.proxy-protocol", |spec| {
+/// Features that can be put on a load balancer that is there, by capability and, if it is a choice, by the value of it.
+const FEATURES: [(&str, &str, Change); 6] = [
+    ("lb.proxy-protocol", "v2", |spec| {
         spec.listeners.iter_mut().for_each(|one| one.set_proxy_protocol(ProxyProtocol::V2));
     }),
-    ("lb.source-ranges", |spec| {
+    ("lb.source-ranges", "", |spec| {
         spec.source_ranges = vec!["192.0.2.0/24".to_owned(), "198.51.100.7/32".to_owned()];
     }),
-    ("lb.session-affinity", |spec| {
+    ("lb.session-affinity", "", |spec| {
         spec.session_affinity.get_or_insert_default().set_kind(Kind::ClientIp);
+    }),
+    ("lb.algorithm", "least-connections", |spec| {
+        spec.listeners.iter_mut().for_each(|one| one.set_algorithm(Algorithm::LeastConnections));
+    }),
+    ("lb.connect-timeout", "", |spec| {
+        let seconds = prost_types::Duration { seconds: 7, nanos: 0 };
+        spec.listeners.iter_mut().for_each(|one| one.connect_timeout = Some(seconds));
+    }),
+    ("lb.connection-limit", "", |spec| {
+        spec.listeners.iter_mut().for_each(|one| one.connection_limit = Some(1000));
     }),
 ];
 
@@ -36,7 +48,7 @@ const FEATURES: [(&str, Change); 3] = [
 /// equals what was wanted, and it can be taken back. `applied_hash` counts all of the specification but the backends.
 pub(super) async fn round_trip(cx: &Context) -> Verdict {
     let mut trips: Vec<BoxFuture<'_, Verdict>> = Vec::new();
-    for (capability, change) in FEATURES.into_iter().filter(|(capability, _)| cx.can(capability)) {
+    for (capability, _, change) in FEATURES.into_iter().filter(|(name, value, _)| cx.takes(name, value)) {
         trips.push(Box::pin(put_on_and_taken_back(cx, capability, change)));
     }
     if cx.can("lb.udp") {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::super::error::ApiError;
 use super::super::model::{
-    HealthMonitor, Listener, ListenerProtocol, LoadBalancer, Member, MonitorProtocol, Pool, PoolProtocol,
-    ProvisioningStatus,
+    Application, HealthMonitor, Listener, ListenerProtocol, LoadBalancer, Member, MonitorProtocol, Pool,
+    PoolProtocol, ProvisioningStatus, Traffic,
 };
 use super::super::quota::{self, Quotas};
 use super::super::requests::{
@@ -208,6 +208,7 @@ fn add_listener(
     (serials, quotas): (&mut Serials, &Quotas),
 ) -> Result<Listener, ApiError> {
     check_port(balancer, &request)?;
+    check_traffic(request.protocol, &request.traffic)?;
     let (limit, used) = (quotas.listeners_per_load_balancer, balancer.listeners.len());
     quota::check("listeners_per_load_balancer", limit, used, 1)?;
     let pool_id = match (request.pool_id, request.pool) {
@@ -229,6 +230,7 @@ fn add_listener(
         port: request.port,
         idle_timeout: request.idle_timeout,
         allowed_cidrs: request.allowed_cidrs,
+        traffic: request.traffic,
         pool_id,
         status: ProvisioningStatus::PendingCreate,
     };
@@ -248,6 +250,17 @@ fn check_port(balancer: &LoadBalancer, request: &CreateListener) -> Result<(), A
             Err(ApiError::conflict("port_in_use", message))
         }
     }
+}
+
+fn check_traffic(protocol: ListenerProtocol, traffic: &Traffic) -> Result<(), ApiError> {
+    let ends_tls = matches!(traffic.application, Application::Https | Application::Tls);
+    if traffic.application != Application::Pass && protocol != ListenerProtocol::Tcp {
+        return Err(ApiError::invalid("traffic.application", "is for TCP only"));
+    }
+    if ends_tls == traffic.certificates.is_empty() {
+        return Err(ApiError::invalid("traffic.certificates", "are for https and tls, which need one"));
+    }
+    Ok(())
 }
 
 fn check_fits(listener: ListenerProtocol, pool: PoolProtocol) -> Result<(), ApiError> {
@@ -284,6 +297,10 @@ fn change_listener(
     }
     if let Some(allowed_cidrs) = request.allowed_cidrs {
         listener.allowed_cidrs = allowed_cidrs;
+    }
+    if let Some(traffic) = request.traffic {
+        check_traffic(listener.protocol, &traffic)?;
+        listener.traffic = traffic;
     }
     listener.status = ProvisioningStatus::PendingUpdate;
     Ok(listener.clone())
