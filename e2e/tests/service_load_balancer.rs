@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use adapter_sim::simcloud::model::LoadBalancer;
+use adapter_sim::simcloud::model::{Listener, LoadBalancer, Pool};
 use anyhow::{Context, ensure};
 use e2e::{Bed, State, address, service};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
@@ -74,9 +74,9 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     assert_eq!(before.writes, 0, "{before:?}");
     let client = bed.client();
 
-    let value = service("value").port(80).annotation("cloudadapter.dev/load-balancer-scheme", "intern");
-    let key = service("key").port(80).annotation("cloudadapter.dev/load-balancer-schema", "internal");
-    let range = service("range").port(80).annotation("cloudadapter.dev/load-balancer-idle-timeout", "1 day");
+    let value = service("value").port(80).annotation("lb.cloudadapter.dev/internal", "yes");
+    let key = service("key").port(80).annotation("lb.cloudadapter.dev/intrenal", "true");
+    let range = service("range").port(80).annotation("lb.cloudadapter.dev/port.80.idle-timeout", "1 day");
     let node_ports = service("node-ports").port(80).spec("allocateLoadBalancerNodePorts", json!(false));
     let sctp = service("sctp").port(80).port_of("SCTP", 9);
     let address = service("address").port(80).spec("loadBalancerIP", json!("not-an-ip"));
@@ -89,12 +89,9 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     bed.quiet("service-controller").await.unwrap();
 
     let cases: [(&str, &[&str]); 6] = [
-        ("value", &["cloudadapter.dev/load-balancer-scheme", "\"intern\"", "internet or internal"]),
-        (
-            "key",
-            &["cloudadapter.dev/load-balancer-schema", "did you mean cloudadapter.dev/load-balancer-scheme"],
-        ),
-        ("range", &["cloudadapter.dev/load-balancer-idle-timeout", "\"1 day\"", "90s"]),
+        ("value", &["lb.cloudadapter.dev/internal", "\"yes\"", "true or false"]),
+        ("key", &["lb.cloudadapter.dev/intrenal", "did you mean lb.cloudadapter.dev/internal"]),
+        ("range", &["lb.cloudadapter.dev/port.80.idle-timeout", "\"1 day\"", "90s"]),
         ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
         ("sctp", &["spec.ports[1].protocol SCTP"]),
         ("address", &["spec.loadBalancerIP", "\"not-an-ip\"", "192.0.2.7"]),
@@ -111,7 +108,7 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     let of_others: Vec<_> = balancers(&bed.cluster.cloud.state().await.unwrap()).collect();
     assert_eq!(of_others, ["good"]);
 
-    let annotations = json!({ "cloudadapter.dev/load-balancer-schema": null, "cloudadapter.dev/load-balancer-scheme": "internal" });
+    let annotations = json!({ "lb.cloudadapter.dev/intrenal": null, "lb.cloudadapter.dev/internal": "true" });
     bed.patch_service("key", &json!({ "metadata": { "annotations": annotations } })).await.unwrap();
     bed.patch_service("node-ports", &json!({ "spec": { "allocateLoadBalancerNodePorts": true } }))
         .await
@@ -120,6 +117,74 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     bed.address("node-ports").await.unwrap();
     let now: BTreeSet<_> = balancers(&bed.cluster.cloud.state().await.unwrap()).collect();
     assert_eq!(now, ["good", "key", "node-ports"].map(str::to_owned).into());
+}
+
+/// What a Service says of its load balancer, and what the cluster says of all, stands in the cloud.
+#[tokio::test]
+async fn a_service_says_what_its_load_balancer_shall_be() {
+    let defaults =
+        json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "2m", "internal": true } } });
+    let mut bed = Bed::install_with(&defaults).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let a = bed.join("a", None).await.unwrap();
+    bed.join("b", None).await.unwrap();
+    bed.patch_node("a", &json!({ "metadata": { "labels": { "tier": "edge" } } })).await.unwrap();
+    bed.targets(2).await.unwrap();
+
+    let wanted = [
+        ("internal", "false"),
+        ("node-selector", "tier=edge"),
+        ("hostname", "shop.example.com"),
+        ("size", "large"),
+        ("tags", "team=shop"),
+        ("algorithm", "least-connections"),
+        ("port.443.algorithm", "source-ip"),
+    ];
+    let web = service("web").port(80).port(443);
+    let web = wanted
+        .iter()
+        .fold(web, |web, (key, value)| web.annotation(&format!("lb.cloudadapter.dev/{key}"), value));
+    web.create(&bed.client()).await.unwrap();
+    let named = bed.until_service("web", "shows its name", |service| {
+        let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+        let ingress = status.and_then(|status| status.ingress.clone()).unwrap_or_default();
+        let names: Vec<_> = ingress.iter().map(|it| (it.hostname.as_deref(), it.ip.as_deref())).collect();
+        ensure!(names == [(Some("shop.example.com"), None)], "{names:?}");
+        Ok(service.clone())
+    });
+    let made = named.await.unwrap();
+    let balancer = serving(&bed, &made, &[&a]).await;
+    assert_eq!(json!(balancer.scheme), "internet");
+    assert_eq!(balancer.placement.size.as_deref(), Some("large"));
+    assert_eq!(balancer.tags.get("team").map(String::as_str), Some("shop"));
+    let timeouts: BTreeSet<u32> = balancer.listeners.iter().map(|listener| listener.idle_timeout).collect();
+    assert_eq!(timeouts, [120].into(), "the cluster's default");
+    let algorithms: Vec<_> =
+        balancer.listeners.iter().map(|it| (it.port, json!(pool(&balancer, it).algorithm))).collect();
+    assert_eq!(algorithms, [(80, json!("least_connections")), (443, json!("source_ip"))]);
+
+    // What the cloud cannot change is told under the annotation, and nothing is made anew.
+    let larger = json!({ "metadata": { "annotations": { "lb.cloudadapter.dev/size": "huge" } } });
+    bed.patch_service("web", &larger).await.unwrap();
+    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains("annotation lb.cloudadapter.dev/size: "), "{told}");
+    let back = json!({ "metadata": { "annotations": {
+        "lb.cloudadapter.dev/size": "large", "lb.cloudadapter.dev/algorithm": null, "example.com/unrelated": "x" } } });
+    bed.patch_service("web", &back).await.unwrap();
+    let restored = bed.until_cloud("an annotation that goes lets the vendor's choice through", |state| {
+        let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("not one") };
+        let listener = balancer.listeners.first().context("no listener")?;
+        ensure!(json!(pool(balancer, listener).algorithm) == "round_robin", "{balancer:?}");
+        Ok(balancer.id.clone())
+    });
+    assert_eq!(restored.await.unwrap(), balancer.id);
+    bed.quiet("service-controller").await.unwrap();
+}
+
+/// The pool of a listener.
+fn pool<'a>(balancer: &'a LoadBalancer, listener: &Listener) -> &'a Pool {
+    balancer.pools.iter().find(|pool| Some(&pool.id) == listener.pool_id.as_ref()).unwrap()
 }
 
 /// Waits until the cloud has exactly one load balancer, active, with the Service's ports and the nodes behind each.

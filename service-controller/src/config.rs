@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use clap::Parser;
 use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
+use crate::plan::annotations::{add_default, settings::Defaults};
+
 /// More at once than any cloud answers.
 const MOST_SYNCS: usize = 1000;
 
@@ -22,6 +24,10 @@ struct Args {
     /// Where /metrics, /healthz and /readyz are served over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271")]
     http_address: String,
+
+    /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    service_default: Vec<String>,
 }
 
 /// The flags, checked.
@@ -30,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) common: CommonConfig,
     /// Services worked on at once.
     pub(crate) workers: usize,
+    /// What the cluster says of every Service that says nothing itself.
+    pub(crate) defaults: Defaults,
 }
 
 impl Config {
@@ -46,7 +54,20 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let workers =
         faults.in_range("--concurrent-service-syncs <N>", args.concurrent_service_syncs, 1..=MOST_SYNCS);
     let common = args.common.check(&args.http_address, faults);
-    Some(Config { common: common?, workers: workers? })
+    let defaults = defaults(&args.service_default, faults);
+    Some(Config { common: common?, workers: workers?, defaults })
+}
+
+fn defaults(pairs: &[String], faults: &mut Faults) -> Defaults {
+    let mut defaults = Defaults::default();
+    for pair in pairs {
+        let judged = match pair.split_once('=') {
+            Some((key, value)) => add_default(&mut defaults, key, value),
+            None => Err("write it as idle-timeout=5m".to_owned()),
+        };
+        faults.check("--service-default <KEY=VALUE>", pair, judged);
+    }
+    defaults
 }
 
 #[cfg(test)]
@@ -76,6 +97,26 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("'x' for '--http-address"), "{error}");
+    }
+
+    #[test]
+    fn defaults_are_judged_as_annotations_are() {
+        let good = [
+            "--service-default=idle-timeout=5m",
+            "--service-default=tags=team=shop",
+            "--service-default=x.sim.a=b",
+        ];
+        parse(&good).unwrap();
+        let bad = ["idle-timeout=5", "intrenal=true", "hostname=a.example.com", "size", "size=a", "size=b"];
+        let error = parse(&bad.map(|pair| ["--service-default", pair]).concat()).unwrap_err();
+        let faults: Vec<&str> = error.lines().filter(|line| line.contains("--service-default")).collect();
+        insta::assert_snapshot!(faults.join("\n"), @r#"
+        error: invalid value 'idle-timeout=5' for '--service-default <KEY=VALUE>': "5" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
+        error: invalid value 'intrenal=true' for '--service-default <KEY=VALUE>': no such annotation, did you mean lb.cloudadapter.dev/internal?
+        error: invalid value 'hostname=a.example.com' for '--service-default <KEY=VALUE>': hostname is about one Service or port, and has no default
+        error: invalid value 'size' for '--service-default <KEY=VALUE>': write it as idle-timeout=5m
+        error: invalid value 'size=b' for '--service-default <KEY=VALUE>': size is there twice: give it once
+        "#);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
         Adoption, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence, Known, LoadBalancerKey, Owner,
-        Priority,
+        Priority, VendorIds,
     },
 };
 use controller_core::{
@@ -37,7 +37,7 @@ use crate::{
     plan::{
         Action, Ask, News, Why,
         cloud::{Answer, Balancer, Removal},
-        memory::{Memory, Next},
+        memory::{Memory, Next, Settled},
         service::{Ingress, Service, ServiceId},
         targets::Targets,
     },
@@ -167,13 +167,8 @@ impl Executor {
             owner: Some(owner(&job.service.id)),
             fence: Some(self.fence()),
             spec: Some(ask.spec.clone()),
-            known: job
-                .memory
-                .settled
-                .as_ref()
-                .map(|settled| Known { vendor_ids: None, applied_hash: settled.applied_hash.clone() }),
-            // What carries no tag of ours is somebody else's, whatever its name.
-            adoption: Adoption::Never.into(),
+            known: known(job.memory.settled.as_ref(), ask.takeover.id()),
+            adoption: ask.takeover.adoption().into(),
             recreate: ask.recreate.into(),
             dry_run: false,
         }
@@ -246,6 +241,13 @@ impl Executor {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         Fence { scope: SCOPE.to_owned(), epoch: self.epoch, sequence }
     }
+}
+
+fn known(settled: Option<&Settled>, id: Option<&str>) -> Option<Known> {
+    let ids = id.map(|id| VendorIds { ids: [("loadbalancer".to_owned(), id.to_owned())].into() });
+    let applied_hash = settled.map(|settled| settled.applied_hash.clone());
+    (ids.is_some() || applied_hash.is_some())
+        .then(|| Known { vendor_ids: ids, applied_hash: applied_hash.unwrap_or_default() })
 }
 
 fn owner(id: &ServiceId) -> Owner {

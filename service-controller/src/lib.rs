@@ -29,7 +29,10 @@ use controller_core::{
     start::{self, Names, Process},
 };
 
-use self::{config::Config, execute::Executor, metrics::Metrics, mirror::Mirrors, reconcile::Reconciler};
+use self::{
+    config::Config, execute::Executor, metrics::Metrics, mirror::Mirrors,
+    plan::annotations::settings::Defaults, reconcile::Reconciler,
+};
 
 const CONTROLLER: &str = "service-controller";
 const NAMES: Names = Names { controller: CONTROLLER, component: CONTROLLER };
@@ -38,15 +41,18 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Durat
 /// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
-        Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.workers)),
+        Ok(config) => {
+            let Config { common, workers, defaults } = config;
+            start::run(NAMES, &common, |process| controller(process, workers, defaults))
+        }
         Err(error) => error.exit(),
     }
 }
 
 /// Mirrors, queue and workers, until the process is told to stop.
-async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> {
+async fn controller(mut process: Process, workers: usize, defaults: Defaults) -> anyhow::Result<()> {
     let queue = Queue::new("service", BACKOFF);
-    let mirrors = Mirrors::new(process.clock, queue.clone());
+    let mirrors = Mirrors::new(process.clock, queue.clone(), defaults);
     queue.register(&mut process.registry);
     let metrics = Metrics::register(&mut process.registry, &mirrors);
     process.health.needs(&mirrors.services);

@@ -77,9 +77,9 @@ struct Sizes(Mirrors);
 
 impl Collector for Sizes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let (targets, _since) = self.0.targets();
+        let (targets, _since) = self.0.targets(None);
         let sizes = [
-            ("load_balancer_targets", "Nodes behind every load balancer", targets.len()),
+            ("load_balancer_targets", "Nodes behind every load balancer that selects none", targets.len()),
             (
                 "load_balancer_targets_withheld",
                 "Nodes that would be targets and have no provider ID or address",

@@ -1,7 +1,7 @@
 //! Room 1: what is kept of both sides, and which change wakes which Service.
 //!
-//! Kept are Services that are or were ours, nodes as far as they are targets, and the load balancers of this cluster. What all
-//! Services share, the set of targets and what the adapter can do, is kept here too; a change of either wakes all of them.
+//! Kept are Services that are or were ours, nodes as far as they are targets, and the load balancers of this cluster. What
+//! Services share, the sets of targets and what the adapter can do, is kept here too; a change of either wakes all of them.
 
 pub(crate) mod kubernetes;
 mod shared;
@@ -17,17 +17,15 @@ use controller_core::{
 };
 use k8s_openapi::api::core::v1::{Node as KubeNode, Service as KubeService};
 use kube::{Api, Client};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep},
-};
+use tokio::{sync::Notify, time::sleep};
 
 use self::shared::Shared;
 use crate::plan::{
+    annotations::settings::Defaults,
     cloud::Balancer,
     features::Features,
     service::{Role, Service, ServiceId},
-    targets::{Node, Targets},
+    targets::Node,
 };
 
 /// As often as a lasting difference between mirror and adapter is asked about again.
@@ -58,18 +56,20 @@ pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     pub(crate) cloud: Mirror<String, Item>,
     shared: Arc<Shared>,
+    pub(crate) defaults: Arc<Defaults>,
     nodes_changed: Arc<Notify>,
     queue: Queue<ServiceId>,
 }
 
 impl Mirrors {
     /// Empty mirrors that will wake keys of `queue`.
-    pub(crate) fn new(clock: Clock, queue: Queue<ServiceId>) -> Self {
+    pub(crate) fn new(clock: Clock, queue: Queue<ServiceId>, defaults: Defaults) -> Self {
         Self {
             services: Mirror::new("services", clock),
             nodes: Mirror::new("nodes", clock),
             cloud: Mirror::new("load-balancers", clock),
             shared: Arc::default(),
+            defaults: Arc::new(defaults),
             nodes_changed: Arc::default(),
             queue,
         }
@@ -117,11 +117,6 @@ impl Mirrors {
                 own.map(|item| item.balancer.clone()).collect()
             })
         })
-    }
-
-    /// The nodes behind all load balancers, and since when it is these.
-    pub(crate) fn targets(&self) -> (Arc<Targets>, Instant) {
-        self.shared.targets()
     }
 
     /// What the adapter can do. `None`: it was never reached.

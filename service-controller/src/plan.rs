@@ -6,11 +6,14 @@
 pub(crate) mod annotations;
 pub(crate) mod cloud;
 pub(crate) mod features;
+mod health_check;
+pub(crate) mod listeners;
 pub(crate) mod memory;
 mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
 pub(crate) mod spec;
+mod status;
 pub(crate) mod targets;
 
 use std::{fmt, time::Duration};
@@ -18,19 +21,23 @@ use std::{fmt, time::Duration};
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use self::{
+    annotations::settings::Defaults,
     cloud::{Balancer, State},
     features::Features,
     memory::Memory,
     service::{Ingress, Role, Service, same_ingress},
-    spec::{Checked, Shape},
+    spec::{Checked, Shape, Takeover},
+    status::shown,
     targets::Targets,
 };
 
 /// What is known beside the Service itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
-    /// Shared by all Services.
+    /// Shared by all Services that select the same nodes.
     pub(crate) targets: &'a Targets,
+    /// What the cluster says of every Service that says nothing itself.
+    pub(crate) defaults: &'a Defaults,
     /// What the adapter can do. `None`: it was never reached.
     pub(crate) features: Option<&'a Features>,
     /// What the adapter's mirror shows under the Service's key. `None`: the mirror is not complete.
@@ -50,6 +57,11 @@ impl Refusal {
     /// `field` as the user wrote it: a path in the Service, or `annotation <key>`.
     pub(crate) fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self { field: field.into(), why: why.into() }
+    }
+
+    /// Without the field.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
     }
 }
 
@@ -108,6 +120,7 @@ pub(crate) struct Ask {
     pub(crate) shape: String,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
+    pub(crate) takeover: Takeover,
     /// No node stands behind it.
     pub(crate) no_targets: bool,
     /// When, since the start of the process.
@@ -212,7 +225,7 @@ pub(crate) fn orphans(cloud: &[Balancer]) -> Vec<String> {
 }
 
 fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    let checked = match Checked::new(service) {
+    let checked = match Checked::new(service, facts.defaults) {
         Ok(checked) => checked,
         Err(refusals) => return Plan { refusals, ..Plan::default() },
     };
@@ -230,10 +243,11 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     }
     if let Some(why) = why_ask(&shape, memory, facts) {
         actions.push(Action::Ensure(Box::new(ask(service, &shape, why, facts))));
-    } else if let Some(settled) = &memory.settled
-        && !same_ingress(&settled.ingress, &service.ingress)
-    {
-        actions.push(Action::WriteStatus(settled.ingress.clone()));
+    } else if let Some(settled) = &memory.settled {
+        let ingress = shown(&settled.ingress, &checked.wishes);
+        if !same_ingress(&ingress, &service.ingress) {
+            actions.push(Action::WriteStatus(ingress));
+        }
     }
     Plan { actions, ..Plan::default() }
 }
@@ -270,6 +284,7 @@ fn ask(service: &Service, shape: &Shape, why: Why, facts: &Facts<'_>) -> Ask {
         spec: shape.with_targets(&facts.targets.id),
         shape: shape.digest.clone(),
         why,
+        takeover: shape.takeover.clone(),
         recreate: if service.ingress.is_empty() { Recreate::IfError } else { Recreate::Never },
         no_targets: facts.targets.is_empty(),
         at: facts.now,

@@ -17,6 +17,7 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Facts, Wait,
+        annotations::node_selector,
         memory::{Memory, Next},
         orphans, plan,
         service::ServiceId,
@@ -83,10 +84,12 @@ impl Reconciler {
         };
         let service = memory.overlay(service);
         memory.observe(seen.as_deref());
-        let (targets, targets_since) = self.mirrors.targets();
+        let defaults = &self.mirrors.defaults;
+        let (targets, targets_since) = self.mirrors.targets(node_selector(&service, defaults).as_ref());
         let features = self.mirrors.features();
         let facts = Facts {
             targets: &targets,
+            defaults,
             features: features.as_deref(),
             cloud: seen.as_deref(),
             now: self.started.elapsed(),

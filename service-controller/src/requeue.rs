@@ -198,11 +198,11 @@ mod tests {
         let error = adapter(Reason::VendorQuota, "quota of 10 load balancers is reached");
         insta::assert_snapshot!(error.text(), @"quota of 10 load balancers is reached; waits for a larger quota at the cloud, tried again every 5 minutes");
         let error = adapter(Reason::FieldInvalid, "spec.requested_addresses[0]: 192.0.2.7 is taken");
-        insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP: 192.0.2.7 is taken; waits for a change of the Service");
+        insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; waits for a change of the Service");
         let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
             .with("fields", "spec.ip_families,spec.scheme");
         let error = Error::Adapter { call: "EnsureLoadBalancer", source };
-        insta::assert_snapshot!(error.text(), @"annotation cloudadapter.dev/load-balancer-scheme, spec.ipFamilies: cannot be changed; waits for a change of the Service");
+        insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; waits for a change of the Service");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
         insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
     }

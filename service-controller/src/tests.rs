@@ -93,6 +93,59 @@ async fn an_unrelated_change_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn services_that_select_the_same_nodes_share_one_set() {
+    let world = World::start().await;
+    let zoned = |name: &str, zone: &str| {
+        node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1").label("zone", zone)
+    };
+    world.kube.put::<Node>(zoned("a", "one"));
+    world.kube.put::<Node>(zoned("b", "two"));
+    let selects = format!("lb.{DOMAIN}/node-selector");
+    world.service(service("all").port(80));
+    world.eventually_ingress_of("all").await;
+    world.eventually("all nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    let before = world.cloud.calls("PutBackendSet");
+    for name in ["web", "api"] {
+        world.service(service(name).port(80).annotation(&selects, "zone=one"));
+        world.eventually_ingress_of(name).await;
+        assert_eq!(world.backends(), ["a"]);
+    }
+    world.quiet().await;
+    assert_eq!(world.cloud.calls("PutBackendSet") - before, 1, "one for both");
+
+    let before = world.cloud.calls("EnsureLoadBalancer");
+    world.kube.put::<Node>(zoned("c", "two"));
+    world.eventually("the third is behind one", |world| world.backends() == ["a", "b", "c"]).await;
+    world.quiet().await;
+    assert_eq!(
+        world.cloud.calls("EnsureLoadBalancer") - before,
+        1,
+        "those that select it not are left alone"
+    );
+
+    world.change("web", |service| {
+        service.metadata.annotations.get_or_insert_default().insert(selects.clone(), "zone=none".to_owned());
+    });
+    world
+        .eventually_events(&[
+            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer",
+        ])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_there_is_taken_over_by_its_id() {
+    let world = World::start().await;
+    let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
+    world.service(service("web").port(80).annotation(&id, "lb-7").annotation(&adopt, "owned"));
+    world.eventually_ingress_of("web").await;
+    let ensure = world.last_ensure();
+    assert_eq!(ensure.adoption(), Adoption::ById);
+    assert_eq!(ensure.known.unwrap().vendor_ids.unwrap().ids["loadbalancer"], "lb-7");
+}
+
+#[tokio::test(start_paused = true)]
 async fn many_nodes_at_once_are_one_change() {
     let world = World::start().await;
     world.node("a");
@@ -204,8 +257,8 @@ async fn a_load_balancer_that_vanishes_is_built_again() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_cannot_work_is_told_once_and_nothing_is_called() {
     let world = World::start().await;
-    let misspelt = format!("{DOMAIN}/load-balancer-schemes");
-    world.service(service("web").port(80).annotation(&misspelt, "internal"));
+    let misspelt = format!("lb.{DOMAIN}/internals");
+    world.service(service("web").port(80).annotation(&misspelt, "true"));
     world.eventually("people hear of it", |world| !world.events().is_empty()).await;
     world.node("a").node("b");
     tokio::time::sleep(std::time::Duration::from_hours(1)).await;
@@ -213,7 +266,7 @@ async fn a_service_that_cannot_work_is_told_once_and_nothing_is_called() {
         world.events(),
         [format!(
             "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation {misspelt}: no such \
-             annotation, did you mean {DOMAIN}/load-balancer-scheme?"
+             annotation, did you mean lb.{DOMAIN}/internal?"
         )]
     );
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));

@@ -1,9 +1,10 @@
-//! Writes what comes from the `.proto` files: `src/generated/` and the page to read. With `--check` it writes nothing and fails if a file
-//! would change.
+//! Writes what comes from the `.proto` files, `src/generated/` and the page to read, and the page of annotations. With `--check` it
+//! writes nothing and fails if a file would change.
 //!
 //! The generated code is committed: no build script, no protobuf compiler for whoever builds, and a change of the contract
 //! shows in the diff.
 
+mod annotations;
 mod reference;
 
 use std::{fs, path::Path};
@@ -19,10 +20,11 @@ const FILES: [&str; 5] = [
     "cloudadapter/v1alpha1/route_service.proto",
 ];
 /// What is written into `out` by [`generate`], and where it belongs in the repository.
-const OUTPUTS: [(&str, &str); 3] = [
+const OUTPUTS: [(&str, &str); 4] = [
     ("cloudadapter.v1alpha1.rs", "cloud-api-proto/src/generated/cloudadapter.v1alpha1.rs"),
     ("descriptor.bin", "cloud-api-proto/src/generated/descriptor.bin"),
     ("contract.md", "docs/reference/contract.md"),
+    ("annotations.md", "docs/reference/annotations.md"),
 ];
 
 fn main() -> Result<()> {
@@ -34,6 +36,8 @@ fn main() -> Result<()> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let fresh = tempfile::tempdir()?;
     generate(&root.join("cloud-api-proto/proto"), fresh.path())?;
+    let keys = fs::read_to_string(root.join(annotations::SOURCE)).context(annotations::SOURCE)?;
+    fs::write(fresh.path().join("annotations.md"), annotations::page(&keys)?)?;
     let mut stale = Vec::new();
     for (name, place) in OUTPUTS {
         let new = fs::read(fresh.path().join(name)).with_context(|| format!("generated no {name}"))?;

@@ -1,7 +1,7 @@
-//! Makes sure that the adapter knows a set of backends before it is named: uploaded once for all Services, as a difference
-//! where the adapter knows the last one.
+//! Makes sure that the adapter knows a set of backends before it is named: uploaded once for all Services that select the same nodes,
+//! as a difference where the adapter knows an earlier one.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -10,17 +10,20 @@ use cloud_api_proto::{
 use controller_core::adapter::{Adapter, Call};
 use tokio::sync::Mutex;
 
-use crate::plan::targets::Targets;
+use crate::plan::{annotations::selector::Selector, targets::Targets};
 
-/// The set that the adapter was given last.
+/// Sets that an adapter keeps. Source: contract, `PutBackendSet`.
+const SETS_MAX: usize = 64;
+
+/// The sets that the adapter was given, the latest of each selection.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
     /// Held while a set is on its way, so that many Services that need it cause one upload.
-    known: Mutex<Option<Arc<Targets>>>,
+    known: Mutex<BTreeMap<Option<Selector>, Arc<Targets>>>,
 }
 
 impl Backends {
-    /// Puts the set unless it was put last. Cost: no vendor call.
+    /// Puts the set unless it was put. Cost: no vendor call.
     pub(crate) async fn put(
         &self,
         adapter: &Adapter,
@@ -28,12 +31,11 @@ impl Backends {
         targets: &Arc<Targets>,
     ) -> Result<(), AdapterError> {
         let mut known = self.known.lock().await;
-        let base = match known.as_ref() {
-            Some(last) if last.id == targets.id => return Ok(()),
-            Some(last) => Some(Arc::clone(last)),
-            None => None,
-        };
-        let delta = base.map(|base| Content::Delta(targets.since(&base)));
+        if known.values().any(|put| put.id == targets.id) {
+            return Ok(());
+        }
+        let base = known.get(&targets.selector).or_else(|| known.get(&None));
+        let delta = base.map(|base| Content::Delta(targets.since(base)));
         let put = |content| {
             let request =
                 PutBackendSetRequest { id: targets.id.clone(), content: Some(content), context: None };
@@ -48,12 +50,17 @@ impl Backends {
                 answer => answer,
             },
         };
-        answer.map(|_size| *known = Some(Arc::clone(targets)))
+        answer.map(|_size| {
+            // Which of too many it has kept is not known: whoever needs one puts it again.
+            if known.len() >= SETS_MAX {
+                known.clear();
+            }
+            known.insert(targets.selector.clone(), Arc::clone(targets));
+        })
     }
 
     /// The adapter does not know this set any more: it restarted, or nobody named the set for a while.
     pub(crate) async fn forget(&self, targets: &Targets) {
-        let mut known = self.known.lock().await;
-        known.take_if(|last| last.id == targets.id);
+        self.known.lock().await.retain(|_selector, put| put.id != targets.id);
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::plan::{
-    annotations,
+    annotations::keys,
     service::{
         Affinity, FINALIZER, Family, FamilyPolicy, Ingress, IngressPort, Kind, NodePorts, Port, Service,
         ServiceId, Traffic, Transport,
@@ -74,6 +74,7 @@ pub(crate) fn node(object: &KubeNode) -> Option<Node> {
         deleting: meta.deletion_timestamp.is_some(),
         exclude: label(EXCLUDE_LABEL),
         leaving: taints.into_iter().flatten().any(|taint| taint.key == AUTOSCALER_TAINT),
+        labels: meta.labels.clone().unwrap_or_default(),
     })
 }
 
@@ -161,7 +162,7 @@ fn traffic(spec: &ServiceSpec) -> Traffic {
 fn ours(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     annotations
         .iter()
-        .filter(|(key, _)| key.starts_with(annotations::PREFIX) || *key == source_ranges::ANNOTATION)
+        .filter(|(key, _)| key.starts_with(keys::PREFIX) || *key == source_ranges::ANNOTATION)
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
@@ -183,7 +184,8 @@ mod tests {
                 "finalizers": ["example.com/other", "service.kubernetes.io/load-balancer-cleanup"],
                 "annotations": {
                     "example.com/owner": "me",
-                    "cloudadapter.dev/load-balancer-scheme": "internal",
+                    "lb.cloudadapter.dev/internal": "true",
+                    "lb.cloudadapter.dev/port.http.algorithm": "source-ip",
                     "service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8",
                 },
             },
@@ -217,7 +219,14 @@ mod tests {
         let ports: Vec<_> = service.ports.iter().map(|it| (it.transport, it.port, it.node_port)).collect();
         assert_eq!(ports, [(Transport::Tcp, 80, 30_080), (Transport::Udp, 53, 0)]);
         let keys: Vec<&str> = service.annotations.keys().map(String::as_str).collect();
-        assert_eq!(keys, [annotations::SCHEME, source_ranges::ANNOTATION]);
+        assert_eq!(
+            keys,
+            [
+                "lb.cloudadapter.dev/internal",
+                "lb.cloudadapter.dev/port.http.algorithm",
+                source_ranges::ANNOTATION
+            ]
+        );
         assert_eq!(service.ingress.len(), 1);
     }
 
@@ -268,6 +277,7 @@ mod tests {
         let node = node(&object).unwrap();
         assert_eq!(node.provider_id.as_deref(), Some("sim://r1/a"));
         assert_eq!(node.zone.as_deref(), Some("z1"));
+        assert_eq!(node.labels.len(), 2, "selectors need them all");
         assert_eq!((node.exclude.as_deref(), node.leaving, node.deleting), (Some(""), true, false));
         let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["10.0.0.1", "2001:db8::1"]);

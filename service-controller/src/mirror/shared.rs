@@ -1,6 +1,10 @@
-//! What all Services share: the set of targets, computed once for all of them, and what the adapter can do.
+//! What Services share: the sets of targets, each computed once for all that select the same nodes, and what the adapter can do.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use controller_core::{Link, adapter::Adapter};
 use tokio::{
@@ -10,7 +14,11 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::Mirrors;
-use crate::plan::{features::Features, targets::Targets};
+use crate::plan::{
+    annotations::{node_selector, selector::Selector},
+    features::Features,
+    targets::Targets,
+};
 
 /// After the last change of a node nothing else has to come for so long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -19,17 +27,37 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two questions to an adapter that does not say what it can do.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// What all Services share. `None`: not known yet.
+/// A set of targets, and since when it is these.
+type Since = (Arc<Targets>, Instant);
+
+/// What Services share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// With the time at which it became these.
-    targets: watch::Sender<Option<(Arc<Targets>, Instant)>>,
+    /// By what selects them; `None`: all nodes. Every operation is a single one: it is consistent whatever happened.
+    targets: Mutex<BTreeMap<Option<Selector>, Since>>,
+    /// Whether it is known which nodes there are.
+    computed: watch::Sender<bool>,
+    /// `None`: not known yet.
     features: watch::Sender<Option<Arc<Features>>>,
 }
 
 impl Shared {
-    pub(super) fn targets(&self) -> (Arc<Targets>, Instant) {
-        self.targets.borrow().clone().unwrap_or_else(|| (Arc::default(), Instant::now()))
+    fn sets(&self) -> MutexGuard<'_, BTreeMap<Option<Selector>, Since>> {
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a set is another one now. One that stays keeps its time.
+    fn replace(&self, computed: Vec<Targets>) -> bool {
+        let mut sets = self.sets();
+        let mut former = std::mem::take(&mut *sets);
+        let mut changed = false;
+        for targets in computed {
+            let selector = targets.selector.clone();
+            let stays = former.remove(&selector).filter(|(known, _)| **known == targets);
+            changed |= stays.is_none();
+            sets.insert(selector, stays.unwrap_or_else(|| (Arc::new(targets), Instant::now())));
+        }
+        changed
     }
 
     pub(super) fn features(&self) -> Option<Arc<Features>> {
@@ -38,12 +66,12 @@ impl Shared {
 
     pub(super) async fn targets_known(&self) {
         // The sender lives in `self`: waiting cannot fail.
-        let _closed = self.targets.subscribe().wait_for(Option::is_some).await.is_err();
+        let _closed = self.computed.subscribe().wait_for(|computed| *computed).await.is_err();
     }
 }
 
 impl Mirrors {
-    /// Computes the targets when nodes changed, and wakes all Services if the set is another one.
+    /// Computes the targets when nodes changed, and wakes all Services if a set is another one.
     ///
     /// A hundred nodes that join within a second cost one set and one ensure per Service, not a hundred.
     pub(super) async fn follow_targets(&self) {
@@ -79,18 +107,28 @@ impl Mirrors {
         }
     }
 
+    /// The nodes that are selected, and since when it is these. Computed for the first Service that selects so.
+    pub(crate) fn targets(&self, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
+        let compute = || (Arc::new(self.select(selector)), Instant::now());
+        self.shared.sets().entry(selector.cloned()).or_insert_with(compute).clone()
+    }
+
+    fn select(&self, selector: Option<&Selector>) -> Targets {
+        self.nodes.read(|nodes| Targets::of(nodes.values().map(AsRef::as_ref), selector))
+    }
+
+    /// Sets that nobody selects any more are forgotten.
     fn compute_targets(&self) {
-        let targets = self.nodes.read(|nodes| Targets::of(nodes.values().map(AsRef::as_ref)));
-        let (nodes, withheld) = (targets.len(), targets.withheld);
-        let changed = self.shared.targets.send_if_modified(|current| {
-            let same = current.as_ref().is_some_and(|(known, _)| **known == targets);
-            if !same {
-                *current = Some((Arc::new(targets), Instant::now()));
-            }
-            !same
+        let mut selectors = self.services.read(|services| {
+            services.values().map(|service| node_selector(service, &self.defaults)).collect::<BTreeSet<_>>()
         });
+        selectors.insert(None);
+        let computed = selectors.iter().map(|selector| self.select(selector.as_ref()));
+        let changed = self.shared.replace(computed.collect());
+        self.shared.computed.send_replace(true);
         if changed {
-            info!(nodes, withheld, "Load balancers have these nodes behind them");
+            let (all, _since) = self.targets(None);
+            info!(nodes = all.len(), withheld = all.withheld, "Load balancers have these nodes behind them");
             self.wake_all();
         }
     }
@@ -105,7 +143,7 @@ impl Mirrors {
         };
         let (name, version) = (&answer.adapter_name, &answer.adapter_version);
         info!(adapter = %name, %version, "Knows what the adapter can do");
-        self.shared.features.send_replace(Some(Arc::new(Features::of(&answer.capabilities))));
+        self.shared.features.send_replace(Some(Arc::new(Features::from(&answer))));
         // Not only those that need another feature: whoever waits for the adapter need not wait for its backoff to end.
         self.wake_all();
     }

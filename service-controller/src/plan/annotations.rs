@@ -1,165 +1,214 @@
-//! The annotations of ours on a Service: documented constants, one parser each, nothing about vendors.
+//! What the annotations of a Service and the cluster's defaults ask for, read into types. Nothing here is about one vendor.
 //!
-//! A key with our prefix that is not in [`KNOWN`] is refused, never ignored: a misspelt `internal` that is ignored puts a
-//! private service on the internet.
+//! A name with our prefix that is not known is refused, never passed over: a misspelt `internal` that is passed over puts a private
+//! service on the internet.
 
-use std::time::Duration;
+pub(crate) mod keys;
+mod name;
+pub(crate) mod selector;
+pub(crate) mod settings;
+pub(crate) mod values;
 
-use super::{Refusal, service::Service};
+use std::{collections::BTreeMap, net::IpAddr};
 
-/// Every key of ours begins with this: the contract's domain and a slash.
-pub(crate) const PREFIX: &str = "cloudadapter.dev/";
+use self::{
+    keys::Key,
+    selector::Selector,
+    settings::{Defaults, Given, Settings},
+    values::{
+        Adopt, Algorithm, HealthMode, HealthProtocol, IpMode, ListenerProtocol, OnDelete, ProxyProtocol,
+        Seconds, Switch,
+    },
+};
+use super::{
+    Refusal,
+    service::{Port, Service, Transport},
+};
 
-/// From where the load balancer can be reached.
-///
-/// Type: `internet` or `internal`.  Default: `internet`.  Unit: -.  Needs: capability `lb.internal` for `internal`.
-pub(crate) const SCHEME: &str = "cloudadapter.dev/load-balancer-scheme";
-
-/// After how long without data a connection is closed. Applies to every listener.
-///
-/// Type: whole number with unit `s`, `m` or `h`.  Default: the vendor's.  Unit: time, 1s to 24h.
-pub(crate) const IDLE_TIMEOUT: &str = "cloudadapter.dev/load-balancer-idle-timeout";
-
-/// The PROXY protocol header that is sent ahead of each TCP connection, so that pods learn the client's address.
-///
-/// Type: `v1` or `v2`.  Default: no header.  Unit: -.  Needs: capability `lb.proxy-protocol` and a TCP port.
-pub(crate) const PROXY_PROTOCOL: &str = "cloudadapter.dev/load-balancer-proxy-protocol";
-
-/// All keys of ours.
-pub(crate) const KNOWN: [&str; 3] = [SCHEME, IDLE_TIMEOUT, PROXY_PROTOCOL];
-
-const LONGEST_IDLE: Duration = Duration::from_hours(24);
-
-/// From where a load balancer can be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    #[default]
-    Internet,
-    Internal,
+/// Something that is asked for, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish<T> {
+    pub(crate) value: T,
+    pub(crate) given: Given,
 }
 
-/// A PROXY protocol version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProxyProtocol {
-    V1,
-    V2,
-}
-
-/// What the annotations ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is asked for. `None`: nobody says anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    pub(crate) scheme: Scheme,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    pub(crate) internal: Option<Wish<Switch>>,
+    pub(crate) id: Option<Wish<String>>,
+    pub(crate) adopt: Option<Wish<Adopt>>,
+    pub(crate) on_delete: Option<Wish<OnDelete>>,
+    pub(crate) addresses: Option<Wish<Vec<IpAddr>>>,
+    pub(crate) address_pool: Option<Wish<String>>,
+    pub(crate) subnets: Option<Wish<Vec<String>>>,
+    pub(crate) health: Health,
+    pub(crate) hostname: Option<Wish<String>>,
+    pub(crate) ip_mode: Option<Wish<IpMode>>,
+    pub(crate) tags: Option<Wish<BTreeMap<String, String>>>,
+    pub(crate) size: Option<Wish<String>>,
+    pub(crate) zone: Option<Wish<String>>,
+    /// One for each port, in the Service's order.
+    pub(crate) ports: Vec<PortWishes>,
+    /// For the adapter of one vendor.
+    pub(crate) vendor: Vec<VendorWish>,
 }
 
-/// Reads all annotations of ours.
+/// What is asked for of probes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub(crate) enabled: Option<Wish<Switch>>,
+    pub(crate) mode: Option<Wish<HealthMode>>,
+    pub(crate) protocol: Option<Wish<HealthProtocol>>,
+    pub(crate) port: Option<Wish<u32>>,
+    pub(crate) path: Option<Wish<String>>,
+    pub(crate) interval: Option<Wish<Seconds>>,
+    pub(crate) timeout: Option<Wish<Seconds>>,
+    pub(crate) healthy: Option<Wish<u32>>,
+    pub(crate) unhealthy: Option<Wish<u32>>,
+}
+
+/// What is asked for of one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PortWishes {
+    pub(crate) proxy_protocol: Option<Wish<ProxyProtocol>>,
+    pub(crate) algorithm: Option<Wish<Algorithm>>,
+    pub(crate) protocol: Option<Wish<ListenerProtocol>>,
+    pub(crate) certificates: Option<Wish<Vec<String>>>,
+    pub(crate) idle_timeout: Option<Wish<Seconds>>,
+    pub(crate) connect_timeout: Option<Wish<Seconds>>,
+    pub(crate) connection_limit: Option<Wish<u32>>,
+}
+
+/// What is asked for of one vendor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VendorWish {
+    pub(crate) adapter: String,
+    pub(crate) key: String,
+    pub(crate) value: Wish<String>,
+}
+
+/// Reads all that was said of a Service, with every fault and not the first: unknown names with the nearest known one, and wrong values
+/// with right ones. What is good is there in spite of what is not, so that it can be judged, too.
+pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
+    let (settings, refusals) = Settings::of(service, defaults);
+    let mut reader = Reader { settings: &settings, refusals };
+    (reader.wishes(service.ports.len()), reader.refusals)
+}
+
+/// Takes a default of the cluster, by its name without the prefix.
 ///
 /// # Errors
-/// Every fault, not the first: unknown keys with the nearest known one, and wrong values with the right ones.
-pub(crate) fn wishes(service: &Service) -> Result<Wishes, Vec<Refusal>> {
-    let mut wishes = Wishes::default();
-    let mut refusals = Vec::new();
-    for (key, value) in service.annotations.iter().filter(|(key, _)| key.starts_with(PREFIX)) {
-        let read = match key.as_str() {
-            SCHEME => scheme(value).map(|it| wishes.scheme = it),
-            IDLE_TIMEOUT => duration(value).map(|it| wishes.idle_timeout = Some(it)),
-            PROXY_PROTOCOL => proxy_protocol(value).map(|it| wishes.proxy_protocol = Some(it)),
-            unknown => Err(format!("no such annotation, did you mean {}?", nearest(unknown))),
-        };
-        if let Err(why) = read {
-            refusals.push(Refusal::new(format!("annotation {key}"), why));
+/// What is wrong with the name or the value.
+pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
+    let mut alone = Defaults::default();
+    alone.set(name, value)?;
+    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 0 };
+    let any = Service { ports: vec![port], ..Service::default() };
+    match wishes(&any, &alone).1.first() {
+        None => defaults.set(name, value),
+        Some(refusal) => Err(refusal.why().to_owned()),
+    }
+}
+
+/// Which nodes stand behind it. Needed before anything is planned; a wrong one is refused with all else.
+pub(crate) fn node_selector(service: &Service, defaults: &Defaults) -> Option<Selector> {
+    let (settings, _refusals) = Settings::of(service, defaults);
+    settings.get(keys::NODE_SELECTOR).and_then(|given| Selector::read(&given.value).ok())
+}
+
+/// Reads values, and notes which cannot be read.
+struct Reader<'a> {
+    settings: &'a Settings,
+    refusals: Vec<Refusal>,
+}
+
+impl Reader<'_> {
+    fn wishes(&mut self, n_ports: usize) -> Wishes {
+        let _judged = self.read(keys::NODE_SELECTOR, Selector::read);
+        Wishes {
+            internal: self.read(keys::INTERNAL, values::word),
+            id: self.read(keys::ID, values::text),
+            adopt: self.read(keys::ADOPT, values::word),
+            on_delete: self.read(keys::ON_DELETE, values::word),
+            addresses: self.read(keys::ADDRESS, values::addresses),
+            address_pool: self.read(keys::ADDRESS_POOL, values::text),
+            subnets: self.read(keys::SUBNET, values::texts),
+            health: self.health(),
+            hostname: self.read(keys::HOSTNAME, values::hostname),
+            ip_mode: self.read(keys::IP_MODE, values::word),
+            tags: self.read(keys::TAGS, values::tags),
+            size: self.read(keys::SIZE, values::text),
+            zone: self.read(keys::ZONE, values::text),
+            ports: (0..n_ports).map(|at| self.port(at)).collect(),
+            vendor: self.vendor(),
         }
     }
-    if refusals.is_empty() { Ok(wishes) } else { Err(refusals) }
-}
 
-fn scheme(value: &str) -> Result<Scheme, String> {
-    match value {
-        "internet" => Ok(Scheme::Internet),
-        "internal" => Ok(Scheme::Internal),
-        other => Err(format!("{other:?} is not known: write internet or internal")),
+    fn health(&mut self) -> Health {
+        Health {
+            enabled: self.read(keys::HEALTH_ENABLED, values::word),
+            mode: self.read(keys::HEALTH_MODE, values::word),
+            protocol: self.read(keys::HEALTH_PROTOCOL, values::word),
+            port: self.read(keys::HEALTH_PORT, values::port),
+            path: self.read(keys::HEALTH_PATH, values::path),
+            interval: self.read(keys::HEALTH_INTERVAL, values::duration),
+            timeout: self.read(keys::HEALTH_TIMEOUT, values::duration),
+            healthy: self.read(keys::HEALTH_HEALTHY, values::probes),
+            unhealthy: self.read(keys::HEALTH_UNHEALTHY, values::probes),
+        }
     }
-}
 
-fn proxy_protocol(value: &str) -> Result<ProxyProtocol, String> {
-    match value {
-        "v1" => Ok(ProxyProtocol::V1),
-        "v2" => Ok(ProxyProtocol::V2),
-        other => Err(format!("{other:?} is not known: write v1 or v2, or remove the annotation")),
+    fn port(&mut self, at: usize) -> PortWishes {
+        PortWishes {
+            proxy_protocol: self.read_port(at, keys::PROXY_PROTOCOL, values::word),
+            algorithm: self.read_port(at, keys::ALGORITHM, values::word),
+            protocol: self.read_port(at, keys::LISTENER_PROTOCOL, values::word),
+            certificates: self.read_port(at, keys::TLS_CERT_REFS, values::texts),
+            idle_timeout: self.read_port(at, keys::IDLE_TIMEOUT, values::duration),
+            connect_timeout: self.read_port(at, keys::CONNECT_TIMEOUT, values::duration),
+            connection_limit: self.read_port(at, keys::CONNECTION_LIMIT, values::connections),
+        }
     }
-}
 
-fn duration(value: &str) -> Result<Duration, String> {
-    let wrong = || format!("{value:?} is not a duration from 1s to 24h: write one such as 90s, 5m or 1h");
-    let split = value.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let (number, unit) = value.split_at_checked(split).ok_or_else(wrong)?;
-    let seconds_each = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err(wrong()),
-    };
-    let seconds = number.parse::<u64>().ok().and_then(|n| n.checked_mul(seconds_each));
-    seconds.map(Duration::from_secs).filter(|it| !it.is_zero() && *it <= LONGEST_IDLE).ok_or_else(wrong)
-}
+    fn vendor(&mut self) -> Vec<VendorWish> {
+        let settings = self.settings;
+        let wish = |(adapter, key, given): (&str, &str, &Given)| {
+            let value = self.judge(given, values::extra)?;
+            Some(VendorWish { adapter: adapter.to_owned(), key: key.to_owned(), value })
+        };
+        settings.of_vendors().filter_map(wish).collect()
+    }
 
-/// The known key that takes the fewest edits.
-fn nearest(key: &str) -> &'static str {
-    KNOWN.into_iter().min_by_key(|known| strsim::levenshtein(known, key)).unwrap_or(SCHEME)
+    fn read<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Wish<T>> {
+        let given = self.settings.get(key)?;
+        self.judge(given, parse)
+    }
+
+    fn read_port<T>(
+        &mut self,
+        at: usize,
+        key: Key,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Wish<T>> {
+        let given = self.settings.of_port(at, key)?;
+        self.judge(given, parse)
+    }
+
+    /// A fault of what is meant for several ports is told once.
+    fn judge<T>(&mut self, given: &Given, parse: impl Fn(&str) -> Result<T, String>) -> Option<Wish<T>> {
+        match parse(&given.value) {
+            Ok(value) => Some(Wish { value, given: given.clone() }),
+            Err(why) => {
+                let refusal = given.refusal(why);
+                if !self.refusals.contains(&refusal) {
+                    self.refusals.push(refusal);
+                }
+                None
+            }
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(annotations: &[(&str, &str)]) -> Result<Wishes, String> {
-        let annotations =
-            annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-        wishes(&Service { annotations, ..Service::default() })
-            .map_err(|refusals| refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    }
-
-    #[test]
-    fn the_prefix_is_the_contract_s_domain() {
-        assert_eq!(PREFIX, format!("{}/", cloud_api_proto::DOMAIN));
-        assert!(KNOWN.iter().all(|key| key.starts_with(PREFIX)));
-    }
-
-    #[test]
-    fn no_annotation_means_the_defaults() {
-        assert_eq!(read(&[("example.com/load-balancer-scheme", "internal")]), Ok(Wishes::default()));
-    }
-
-    #[test]
-    fn each_annotation_is_read() {
-        let wishes = read(&[(SCHEME, "internal"), (IDLE_TIMEOUT, "5m"), (PROXY_PROTOCOL, "v2")]).unwrap();
-        assert_eq!(wishes.scheme, Scheme::Internal);
-        assert_eq!(wishes.idle_timeout, Some(Duration::from_mins(5)));
-        assert_eq!(wishes.proxy_protocol, Some(ProxyProtocol::V2));
-    }
-
-    #[test]
-    fn every_fault_is_told_with_its_repair() {
-        let faults = read(&[
-            ("cloudadapter.dev/load-balancer-schema", "internal"),
-            (IDLE_TIMEOUT, "fast"),
-            (PROXY_PROTOCOL, "3"),
-        ]);
-        insta::assert_snapshot!(faults.unwrap_err(), @r#"
-        annotation cloudadapter.dev/load-balancer-idle-timeout: "fast" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
-        annotation cloudadapter.dev/load-balancer-proxy-protocol: "3" is not known: write v1 or v2, or remove the annotation
-        annotation cloudadapter.dev/load-balancer-schema: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?
-        "#);
-    }
-
-    #[test]
-    fn durations_need_a_unit_and_a_sane_size() {
-        for good in ["1s", "90s", "5m", "24h"] {
-            assert!(duration(good).is_ok(), "{good}");
-        }
-        for bad in ["", "s", "5", "0s", "-5s", "1.5h", "25h", "5 m", "5d", "99999999999999999999h"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
-}
+mod tests;

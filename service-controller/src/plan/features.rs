@@ -1,13 +1,12 @@
 //! What the adapter can do, against what a Service asks for: told before anything is called.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_api_proto::v1alpha1::{Capability, capability::Level};
+use cloud_api_proto::v1alpha1::{Capability, GetInfoResponse, capability::Level};
 
 use super::{
     Refusal,
-    annotations::{PROXY_PROTOCOL, SCHEME, Scheme, Wishes},
-    service::{Service, Traffic, Transport},
+    service::{FamilyPolicy, Service, Transport},
 };
 
 /// Names of capabilities that a load balancer may need. Source: contract, `Capability`.
@@ -19,66 +18,124 @@ pub(crate) mod name {
     pub(crate) const HTTP_HEALTH_CHECK: &str = "lb.health-check.http";
     pub(crate) const SESSION_AFFINITY: &str = "lb.session-affinity";
     pub(crate) const UDP: &str = "lb.udp";
-    /// Not among the names of the contract: an adapter that can adds it.
     pub(crate) const SCTP: &str = "lb.sctp";
     pub(crate) const MIXED_PROTOCOLS: &str = "lb.mixed-protocols";
     pub(crate) const DUAL_STACK: &str = "lb.dual-stack";
     pub(crate) const RESERVED_IP: &str = "lb.reserved-ip";
+    pub(crate) const TLS: &str = "lb.tls";
+    pub(crate) const ADDRESS_POOL: &str = "lb.address-pool";
+    pub(crate) const SUBNETS: &str = "lb.subnets";
+    pub(crate) const SIZE: &str = "lb.size";
+    pub(crate) const ZONE: &str = "lb.zone";
+    pub(crate) const KEEP_ADDRESS: &str = "lb.keep-address";
+    pub(crate) const ALGORITHM: &str = "lb.algorithm";
+    pub(crate) const LISTENER_PROTOCOL: &str = "lb.listener-protocol";
+    pub(crate) const CONNECT_TIMEOUT: &str = "lb.connect-timeout";
+    pub(crate) const CONNECTION_LIMIT: &str = "lb.connection-limit";
 }
 
-/// The capabilities of the adapter. A level that we do not know counts as missing.
+/// The attribute of a capability that lists its values.
+const VALUES: &str = "values";
+
+/// What the adapter is and can do. A capability of a level that we do not know counts as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Features(BTreeSet<String>);
+pub(crate) struct Features {
+    /// Whose cloud it is: the scheme of its provider IDs, such as `openstack`.
+    pub(crate) vendor: String,
+    /// With the values that there are, where they are a choice. `None`: all.
+    can: BTreeMap<String, Option<BTreeSet<String>>>,
+}
 
 impl Features {
-    /// Reads the answer of `GetInfo`.
-    pub(crate) fn of(capabilities: &[Capability]) -> Self {
-        let promised = |it: &&Capability| it.level() != Level::Unspecified;
-        Self(capabilities.iter().filter(promised).map(|it| it.name.clone()).collect())
-    }
-
     /// Whether the adapter can do this.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.can.contains_key(name)
+    }
+}
+
+impl From<&GetInfoResponse> for Features {
+    fn from(info: &GetInfoResponse) -> Self {
+        let values = |it: &Capability| {
+            it.attributes.get(VALUES).map(|list| list.split(',').map(str::to_owned).collect())
+        };
+        let promised = info.capabilities.iter().filter(|it| it.level() != Level::Unspecified);
+        Self {
+            vendor: info.provider.clone(),
+            can: promised.map(|it| (it.name.clone(), values(it))).collect(),
+        }
     }
 }
 
 #[cfg(test)]
 impl<const N: usize> From<[&str; N]> for Features {
     fn from(names: [&str; N]) -> Self {
-        Self(names.iter().map(|&name| name.to_owned()).collect())
+        let can = names.iter().map(|&name| (name.to_owned(), None)).collect();
+        Self { vendor: "sim".to_owned(), can }
     }
 }
 
-/// What the Service asks for and the adapter cannot do.
+/// Something that is asked for and that not every adapter can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// As the user wrote it.
+    field: String,
+    capability: &'static str,
+    /// Which of several, if it is a choice.
+    value: Option<&'static str>,
+}
+
+impl Need {
+    pub(crate) fn new(field: impl Into<String>, capability: &'static str) -> Self {
+        Self { field: field.into(), capability, value: None }
+    }
+
+    /// The same for one value of a choice.
+    pub(crate) fn of(self, value: &'static str) -> Self {
+        Self { value: Some(value), ..self }
+    }
+
+    fn refusal(&self, features: &Features) -> Option<Refusal> {
+        let Self { field, capability, value } = self;
+        let why = match (features.can.get(*capability), value) {
+            (None, _) => format!("the cloud adapter cannot do this (no capability {capability})"),
+            (Some(Some(values)), Some(value)) if !values.contains(*value) => {
+                let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                format!("the cloud adapter cannot do {value}: write one of {}", values.join(", "))
+            }
+            (Some(_), _) => return None,
+        };
+        Some(Refusal::new(field, why))
+    }
+}
+
+/// What is asked for and the adapter cannot do, each once.
+pub(crate) fn missing(needs: &[Need], features: &Features) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    for refusal in needs.iter().filter_map(|need| need.refusal(features)) {
+        if !refusals.contains(&refusal) {
+            refusals.push(refusal);
+        }
+    }
+    refusals
+}
+
+/// What the Service's own fields need.
 ///
-/// What Kubernetes can do without the cloud is not refused: session affinity is kept by kube-proxy, and a Service that
+/// What Kubernetes can do without the cloud is not asked of it: session affinity is kept by kube-proxy, and a Service that
 /// merely prefers two families gets one.
-pub(crate) fn missing(
-    service: &Service,
-    wishes: &Wishes,
-    ranged: Ranged,
-    features: &Features,
-) -> Vec<Refusal> {
+pub(crate) fn of_fields(service: &Service, ranged: Ranged) -> Vec<Need> {
     let transports: BTreeSet<Transport> = service.ports.iter().map(|port| port.transport).collect();
-    let needs = [
+    let rows = [
         (true, name::LOAD_BALANCERS, "spec.type LoadBalancer".to_owned()),
         (transports.contains(&Transport::Udp), name::UDP, port_field(service, Transport::Udp)),
         (transports.contains(&Transport::Sctp), name::SCTP, port_field(service, Transport::Sctp)),
         (transports.len() > 1, name::MIXED_PROTOCOLS, "spec.ports with more than one protocol".to_owned()),
-        (wishes.scheme == Scheme::Internal, name::INTERNAL, format!("annotation {SCHEME}")),
         (ranged == Ranged::Some, name::SOURCE_RANGES, "spec.loadBalancerSourceRanges".to_owned()),
-        (wishes.proxy_protocol.is_some(), name::PROXY_PROTOCOL, format!("annotation {PROXY_PROTOCOL}")),
         (service.requested_address.is_some(), name::RESERVED_IP, "spec.loadBalancerIP".to_owned()),
         (insists_on_both(service), name::DUAL_STACK, "spec.ipFamilyPolicy RequireDualStack".to_owned()),
-        (is_local(service), name::HTTP_HEALTH_CHECK, "spec.externalTrafficPolicy Local".to_owned()),
     ];
-    let refused = |capability| format!("the cloud adapter cannot do this (no capability {capability})");
-    needs
-        .into_iter()
-        .filter(|(needed, capability, _)| *needed && !features.has(capability))
-        .map(|(_, capability, field)| Refusal::new(field, refused(capability)))
-        .collect()
+    let needed = rows.into_iter().filter(|(needed, _, _)| *needed);
+    needed.map(|(_, capability, field)| Need::new(field, capability)).collect()
 }
 
 /// Whether the source ranges keep anybody out.
@@ -89,11 +146,7 @@ pub(crate) enum Ranged {
 }
 
 fn insists_on_both(service: &Service) -> bool {
-    service.families.len() > 1 && service.family_policy == super::service::FamilyPolicy::BothRequired
-}
-
-fn is_local(service: &Service) -> bool {
-    matches!(service.traffic, Traffic::Local { health_check_node_port: 1.. })
+    service.families.len() > 1 && service.family_policy == FamilyPolicy::BothRequired
 }
 
 fn port_field(service: &Service, transport: Transport) -> String {

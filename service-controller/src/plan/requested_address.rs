@@ -1,45 +1,97 @@
-//! Which address the load balancer shall have: `spec.loadBalancerIP`, which the API server takes whatever it holds.
+//! Which addresses the load balancer shall have: `spec.loadBalancerIP`, which the API server takes whatever it holds, or the annotation.
 
 use std::net::IpAddr;
 
-use super::{Refusal, service::Family, service::Service};
+use super::{
+    Refusal,
+    annotations::Wish,
+    service::{Family, Service},
+};
 
 const FIELD: &str = "spec.loadBalancerIP";
 
-/// The address that the Service asks for, of one of its families.
-///
-/// # Errors
-/// A refusal that names the field and what it holds.
-pub(crate) fn requested_address(service: &Service) -> Result<Option<IpAddr>, Refusal> {
-    let Some(text) = &service.requested_address else { return Ok(None) };
-    let address: IpAddr = text.parse().map_err(|error| {
-        let why = format!("{text:?} is not an IP address ({error}): write one such as 192.0.2.7");
-        Refusal::new(FIELD, why)
-    })?;
-    match of_no_family(address, &service.families, "spec.ipFamilies names") {
-        Some(refusal) => Err(refusal),
-        None => Ok(Some(address)),
+/// Addresses, and who asks for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Requested {
+    field: String,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Requested {
+    /// The addresses that the Service asks for, at most one of each of its families.
+    ///
+    /// # Errors
+    /// A refusal that names the field and what it holds.
+    pub(crate) fn of(service: &Service, wish: Option<&Wish<Vec<IpAddr>>>) -> Result<Self, Refusal> {
+        let field = service.requested_address.as_deref().map(address).transpose()?;
+        let requested = match (field, wish) {
+            (None, None) => return Ok(Self::default()),
+            (Some(address), None) => Self { field: FIELD.to_owned(), addresses: vec![address] },
+            (Some(address), Some(wish)) if wish.value != [address] => {
+                return Err(wish
+                    .given
+                    .refusal(format!("{FIELD} says {address}, and not the same: keep one of them")));
+            }
+            (_, Some(wish)) => Self { field: wish.given.place.clone(), addresses: wish.value.clone() },
+        };
+        let strange = requested.of_no_family(&service.families, "spec.ipFamilies names");
+        let second = || requested.of_one_family();
+        strange.or_else(second).map_or(Ok(requested.clone()), Err)
+    }
+
+    /// Refuses an address of a family that the load balancer does not have; `whose` says who has only the others.
+    ///
+    /// The API server fills `spec.ipFamilies` in, so that no families say nothing against any address.
+    pub(crate) fn of_no_family(&self, families: &[Family], whose: &str) -> Option<Refusal> {
+        self.addresses.iter().find_map(|address| {
+            let own = family(*address);
+            let other = families.first().filter(|_| !families.contains(&own))?;
+            let why = format!("{address} is {own} and {whose} only {other}: ask for an {other} address");
+            Some(Refusal::new(&self.field, why))
+        })
+    }
+
+    fn of_one_family(&self) -> Option<Refusal> {
+        let (first, second) = (self.addresses.first()?, self.addresses.get(1)?);
+        let several = family(*first) == family(*second) || self.addresses.len() > 2;
+        let why = || "has several addresses of a family: ask for one of each at most";
+        several.then(|| Refusal::new(&self.field, why()))
     }
 }
 
-/// Refuses an address of a family that the load balancer does not have; `whose` says who has only the others.
-///
-/// The API server fills `spec.ipFamilies` in, so that no families say nothing against any address.
-pub(crate) fn of_no_family(address: IpAddr, families: &[Family], whose: &str) -> Option<Refusal> {
-    let own = if address.is_ipv4() { Family::V4 } else { Family::V6 };
-    let other = families.first().filter(|_| !families.contains(&own))?;
-    let why = format!("{address} is {own} and {whose} only {other}: ask for an {other} address");
-    Some(Refusal::new(FIELD, why))
+fn family(address: IpAddr) -> Family {
+    if address.is_ipv4() { Family::V4 } else { Family::V6 }
+}
+
+fn address(text: &str) -> Result<IpAddr, Refusal> {
+    text.parse().map_err(|error| {
+        let why = format!("{text:?} is not an IP address ({error}): write one such as 192.0.2.7");
+        Refusal::new(FIELD, why)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::annotations::{
+        settings::{Given, Origin},
+        values,
+    };
 
-    fn judged(text: &str, families: &[Family]) -> Result<Option<IpAddr>, String> {
+    fn judged(text: &str, families: &[Family]) -> Result<Vec<IpAddr>, String> {
         let families = families.to_vec();
         let service = Service { requested_address: Some(text.to_owned()), families, ..Service::default() };
-        requested_address(&service).map_err(|refusal| refusal.to_string())
+        told(Requested::of(&service, None))
+    }
+
+    fn told(requested: Result<Requested, Refusal>) -> Result<Vec<IpAddr>, String> {
+        requested.map(|it| it.addresses).map_err(|refusal| refusal.to_string())
+    }
+
+    fn wish(addresses: &str) -> Wish<Vec<IpAddr>> {
+        let place = "annotation lb.cloudadapter.dev/address".to_owned();
+        let given = Given { origin: Origin::Service, place, value: addresses.to_owned() };
+        Wish { value: values::addresses(addresses).unwrap(), given }
     }
 
     #[test]
@@ -52,9 +104,31 @@ mod tests {
             ("2001:db8::7", &both),
         ];
         for (text, families) in rows {
-            assert_eq!(judged(text, families), Ok(Some(text.parse().unwrap())), "{text} {families:?}");
+            assert_eq!(judged(text, families), Ok(vec![text.parse().unwrap()]), "{text} {families:?}");
         }
-        assert_eq!(requested_address(&Service::default()), Ok(None));
+        assert_eq!(Requested::of(&Service::default(), None), Ok(Requested::default()));
+    }
+
+    #[test]
+    fn the_annotation_asks_for_one_of_each_family_and_for_nothing_else_than_the_field() {
+        let both = Service { families: vec![Family::V4, Family::V6], ..Service::default() };
+        let of = |service: &Service, addresses| told(Requested::of(service, Some(&wish(addresses))));
+        assert_eq!(of(&both, "2001:db8::7, 192.0.2.7").unwrap().len(), 2);
+        let field = Service { requested_address: Some("192.0.2.7".to_owned()), ..both.clone() };
+        assert_eq!(of(&field, "192.0.2.7").unwrap().len(), 1);
+        let single = Service { families: vec![Family::V4], ..both.clone() };
+        let faults = [
+            of(&field, "192.0.2.8"),
+            of(&both, "192.0.2.7,192.0.2.8"),
+            of(&both, "192.0.2.7,2001:db8::7,2001:db8::8"),
+            of(&single, "192.0.2.7,2001:db8::7"),
+        ];
+        insta::assert_snapshot!(faults.map(Result::unwrap_err).join("\n"), @r"
+        annotation lb.cloudadapter.dev/address: spec.loadBalancerIP says 192.0.2.7, and not the same: keep one of them
+        annotation lb.cloudadapter.dev/address: has several addresses of a family: ask for one of each at most
+        annotation lb.cloudadapter.dev/address: has several addresses of a family: ask for one of each at most
+        annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address
+        ");
     }
 
     #[test]

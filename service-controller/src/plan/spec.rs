@@ -1,11 +1,9 @@
 //! What a load balancer shall be: a pure function of the Service, the targets and what the adapter can do.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeSet;
 
 use cloud_api_proto::v1alpha1::{
-    HealthCheck, IpFamily, Listener, LoadBalancerSpec, Protocol, SessionAffinity, health_check,
-    listener::{ProxyProtocol as Header, TargetKind},
-    load_balancer_spec as contract, session_affinity,
+    Adoption, IpFamily, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract, session_affinity,
 };
 use ipnet::IpNet;
 use prost::Message as _;
@@ -13,25 +11,32 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Refusal,
-    annotations::{PROXY_PROTOCOL, ProxyProtocol, Scheme, Wishes, wishes},
-    features::{self, Features, Ranged},
-    requested_address::{of_no_family, requested_address},
-    service::{Affinity, Family, NodePorts, Port, Service, Traffic, Transport},
+    annotations::{
+        Wish, Wishes,
+        keys::{self, PREFIX},
+        settings::Defaults,
+        values::{Adopt, OnDelete, Switch},
+        wishes,
+    },
+    features::{self, Features, Need, Ranged, name},
+    health_check::{Probe, probe},
+    listeners::Listeners,
+    requested_address::Requested,
+    service::{Affinity, Family, NodePorts, Service, Traffic},
     source_ranges::{open_to_all, source_ranges},
     targets::short,
 };
 
-/// Where kube-proxy and its replacements answer whether a node has an endpoint of the Service.
-const LOCAL_HEALTH_PATH: &str = "/healthz";
-
 /// A Service whose fields and annotations make sense, whatever the adapter can do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Checked<'a> {
     service: &'a Service,
-    wishes: Wishes,
+    pub(crate) wishes: Wishes,
     /// Empty: everybody.
     ranges: BTreeSet<IpNet>,
-    address: Option<IpAddr>,
+    requested: Requested,
+    listeners: Listeners,
+    probe: Probe,
 }
 
 impl<'a> Checked<'a> {
@@ -39,54 +44,52 @@ impl<'a> Checked<'a> {
     ///
     /// # Errors
     /// Every fault at once, each with its field or annotation and the repair.
-    pub(crate) fn new(service: &'a Service) -> Result<Self, Vec<Refusal>> {
+    pub(crate) fn new(service: &'a Service, defaults: &Defaults) -> Result<Self, Vec<Refusal>> {
         let mut refusals = bad_ports(service);
-        let wishes = wishes(service).unwrap_or_else(|faults| {
-            refusals.extend(faults);
-            Wishes::default()
-        });
-        let mut ranges = source_ranges(service).unwrap_or_else(|fault| {
-            refusals.push(fault);
-            BTreeSet::new()
-        });
-        let address = requested_address(service).unwrap_or_else(|fault| {
-            refusals.push(fault);
-            None
-        });
-        if wishes.proxy_protocol.is_some() && !has_tcp(service) {
-            let why = "only TCP ports can carry it and there is none: remove the annotation";
-            refusals.push(Refusal::new(format!("annotation {PROXY_PROTOCOL}"), why));
-        }
+        let (wishes, faults) = wishes(service, defaults);
+        refusals.extend(faults);
+        let mut ranges = or_note(source_ranges(service).map_err(|fault| vec![fault]), &mut refusals);
+        let requested = Requested::of(service, wishes.addresses.as_ref()).map_err(|fault| vec![fault]);
+        let requested = or_note(requested, &mut refusals);
+        let mut listeners = Listeners::of(service, &wishes);
+        refusals.append(&mut listeners.refusals);
+        let probe = or_note(probe(service, &wishes.health), &mut refusals);
+        refusals.extend(nobody_adopts(&wishes));
         if !refusals.is_empty() {
             return Err(refusals);
         }
         if open_to_all(&ranges, &service.families) {
             ranges.clear();
         }
-        Ok(Self { service, wishes, ranges, address })
+        Ok(Self { service, wishes, ranges, requested, listeners, probe })
     }
 
     /// The load balancer that an adapter with these features can make of it.
     ///
     /// # Errors
-    /// Every feature that is asked for and missing, and an address of a family that goes without.
+    /// Every feature that is asked for and missing, an address of a family that goes without, what is for another adapter.
     pub(crate) fn shape(&self, features: &Features) -> Result<Shape, Vec<Refusal>> {
-        let ranged = if self.ranges.is_empty() { Ranged::Nobody } else { Ranged::Some };
-        let mut refusals = features::missing(self.service, &self.wishes, ranged, features);
+        let mut refusals = features::missing(&self.needs(), features);
         let families = self.families(features);
-        let strange = |address| of_no_family(address, families, "the cloud adapter can give this Service");
-        refusals.extend(self.address.and_then(strange));
+        refusals.extend(self.requested.of_no_family(families, "the cloud adapter can give this Service"));
+        refusals.extend(self.for_others(features));
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        let spec = LoadBalancerSpec {
+        Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
+    }
+
+    fn spec(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
+        let wishes = &self.wishes;
+        let vendor = wishes.vendor.iter().map(|wish| (wish.key.clone(), wish.value.value.clone()));
+        LoadBalancerSpec {
             class: None,
             scheme: self.scheme().into(),
             ip_families: families.iter().map(family).collect(),
-            requested_addresses: self.address.iter().map(ToString::to_string).collect(),
-            listeners: self.service.ports.iter().map(|port| self.listener(port)).collect(),
+            requested_addresses: self.requested.addresses.iter().map(ToString::to_string).collect(),
+            listeners: self.listeners.all.clone(),
             backend_set_id: String::new(),
-            health_check: health_check(self.service),
+            health_check: self.probe.check.clone(),
             source_ranges: self.ranges.iter().map(ToString::to_string).collect(),
             session_affinity: affinity(self.service.affinity, features),
             traffic_policy: match self.service.traffic {
@@ -94,43 +97,131 @@ impl<'a> Checked<'a> {
                 Traffic::Local { .. } => contract::TrafficPolicy::Local,
             }
             .into(),
-            ..LoadBalancerSpec::default()
-        };
-        Ok(Shape { digest: short(&Sha256::digest(spec.encode_to_vec())), spec })
+            parameters: vendor.collect(),
+            tags: value(wishes.tags.as_ref()),
+            address_pool: value(wishes.address_pool.as_ref()),
+            subnets: value(wishes.subnets.as_ref()),
+            size: value(wishes.size.as_ref()),
+            zone: value(wishes.zone.as_ref()),
+            address_retention: match wishes.on_delete.as_ref().map(|wish| wish.value) {
+                None | Some(OnDelete::Delete) => contract::AddressRetention::Unspecified,
+                Some(OnDelete::KeepAddress) => contract::AddressRetention::Keep,
+            }
+            .into(),
+        }
+    }
+
+    fn is_internal(&self) -> bool {
+        self.wishes.internal.as_ref().is_some_and(|wish| wish.value.is_on())
     }
 
     fn scheme(&self) -> contract::Scheme {
-        match self.wishes.scheme {
-            Scheme::Internet => contract::Scheme::Internet,
-            Scheme::Internal => contract::Scheme::Internal,
-        }
+        if self.is_internal() { contract::Scheme::Internal } else { contract::Scheme::Internet }
     }
 
     /// Those that the load balancer gets, in the Service's order.
     fn families(&self, features: &Features) -> &'a [Family] {
         let all = self.service.families.as_slice();
         match all.first_chunk::<1>() {
-            Some(first) if !features.has(features::name::DUAL_STACK) => first,
+            Some(first) if !features.has(name::DUAL_STACK) => first,
             Some(_) | None => all,
         }
     }
 
-    fn listener(&self, port: &Port) -> Listener {
-        let header = match (port.transport, self.wishes.proxy_protocol) {
-            (Transport::Tcp, Some(ProxyProtocol::V1)) => Header::V1,
-            (Transport::Tcp, Some(ProxyProtocol::V2)) => Header::V2,
-            (Transport::Tcp, None) | (Transport::Udp | Transport::Sctp, _) => Header::Off,
-        };
-        Listener {
-            name: port.name.clone(),
-            protocol: protocol(port.transport).into(),
-            port: port.port.into(),
-            node_port: Some(port.node_port.into()),
-            target_kind: TargetKind::NodePort.into(),
-            // At most 24 h, so the conversion cannot fail.
-            idle_timeout: self.wishes.idle_timeout.and_then(|it| it.try_into().ok()),
-            proxy_protocol: header.into(),
-            ..Listener::default()
+    fn needs(&self) -> Vec<Need> {
+        let Wishes { internal, on_delete, addresses, address_pool, subnets, size, zone, .. } = &self.wishes;
+        let ranged = if self.ranges.is_empty() { Ranged::Nobody } else { Ranged::Some };
+        let keeps = on_delete.as_ref().filter(|wish| wish.value == OnDelete::KeepAddress);
+        let rows = [
+            (name::INTERNAL, place(internal.as_ref().filter(|wish| wish.value == Switch::On))),
+            (name::KEEP_ADDRESS, place(keeps)),
+            (name::RESERVED_IP, place(addresses.as_ref())),
+            (name::ADDRESS_POOL, place(address_pool.as_ref())),
+            (name::SUBNETS, place(subnets.as_ref())),
+            (name::SIZE, place(size.as_ref())),
+            (name::ZONE, place(zone.as_ref())),
+        ];
+        let of_wishes = rows.into_iter().filter_map(|(name, place)| Some(Need::new(place?, name)));
+        let mut needs = features::of_fields(self.service, ranged);
+        needs.extend(of_wishes);
+        needs.extend(self.listeners.needs.iter().cloned());
+        needs.extend(self.probe.needs.clone());
+        needs
+    }
+
+    /// What is for the adapter of another vendor.
+    fn for_others(&self, features: &Features) -> impl Iterator<Item = Refusal> {
+        let vendor = &features.vendor;
+        let others = self.wishes.vendor.iter().filter(move |wish| wish.adapter != *vendor);
+        others.map(move |wish| {
+            let right = format!("{PREFIX}x.{vendor}.{}", wish.key);
+            wish.value
+                .given
+                .refusal(format!("the adapter here is not {} but {vendor}: write {right}", wish.adapter))
+        })
+    }
+}
+
+/// What is good, or nothing and a note of what is not.
+fn or_note<T: Default>(judged: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refusal>) -> T {
+    judged.unwrap_or_else(|faults| {
+        refusals.extend(faults);
+        T::default()
+    })
+}
+
+fn value<T: Clone + Default>(wish: Option<&Wish<T>>) -> T {
+    wish.map(|wish| wish.value.clone()).unwrap_or_default()
+}
+
+fn place<T>(wish: Option<&Wish<T>>) -> Option<&str> {
+    wish.map(|wish| wish.given.place.as_str())
+}
+
+/// An ID that nobody uses would look as if it were: another load balancer would be made beside that one.
+fn nobody_adopts(wishes: &Wishes) -> Option<Refusal> {
+    let id = wishes.id.as_ref()?;
+    let owned = wishes.adopt.as_ref().is_some_and(|wish| wish.value == Adopt::Owned);
+    let why =
+        || format!("does nothing by itself: set {} to owned to take that load balancer over", keys::ADOPT);
+    (!owned).then(|| id.given.refusal(why()))
+}
+
+/// Which load balancer may be taken over that was not made by us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Takeover {
+    /// None: what carries no tag of ours is somebody else's, whatever its name.
+    #[default]
+    None,
+    /// The one that has the name of ours and no owner.
+    Named,
+    /// The one of this ID.
+    Id(String),
+}
+
+impl Takeover {
+    fn of(wishes: &Wishes) -> Self {
+        match (wishes.adopt.as_ref().map(|wish| wish.value), &wishes.id) {
+            (None | Some(Adopt::None), _) => Self::None,
+            (Some(Adopt::Owned), None) => Self::Named,
+            (Some(Adopt::Owned), Some(id)) => Self::Id(id.value.clone()),
+        }
+    }
+
+    /// The contract's word.
+    pub(crate) fn adoption(&self) -> Adoption {
+        match self {
+            Self::None => Adoption::Never,
+            Self::Named => Adoption::IfUnowned,
+            Self::Id(_) => Adoption::ById,
+        }
+    }
+
+    /// The vendor's ID.
+    pub(crate) fn id(&self) -> Option<&str> {
+        match self {
+            Self::None | Self::Named => None,
+            Self::Id(id) => Some(id),
         }
     }
 }
@@ -139,23 +230,20 @@ impl<'a> Checked<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     spec: LoadBalancerSpec,
+    pub(crate) takeover: Takeover,
     /// Equal shapes have equal digests.
     pub(crate) digest: String,
 }
 
 impl Shape {
+    fn of(spec: LoadBalancerSpec, takeover: Takeover) -> Self {
+        let digest = Sha256::new_with_prefix(spec.encode_to_vec()).chain_update(format!("{takeover:?}"));
+        Self { digest: short(&digest.finalize()), spec, takeover }
+    }
+
     /// The whole specification, with the backends of one set.
     pub(crate) fn with_targets(&self, backend_set_id: &str) -> LoadBalancerSpec {
         LoadBalancerSpec { backend_set_id: backend_set_id.to_owned(), ..self.spec.clone() }
-    }
-}
-
-/// The contract's word for a transport.
-pub(crate) fn protocol(transport: Transport) -> Protocol {
-    match transport {
-        Transport::Tcp => Protocol::Tcp,
-        Transport::Udp => Protocol::Udp,
-        Transport::Sctp => Protocol::Sctp,
     }
 }
 
@@ -164,10 +252,6 @@ fn family(family: &Family) -> i32 {
         Family::V4 => IpFamily::Ipv4.into(),
         Family::V6 => IpFamily::Ipv6.into(),
     }
-}
-
-fn has_tcp(service: &Service) -> bool {
-    service.ports.iter().any(|port| port.transport == Transport::Tcp)
 }
 
 fn bad_ports(service: &Service) -> Vec<Refusal> {
@@ -191,33 +275,10 @@ fn bad_ports(service: &Service) -> Vec<Refusal> {
     }
 }
 
-/// Local: the node says itself whether it has an endpoint. Cluster: any node will do whose node port takes connections.
-/// Unset where no port speaks TCP: only the driver knows how its vendor probes UDP.
-fn health_check(service: &Service) -> Option<HealthCheck> {
-    match service.traffic {
-        Traffic::Local { health_check_node_port: 0 } => {
-            Some(HealthCheck { kind: health_check::Kind::None.into(), ..HealthCheck::default() })
-        }
-        Traffic::Local { health_check_node_port } => Some(HealthCheck {
-            kind: health_check::Kind::Http.into(),
-            port: Some(health_check_node_port.into()),
-            path: LOCAL_HEALTH_PATH.to_owned(),
-            ..HealthCheck::default()
-        }),
-        Traffic::Cluster => {
-            let tcp = service.ports.iter().find(|port| port.transport == Transport::Tcp)?;
-            let mixed = service.ports.iter().any(|port| port.transport != Transport::Tcp);
-            // Each listener probes its own node port, but a UDP one would never answer.
-            let port = mixed.then(|| u32::from(tcp.node_port));
-            Some(HealthCheck { kind: health_check::Kind::Tcp.into(), port, ..HealthCheck::default() })
-        }
-    }
-}
-
 /// Without the capability kube-proxy still keeps clients with their pod, node by node: nothing is refused.
 fn affinity(affinity: Affinity, features: &Features) -> Option<SessionAffinity> {
     match affinity {
-        Affinity::ClientIp { timeout_seconds } if features.has(features::name::SESSION_AFFINITY) => {
+        Affinity::ClientIp { timeout_seconds } if features.has(name::SESSION_AFFINITY) => {
             Some(SessionAffinity {
                 kind: session_affinity::Kind::ClientIp.into(),
                 timeout: timeout_seconds

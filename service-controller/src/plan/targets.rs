@@ -1,4 +1,4 @@
-//! Which nodes stand behind the load balancers: one set, computed once, shared by all Services.
+//! Which nodes stand behind the load balancers: one set a selection, computed once, shared by all Services that select the same.
 //!
 //! Readiness, cordons and other taints are deliberately not looked at: the load balancer's health check does that, so a
 //! restarted kubelet costs no vendor call (KEP-3458).
@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 use cloud_api_proto::v1alpha1::{Backend, BackendDelta, BackendList};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
+
+use super::annotations::selector::Selector;
 
 /// Takes a node out of every load balancer; its value is read as Go reads a bool.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -31,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) exclude: Option<String>,
     /// Whether [`AUTOSCALER_TAINT`] is on it, with any value and effect.
     pub(crate) leaving: bool,
+    /// For selectors.
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 impl Node {
@@ -45,11 +49,13 @@ fn excludes(value: &str) -> bool {
     !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
 
-/// The nodes behind every load balancer, and the name of exactly this set.
+/// The nodes behind load balancers that select them, and the name of exactly this set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Targets {
     /// A digest of the content: equal sets have equal names, in every process.
     pub(crate) id: String,
+    /// What selects them. `None`: nothing is selected, all are behind it.
+    pub(crate) selector: Option<Selector>,
     /// By provider ID, which names a member at the vendor.
     backends: BTreeMap<String, Backend>,
     /// Nodes that would be targets and cannot be addressed yet.
@@ -57,11 +63,13 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// Applies the rules to all nodes. Cost: no vendor calls, O(n log n).
+    /// Applies the rules to all nodes, or to those that are selected. Cost: no vendor calls, O(n log n).
     ///
     /// Withheld are nodes without provider ID or internal address, and the second of two that claim one machine.
-    pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
-        let mut wanted: Vec<&Node> = nodes.into_iter().filter(|node| node.is_target()).collect();
+    pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, selector: Option<&Selector>) -> Self {
+        let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
+        let mut wanted: Vec<&Node> =
+            nodes.into_iter().filter(|node| node.is_target()).filter(selected).collect();
         wanted.sort_by(|a, b| a.name.cmp(&b.name));
         let mut backends = BTreeMap::new();
         for backend in wanted.iter().filter_map(|node| backend(node)) {
@@ -69,7 +77,8 @@ impl Targets {
         }
         let withheld = wanted.len().saturating_sub(backends.len());
         let list = BackendList { backends: backends.values().cloned().collect() };
-        Self { id: short(&Sha256::digest(list.encode_to_vec())), backends, withheld }
+        let id = short(&Sha256::digest(list.encode_to_vec()));
+        Self { id, selector: selector.cloned(), backends, withheld }
     }
 
     /// How many nodes get traffic.

@@ -2,6 +2,7 @@
 
 mod model;
 
+use cloud_api_proto::v1alpha1::{Adoption, listener::Algorithm};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
@@ -225,11 +226,59 @@ fn a_finalizer_that_was_stripped_comes_back() {
 #[test]
 fn nothing_is_called_for_a_service_that_cannot_work() {
     let mut world = World::with(service());
-    world
-        .service
-        .annotations
-        .insert("cloudadapter.dev/load-balancer-sceme".to_owned(), "internal".to_owned());
-    assert_snapshot!(world.settled(), @"refuse annotation cloudadapter.dev/load-balancer-sceme: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?");
+    world.annotate("intrenal", "true");
+    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?");
+}
+
+#[test]
+fn an_annotation_that_goes_lets_the_default_through() {
+    let mut world = World::with(service());
+    world.defaults.set("algorithm", "round-robin").unwrap();
+    world.settled();
+    let algorithm = |world: &mut World| {
+        world.restart();
+        world.next_ask().unwrap().spec.listeners[0].algorithm()
+    };
+    assert_eq!(algorithm(&mut world), Algorithm::RoundRobin);
+    world.annotate("algorithm", "source-ip");
+    assert_snapshot!(world.settled(), @r"
+    ensure (first look)
+      news: Ensuring
+      news: Ensured
+    ");
+    assert_eq!(algorithm(&mut world), Algorithm::SourceIp);
+    world.service.annotations.clear();
+    assert!(world.settled().contains("ensure"));
+    assert_eq!(algorithm(&mut world), Algorithm::RoundRobin);
+}
+
+#[test]
+fn a_name_is_shown_in_place_of_the_address_and_costs_no_call() {
+    let mut world = World::with(service());
+    world.settled();
+    world.annotate("hostname", "shop.example.com");
+    assert_snapshot!(world.settled(), @"write status [shop.example.com]");
+    world.service.annotations.clear();
+    assert_snapshot!(world.settled(), @"write status [192.0.2.1]");
+    world.annotate("ip-mode", "Proxy");
+    assert_snapshot!(world.settled(), @"write status [192.0.2.1 (Proxy)]");
+}
+
+#[test]
+fn a_load_balancer_is_taken_over_only_if_somebody_says_so() {
+    let mut world = World::with(service());
+    let asked = |world: &mut World| {
+        let takeover = world.next_ask().unwrap().takeover;
+        (takeover.adoption(), takeover.id().map(str::to_owned))
+    };
+    assert_eq!(asked(&mut world), (Adoption::Never, None));
+    world.settled();
+    world.annotate("adopt", "owned");
+    assert_eq!(asked(&mut world), (Adoption::IfUnowned, None));
+    world.annotate("id", "lb-7");
+    assert_eq!(asked(&mut world), (Adoption::ById, Some("lb-7".to_owned())));
+    world.annotate("adopt", "none");
+    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over");
 }
 
 #[test]

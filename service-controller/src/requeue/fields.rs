@@ -1,9 +1,11 @@
 //! The adapter names fields of the contract; people wrote fields and annotations of a Service. A table from one to the other.
 
-use crate::plan::annotations::{IDLE_TIMEOUT, PROXY_PROTOCOL, SCHEME};
+use crate::plan::annotations::keys::{self, Key, PREFIX};
 
 /// Where every path of the contract's specification begins.
 const ROOT: &str = "spec.";
+/// The path of the ID that was given for adoption.
+const KNOWN: &str = "known.vendor_ids";
 
 /// The text with every path of the contract replaced by what the user wrote. Anything else stays as it is.
 pub(super) fn in_users_words(text: &str) -> String {
@@ -22,11 +24,11 @@ pub(super) fn in_users_words(text: &str) -> String {
         words.push_str(stop);
         rest = after;
     }
-    words + rest
+    (words + rest).replace(KNOWN, &said(keys::ID))
 }
 
 fn is_of_a_path(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || "_.[]".contains(letter)
+    letter.is_ascii_alphanumeric() || "_.[]-".contains(letter)
 }
 
 /// `path` without its root. None: not a field of the contract that comes from a Service.
@@ -35,13 +37,19 @@ fn is_of_a_path(letter: char) -> bool {
 fn users_field(path: &str) -> Option<String> {
     let (head, tail) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = head.split_at(head.find('[').unwrap_or(head.len()));
+    if name == "listeners"
+        && let Some(key) = of_port(tail)
+    {
+        return Some(format!("{} (spec.ports{index})", said(key)));
+    }
+    if let Some(key) = of_service(name, tail) {
+        return Some(said(key));
+    }
     Some(match (name, tail) {
-        ("scheme", _) => format!("annotation {SCHEME}"),
         ("ip_families", _) => format!("spec.ipFamilies{index}"),
-        ("requested_addresses", _) => "spec.loadBalancerIP".to_owned(),
+        ("requested_addresses", _) => format!("spec.loadBalancerIP ({})", said(keys::ADDRESS)),
         ("source_ranges", _) => "spec.loadBalancerSourceRanges".to_owned(),
-        ("listeners", "idle_timeout") => format!("annotation {IDLE_TIMEOUT} (spec.ports{index})"),
-        ("listeners", "proxy_protocol") => format!("annotation {PROXY_PROTOCOL} (spec.ports{index})"),
+        ("parameters", _) => format!("annotation {PREFIX}x.<adapter>.{}", index.trim_matches(['[', ']'])),
         ("listeners", "node_port") => format!("spec.ports{index}.nodePort"),
         ("listeners", "name" | "protocol" | "port") => format!("spec.ports{index}.{tail}"),
         ("listeners", _) => format!("spec.ports{index}"),
@@ -53,6 +61,44 @@ fn users_field(path: &str) -> Option<String> {
     })
 }
 
+fn said(key: Key) -> String {
+    format!("annotation {key}")
+}
+
+/// The annotation that says it of a port. A default of the cluster says the same of all.
+fn of_port(field: &str) -> Option<Key> {
+    // Of a list, whichever entry is meant.
+    Some(match field.split('[').next()? {
+        "idle_timeout" => keys::IDLE_TIMEOUT,
+        "proxy_protocol" => keys::PROXY_PROTOCOL,
+        "algorithm" => keys::ALGORITHM,
+        "application" => keys::LISTENER_PROTOCOL,
+        "tls_refs" => keys::TLS_CERT_REFS,
+        "connect_timeout" => keys::CONNECT_TIMEOUT,
+        "connection_limit" => keys::CONNECTION_LIMIT,
+        _ => return None,
+    })
+}
+
+/// The annotation that says it of the whole load balancer.
+fn of_service(name: &str, tail: &str) -> Option<Key> {
+    Some(match (name, tail) {
+        ("scheme", _) => keys::INTERNAL,
+        ("address_pool", _) => keys::ADDRESS_POOL,
+        ("subnets", _) => keys::SUBNET,
+        ("size", _) => keys::SIZE,
+        ("zone", _) => keys::ZONE,
+        ("address_retention", _) => keys::ON_DELETE,
+        ("tags", _) => keys::TAGS,
+        ("health_check", "path") => keys::HEALTH_PATH,
+        ("health_check", "interval") => keys::HEALTH_INTERVAL,
+        ("health_check", "timeout") => keys::HEALTH_TIMEOUT,
+        ("health_check", "healthy_threshold") => keys::HEALTH_HEALTHY,
+        ("health_check", "unhealthy_threshold") => keys::HEALTH_UNHEALTHY,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,32 +106,41 @@ mod tests {
     #[test]
     fn fields_of_the_contract_are_told_as_fields_of_the_service() {
         let rows = [
-            ("spec.scheme", "annotation cloudadapter.dev/load-balancer-scheme"),
+            ("spec.scheme", "annotation lb.cloudadapter.dev/internal"),
             ("spec.ip_families", "spec.ipFamilies"),
             ("spec.ip_families[1]", "spec.ipFamilies[1]"),
-            ("spec.requested_addresses[0]", "spec.loadBalancerIP"),
+            ("spec.requested_addresses[0]", "spec.loadBalancerIP (annotation lb.cloudadapter.dev/address)"),
+            ("spec.address_pool", "annotation lb.cloudadapter.dev/address-pool"),
+            ("spec.subnets[1]", "annotation lb.cloudadapter.dev/subnet"),
+            ("spec.address_retention", "annotation lb.cloudadapter.dev/on-delete"),
+            ("spec.tags[team]", "annotation lb.cloudadapter.dev/tags"),
+            ("known.vendor_ids", "annotation lb.cloudadapter.dev/id"),
+            (
+                "spec.listeners[1].application",
+                "annotation lb.cloudadapter.dev/listener-protocol (spec.ports[1])",
+            ),
+            ("spec.health_check.timeout", "annotation lb.cloudadapter.dev/health-check.timeout"),
             ("spec.source_ranges[3]", "spec.loadBalancerSourceRanges"),
             ("spec.listeners", "spec.ports"),
             ("spec.listeners[2].port", "spec.ports[2].port"),
             ("spec.listeners[2].node_port", "spec.ports[2].nodePort"),
             ("spec.listeners[2].protocol", "spec.ports[2].protocol"),
-            ("spec.listeners[2].tls_refs", "spec.ports[2]"),
-            (
-                "spec.listeners[1].idle_timeout",
-                "annotation cloudadapter.dev/load-balancer-idle-timeout (spec.ports[1])",
-            ),
+            ("spec.listeners[2].tls_refs[0]", "annotation lb.cloudadapter.dev/tls-cert-refs (spec.ports[2])"),
+            ("spec.listeners[1].idle_timeout", "annotation lb.cloudadapter.dev/idle-timeout (spec.ports[1])"),
             (
                 "spec.listeners[1].proxy_protocol",
-                "annotation cloudadapter.dev/load-balancer-proxy-protocol (spec.ports[1])",
+                "annotation lb.cloudadapter.dev/proxy-protocol (spec.ports[1])",
             ),
             ("spec.session_affinity", "spec.sessionAffinity"),
             ("spec.session_affinity.timeout", "spec.sessionAffinityConfig.clientIP.timeoutSeconds"),
             ("spec.health_check.port", "spec.healthCheckNodePort"),
-            ("spec.health_check.interval", "spec.externalTrafficPolicy"),
+            ("spec.health_check.interval", "annotation lb.cloudadapter.dev/health-check.interval"),
+            ("spec.health_check.kind", "spec.externalTrafficPolicy"),
             ("spec.traffic_policy", "spec.externalTrafficPolicy"),
             // Not of the contract, or not from a Service.
             ("spec.loadBalancerIP", "spec.loadBalancerIP"),
-            ("spec.parameters[algorithm]", "spec.parameters[algorithm]"),
+            ("spec.parameter[algorithm]", "spec.parameter[algorithm]"),
+            ("spec.parameters[flavor-id]", "annotation lb.cloudadapter.dev/x.<adapter>.flavor-id"),
             ("status.spec.scheme", "status.spec.scheme"),
             ("spec.", "spec."),
         ];

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{NAMES, controller};
+use crate::{NAMES, controller, plan::annotations::settings::Defaults};
 
 /// Longer than any pause of the controller that is not a backoff or a resync.
 const QUIET: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ impl World {
     pub(super) async fn started(mut self) -> Self {
         let process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
-        self.running.spawn(controller(process, 4));
+        self.running.spawn(controller(process, 4, Defaults::default()));
         tokio::task::yield_now().await;
         self
     }
@@ -119,6 +119,11 @@ impl World {
 
     pub(super) async fn eventually_ingress(&self, service: &str, want: &[&str]) {
         self.eventually(&format!("{service} has {want:?}"), |world| world.ingress(service) == want).await;
+    }
+
+    pub(super) async fn eventually_ingress_of(&self, service: &str) {
+        self.eventually(&format!("{service} has an address"), |world| !world.ingress(service).is_empty())
+            .await;
     }
 
     pub(super) async fn eventually_events(&self, want: &[&str]) {

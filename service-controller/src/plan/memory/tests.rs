@@ -3,6 +3,7 @@
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use super::*;
+use crate::plan::spec::Takeover;
 
 fn ask(why: Why) -> Ask {
     Ask {
@@ -10,6 +11,7 @@ fn ask(why: Why) -> Ask {
         shape: "shape".to_owned(),
         why,
         recreate: Recreate::Never,
+        takeover: Takeover::None,
         no_targets: false,
         at: Duration::ZERO,
     }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
-use crate::plan::{
-    annotations::{IDLE_TIMEOUT, SCHEME},
-    features::name,
-    service::FamilyPolicy,
+use cloud_api_proto::v1alpha1::{
+    Capability, GetInfoResponse, Listener, Protocol,
+    capability::Level,
+    health_check,
+    listener::{Algorithm, Application, ProxyProtocol as Header, TargetKind},
 };
+
+use super::*;
+use crate::plan::service::{FamilyPolicy, Port, Transport};
 
 fn port(transport: Transport, port: u16) -> Port {
     Port { name: format!("{transport}-{port}").to_lowercase(), transport, port, node_port: 30_000 + port }
@@ -22,7 +25,16 @@ fn web() -> Service {
 }
 
 fn annotated(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
-    annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+    annotations.iter().map(|&(key, value)| (format!("{PREFIX}{key}"), value.to_owned())).collect()
+}
+
+/// A Service that says this of its load balancer.
+fn says(service: Service, annotations: &[(&str, &str)]) -> Service {
+    Service { annotations: annotated(annotations), ..service }
+}
+
+fn checked(service: &Service) -> Result<Checked<'_>, Vec<Refusal>> {
+    Checked::new(service, &Defaults::default())
 }
 
 fn all() -> Features {
@@ -38,16 +50,26 @@ fn all() -> Features {
         name::MIXED_PROTOCOLS,
         name::DUAL_STACK,
         name::RESERVED_IP,
+        name::TLS,
+        name::ADDRESS_POOL,
+        name::SUBNETS,
+        name::SIZE,
+        name::ZONE,
+        name::KEEP_ADDRESS,
+        name::ALGORITHM,
+        name::LISTENER_PROTOCOL,
+        name::CONNECT_TIMEOUT,
+        name::CONNECTION_LIMIT,
     ])
 }
 
 fn spec(service: &Service, features: &Features) -> LoadBalancerSpec {
-    Checked::new(service).unwrap().shape(features).unwrap().with_targets("set")
+    checked(service).unwrap().shape(features).unwrap().with_targets("set")
 }
 
 #[track_caller]
 fn refusals(service: &Service, features: &Features) -> String {
-    let refused = Checked::new(service).and_then(|checked| checked.shape(features)).unwrap_err();
+    let refused = checked(service).and_then(|checked| checked.shape(features)).unwrap_err();
     refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -118,7 +140,7 @@ fn health_checks_follow_the_traffic_policy() {
 
 #[test]
 fn annotations_reach_the_listeners_that_can_carry_them() {
-    let annotations = annotated(&[(SCHEME, "internal"), (IDLE_TIMEOUT, "90s"), (PROXY_PROTOCOL, "v2")]);
+    let annotations = annotated(&[("internal", "true"), ("idle-timeout", "90s"), ("proxy-protocol", "v2")]);
     let mixed = service(&[port(Transport::Tcp, 80), port(Transport::Udp, 53)]);
     let spec = spec(&Service { annotations, ..mixed }, &all());
     assert_eq!(spec.scheme(), contract::Scheme::Internal);
@@ -172,7 +194,12 @@ fn what_the_adapter_cannot_do_is_told_by_field() {
         requested_address: Some("192.0.2.7".to_owned()),
         source_ranges: vec!["10.0.0.0/8".to_owned()],
         traffic: Traffic::Local { health_check_node_port: 32_000 },
-        annotations: annotated(&[(SCHEME, "internal"), (PROXY_PROTOCOL, "v1")]),
+        annotations: annotated(&[
+            ("internal", "true"),
+            ("proxy-protocol", "v1"),
+            ("size", "large"),
+            ("algorithm", "source-ip"),
+        ]),
         families: vec![Family::V4, Family::V6],
         family_policy: FamilyPolicy::BothRequired,
         ..service(&[port(Transport::Tcp, 80), port(Transport::Udp, 53), port(Transport::Sctp, 9)])
@@ -182,14 +209,16 @@ fn what_the_adapter_cannot_do_is_told_by_field() {
     spec.ports[1].protocol UDP: the cloud adapter cannot do this (no capability lb.udp)
     spec.ports[2].protocol SCTP: the cloud adapter cannot do this (no capability lb.sctp)
     spec.ports with more than one protocol: the cloud adapter cannot do this (no capability lb.mixed-protocols)
-    annotation cloudadapter.dev/load-balancer-scheme: the cloud adapter cannot do this (no capability lb.internal)
     spec.loadBalancerSourceRanges: the cloud adapter cannot do this (no capability lb.source-ranges)
-    annotation cloudadapter.dev/load-balancer-proxy-protocol: the cloud adapter cannot do this (no capability lb.proxy-protocol)
     spec.loadBalancerIP: the cloud adapter cannot do this (no capability lb.reserved-ip)
     spec.ipFamilyPolicy RequireDualStack: the cloud adapter cannot do this (no capability lb.dual-stack)
+    annotation lb.cloudadapter.dev/internal: the cloud adapter cannot do this (no capability lb.internal)
+    annotation lb.cloudadapter.dev/size: the cloud adapter cannot do this (no capability lb.size)
+    annotation lb.cloudadapter.dev/proxy-protocol: the cloud adapter cannot do this (no capability lb.proxy-protocol)
+    annotation lb.cloudadapter.dev/algorithm: the cloud adapter cannot do this (no capability lb.algorithm)
     spec.externalTrafficPolicy Local: the cloud adapter cannot do this (no capability lb.health-check.http)
     ");
-    assert!(Checked::new(&demanding).unwrap().shape(&all()).is_ok());
+    assert!(checked(&demanding).unwrap().shape(&all()).is_ok());
 }
 
 #[test]
@@ -197,30 +226,178 @@ fn a_service_that_cannot_work_is_refused_before_anything_is_called() {
     let mut portless = web();
     portless.node_ports = NodePorts::Disabled;
     portless.ports.iter_mut().for_each(|port| port.node_port = 0);
-    portless.annotations = annotated(&[("cloudadapter.dev/load-balancer-shceme", "internal")]);
+    portless.annotations = annotated(&[("intrenal", "true")]);
     portless.source_ranges = vec!["10.0.0.1".to_owned()];
     portless.requested_address = Some("not-an-ip".to_owned());
     insta::assert_snapshot!(refusals(&portless, &all()), @r#"
     spec.allocateLoadBalancerNodePorts: false leaves spec.ports[0] without a node port, and the load balancer reaches pods through node ports: set it to true, or set spec.ports[0].nodePort
-    annotation cloudadapter.dev/load-balancer-shceme: no such annotation, did you mean cloudadapter.dev/load-balancer-scheme?
+    annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
     spec.loadBalancerSourceRanges: "10.0.0.1" is not a CIDR (invalid IP address syntax): write one such as 192.0.2.0/24
     spec.loadBalancerIP: "not-an-ip" is not an IP address (invalid IP address syntax): write one such as 192.0.2.7
     "#);
 
-    let udp =
-        Service { annotations: annotated(&[(PROXY_PROTOCOL, "v1")]), ..service(&[port(Transport::Udp, 53)]) };
-    insta::assert_snapshot!(refusals(&udp, &all()), @"annotation cloudadapter.dev/load-balancer-proxy-protocol: only TCP ports can carry it and there is none: remove the annotation");
+    let udp = Service {
+        annotations: annotated(&[("proxy-protocol", "v1")]),
+        ..service(&[port(Transport::Udp, 53)])
+    };
+    insta::assert_snapshot!(refusals(&udp, &all()), @"annotation lb.cloudadapter.dev/proxy-protocol: only TCP ports can carry it and there is none: remove the annotation");
     insta::assert_snapshot!(refusals(&service(&[]), &all()), @"spec.ports: a load balancer needs at least one port");
 }
 
 #[test]
 fn only_what_matters_changes_the_digest() {
-    let digest = |service: &Service| Checked::new(service).unwrap().shape(&all()).unwrap().digest;
+    let digest = |service: &Service| checked(service).unwrap().shape(&all()).unwrap().digest;
     let plain = digest(&web());
-    let foreign = Service { annotations: annotated(&[("example.com/owner", "me")]), ..web() };
+    let foreign =
+        Service { annotations: [("example.com/owner".to_owned(), "me".to_owned())].into(), ..web() };
     assert_eq!(digest(&foreign), plain);
     let labelled_status = Service { ingress: vec![crate::plan::Ingress::default()], ..web() };
     assert_eq!(digest(&labelled_status), plain);
     assert_ne!(digest(&service(&[port(Transport::Tcp, 81)])), plain);
     assert_ne!(digest(&Service { requested_address: Some("192.0.2.7".to_owned()), ..web() }), plain);
+}
+
+/// Every wish that reaches the adapter as a field, with what shows it.
+#[test]
+fn each_wish_reaches_its_field() {
+    type Said = &'static [(&'static str, &'static str)];
+    type Shows = fn(&LoadBalancerSpec) -> bool;
+    let rows: [(Said, Shows); 16] = [
+        (&[("internal", "true")], |spec| spec.scheme() == contract::Scheme::Internal),
+        (&[("internal", "false")], |spec| spec.scheme() == contract::Scheme::Internet),
+        (&[("on-delete", "keep-address")], |spec| {
+            spec.address_retention() == contract::AddressRetention::Keep
+        }),
+        (&[("address", "192.0.2.7")], |spec| spec.requested_addresses == ["192.0.2.7"]),
+        (&[("address-pool", "public")], |spec| spec.address_pool == "public"),
+        (&[("subnet", "s-1, s-2")], |spec| spec.subnets == ["s-1", "s-2"]),
+        (&[("size", "large")], |spec| spec.size == "large"),
+        (&[("zone", "z1")], |spec| spec.zone == "z1"),
+        (&[("tags", "team=shop,cost=7")], |spec| spec.tags["team"] == "shop" && spec.tags["cost"] == "7"),
+        (&[("x.sim.health-check-tls", "true")], |spec| spec.parameters["health-check-tls"] == "true"),
+        (&[("algorithm", "least-connections")], |spec| {
+            spec.listeners[0].algorithm() == Algorithm::LeastConnections
+        }),
+        (&[("listener-protocol", "http")], |spec| spec.listeners[0].application() == Application::Http),
+        (&[("listener-protocol", "tls"), ("tls-cert-refs", "a,b")], |spec| {
+            spec.listeners[0].application() == Application::Tls && spec.listeners[0].tls_refs == ["a", "b"]
+        }),
+        (&[("connect-timeout", "7s")], |spec| {
+            spec.listeners[0].connect_timeout.is_some_and(|it| it.seconds == 7)
+        }),
+        (&[("connection-limit", "1000")], |spec| spec.listeners[0].connection_limit == Some(1000)),
+        (&[("health-check.interval", "9s")], |spec| {
+            spec.health_check.as_ref().and_then(|it| it.interval).is_some_and(|it| it.seconds == 9)
+        }),
+    ];
+    for (annotations, shows) in rows {
+        let spec = spec(&says(web(), annotations), &all());
+        assert!(shows(&spec), "{annotations:?}: {spec:?}");
+    }
+    let plain = spec(&web(), &all());
+    let silent = spec(
+        &says(web(), &[("listener-protocol", "tcp"), ("proxy-protocol", "off"), ("on-delete", "delete")]),
+        &all(),
+    );
+    assert_eq!(silent, plain, "what is so anyway is not said");
+}
+
+#[test]
+fn one_port_may_differ_from_the_others() {
+    let ports = [port(Transport::Tcp, 80), port(Transport::Tcp, 443), port(Transport::Udp, 53)];
+    let said = [
+        ("proxy-protocol", "v2"),
+        ("port.tcp-80.proxy-protocol", "off"),
+        ("port.443.listener-protocol", "https"),
+        ("tls-cert-refs", "cert-1"),
+        ("idle-timeout", "1m"),
+        ("port.53.idle-timeout", "5s"),
+    ];
+    let spec = spec(&says(service(&ports), &said), &all());
+    let headers: Vec<Header> = spec.listeners.iter().map(Listener::proxy_protocol).collect();
+    assert_eq!(headers, [Header::Off, Header::V2, Header::Off]);
+    let certificates: Vec<usize> = spec.listeners.iter().map(|it| it.tls_refs.len()).collect();
+    assert_eq!(certificates, [0, 1, 0]);
+    let applications: Vec<Application> = spec.listeners.iter().map(Listener::application).collect();
+    assert_eq!(applications, [Application::Unspecified, Application::Https, Application::Unspecified]);
+    let seconds: Vec<i64> =
+        spec.listeners.iter().filter_map(|it| it.idle_timeout.as_ref()).map(|it| it.seconds).collect();
+    assert_eq!(seconds, [60, 60, 5]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_where_somebody_insists() {
+    let ports = [port(Transport::Udp, 53)];
+    let said = [
+        ("port.53.proxy-protocol", "v2"),
+        ("listener-protocol", "https"),
+        ("tls-cert-refs", "cert-1"),
+        ("address", "2001:db8::7"),
+        ("id", "lb-7"),
+        ("health-check.interval", "5s"),
+        ("connection-limit", "0"),
+    ];
+    insta::assert_snapshot!(refusals(&says(service(&ports), &said), &all()), @r#"
+    annotation lb.cloudadapter.dev/connection-limit: "0" is not a number of connections: write 1 or more
+    annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address
+    annotation lb.cloudadapter.dev/listener-protocol: it is for TCP ports only and there is none: remove the annotation
+    annotation lb.cloudadapter.dev/port.53.proxy-protocol: it makes no sense on this port: remove it
+    annotation lb.cloudadapter.dev/tls-cert-refs: TLS ends at none of the ports: set lb.cloudadapter.dev/listener-protocol to https or tls
+    annotation lb.cloudadapter.dev/health-check.*: no port speaks TCP, so that nothing answers a probe: set lb.cloudadapter.dev/health-check.mode to kube-proxy
+    annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over
+    "#);
+    insta::assert_snapshot!(refusals(&says(web(), &[("listener-protocol", "tls")]), &all()), @"annotation lb.cloudadapter.dev/listener-protocol: TLS ends at the load balancer: name its certificate with lb.cloudadapter.dev/tls-cert-refs");
+    insta::assert_snapshot!(refusals(&says(web(), &[("x.aws.size", "1"), ("x.sim.size", "2")]), &all()), @"annotation lb.cloudadapter.dev/x.aws.size: the adapter here is not aws but sim: write lb.cloudadapter.dev/x.sim.size");
+
+    // A default is for whom it fits.
+    let mut defaults = Defaults::default();
+    for (key, value) in [
+        ("proxy-protocol", "v2"),
+        ("listener-protocol", "http"),
+        ("tls-cert-refs", "c"),
+        ("health-check.mode", "local"),
+        ("health-check.path", "/x"),
+        ("health-check.interval", "5s"),
+    ] {
+        defaults.set(key, value).unwrap();
+    }
+    let udp = service(&ports);
+    let spec = Checked::new(&udp, &defaults).unwrap().shape(&all()).unwrap().with_targets("set");
+    let plain = self::spec(&udp, &all());
+    assert_eq!(spec, plain);
+}
+
+#[test]
+fn a_value_that_the_adapter_has_not_is_refused_with_those_that_it_has() {
+    let capability = |name: &str, values: &str| Capability {
+        name: name.to_owned(),
+        level: Level::Stable.into(),
+        attributes: [("values".to_owned(), values.to_owned())].into(),
+    };
+    let some = GetInfoResponse {
+        provider: "sim".to_owned(),
+        capabilities: vec![
+            Capability { attributes: BTreeMap::new(), ..capability(name::LOAD_BALANCERS, "") },
+            capability(name::ALGORITHM, "round-robin,source-ip"),
+        ],
+        ..GetInfoResponse::default()
+    };
+    let some = Features::from(&some);
+    assert_eq!(
+        spec(&says(web(), &[("algorithm", "source-ip")]), &some).listeners[0].algorithm(),
+        Algorithm::SourceIp
+    );
+    insta::assert_snapshot!(refusals(&says(web(), &[("algorithm", "least-connections")]), &some), @"annotation lb.cloudadapter.dev/algorithm: the cloud adapter cannot do least-connections: write one of round-robin, source-ip");
+}
+
+#[test]
+fn another_load_balancer_to_take_over_is_another_wish() {
+    let digest = |annotations: &[(&str, &str)]| {
+        checked(&says(web(), annotations)).unwrap().shape(&all()).unwrap().digest
+    };
+    let taken = digest(&[("adopt", "owned")]);
+    assert_ne!(taken, digest(&[]));
+    assert_ne!(taken, digest(&[("adopt", "owned"), ("id", "lb-7")]));
+    assert_eq!(digest(&[("adopt", "none")]), digest(&[]));
+    assert_eq!(digest(&[("hostname", "a.example.com")]), digest(&[]), "the adapter need not know");
 }

@@ -43,30 +43,44 @@ fn nodes_that_cannot_be_addressed_are_withheld_and_counted() {
         Node { provider_id: Some("sim://r1/a".to_owned()), ..node("same-machine") },
         Node { deleting: true, provider_id: None, ..node("leaving") },
     ];
-    insta::assert_snapshot!(Targets::of(&nodes), @"[a], 4 withheld");
+    insta::assert_snapshot!(Targets::of(&nodes, None), @"[a], 4 withheld");
 }
 
 #[test]
 fn at_most_one_address_a_family_and_the_first_wins() {
     let addresses = ["10.0.0.2", "2001:db8::2", "10.0.0.3", "2001:db8::3"];
     let addresses = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
-    let targets = Targets::of([&Node { addresses, ..node("a") }]);
+    let targets = Targets::of([&Node { addresses, ..node("a") }], None);
     let backend = targets.full().backends.remove(0);
     assert_eq!(backend.addresses, ["10.0.0.2", "2001:db8::2"]);
 }
 
 #[test]
+fn only_selected_nodes_are_behind_it() {
+    let zoned =
+        |name, zone: &str| Node { labels: [("zone".to_owned(), zone.to_owned())].into(), ..node(name) };
+    let nodes =
+        [zoned("a", "one"), zoned("b", "two"), node("c"), Node { provider_id: None, ..zoned("d", "one") }];
+    let selected = |text| Targets::of(&nodes, Some(&Selector::read(text).unwrap())).to_string();
+    assert_eq!(selected("zone=one"), "[a], 1 withheld");
+    assert_eq!(selected("zone!=one"), "[b c], 0 withheld");
+    assert_eq!(selected("zone=three"), "[], 0 withheld");
+    let same = Targets::of(&nodes, Some(&Selector::read("zone=three").unwrap()));
+    assert_eq!(same.id, Targets::of([], None).id, "the content names a set, and nothing else");
+}
+
+#[test]
 fn the_order_of_nodes_is_no_difference() {
     let (a, b) = (node("a"), node("b"));
-    assert_eq!(Targets::of([&a, &b]), Targets::of([&b, &a]));
+    assert_eq!(Targets::of([&a, &b], None), Targets::of([&b, &a], None));
 }
 
 #[test]
 fn what_a_vendor_sees_changes_the_name_of_the_set() {
-    let before = Targets::of([&node("a")]);
+    let before = Targets::of([&node("a")], None);
     let moved = Node { zone: Some("z2".to_owned()), ..node("a") };
     let readdressed = Node { addresses: vec!["10.0.0.9".parse().unwrap()], ..node("a") };
-    for after in [Targets::of([&moved]), Targets::of([&readdressed]), Targets::of([])] {
+    for after in [Targets::of([&moved], None), Targets::of([&readdressed], None), Targets::of([], None)] {
         assert_ne!(before.id, after.id);
     }
 }
@@ -74,7 +88,7 @@ fn what_a_vendor_sees_changes_the_name_of_the_set() {
 proptest! {
     #[test]
     fn a_delta_rebuilds_the_set(before in any_nodes(), after in any_nodes()) {
-        let (before, after) = (Targets::of(&before), Targets::of(&after));
+        let (before, after) = (Targets::of(&before, None), Targets::of(&after, None));
         let delta = after.since(&before);
 
         let mut rebuilt = before.backends;

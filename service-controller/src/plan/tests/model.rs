@@ -4,6 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use super::*;
 use crate::plan::{
+    annotations::keys::PREFIX,
     cloud::{Answer, Removal, listeners},
     features::name,
     memory::Next,
@@ -27,6 +28,7 @@ pub(super) struct World {
     pub(super) service: Service,
     pub(super) memory: Memory,
     pub(super) targets: Targets,
+    pub(super) defaults: Defaults,
     pub(super) features: Option<Features>,
     pub(super) cloud: Vec<Balancer>,
     mirror: Vec<Balancer>,
@@ -42,7 +44,8 @@ impl World {
             service,
             memory: Memory::default(),
             targets: Targets::default(),
-            features: Some(Features::from([name::LOAD_BALANCERS])),
+            defaults: Defaults::default(),
+            features: Some(Features::from([name::LOAD_BALANCERS, name::ALGORITHM])),
             cloud: Vec::new(),
             mirror: Vec::new(),
             mirror_lags: false,
@@ -61,7 +64,11 @@ impl World {
             ..Node::default()
         };
         let nodes: Vec<Node> = names.iter().map(node).collect();
-        self.targets = Targets::of(&nodes);
+        self.targets = Targets::of(&nodes, None);
+    }
+
+    pub(super) fn annotate(&mut self, key: &str, value: &str) {
+        self.service.annotations.insert(format!("{PREFIX}{key}"), value.to_owned());
     }
 
     pub(super) fn restart(&mut self) {
@@ -124,6 +131,7 @@ impl World {
     fn plan(&self) -> Plan {
         let facts = Facts {
             targets: &self.targets,
+            defaults: &self.defaults,
             features: self.features.as_ref(),
             cloud: Some(&self.mirror),
             now: self.now,

@@ -1,0 +1,117 @@
+//! The annotations of a Service as a page to read, from the comments of the constants that service-controller reads them by. Pure.
+//!
+//! It reads no Rust in general, only what that file is written in: comments of which `Type`, `Default`, `Unit` and `Needs` are lines of
+//! their own, and the constant below. Anything else in front of a constant is refused.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Where the constants are.
+pub(crate) const SOURCE: &str = "service-controller/src/plan/annotations/keys.rs";
+
+const HEAD: &str = "# Annotations of a Service
+
+<!-- Written by `cargo xtask codegen` from service-controller/src/plan/annotations/keys.rs: change that. -->
+
+What a Service of type LoadBalancer can say of its load balancer beside its own fields. Every key begins with `";
+
+const RULES: &str = "`.
+
+- What the cloud behind the adapter cannot do is refused before anything is called: one Event names the annotation, what it holds, and
+  what would be right. *Needs* names the capability that the adapter must list.
+- A key below the prefix that is not in the table is refused with the nearest one, never passed over.
+- Keys with * are about each port. `port.<number or name>.<key>` says it of one port alone, and comes first: with `port.443.algorithm`
+  port 443 differs from the others. What is meant for all is passed over on ports where it makes no sense.
+- `x.<adapter>.<key>` is what only one vendor has. It reaches the adapter as it stands, if that is the adapter's vendor, such as
+  `x.openstack.flavor-id`; the adapter's page tells its keys.
+- A cluster's default is the flag `--service-default <key>=<value>` of service-controller, repeated for each, or the chart's value
+  `serviceController.serviceDefaults`. It holds for every Service that does not say it itself; an annotation that is removed lets it
+  through again. Keys marked with ¹ have none.
+- Lists have commas between their entries. A duration is a whole number with `s`, `m` or `h`.
+
+| key | type | default | unit | needs | |
+| --- | --- | --- | --- | --- | --- |
+";
+
+const TAIL: &str = "
+`service.beta.kubernetes.io/load-balancer-source-ranges`, a list of CIDRs, is Kubernetes' own; `spec.loadBalancerSourceRanges` wins.
+";
+
+/// The lines that every constant has.
+const LINES: [&str; 4] = ["Type: ", "Default: ", "Unit: ", "Needs: "];
+
+/// The page.
+///
+/// # Errors
+/// A constant without one of its lines, or a file without constants.
+pub(crate) fn page(source: &str) -> Result<String> {
+    let prefix = source.lines().find_map(|line| line.strip_prefix("pub(crate) const PREFIX: &str = "));
+    let prefix = prefix.with_context(|| format!("{SOURCE} has no PREFIX"))?.trim_matches(['"', ';']);
+    let mut page = [HEAD, prefix, RULES].concat();
+    let mut comment: Vec<&str> = Vec::new();
+    let mut n_keys = 0_usize;
+    for line in source.lines() {
+        if let Some(text) = line.strip_prefix("///") {
+            comment.push(text.trim());
+            continue;
+        }
+        if let Some((_, made)) = line.split_once(": Key = Key::") {
+            row(&mut page, made, &comment).with_context(|| format!("{SOURCE}: {line}"))?;
+            n_keys += 1;
+        }
+        comment.clear();
+    }
+    ensure!(n_keys > 0, "{SOURCE} has no keys");
+    page.push_str(TAIL);
+    Ok(page)
+}
+
+/// `made` is such as `port("algorithm");`.
+fn row(page: &mut String, made: &str, comment: &[&str]) -> Result<()> {
+    let (reach, name) = made.split_once("(\"").context("is not made of a name")?;
+    let name = name.split_once('"').context("has no end of its name")?.0;
+    let mark = match reach {
+        "port" => " *",
+        "service" => "",
+        "one" => " ¹",
+        other => bail!("{other} is not known"),
+    };
+    write!(page, "| `{name}`{mark} |")?;
+    for label in LINES {
+        let line = comment.iter().find_map(|line| line.strip_prefix(label));
+        write!(page, " {} |", line.with_context(|| format!("has no line `{label}`"))?)?;
+    }
+    let is_text = |line: &&&str| !line.is_empty() && !LINES.iter().any(|label| line.starts_with(label));
+    let text: Vec<&str> = comment.iter().filter(is_text).copied().collect();
+    ensure!(!text.is_empty(), "says nothing of itself");
+    Ok(writeln!(page, " {} |", text.join(" "))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREFIX: &str = "pub(crate) const PREFIX: &str = \"lb.example.com/\";\n";
+
+    #[test]
+    fn a_constant_becomes_a_row() {
+        let source = "/// How fast,\n/// at most.\n///\n/// Type: number\n/// Default: 1\n/// Unit: m/s\n/// Needs: -\n\
+                      pub(crate) const SPEED: Key = Key::port(\"speed\");\n";
+        let page = page(&[PREFIX, source].concat()).expect("good");
+        assert!(page.contains("| `speed` * | number | 1 | m/s | - | How fast, at most. |\n"), "{page}");
+        assert!(page.contains("begins with `lb.example.com/`"), "{page}");
+    }
+
+    #[test]
+    fn a_line_that_is_missing_is_named() {
+        let source =
+            "/// How fast.\n///\n/// Type: number\npub(crate) const SPEED: Key = Key::one(\"speed\");\n";
+        let error = page(&[PREFIX, source].concat()).expect_err("no default");
+        assert!(
+            format!("{error:#}").contains("SPEED") && format!("{error:#}").contains("`Default: `"),
+            "{error:#}"
+        );
+        assert!(page(PREFIX).is_err(), "no keys at all");
+    }
+}

@@ -1,0 +1,116 @@
+//! What stands behind the prefix of an annotation: a key, a key of one port, or a vendor's own.
+
+use std::fmt;
+
+use super::keys::{ALL, INTERNAL, Key, PREFIX, Reach};
+
+const OF_PORT: &str = "port.";
+const OF_VENDOR: &str = "x.";
+
+/// The name of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name<'a> {
+    /// Of all ports, or of the whole load balancer.
+    Plain(Key),
+    /// Of one port, by its number or its name.
+    Port { port: &'a str, key: Key },
+    /// Of one vendor: goes to the adapter's parameters as it stands.
+    Vendor { adapter: &'a str, key: &'a str },
+}
+
+impl<'a> Name<'a> {
+    /// Reads what stands behind the prefix.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the nearest name that would be right.
+    pub(crate) fn read(text: &'a str) -> Result<Self, String> {
+        if let Some(rest) = text.strip_prefix(OF_VENDOR) {
+            let whole = rest.split_once('.').filter(|(adapter, key)| !adapter.is_empty() && !key.is_empty());
+            let incomplete = || format!("is incomplete: write {PREFIX}{OF_VENDOR}<adapter>.<key>");
+            return whole.map(|(adapter, key)| Self::Vendor { adapter, key }).ok_or_else(incomplete);
+        }
+        let Some(rest) = text.strip_prefix(OF_PORT) else {
+            let key = Key::find(text).map(Self::Plain);
+            return key.ok_or_else(|| format!("no such annotation, did you mean {PREFIX}{}?", nearest(text)));
+        };
+        let incomplete = || format!("is incomplete: write {PREFIX}{OF_PORT}<number or name>.<key>");
+        let (port, name) =
+            rest.split_once('.').filter(|(port, _)| !port.is_empty()).ok_or_else(incomplete)?;
+        match Key::find(name) {
+            Some(key) if key.reach == Reach::Port => Ok(Self::Port { port, key }),
+            Some(key) => Err(format!("is about the whole load balancer and no port: write {key}")),
+            None => {
+                let near = closest(name, |key| key.reach == Reach::Port);
+                Err(format!("no such annotation, did you mean {PREFIX}{OF_PORT}{port}.{near}?"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(key) => f.write_str(key.name),
+            Self::Port { port, key } => write!(f, "{OF_PORT}{port}.{}", key.name),
+            Self::Vendor { adapter, key } => write!(f, "{OF_VENDOR}{adapter}.{key}"),
+        }
+    }
+}
+
+fn nearest(text: &str) -> &'static str {
+    closest(text, |_any| true)
+}
+
+/// The name that takes the fewest edits.
+fn closest(text: &str, fits: impl Fn(&Key) -> bool) -> &'static str {
+    let near = ALL.into_iter().filter(fits).min_by_key(|key| strsim::levenshtein(key.name, text));
+    near.unwrap_or(INTERNAL).name
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_three_kinds_of_names_are_told_apart() {
+        for key in ALL {
+            assert_eq!(Name::read(key.name), Ok(Name::Plain(key)));
+        }
+        let limit = Key::find("connection-limit").unwrap();
+        assert_eq!(Name::read("port.80.connection-limit"), Ok(Name::Port { port: "80", key: limit }));
+        let flavor = Name::Vendor { adapter: "openstack", key: "provider.flavor" };
+        assert_eq!(Name::read("x.openstack.provider.flavor"), Ok(flavor));
+    }
+
+    #[test]
+    fn what_is_none_is_answered_with_the_nearest() {
+        let rows =
+            ["intrenal", "port.80.algoritm", "port.80.internal", "port.80", "port..x", "x.sim.", "x..key"];
+        let told = rows.map(|name| format!("{name:17} {}", Name::read(name).unwrap_err()));
+        insta::assert_snapshot!(told.join("\n"), @r"
+        intrenal          no such annotation, did you mean lb.cloudadapter.dev/internal?
+        port.80.algoritm  no such annotation, did you mean lb.cloudadapter.dev/port.80.algorithm?
+        port.80.internal  is about the whole load balancer and no port: write lb.cloudadapter.dev/internal
+        port.80           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>
+        port..x           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>
+        x.sim.            is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
+        x..key            is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_prints_as_it_was(text in "(port\\.|x\\.)?[a-z0-9.-]{0,12}(algorithm|internal)?") {
+            if let Ok(name) = Name::read(&text) {
+                prop_assert_eq!(name.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn nothing_is_too_odd_to_be_judged(text in any::<String>()) {
+            let _judged = Name::read(&text);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Label selectors: which nodes stand behind a load balancer, in the words of `kubectl get --selector`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// The longest name and value of a label, and the longest prefix of a name.
+const WORD_MAX: usize = 63;
+const DOMAIN_MAX: usize = 253;
+
+/// Requirements that a node's labels must all meet. Equal selectors are equal values, whatever their order was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Selector(BTreeSet<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Requirement {
+    There(String),
+    NotThere(String),
+    In(String, BTreeSet<String>),
+    /// A node without the label meets it.
+    NotIn(String, BTreeSet<String>),
+}
+
+impl Selector {
+    /// Reads `zone=a,tier in (front, edge),!spot`.
+    ///
+    /// # Errors
+    /// The part that is none, and how one is written.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let parts = parts(text).ok_or_else(|| format!("{text:?} has a bracket too many or too few"))?;
+        parts.into_iter().map(Requirement::read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether a node with these labels is selected.
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|requirement| requirement.is_met_by(labels))
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&words.join(","))
+    }
+}
+
+impl Requirement {
+    fn read(part: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{part:?} selects nothing: write key=value, key!=value, key in (a, b), key or !key");
+        Self::of(part.trim()).ok_or_else(wrong)
+    }
+
+    fn of(part: &str) -> Option<Self> {
+        if let Some(key) = part.strip_prefix('!') {
+            return key_of(key).map(Self::NotThere);
+        }
+        if let Some((key, value)) = part.split_once("!=") {
+            return Some(Self::NotIn(key_of(key)?, [value_of(value)?].into()));
+        }
+        if let Some((key, value)) = part.split_once('=') {
+            let value = value.strip_prefix('=').unwrap_or(value);
+            return Some(Self::In(key_of(key)?, [value_of(value)?].into()));
+        }
+        if let Some(rest) = part.strip_suffix(')') {
+            let (head, values) = rest.split_once('(')?;
+            let values = values.split(',').map(value_of).collect::<Option<BTreeSet<_>>>()?;
+            let (key, word) = head.trim().rsplit_once(char::is_whitespace)?;
+            return match word {
+                "in" => Some(Self::In(key_of(key)?, values)),
+                "notin" => Some(Self::NotIn(key_of(key)?, values)),
+                _ => None,
+            };
+        }
+        key_of(part).map(Self::There)
+    }
+
+    fn is_met_by(&self, labels: &BTreeMap<String, String>) -> bool {
+        match self {
+            Self::There(key) => labels.contains_key(key),
+            Self::NotThere(key) => !labels.contains_key(key),
+            Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
+            Self::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
+        match self {
+            Self::There(key) => f.write_str(key),
+            Self::NotThere(key) => write!(f, "!{key}"),
+            Self::In(key, values) => write!(f, "{key} in ({})", list(values)),
+            Self::NotIn(key, values) => write!(f, "{key} notin ({})", list(values)),
+        }
+    }
+}
+
+/// The parts between commas that stand in no brackets. `None`: brackets do not match.
+fn parts(text: &str) -> Option<Vec<&str>> {
+    let mut parts = Vec::new();
+    let (mut inside, mut begin) = (false, 0);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' if !inside => inside = true,
+            ')' if inside => inside = false,
+            '(' | ')' => return None,
+            ',' if !inside => {
+                parts.push(text.get(begin..at)?);
+                begin = at.checked_add(1)?;
+            }
+            _ => (),
+        }
+    }
+    parts.push(text.get(begin..)?);
+    (!inside).then_some(parts)
+}
+
+/// A label's name, with or without a domain in front.
+fn key_of(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (domain, name) = text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+    let good = !name.is_empty() && is_word(name) && domain.is_none_or(is_domain);
+    good.then(|| text.to_owned())
+}
+
+/// A label's value, which may be empty.
+fn value_of(text: &str) -> Option<String> {
+    let text = text.trim();
+    (text.is_empty() || is_word(text)).then(|| text.to_owned())
+}
+
+fn is_word(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= WORD_MAX && bytes.iter().copied().all(inner) && edge(bytes.first()) && edge(bytes.last())
+}
+
+fn is_domain(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    !text.is_empty() && text.len() <= DOMAIN_MAX && text.bytes().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn a_selector_selects_as_kubectl_does() {
+        let node = labels(&[("zone", "a"), ("example.com/tier", "edge"), ("flag", "")]);
+        let rows = [
+            ("zone=a", true),
+            ("zone==a", true),
+            ("zone = a", true),
+            ("zone=b", false),
+            ("zone!=b", true),
+            ("other!=b", true),
+            ("zone!=a", false),
+            ("zone in (a, b)", true),
+            ("zone in (b)", false),
+            ("zone notin (a,b)", false),
+            ("other notin (a)", true),
+            ("flag", true),
+            ("flag=", true),
+            ("!flag", false),
+            ("!spot", true),
+            ("example.com/tier=edge,zone=a,!spot", true),
+            ("example.com/tier=edge,zone in (b,c)", false),
+        ];
+        for (text, want) in rows {
+            assert_eq!(Selector::read(text).unwrap().matches(&node), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn order_and_spelling_are_no_difference() {
+        let one = Selector::read("zone in (b, a),tier==edge").unwrap();
+        assert_eq!(Selector::read("tier=edge , zone in (a,b)"), Ok(one.clone()));
+        assert_eq!(one.to_string(), "tier in (edge),zone in (a,b)");
+    }
+
+    #[test]
+    fn what_selects_nothing_is_refused() {
+        let rows = [
+            "",
+            "zone=a,",
+            "zone=(a)",
+            "zone in a",
+            "zone in (a",
+            "zone)",
+            "a b",
+            "!",
+            "=a",
+            "zo ne=a",
+            "a/b/c",
+        ];
+        for text in rows {
+            assert!(Selector::read(text).is_err(), "{text}");
+        }
+        insta::assert_snapshot!(Selector::read("zone=a, ,tier").unwrap_err(), @r#"" " selects nothing: write key=value, key!=value, key in (a, b), key or !key"#);
+        insta::assert_snapshot!(Selector::read("zone in (a").unwrap_err(), @r#""zone in (a" has a bracket too many or too few"#);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_prints_as_a_text_that_reads_the_same(text in "[ab/.]{0,3}( in | notin |=|==|!=|!)?[(]?[ab, ]{0,4}[)]?(,!?c)?") {
+            if let Ok(selector) = Selector::read(&text) {
+                prop_assert_eq!(Selector::read(&selector.to_string()), Ok(selector));
+            }
+        }
+
+        #[test]
+        fn nothing_is_too_odd_to_be_judged(text in any::<String>()) {
+            let _judged = Selector::read(&text);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! All of a Service's annotations at once.
+
+use super::{keys::PREFIX, *};
+
+fn read(annotations: &[(&str, &str)]) -> (Wishes, String) {
+    let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let port = Port { name: "http".to_owned(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    let service =
+        Service { annotations, ports: vec![port.clone(), Port { port: 81, ..port }], ..Service::default() };
+    let (wishes, refusals) = wishes(&service, &Defaults::default());
+    (wishes, refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn the_prefix_is_made_of_the_contract_s_domain() {
+    assert_eq!(PREFIX, format!("lb.{}/", cloud_api_proto::DOMAIN));
+}
+
+#[test]
+fn names_are_there_once_and_fit_into_an_annotation() {
+    let mut names: Vec<&str> = keys::ALL.iter().map(|key| key.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), keys::ALL.len());
+    // The API server takes 63 bytes behind the slash; `port.` and a port's name of 15 bytes are in front of some.
+    assert!(names.iter().all(|name| "port.".len() + 15 + ".".len() + name.len() <= 63));
+}
+
+#[test]
+fn no_annotation_of_ours_asks_for_nothing() {
+    let nothing = Wishes { ports: vec![PortWishes::default(); 2], ..Wishes::default() };
+    let read = read(&[("example.com/internal", "true"), ("cloudadapter.dev/internal", "true")]);
+    assert_eq!(read, (nothing, String::new()));
+}
+
+#[test]
+fn every_fault_is_told_once_with_its_repair() {
+    let (wishes, faults) = read(&[
+        ("lb.cloudadapter.dev/intrenal", "true"),
+        ("lb.cloudadapter.dev/idle-timeout", "fast"),
+        ("lb.cloudadapter.dev/port.81.proxy-protocol", "3"),
+        ("lb.cloudadapter.dev/port.8080.algorithm", "source-ip"),
+        ("lb.cloudadapter.dev/port.80.size", "large"),
+        ("lb.cloudadapter.dev/node-selector", "zone in a"),
+        ("lb.cloudadapter.dev/size", "large"),
+        ("lb.cloudadapter.dev/health-check.port", "70000"),
+        ("lb.cloudadapter.dev/x.openstack", "y"),
+    ]);
+    assert_eq!(wishes.size.unwrap().value, "large", "what is good is read in spite of them");
+    insta::assert_snapshot!(faults, @r#"
+    annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
+    annotation lb.cloudadapter.dev/port.80.size: is about the whole load balancer and no port: write lb.cloudadapter.dev/size
+    annotation lb.cloudadapter.dev/port.8080.algorithm: the Service has no port "8080": it has 80, 81
+    annotation lb.cloudadapter.dev/x.openstack: is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
+    annotation lb.cloudadapter.dev/node-selector: "zone in a" selects nothing: write key=value, key!=value, key in (a, b), key or !key
+    annotation lb.cloudadapter.dev/health-check.port: "70000" is not a number from 1 to 65535
+    annotation lb.cloudadapter.dev/idle-timeout: "fast" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
+    annotation lb.cloudadapter.dev/port.81.proxy-protocol: "3" is not known: write off, v1 or v2, or remove it
+    "#);
+}

@@ -1,0 +1,123 @@
+//! What is read, what is refused, and that whatever is read prints as a text that reads the same.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn durations_need_a_unit_and_a_sane_size() {
+    for good in ["1s", "90s", "5m", "24h"] {
+        assert!(duration(good).is_ok(), "{good}");
+    }
+    for bad in ["", "s", "5", "0s", "-5s", "+5s", "1.5h", "25h", "5 m", "5d", "99999999999999999999h"] {
+        assert!(duration(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn each_type_says_what_would_be_right() {
+    let faults = [
+        word::<Switch>("yes").unwrap_err(),
+        word::<Algorithm>("random").unwrap_err(),
+        duration("fast").unwrap_err(),
+        connections("0").unwrap_err(),
+        probes("101").unwrap_err(),
+        port("http").unwrap_err(),
+        text(" x").unwrap_err(),
+        texts("a,,b").unwrap_err(),
+        texts("a, a").unwrap_err(),
+        addresses("192.0.2.7,web").unwrap_err(),
+        tags("team").unwrap_err(),
+        tags("a=1,a=2").unwrap_err(),
+        path("healthz").unwrap_err(),
+        hostname("192.0.2.7").unwrap_err(),
+        extra(&"x".repeat(257)).unwrap_err(),
+    ];
+    insta::assert_snapshot!(faults.join("\n"), @r#"
+    "yes" is not known: write true or false, or remove it
+    "random" is not known: write round-robin, least-connections, source-ip or source-ip-port, or remove it
+    "fast" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
+    "0" is not a number of connections: write 1 or more
+    "101" is not a number from 1 to 100
+    "http" is not a number from 1 to 65535
+    " x" is not a text of 1 to 256 bytes without blanks around it: write one, or remove it
+    "" is not a text of 1 to 256 bytes without blanks around it: write one, or remove it
+    "a" is there twice: write it once
+    "web" is not an IP address: write one such as 192.0.2.7
+    "team" is not a tag: write one such as team=shop
+    "a" is there twice: write it once
+    "healthz" is not a path: write one such as /healthz, without blanks
+    "192.0.2.7" is not a DNS name: write one such as shop.example.com, in lower case
+    is longer than 256 bytes
+    "#);
+}
+
+#[test]
+fn names_are_those_that_a_status_takes() {
+    for good in ["shop.example.com", "a", "1a.b-2.example"] {
+        assert_eq!(hostname(good).as_deref(), Ok(good));
+    }
+    let long = [&"x".repeat(64), ".example.com"].concat();
+    for bad in
+        ["", "Shop.example.com", "shop.example.com.", "-a.example.com", "a..b", "*.example.com", "::1", &long]
+    {
+        assert!(hostname(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn an_address_prints_in_its_shortest_form_and_is_there_once() {
+    let read = addresses("2001:db8:0::7 , 192.0.2.7").unwrap();
+    assert_eq!(joined(&read), "2001:db8::7,192.0.2.7");
+    assert!(addresses("2001:db8:0::7,2001:db8::7").is_err());
+}
+
+fn joined<T: ToString>(entries: &[T]) -> String {
+    entries.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn tagged(tags: &BTreeMap<String, String>) -> String {
+    tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Prints what was read, reads that, and wants the same.
+fn again<T: PartialEq + fmt::Debug>(
+    text: &str,
+    read: impl Fn(&str) -> Result<T, Fault>,
+    print: impl Fn(&T) -> String,
+) -> Result<(), TestCaseError> {
+    if let Ok(value) = read(text) {
+        prop_assert_eq!(read(&print(&value)), Ok(value));
+    }
+    Ok(())
+}
+
+fn all(text: &str) -> Result<(), TestCaseError> {
+    again(text, word::<Switch>, |it| it.word().to_owned())?;
+    again(text, word::<IpMode>, |it| it.word().to_owned())?;
+    again(text, duration, ToString::to_string)?;
+    again(text, connections, ToString::to_string)?;
+    again(text, probes, ToString::to_string)?;
+    again(text, port, ToString::to_string)?;
+    again(text, self::text, Clone::clone)?;
+    again(text, extra, Clone::clone)?;
+    again(text, texts, |it| joined(it))?;
+    again(text, addresses, |it| joined(it))?;
+    again(text, tags, tagged)?;
+    again(text, path, Clone::clone)?;
+    again(text, hostname, Clone::clone)
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_read_prints_as_a_text_that_reads_the_same(
+        text in "(true|VIP|[0-9]{1,6}[smh]?|/?[a-c.=,/ -]{0,12}|[0-9]{1,3}(\\.[0-9]{1,3}){3}(, ::[0-9a-f]{1,4})?)"
+    ) {
+        all(&text)?;
+    }
+
+    #[test]
+    fn nothing_is_too_odd_to_be_judged(text in any::<String>()) {
+        all(&text)?;
+    }
+}

@@ -1,0 +1,166 @@
+//! How nodes are probed: a pure function of the traffic policy and what is asked for.
+
+use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
+
+use super::{
+    Refusal,
+    annotations::{
+        Health, Wish, keys,
+        settings::Origin,
+        values::{HealthMode, HealthProtocol, Switch},
+    },
+    features::{Need, name},
+    service::{Service, Traffic, Transport},
+};
+
+/// Where kube-proxy and its replacements answer: for one Service on `spec.healthCheckNodePort`, for the node on a port of their own.
+const HEALTH_PATH: &str = "/healthz";
+/// Source: kube-proxy, `--healthz-bind-address`.
+const KUBE_PROXY_PORT: u32 = 10_256;
+
+/// The probe, with what it needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Probe {
+    /// `None`: only the driver knows how its vendor probes.
+    pub(crate) check: Option<HealthCheck>,
+    pub(crate) needs: Option<Need>,
+}
+
+/// What is probed, and who said so.
+struct Basis {
+    check: Option<HealthCheck>,
+    /// For a probe by HTTP.
+    field: String,
+}
+
+/// The probe of a Service.
+///
+/// # Errors
+/// What does not go together.
+pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Refusal>> {
+    if let Some(Wish { value: Switch::Off, .. }) = wishes.enabled {
+        let none = HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() };
+        return Ok(Probe { check: Some(none), needs: None });
+    }
+    let Basis { check, mut field } = basis(service, wishes.mode.as_ref()).map_err(|refusal| vec![refusal])?;
+    let mut refusals = Vec::new();
+    let mut chosen = check.clone().unwrap_or_default();
+    if let Some(wish) = &wishes.protocol {
+        field.clone_from(&wish.given.place);
+        by_protocol(wish.value, &mut chosen);
+    }
+    if let Some(wish) = &wishes.port {
+        chosen.port = Some(wish.value);
+    }
+    match &wishes.path {
+        Some(wish) if chosen.kind() == Kind::Http => chosen.path.clone_from(&wish.value),
+        Some(wish) if wish.given.origin != Origin::Default => {
+            let why = format!(
+                "only HTTP has paths: set {} to http, or remove the annotation",
+                keys::HEALTH_PROTOCOL
+            );
+            refusals.push(wish.given.refusal(why));
+        }
+        Some(_) | None => (),
+    }
+    refusals.extend(too_long(wishes));
+    let tuned = tune(wishes, &mut chosen);
+    if !refusals.is_empty() {
+        return Err(refusals);
+    }
+    let said = wishes.protocol.is_some() || wishes.port.is_some();
+    let check = match (check, tuned) {
+        (None, Some(wish)) if !said && wish != Origin::Default => return Err(vec![nothing_to_probe()]),
+        (None, _) if !said => None,
+        (None | Some(_), _) => Some(chosen),
+    };
+    let http = check.as_ref().is_some_and(|check| check.kind() == Kind::Http);
+    Ok(Probe { check, needs: http.then(|| Need::new(field, name::HTTP_HEALTH_CHECK)) })
+}
+
+/// Local: the node says itself whether it has an endpoint. Cluster: any node will do whose node port takes connections.
+fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Basis, Refusal> {
+    let place = |default: &str| mode.map_or_else(|| default.to_owned(), |wish| wish.given.place.clone());
+    let check = match (mode.map_or(HealthMode::Auto, |wish| wish.value), service.traffic) {
+        (HealthMode::KubeProxy, _) => Some(http(KUBE_PROXY_PORT)),
+        (HealthMode::NodePort, _) | (HealthMode::Auto, Traffic::Cluster) => node_port(service),
+        (HealthMode::Auto | HealthMode::Local, Traffic::Local { health_check_node_port: port @ 1.. }) => {
+            Some(http(port.into()))
+        }
+        (HealthMode::Auto, Traffic::Local { .. }) => {
+            Some(HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() })
+        }
+        (HealthMode::Local, Traffic::Local { .. } | Traffic::Cluster) => {
+            let why = "the Service has no health check node port: set spec.externalTrafficPolicy to Local, or another mode";
+            match mode.filter(|wish| wish.given.origin != Origin::Default) {
+                Some(wish) => return Err(wish.given.refusal(why)),
+                None => node_port(service),
+            }
+        }
+    };
+    Ok(Basis { check, field: place("spec.externalTrafficPolicy Local") })
+}
+
+fn http(port: u32) -> HealthCheck {
+    let path = HEALTH_PATH.to_owned();
+    HealthCheck { kind: Kind::Http.into(), port: Some(port), path, ..HealthCheck::default() }
+}
+
+/// `None` where no port speaks TCP: only the driver knows how its vendor probes UDP.
+fn node_port(service: &Service) -> Option<HealthCheck> {
+    let tcp = service.ports.iter().find(|port| port.transport == Transport::Tcp)?;
+    let mixed = service.ports.iter().any(|port| port.transport != Transport::Tcp);
+    // Each listener probes its own node port, but a UDP one would never answer.
+    let port = mixed.then(|| u32::from(tcp.node_port));
+    Some(HealthCheck { kind: Kind::Tcp.into(), port, ..HealthCheck::default() })
+}
+
+fn by_protocol(protocol: HealthProtocol, check: &mut HealthCheck) {
+    match protocol {
+        HealthProtocol::Tcp => {
+            check.set_kind(Kind::Tcp);
+            check.path.clear();
+        }
+        HealthProtocol::Http => {
+            check.set_kind(Kind::Http);
+            if check.path.is_empty() {
+                "/".clone_into(&mut check.path);
+            }
+        }
+    }
+}
+
+/// Numbers that go with any probe. Tells who insists most on one of them.
+fn tune(wishes: &Health, check: &mut HealthCheck) -> Option<Origin> {
+    let Health { interval, timeout, healthy, unhealthy, .. } = wishes;
+    check.interval = interval.as_ref().map(|wish| wish.value.into());
+    check.timeout = timeout.as_ref().map(|wish| wish.value.into());
+    check.healthy_threshold = healthy.as_ref().map(|wish| wish.value);
+    check.unhealthy_threshold = unhealthy.as_ref().map(|wish| wish.value);
+    let times = [interval, timeout].map(|wish| wish.as_ref().map(|wish| wish.given.origin));
+    let counts = [healthy, unhealthy].map(|wish| wish.as_ref().map(|wish| wish.given.origin));
+    times.into_iter().chain(counts).flatten().max()
+}
+
+fn too_long(wishes: &Health) -> Option<Refusal> {
+    let (interval, timeout) = (wishes.interval.as_ref()?, wishes.timeout.as_ref()?);
+    let why = || {
+        format!(
+            "{} is longer than the interval, {}: make it shorter, or probe less often",
+            timeout.value, interval.value
+        )
+    };
+    (timeout.value > interval.value).then(|| timeout.given.refusal(why()))
+}
+
+fn nothing_to_probe() -> Refusal {
+    let field = format!("annotation {}health-check.*", keys::PREFIX);
+    let why = format!(
+        "no port speaks TCP, so that nothing answers a probe: set {} to kube-proxy",
+        keys::HEALTH_MODE
+    );
+    Refusal::new(field, why)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! The ports of a load balancer: a pure function of the Service's ports and what is asked for of each.
+//!
+//! What is meant for all ports is passed over where it makes no sense (a header ahead of UDP), unless it makes sense nowhere. What is
+//! said of one port insists, and a cluster default never does.
+
+use cloud_api_proto::v1alpha1::{
+    Listener, Protocol,
+    listener::{self as contract, TargetKind},
+};
+
+use super::{
+    Refusal,
+    annotations::{
+        PortWishes, Wish, Wishes, keys,
+        settings::Origin,
+        values::{Algorithm, ListenerProtocol, ProxyProtocol, Word as _},
+    },
+    features::{Need, name},
+    service::{Port, Service, Transport},
+};
+
+/// Listeners in the Service's order, with what they need and what is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(crate) all: Vec<Listener>,
+    pub(crate) needs: Vec<Need>,
+    pub(crate) refusals: Vec<Refusal>,
+}
+
+impl Listeners {
+    pub(crate) fn of(service: &Service, wishes: &Wishes) -> Self {
+        let mut listeners = Self::default();
+        let everybody = Everybody::of(service, wishes);
+        for (port, wishes) in service.ports.iter().zip(&wishes.ports) {
+            let one = listeners.one(port, wishes, everybody);
+            listeners.all.push(one);
+        }
+        listeners
+    }
+
+    fn one(&mut self, port: &Port, wishes: &PortWishes, everybody: Everybody) -> Listener {
+        let application = self.application(port, wishes, everybody);
+        Listener {
+            name: port.name.clone(),
+            protocol: protocol(port.transport).into(),
+            port: port.port.into(),
+            node_port: Some(port.node_port.into()),
+            target_kind: TargetKind::NodePort.into(),
+            idle_timeout: wishes.idle_timeout.as_ref().map(|wish| wish.value.into()),
+            proxy_protocol: self.header(port, wishes, everybody).into(),
+            tls_refs: self.certificates(application, wishes, everybody),
+            algorithm: self.algorithm(wishes).into(),
+            application: application.into(),
+            connect_timeout: self
+                .needed(wishes.connect_timeout.as_ref(), name::CONNECT_TIMEOUT)
+                .map(Into::into),
+            connection_limit: self.needed(wishes.connection_limit.as_ref(), name::CONNECTION_LIMIT),
+        }
+    }
+
+    fn needed<T: Copy>(&mut self, wish: Option<&Wish<T>>, capability: &'static str) -> Option<T> {
+        let wish = wish?;
+        self.needs.push(Need::new(&wish.given.place, capability));
+        Some(wish.value)
+    }
+
+    fn header(&mut self, port: &Port, wishes: &PortWishes, everybody: Everybody) -> contract::ProxyProtocol {
+        let wish = wishes.proxy_protocol.as_ref();
+        let Some((wish, header)) = wish.and_then(|wish| Some((wish, header(wish.value)?))) else {
+            return contract::ProxyProtocol::Off;
+        };
+        let here = port.transport == Transport::Tcp;
+        let why = "only TCP ports can carry it and there is none: remove the annotation";
+        if !self.fits(wish, (here, everybody.has_tcp), why) {
+            return contract::ProxyProtocol::Off;
+        }
+        self.needs.push(Need::new(&wish.given.place, name::PROXY_PROTOCOL).of(wish.value.word()));
+        header
+    }
+
+    fn algorithm(&mut self, wishes: &PortWishes) -> contract::Algorithm {
+        let Some(wish) = &wishes.algorithm else { return contract::Algorithm::Unspecified };
+        self.needs.push(Need::new(&wish.given.place, name::ALGORITHM).of(wish.value.word()));
+        match wish.value {
+            Algorithm::RoundRobin => contract::Algorithm::RoundRobin,
+            Algorithm::LeastConnections => contract::Algorithm::LeastConnections,
+            Algorithm::SourceIp => contract::Algorithm::SourceIp,
+            Algorithm::SourceIpPort => contract::Algorithm::SourceIpPort,
+        }
+    }
+
+    fn application(
+        &mut self,
+        port: &Port,
+        wishes: &PortWishes,
+        everybody: Everybody,
+    ) -> contract::Application {
+        let Some(wish) = &wishes.protocol else { return contract::Application::Unspecified };
+        let (transport, application) = spoken(wish.value);
+        let anywhere = if transport == Transport::Tcp { everybody.has_tcp } else { everybody.has_udp };
+        let why = format!("it is for {transport} ports only and there is none: remove the annotation");
+        let fits = self.fits(wish, (port.transport == transport, anywhere), &why);
+        if !fits || application == contract::Application::Unspecified {
+            return contract::Application::Unspecified;
+        }
+        self.needs.push(Need::new(&wish.given.place, name::LISTENER_PROTOCOL).of(wish.value.word()));
+        application
+    }
+
+    fn certificates(
+        &mut self,
+        application: contract::Application,
+        wishes: &PortWishes,
+        everybody: Everybody,
+    ) -> Vec<String> {
+        let here = ends_tls(application);
+        match (&wishes.certificates, &wishes.protocol) {
+            (Some(wish), _) => {
+                let why =
+                    format!("TLS ends at none of the ports: set {} to https or tls", keys::LISTENER_PROTOCOL);
+                if !self.fits(wish, (here, everybody.ends_tls), &why) {
+                    return Vec::new();
+                }
+                self.needs.push(Need::new(&wish.given.place, name::TLS));
+                wish.value.clone()
+            }
+            (None, Some(wish)) if here => {
+                let why = format!(
+                    "TLS ends at the load balancer: name its certificate with {}",
+                    keys::TLS_CERT_REFS
+                );
+                self.refuse(wish.given.refusal(why));
+                Vec::new()
+            }
+            (None, _) => Vec::new(),
+        }
+    }
+
+    /// Whether it makes sense here; where it insists and does not, it is refused.
+    fn fits<T>(&mut self, wish: &Wish<T>, (here, anywhere): (bool, bool), nowhere: &str) -> bool {
+        match wish.given.origin {
+            _ if here => (),
+            Origin::Port => self.refuse(wish.given.refusal("it makes no sense on this port: remove it")),
+            Origin::Service if !anywhere => self.refuse(wish.given.refusal(nowhere)),
+            Origin::Service | Origin::Default => (),
+        }
+        here
+    }
+
+    /// What is meant for several ports is told once.
+    fn refuse(&mut self, refusal: Refusal) {
+        if !self.refusals.contains(&refusal) {
+            self.refusals.push(refusal);
+        }
+    }
+}
+
+/// What there is among all ports.
+#[derive(Clone, Copy, Debug)]
+struct Everybody {
+    has_tcp: bool,
+    has_udp: bool,
+    ends_tls: bool,
+}
+
+impl Everybody {
+    fn of(service: &Service, wishes: &Wishes) -> Self {
+        let has = |transport| service.ports.iter().any(|port| port.transport == transport);
+        let ends = |(port, wishes): (&Port, &PortWishes)| {
+            let protocol = wishes.protocol.as_ref().map(|wish| spoken(wish.value));
+            protocol
+                .is_some_and(|(transport, application)| transport == port.transport && ends_tls(application))
+        };
+        Self {
+            has_tcp: has(Transport::Tcp),
+            has_udp: has(Transport::Udp),
+            ends_tls: service.ports.iter().zip(&wishes.ports).any(ends),
+        }
+    }
+}
+
+/// The contract's word for a transport.
+pub(crate) fn protocol(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+        Transport::Sctp => Protocol::Sctp,
+    }
+}
+
+fn header(version: ProxyProtocol) -> Option<contract::ProxyProtocol> {
+    match version {
+        ProxyProtocol::Off => None,
+        ProxyProtocol::V1 => Some(contract::ProxyProtocol::V1),
+        ProxyProtocol::V2 => Some(contract::ProxyProtocol::V2),
+    }
+}
+
+/// On which transport it is spoken, and what of it the load balancer understands.
+fn spoken(protocol: ListenerProtocol) -> (Transport, contract::Application) {
+    match protocol {
+        ListenerProtocol::Tcp => (Transport::Tcp, contract::Application::Unspecified),
+        ListenerProtocol::Udp => (Transport::Udp, contract::Application::Unspecified),
+        ListenerProtocol::Http => (Transport::Tcp, contract::Application::Http),
+        ListenerProtocol::Https => (Transport::Tcp, contract::Application::Https),
+        ListenerProtocol::Tls => (Transport::Tcp, contract::Application::Tls),
+    }
+}
+
+fn ends_tls(application: contract::Application) -> bool {
+    matches!(application, contract::Application::Https | contract::Application::Tls)
+}

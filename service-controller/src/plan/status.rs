@@ -1,0 +1,56 @@
+//! What the Service's status shows of the addresses that the adapter told. Pure.
+
+use super::{
+    annotations::{Wishes, values::IpMode},
+    service::Ingress,
+};
+
+/// The adapter's addresses as people want to see them: a name in place of them, or with another mode.
+pub(crate) fn shown(addresses: &[Ingress], wishes: &Wishes) -> Vec<Ingress> {
+    let Some(first) = addresses.first() else { return Vec::new() };
+    if let Some(wish) = &wishes.hostname {
+        let hostname = Some(wish.value.clone());
+        return vec![Ingress { hostname, ports: first.ports.clone(), ..Ingress::default() }];
+    }
+    let mode = match wishes.ip_mode.as_ref().map(|wish| wish.value) {
+        None | Some(IpMode::Auto) => return addresses.to_vec(),
+        Some(IpMode::Vip) => "VIP",
+        Some(IpMode::Proxy) => "Proxy",
+    };
+    let mut shown = addresses.to_vec();
+    // The API server takes a mode beside an IP only.
+    shown.iter_mut().filter(|it| it.ip.is_some()).for_each(|it| it.ip_mode = Some(mode.to_owned()));
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{
+        annotations::{keys::PREFIX, settings::Defaults, wishes},
+        service::Service,
+    };
+
+    fn status(annotation: Option<(&str, &str)>) -> Vec<String> {
+        let ip = Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() };
+        let name = Ingress { hostname: Some("lb.example.com".to_owned()), ..Ingress::default() };
+        let annotations = annotation.map(|(key, value)| (format!("{PREFIX}{key}"), value.to_owned()));
+        let service = Service { annotations: annotations.into_iter().collect(), ..Service::default() };
+        let (wishes, _none) = wishes(&service, &Defaults::default());
+        assert_eq!(shown(&[], &wishes), [], "what there is not is not shown");
+        shown(&[ip, name], &wishes).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_stands_in_place_of_the_addresses() {
+        assert_eq!(status(None), ["192.0.2.1", "lb.example.com"]);
+        assert_eq!(status(Some(("hostname", "shop.example.com"))), ["shop.example.com"]);
+    }
+
+    #[test]
+    fn a_mode_is_told_beside_an_ip_alone() {
+        assert_eq!(status(Some(("ip-mode", "Proxy"))), ["192.0.2.1 (Proxy)", "lb.example.com"]);
+        assert_eq!(status(Some(("ip-mode", "VIP"))), ["192.0.2.1", "lb.example.com"]);
+        assert_eq!(status(Some(("ip-mode", "auto"))), ["192.0.2.1", "lb.example.com"]);
+    }
+}
