@@ -71,6 +71,7 @@ fn wrong_shapes() -> Vec<Wrong> {
         ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
         ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
         ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
+        ("nobody's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
         ("no interface", json!({ "adapter": { "openstack": { "interface": "outer" } } }), "interface"),
         ("no clouds.yaml", json!({ "adapter": { "openstack": { "cloudsYaml": "auth:" } } }), "cloudsYaml"),
         ("no ID", json!({ "adapter": { "openstack": { "routerId": "my router" } } }), "routerId"),
@@ -294,6 +295,7 @@ async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
     let mut control_plane = control_plane().await;
     let mut values = Values::new(&mut control_plane).unwrap().render();
     merge(&mut values, &openstack("first-secret"));
+    merge(&mut values, &json!({ "serviceController": { "compat": "openstack" } }));
     let release = Release::install(&control_plane, &values).await.unwrap();
     let mut pods = Pods::from_release(&mut control_plane, &release).await.unwrap();
 
@@ -301,6 +303,8 @@ async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
         let args = pods.get(controller).unwrap().args().join(" ");
         assert!(!args.contains("clouds"), "{controller}: {args}");
     }
+    let service = pods.get("service-controller").unwrap();
+    assert!(service.args().iter().any(|arg| arg == "--compat=openstack"), "{:?}", service.args());
     let program = e2e::binaries().unwrap().join("adapter-openstack");
     let help = tokio::process::Command::new(program).arg("--help").output().await.unwrap();
     let adapter = pods.get("cloud-adapter").unwrap();

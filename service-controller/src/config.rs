@@ -5,7 +5,10 @@ use std::ffi::OsString;
 use clap::Parser;
 use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
-use crate::plan::annotations::{add_default, settings::Defaults};
+use crate::plan::{
+    annotations::{add_default, settings::Defaults},
+    compat::Compat,
+};
 
 /// More at once than any cloud answers.
 const MOST_SYNCS: usize = 1000;
@@ -28,6 +31,10 @@ struct Args {
     /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     service_default: Vec<String>,
+
+    /// Whose annotations are understood beside ours, for Services that come from another controller. What it made is taken over.
+    #[arg(long, value_name = "CONTROLLER")]
+    compat: Option<Compat>,
 }
 
 /// The flags, checked.
@@ -38,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) workers: usize,
     /// What the cluster says of every Service that says nothing itself.
     pub(crate) defaults: Defaults,
+    /// Whose annotations are understood beside ours.
+    pub(crate) compat: Option<Compat>,
 }
 
 impl Config {
@@ -55,7 +64,7 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
         faults.in_range("--concurrent-service-syncs <N>", args.concurrent_service_syncs, 1..=MOST_SYNCS);
     let common = args.common.check(&args.http_address, faults);
     let defaults = defaults(&args.service_default, faults);
-    Some(Config { common: common?, workers: workers?, defaults })
+    Some(Config { common: common?, workers: workers?, defaults, compat: args.compat })
 }
 
 fn defaults(pairs: &[String], faults: &mut Faults) -> Defaults {
@@ -117,6 +126,14 @@ mod tests {
         error: invalid value 'size' for '--service-default <KEY=VALUE>': write it as idle-timeout=5m
         error: invalid value 'size=b' for '--service-default <KEY=VALUE>': size is there twice: give it once
         "#);
+    }
+
+    #[test]
+    fn annotations_of_other_controllers_are_understood_only_if_that_is_asked_for() {
+        assert_eq!(parse(&[]).unwrap().compat, None);
+        assert_eq!(parse(&["--compat=openstack"]).unwrap().compat, Some(Compat::Openstack));
+        let error = parse(&["--compat=openstck"]).unwrap_err();
+        assert!(error.contains("--compat <CONTROLLER>") && error.contains("openstack"), "{error}");
     }
 
     #[test]

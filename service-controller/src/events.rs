@@ -30,6 +30,16 @@ pub(crate) fn notice(news: &News) -> Notice {
             let note = "There are no available nodes for LoadBalancer".to_owned();
             warning("UnAvailableLoadBalancer", "Ensure", note)
         }
+        News::Compatible(words) => {
+            let note = format!("Understood, and better written in our words: {}", words.join("; "));
+            Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
+        }
+        News::Ignored(keys) => {
+            let instead =
+                "start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev";
+            let note = format!("These annotations do nothing here: {}; {instead}", keys.join(", "));
+            Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note }
+        }
         News::Trouble(why) => {
             warning("SyncLoadBalancerFailed", "Sync", format!("Error syncing load balancer: {why}"))
         }
@@ -58,6 +68,8 @@ mod tests {
             News::Deleting,
             News::Deleted,
             News::Trouble("spec.ports: none".to_owned()),
+            News::Compatible(vec!["a is b: 1".to_owned(), "c is d: 2".to_owned()]),
+            News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
         ];
         let line = |news| {
             let notice = notice(news);
@@ -71,6 +83,8 @@ mod tests {
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: none
+        Normal CompatibleAnnotations: Understood, and better written in our words: a is b: 1; c is d: 2
+        Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
         ");
     }
 }

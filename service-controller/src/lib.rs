@@ -30,8 +30,12 @@ use controller_core::{
 };
 
 use self::{
-    config::Config, execute::Executor, metrics::Metrics, mirror::Mirrors,
-    plan::annotations::settings::Defaults, reconcile::Reconciler,
+    config::Config,
+    execute::Executor,
+    metrics::Metrics,
+    mirror::Mirrors,
+    plan::{annotations::settings::Defaults, compat::Compat},
+    reconcile::Reconciler,
 };
 
 const CONTROLLER: &str = "service-controller";
@@ -42,17 +46,22 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Durat
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
         Ok(config) => {
-            let Config { common, workers, defaults } = config;
-            start::run(NAMES, &common, |process| controller(process, workers, defaults))
+            let Config { common, workers, defaults, compat } = config;
+            start::run(NAMES, &common, |process| controller(process, workers, defaults, compat))
         }
         Err(error) => error.exit(),
     }
 }
 
 /// Mirrors, queue and workers, until the process is told to stop.
-async fn controller(mut process: Process, workers: usize, defaults: Defaults) -> anyhow::Result<()> {
+async fn controller(
+    mut process: Process,
+    workers: usize,
+    defaults: Defaults,
+    compat: Option<Compat>,
+) -> anyhow::Result<()> {
     let queue = Queue::new("service", BACKOFF);
-    let mirrors = Mirrors::new(process.clock, queue.clone(), defaults);
+    let mirrors = Mirrors::new(process.clock, queue.clone(), defaults, compat);
     queue.register(&mut process.registry);
     let metrics = Metrics::register(&mut process.registry, &mirrors);
     process.health.needs(&mirrors.services);

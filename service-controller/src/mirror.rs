@@ -23,6 +23,7 @@ use self::shared::Shared;
 use crate::plan::{
     annotations::settings::Defaults,
     cloud::Balancer,
+    compat::Compat,
     features::Features,
     service::{Role, Service, ServiceId},
     targets::Node,
@@ -57,19 +58,27 @@ pub(crate) struct Mirrors {
     pub(crate) cloud: Mirror<String, Item>,
     shared: Arc<Shared>,
     pub(crate) defaults: Arc<Defaults>,
+    /// Whose annotations are understood beside ours.
+    compat: Option<Compat>,
     nodes_changed: Arc<Notify>,
     queue: Queue<ServiceId>,
 }
 
 impl Mirrors {
     /// Empty mirrors that will wake keys of `queue`.
-    pub(crate) fn new(clock: Clock, queue: Queue<ServiceId>, defaults: Defaults) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        queue: Queue<ServiceId>,
+        defaults: Defaults,
+        compat: Option<Compat>,
+    ) -> Self {
         Self {
             services: Mirror::new("services", clock),
             nodes: Mirror::new("nodes", clock),
             cloud: Mirror::new("load-balancers", clock),
             shared: Arc::default(),
             defaults: Arc::new(defaults),
+            compat,
             nodes_changed: Arc::default(),
             queue,
         }
@@ -80,7 +89,7 @@ impl Mirrors {
         tokio::join!(
             self.services.follow_kubernetes(
                 Api::<KubeService>::all(client.clone()),
-                |object| ours(&object),
+                |object| ours(&object, self.compat),
                 |change| self.service_changed(&change),
             ),
             self.nodes.follow_kubernetes(
@@ -173,6 +182,6 @@ impl Mirrors {
 }
 
 /// Services that we have nothing to do with are not kept at all.
-fn ours(object: &KubeService) -> Option<Service> {
-    kubernetes::service(object).filter(|service| service.role() != Role::Ignored)
+fn ours(object: &KubeService, compat: Option<Compat>) -> Option<Service> {
+    kubernetes::service(object, compat).filter(|service| service.role() != Role::Ignored)
 }

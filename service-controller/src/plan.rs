@@ -5,6 +5,7 @@
 
 pub(crate) mod annotations;
 pub(crate) mod cloud;
+pub(crate) mod compat;
 pub(crate) mod features;
 mod health_check;
 pub(crate) mod listeners;
@@ -83,6 +84,10 @@ pub(crate) enum News {
     Deleted,
     /// What is wrong and what is being waited for.
     Trouble(String),
+    /// Annotations of another controller, and what to write in place of each.
+    Compatible(Vec<String>),
+    /// Annotations of another controller that nobody was asked to understand.
+    Ignored(Vec<String>),
 }
 
 /// Why the adapter is asked.

@@ -20,7 +20,7 @@ use crate::{
         annotations::node_selector,
         memory::{Memory, Next},
         orphans, plan,
-        service::ServiceId,
+        service::{Role, ServiceId},
     },
     requeue::Error,
 };
@@ -83,6 +83,9 @@ impl Reconciler {
             return Ok(report_orphans(id, memory, &orphans, self.started.elapsed()));
         };
         let service = memory.overlay(service);
+        if service.role() == Role::Wanted {
+            self.executor.tell(id, &memory.foreign(&service.foreign));
+        }
         memory.observe(seen.as_deref());
         let defaults = &self.mirrors.defaults;
         let (targets, targets_since) = self.mirrors.targets(node_selector(&service, defaults).as_ref());

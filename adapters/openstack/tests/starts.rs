@@ -102,6 +102,27 @@ async fn credentials_that_cannot_be_used_are_wrong_usage() {
     assert!(!text.contains("hunter2"), "{text}");
 }
 
+/// docs/clouds/openstack.md tells each flag that is OpenStack's own, in the order of `--help`, and no other.
+#[tokio::test]
+async fn the_page_for_operators_has_all_flags() {
+    let adapter = Command::new(env!("CARGO_BIN_EXE_adapter-openstack")).arg("--help").output();
+    let help = String::from_utf8(adapter.await.expect("runs").stdout).expect("text");
+    let heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
+    let mut flags = Vec::new();
+    for own in ["OpenStack:", "Load balancers:"] {
+        let section = help.lines().skip_while(|line| *line != own).skip(1).take_while(|line| !heading(line));
+        let names =
+            section.filter_map(|line| line.trim().split(' ').next().filter(|it| it.starts_with("--")));
+        flags.extend(names);
+    }
+    let page = include_str!("../../../docs/clouds/openstack.md");
+    let told: Vec<&str> =
+        page.lines().filter_map(|line| Some(line.strip_prefix("| `--")?.split_once('`')?.0)).collect();
+    let flags: Vec<&str> = flags.iter().map(|flag| flag.trim_start_matches("--")).collect();
+    assert!(flags.len() > 10, "{help}");
+    assert_eq!(told, flags);
+}
+
 /// The program with ports of its own, and its log, which it needs to be read. It is killed when the child is dropped.
 async fn start() -> (Child, Log, Channel) {
     let mut clouds = tempfile::NamedTempFile::new().expect("a file");

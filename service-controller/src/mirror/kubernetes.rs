@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
 
 use crate::plan::{
     annotations::keys,
+    compat::{Compat, Translation, is_foreign, translate},
     service::{
         Affinity, FINALIZER, Family, FamilyPolicy, Ingress, IngressPort, Kind, NodePorts, Port, Service,
         ServiceId, Traffic, Transport,
@@ -20,8 +21,12 @@ use crate::plan::{
 const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 /// A Service as far as its load balancer cares. `None`: an object that no API server would send.
-pub(crate) fn service(object: &KubeService) -> Option<Service> {
+///
+/// `compat`: whose annotations are understood beside ours.
+pub(crate) fn service(object: &KubeService, compat: Option<Compat>) -> Option<Service> {
     let meta = &object.metadata;
+    let own = meta.annotations.as_ref().map(ours).unwrap_or_default();
+    let Translation { annotations, foreign } = translate(compat, own);
     let spec = object.spec.clone().unwrap_or_default();
     let status = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_ref());
@@ -53,7 +58,8 @@ pub(crate) fn service(object: &KubeService) -> Option<Service> {
         traffic: traffic(&spec),
         requested_address: spec.load_balancer_ip.filter(|ip| !ip.is_empty()),
         source_ranges: spec.load_balancer_source_ranges.unwrap_or_default(),
-        annotations: meta.annotations.as_ref().map(ours).unwrap_or_default(),
+        annotations,
+        foreign,
         ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
     })
 }
@@ -162,7 +168,9 @@ fn traffic(spec: &ServiceSpec) -> Traffic {
 fn ours(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     annotations
         .iter()
-        .filter(|(key, _)| key.starts_with(keys::PREFIX) || *key == source_ranges::ANNOTATION)
+        .filter(|(key, _)| {
+            key.starts_with(keys::PREFIX) || *key == source_ranges::ANNOTATION || is_foreign(key)
+        })
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
@@ -207,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_matters_of_a_service_is_kept() {
-        let service = service(&object()).unwrap();
+        let service = service(&object(), None).unwrap();
         assert_eq!(service.id.to_string(), "shop/web");
         assert_eq!((service.kind, service.class, service.finalizer), (Kind::LoadBalancer, None, true));
         assert_eq!(service.families, [Family::V6, Family::V4]);
@@ -234,7 +242,7 @@ mod tests {
     fn an_empty_class_is_a_class() {
         let mut object = object();
         object.spec.as_mut().unwrap().load_balancer_class = Some(String::new());
-        assert_eq!(service(&object).unwrap().class.as_deref(), Some(""));
+        assert_eq!(service(&object, None).unwrap().class.as_deref(), Some(""));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{
     Ask, News, Why,
     cloud::{Answer, Balancer, Removal, State, listeners},
+    compat::Foreign,
     service::{Ingress, Service, same_ingress},
 };
 
@@ -33,6 +34,8 @@ pub(crate) struct Memory {
     held_until: Option<Duration>,
     /// Since when the mirror shows a load balancer that nobody wants.
     orphan_since: Option<Duration>,
+    /// What people were told of annotations of another controller.
+    told_foreign: Foreign,
     /// Our own last write, as long as the cache may not show it.
     written: Option<Written>,
 }
@@ -230,6 +233,18 @@ impl Memory {
         }
         self.told = Some(name.to_owned());
         vec![News::Trouble(text.to_owned())]
+    }
+
+    /// What people shall hear of annotations of another controller: once for each change of them.
+    pub(crate) fn foreign(&mut self, foreign: &Foreign) -> Vec<News> {
+        let told = Foreign { refusals: Vec::new(), ..foreign.clone() };
+        if self.told_foreign == told {
+            return Vec::new();
+        }
+        self.told_foreign = told.clone();
+        let Foreign { understood, ignored, .. } = told;
+        let news = [(understood, News::Compatible as fn(_) -> _), (ignored, News::Ignored)];
+        news.into_iter().filter(|(words, _)| !words.is_empty()).map(|(words, news)| news(words)).collect()
     }
 
     /// The adapter asks us not to call for so long, whatever happens to the Service meanwhile.

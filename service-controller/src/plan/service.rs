@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use super::compat::Foreign;
+
 /// The finalizer that keeps a Service until its load balancer is gone. The name is Kubernetes' own.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
@@ -184,8 +186,10 @@ pub(crate) struct Service {
     pub(crate) source_ranges: Vec<String>,
     pub(crate) affinity: Affinity,
     pub(crate) traffic: Traffic,
-    /// Only the keys that mean something here.
+    /// Only the keys that mean something here, in our words.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// What is to be said of annotations of another controller.
+    pub(crate) foreign: Foreign,
     pub(crate) ingress: Vec<Ingress>,
 }
 

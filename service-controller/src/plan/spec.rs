@@ -46,6 +46,7 @@ impl<'a> Checked<'a> {
     /// Every fault at once, each with its field or annotation and the repair.
     pub(crate) fn new(service: &'a Service, defaults: &Defaults) -> Result<Self, Vec<Refusal>> {
         let mut refusals = bad_ports(service);
+        refusals.extend(service.foreign.refusals.iter().cloned());
         let (wishes, faults) = wishes(service, defaults);
         refusals.extend(faults);
         let mut ranges = or_note(source_ranges(service).map_err(|fault| vec![fault]), &mut refusals);

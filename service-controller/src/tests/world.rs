@@ -11,7 +11,10 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{NAMES, controller, plan::annotations::settings::Defaults};
+use crate::{
+    NAMES, controller,
+    plan::{annotations::settings::Defaults, compat::Compat},
+};
 
 /// Longer than any pause of the controller that is not a backoff or a resync.
 const QUIET: Duration = Duration::from_secs(20);
@@ -21,6 +24,7 @@ pub(super) struct World {
     pub(super) cloud: FakeCloud,
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
+    compat: Option<Compat>,
 }
 
 impl World {
@@ -33,7 +37,13 @@ impl World {
             ..Capability::default()
         };
         cloud.edit(|state| state.info.capabilities = vec![capability("loadbalancers")]);
-        Self { kube, cloud, stop: CancellationToken::new(), running: JoinSet::new() }
+        Self { kube, cloud, stop: CancellationToken::new(), running: JoinSet::new(), compat: None }
+    }
+
+    /// The controller that is started then understands these annotations, too.
+    pub(super) fn compat(mut self, compat: Compat) -> Self {
+        self.compat = Some(compat);
+        self
     }
 
     pub(super) async fn start() -> Self {
@@ -43,7 +53,7 @@ impl World {
     pub(super) async fn started(mut self) -> Self {
         let process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
-        self.running.spawn(controller(process, 4, Defaults::default()));
+        self.running.spawn(controller(process, 4, Defaults::default(), self.compat));
         tokio::task::yield_now().await;
         self
     }

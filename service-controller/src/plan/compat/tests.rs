@@ -1,0 +1,269 @@
+//! Values in, values out; and what nobody can put into our words.
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::{
+    annotations::{settings::Defaults, wishes},
+    service::{Port, Service, Transport},
+};
+
+const OLD: &str = "loadbalancer.openstack.org/";
+
+/// Each key with each kind of value that it takes.
+const GOOD: [(&str, &str); 37] = [
+    ("load-balancer-id", "0f3a-1"),
+    ("load-balancer-address", "192.0.2.7"),
+    ("hostname", "shop.example.com"),
+    ("floating-network-id", "net-1"),
+    ("floating-subnet-id", "sub-1"),
+    ("subnet-id", "sub-2"),
+    ("network-id", "net-2"),
+    ("member-subnet-id", "sub-3"),
+    ("keep-floatingip", "true"),
+    ("keep-floatingip", "false"),
+    ("proxy-protocol", "true"),
+    ("proxy-protocol", "v1"),
+    ("proxy-protocol", "v2"),
+    ("proxy-protocol", "false"),
+    ("x-forwarded-for", "true"),
+    ("x-forwarded-for", "false"),
+    ("default-tls-container-ref", "https://kms/v1/containers/1"),
+    ("lb-method", "ROUND_ROBIN"),
+    ("lb-method", "LEAST_CONNECTIONS"),
+    ("lb-method", "SOURCE_IP"),
+    ("lb-method", "SOURCE_IP_PORT"),
+    ("connection-limit", "2000"),
+    ("connection-limit", "-1"),
+    ("timeout-client-data", "50000"),
+    ("timeout-client-data", "1500"),
+    ("timeout-member-connect", "5000"),
+    ("timeout-member-data", "120000"),
+    ("timeout-tcp-inspect", "0"),
+    ("enable-health-monitor", "true"),
+    ("enable-health-monitor", "false"),
+    ("health-monitor-delay", "5"),
+    ("health-monitor-timeout", "3"),
+    ("health-monitor-max-retries", "1"),
+    ("health-monitor-max-retries-down", "3"),
+    ("flavor-id", "flavor-1"),
+    ("availability-zone", "zone-1"),
+    ("node-selector", "pool=web, gpu ,zone="),
+];
+
+fn given(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+fn openstack(pairs: &[(&str, &str)]) -> Translation {
+    translate(Some(Compat::Openstack), given(pairs))
+}
+
+/// What one old key becomes, `adopt` left out, or why it becomes nothing.
+fn one(key: &str, value: &str) -> String {
+    let translation = openstack(&[(&format!("{OLD}{key}"), value)]);
+    if let Some(refusal) = translation.foreign.refusals.first() {
+        return format!("refused: {}", refusal.to_string().replace(OLD, ""));
+    }
+    let own = translation.annotations.iter().filter(|(key, _)| !key.ends_with("/adopt"));
+    let said: Vec<String> =
+        own.map(|(key, value)| format!("{}: {value}", key.trim_start_matches(PREFIX))).collect();
+    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
+}
+
+#[test]
+fn each_value_is_written_as_ours_are() {
+    let told = GOOD.map(|(key, value)| format!("{key}: {value} -> {}", one(key, value)));
+    assert_snapshot!(told.join("\n"), @r"
+    load-balancer-id: 0f3a-1 -> id: 0f3a-1
+    load-balancer-address: 192.0.2.7 -> nothing
+    hostname: shop.example.com -> hostname: shop.example.com
+    floating-network-id: net-1 -> address-pool: net-1
+    floating-subnet-id: sub-1 -> x.openstack.floating-subnet-id: sub-1
+    subnet-id: sub-2 -> subnet: sub-2
+    network-id: net-2 -> x.openstack.network-id: net-2
+    member-subnet-id: sub-3 -> x.openstack.member-subnet-id: sub-3
+    keep-floatingip: true -> on-delete: keep-address
+    keep-floatingip: false -> on-delete: delete
+    proxy-protocol: true -> proxy-protocol: v1
+    proxy-protocol: v1 -> proxy-protocol: v1
+    proxy-protocol: v2 -> proxy-protocol: v2
+    proxy-protocol: false -> proxy-protocol: off
+    x-forwarded-for: true -> listener-protocol: http
+    x-forwarded-for: false -> nothing
+    default-tls-container-ref: https://kms/v1/containers/1 -> listener-protocol: https, tls-cert-refs: https://kms/v1/containers/1
+    lb-method: ROUND_ROBIN -> algorithm: round-robin
+    lb-method: LEAST_CONNECTIONS -> algorithm: least-connections
+    lb-method: SOURCE_IP -> algorithm: source-ip
+    lb-method: SOURCE_IP_PORT -> algorithm: source-ip-port
+    connection-limit: 2000 -> connection-limit: 2000
+    connection-limit: -1 -> nothing
+    timeout-client-data: 50000 -> x.openstack.timeout-client-data: 50s
+    timeout-client-data: 1500 -> x.openstack.timeout-client-data: 1500ms
+    timeout-member-connect: 5000 -> connect-timeout: 5s
+    timeout-member-data: 120000 -> x.openstack.timeout-member-data: 120s
+    timeout-tcp-inspect: 0 -> x.openstack.timeout-tcp-inspect: 0s
+    enable-health-monitor: true -> health-check.enabled: true
+    enable-health-monitor: false -> health-check.enabled: false
+    health-monitor-delay: 5 -> health-check.interval: 5s
+    health-monitor-timeout: 3 -> health-check.timeout: 3s
+    health-monitor-max-retries: 1 -> health-check.healthy-threshold: 1
+    health-monitor-max-retries-down: 3 -> health-check.unhealthy-threshold: 3
+    flavor-id: flavor-1 -> size: flavor-1
+    availability-zone: zone-1 -> zone: zone-1
+    node-selector: pool=web, gpu ,zone= -> node-selector: pool=web,gpu,zone=
+    ");
+}
+
+/// What is translated is not told again as a fault of a key that nobody wrote.
+#[test]
+fn what_is_translated_is_what_our_vocabulary_takes() {
+    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    for (key, value) in GOOD {
+        let annotations = openstack(&[(&format!("{OLD}{key}"), value)]).annotations;
+        let service = Service { annotations, ports: vec![port.clone()], ..Service::default() };
+        let (_wishes, refusals) = wishes(&service, &Defaults::default());
+        assert_eq!(refusals, [], "{key}: {value}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_or_read_is_refused_with_what_to_write() {
+    let rows = [
+        ("keep-floatingip", "yes"),
+        ("proxy-protocol", "v3"),
+        ("lb-method", "round-robin"),
+        ("connection-limit", "many"),
+        ("timeout-client-data", "50s"),
+        ("timeout-member-connect", "1500"),
+        ("health-monitor-delay", "-5"),
+        ("node-selector", "pool in (a,b)"),
+        ("class", "dmz"),
+        ("floating-subnet", "public-*"),
+        ("floating-subnet-tags", "a&b"),
+        ("port-id", "port-1"),
+        ("flavour-id", "small"),
+    ];
+    let told = rows.map(|(key, value)| one(key, value));
+    assert_snapshot!(told.join("\n"), @r#"
+    refused: annotation keep-floatingip: "yes" is neither true nor false; correct it, or write lb.cloudadapter.dev/on-delete instead
+    refused: annotation proxy-protocol: "v3" is none of true, v1, v2, false; correct it, or write lb.cloudadapter.dev/proxy-protocol instead
+    refused: annotation lb-method: "round-robin" is none of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT; correct it, or write lb.cloudadapter.dev/algorithm instead
+    refused: annotation connection-limit: "many" is no whole number; correct it, or write lb.cloudadapter.dev/connection-limit instead
+    refused: annotation timeout-client-data: "50s" is no whole number; correct it, or write lb.cloudadapter.dev/x.openstack.timeout-client-data instead
+    refused: annotation timeout-member-connect: "1500" milliseconds are no whole number of seconds; correct it, or write lb.cloudadapter.dev/connect-timeout instead
+    refused: annotation health-monitor-delay: "-5" is no whole number; correct it, or write lb.cloudadapter.dev/health-check.interval instead
+    refused: annotation node-selector: "pool in (a" is neither a label nor label=value; correct it, or write lb.cloudadapter.dev/node-selector instead
+    refused: annotation class: cannot be done here: it names a section of a file that is not read here; write what the section says: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
+    refused: annotation floating-subnet: cannot be done here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
+    refused: annotation floating-subnet-tags: cannot be done here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
+    refused: annotation port-id: cannot be done here: load balancers make their own ports; write the port's address as lb.cloudadapter.dev/address once the port is deleted, or make a load balancer with it yourself and write its ID as lb.cloudadapter.dev/id
+    refused: annotation flavour-id: no such annotation, did you mean flavor-id? Remove it
+    "#);
+}
+
+/// The first two columns of its table are these.
+#[test]
+fn the_page_for_operators_has_each_key_and_what_it_becomes() {
+    let columns = |row: &Row| {
+        let ours = match row.becomes {
+            Becomes::Setting(name, _) | Becomes::SettingUnless(_, name, _) => format!("`{name}`"),
+            Becomes::SettingWith(name, _, (other, _)) => format!("`{name}`, `{other}`"),
+            Becomes::Nothing => "-".to_owned(),
+            Becomes::Refused(_) | Becomes::RefusedUnless(..) => "refused".to_owned(),
+        };
+        format!("| `{}` | {ours} |", row.old.trim_start_matches(OLD))
+    };
+    let page = include_str!("../../../../docs/clouds/openstack.md");
+    let table = page.lines().skip_while(|line| !line.starts_with("| of the Go one ")).skip(2);
+    let told: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(told.len(), openstack::TABLE.len());
+    for (row, line) in openstack::TABLE.iter().zip(told) {
+        assert!(line.starts_with(&columns(row)), "{line} is not {}", columns(row));
+    }
+}
+
+#[test]
+fn the_internal_one_has_a_name_of_its_own() {
+    let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    assert_eq!(openstack(&[(key, "true")]).annotations["lb.cloudadapter.dev/internal"], "true");
+}
+
+#[test]
+fn ours_count_more_and_are_never_changed() {
+    let ours = ("lb.cloudadapter.dev/algorithm", "source-ip");
+    let translation = openstack(&[
+        ours,
+        ("lb.cloudadapter.dev/adopt", "none"),
+        ("loadbalancer.openstack.org/lb-method", "nonsense"),
+        ("example.com/owner", "me"),
+    ]);
+    let kept = [ours, ("lb.cloudadapter.dev/adopt", "none"), ("example.com/owner", "me")];
+    assert_eq!(translation.annotations, given(&kept));
+    assert_eq!(
+        translation.foreign.understood,
+        ["loadbalancer.openstack.org/lb-method counts nothing beside lb.cloudadapter.dev/algorithm"]
+    );
+    assert_eq!(translation.foreign.refusals, []);
+}
+
+#[test]
+fn the_more_exact_of_two_old_keys_counts() {
+    let certificate = ("loadbalancer.openstack.org/default-tls-container-ref", "ref");
+    let forwarded = ("loadbalancer.openstack.org/x-forwarded-for", "true");
+    assert_eq!(
+        openstack(&[certificate, forwarded]).annotations["lb.cloudadapter.dev/listener-protocol"],
+        "https"
+    );
+
+    let subnet = ("loadbalancer.openstack.org/floating-subnet-id", "sub-1");
+    let others = [
+        ("loadbalancer.openstack.org/floating-subnet", "x*"),
+        ("loadbalancer.openstack.org/floating-subnet-tags", "a"),
+    ];
+    assert_eq!(openstack(&[subnet, others[0], others[1]]).foreign.refusals, []);
+
+    let vip = [("loadbalancer.openstack.org/subnet-id", "s"), ("loadbalancer.openstack.org/network-id", "n")];
+    let keys: Vec<String> = openstack(&vip).annotations.into_keys().collect();
+    assert_eq!(keys, ["lb.cloudadapter.dev/adopt", "lb.cloudadapter.dev/subnet"]);
+}
+
+#[test]
+fn what_was_made_before_is_taken_over_whether_or_not_anybody_says_so() {
+    assert_eq!(openstack(&[]).annotations, given(&[("lb.cloudadapter.dev/adopt", "owned")]));
+    assert_eq!(translate(None, given(&[])).annotations, given(&[]));
+}
+
+#[test]
+fn without_the_flag_they_are_set_aside_and_counted() {
+    let old = ("loadbalancer.openstack.org/class", "dmz");
+    let translation = translate(None, given(&[old, ("lb.cloudadapter.dev/size", "s")]));
+    assert_eq!(translation.annotations, given(&[("lb.cloudadapter.dev/size", "s")]));
+    let foreign = Foreign { ignored: vec![old.0.to_owned()], ..Foreign::default() };
+    assert_eq!(translation.foreign, foreign);
+}
+
+#[test]
+fn each_old_key_stands_there_once() {
+    let keys: BTreeSet<&str> = openstack::TABLE.iter().map(|row| row.old).collect();
+    assert_eq!(keys.len(), openstack::TABLE.len());
+    assert!(keys.into_iter().all(is_foreign));
+}
+
+proptest! {
+    /// Nothing is passed over: each old key is understood, refused, or was never more than a note.
+    #[test]
+    fn every_old_key_is_answered_for(
+        key in prop_oneof![
+            (0..openstack::TABLE.len()).prop_map(|at| openstack::TABLE[at].old.to_owned()),
+            "[a-z-]{1,12}".prop_map(|name| format!("{OLD}{name}")),
+        ],
+        value in prop_oneof!["[ -~]{0,12}", "-?[0-9]{1,12}", Just("true".to_owned())],
+    ) {
+        let Foreign { understood, ignored, refusals } = openstack(&[(&key, &value)]).foreign;
+        let note = key.ends_with("/load-balancer-address");
+        prop_assert_eq!(understood.len() + refusals.len(), usize::from(!note));
+        prop_assert!(ignored.is_empty());
+    }
+}
