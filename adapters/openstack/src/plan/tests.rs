@@ -464,7 +464,7 @@ fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
 }
 
 #[test]
-fn one_that_takes_anothers_place_asks_for_its_addresses() {
+fn one_that_takes_the_place_of_another_asks_for_its_addresses() {
     let both = |spec: &mut LoadBalancerSpec| {
         spec.ip_families = [contract::IpFamily::Ipv4, contract::IpFamily::Ipv6].map(i32::from).into();
     };
