@@ -50,7 +50,7 @@ async fn the_chart_installs_and_uninstalls() {
 async fn wrong_values_are_refused_by_the_name_of_their_key() {
     let mut control_plane = control_plane().await;
     let good = Values::new(&mut control_plane).unwrap().render();
-    for (name, change, key) in wrong_shapes().into_iter().chain(wrong_senses()) {
+    for (name, change, key) in [wrong_shapes(), wrong_senses(), wrong_senses_of_openstack()].concat() {
         let mut values = good.clone();
         merge(&mut values, &change);
         let refused = Release::install(&control_plane, &values).await;
@@ -92,26 +92,6 @@ fn wrong_senses() -> Vec<Wrong> {
         ),
         ("no image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
         ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
-        (
-            "no credentials for OpenStack",
-            json!({ "adapter": { "kind": "openstack" } }),
-            "adapter.credentialsSecret: is needed when adapter.kind is openstack",
-        ),
-        (
-            "no router",
-            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a" } }),
-            "adapter.openstack.routerId: is needed when routeController.enabled",
-        ),
-        (
-            "credentials twice",
-            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a", "openstack": { "cloudsYaml": "clouds:" } } }),
-            "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret",
-        ),
-        (
-            "credentials for nobody",
-            json!({ "adapter": { "openstack": { "cloudsYaml": "clouds:" } } }),
-            "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone",
-        ),
         ("no level", json!({ "logLevel": "inf" }), r#"logLevel: "inf" is no level"#),
         (
             "a target without a level",
@@ -158,6 +138,32 @@ fn wrong_senses() -> Vec<Wrong> {
             "one port twice",
             json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
             "serviceController.httpPort",
+        ),
+    ]
+}
+
+/// The same of values for OpenStack.
+fn wrong_senses_of_openstack() -> Vec<Wrong> {
+    vec![
+        (
+            "no credentials for OpenStack",
+            json!({ "adapter": { "kind": "openstack" } }),
+            "adapter.credentialsSecret: is needed when adapter.kind is openstack",
+        ),
+        (
+            "no router",
+            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a" } }),
+            "adapter.openstack.routerId: is needed when routeController.enabled",
+        ),
+        (
+            "credentials twice",
+            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a", "openstack": { "cloudsYaml": "clouds:" } } }),
+            "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret",
+        ),
+        (
+            "credentials for nobody",
+            json!({ "adapter": { "openstack": { "cloudsYaml": "clouds:" } } }),
+            "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone",
         ),
     ]
 }
