@@ -20,6 +20,9 @@ from .cloud import Cloud, Context
 
 KEEP_SETS = 1024  # of all clusters; the contract asks for 64 of each
 Asks = Callable[[api.LoadBalancerSpec], bool]
+reads_requests: Asks = lambda spec: any(it.application > it.APPLICATION_PASS for it in spec.listeners)
+times_connects: Asks = lambda spec: any(it.HasField("connect_timeout") for it in spec.listeners)
+limits_connections: Asks = lambda spec: any(it.HasField("connection_limit") for it in spec.listeners)
 # What this cloud cannot: the capability, the field, whether a specification asks for it.
 MISSING: list[tuple[str, str, Asks]] = [
     ("lb.internal", "spec.scheme", lambda spec: spec.scheme == spec.SCHEME_INTERNAL),
@@ -34,20 +37,10 @@ MISSING: list[tuple[str, str, Asks]] = [
     ("lb.zone", "spec.zone", lambda spec: bool(spec.zone)),
     ("lb.keep-address", "spec.address_retention", lambda spec: spec.address_retention == 2),
     ("lb.algorithm", "spec.listeners.algorithm", lambda spec: any(it.algorithm for it in spec.listeners)),
-    ("lb.listener-protocol", "spec.listeners.application", lambda spec: any(map(is_read, spec.listeners))),
-    ("lb.connect-timeout", "spec.listeners.connect_timeout", lambda spec: has_any(spec, "connect_timeout")),
-    ("lb.connection-limit", "spec.listeners.connection_limit", lambda spec: has_any(spec, "connection_limit")),
+    ("lb.listener-protocol", "spec.listeners.application", reads_requests),
+    ("lb.connect-timeout", "spec.listeners.connect_timeout", times_connects),
+    ("lb.connection-limit", "spec.listeners.connection_limit", limits_connections),
 ]
-
-
-def is_read(listener: api.Listener) -> bool:
-    """Whether what passes is more than bytes to the load balancer."""
-    return listener.application > api.Listener.APPLICATION_PASS
-
-
-def has_any(spec: api.LoadBalancerSpec, field: str) -> bool:
-    """Whether a listener has this field set."""
-    return any(listener.HasField(field) for listener in spec.listeners)
 
 
 class LoadBalancers(rpc.LoadBalancerServiceServicer):

@@ -1,9 +1,9 @@
 """Load balancers: fields, work, ownership, fences, sets of backends."""
 
-from datetime import timedelta
 from typing import Any
 
 from cloudadapter.v1alpha1 import load_balancer_service_pb2 as api
+from google.protobuf.duration_pb2 import Duration
 
 from mem_adapter.load_balancers import KEEP_SETS
 
@@ -40,7 +40,7 @@ class Fields(Served):
         first, second, third = request.spec.listeners
         first.MergeFrom(api.Listener(application=api.Listener.APPLICATION_HTTPS, connection_limit=0))
         second.MergeFrom(api.Listener(application=api.Listener.APPLICATION_PASS, tls_refs=["one"]))
-        third.MergeFrom(api.Listener(connect_timeout=timedelta(0), idle_timeout=timedelta(hours=25)))
+        third.MergeFrom(api.Listener(connect_timeout=Duration(), idle_timeout=Duration(seconds=25 * 3600)))
         request.spec.subnets.extend(["", "one", "one"])
         refusal = self.refused("FIELD_INVALID", self.balancers.EnsureLoadBalancer, request)
         self.assertEqual(
@@ -79,7 +79,7 @@ class Fields(Served):
             ("lb.keep-address", api.LoadBalancerSpec(address_retention=api.LoadBalancerSpec.ADDRESS_RETENTION_KEEP)),
             ("lb.algorithm", listens(algorithm=api.Listener.ALGORITHM_SOURCE_IP)),
             ("lb.listener-protocol", listens(application=api.Listener.APPLICATION_HTTP)),
-            ("lb.connect-timeout", listens(connect_timeout=timedelta(seconds=5))),
+            ("lb.connect-timeout", listens(connect_timeout=Duration(seconds=5))),
             ("lb.connection-limit", listens(connection_limit=9)),
         ]:
             refusal = self.refused("UNSUPPORTED_FEATURE", self.balancers.EnsureLoadBalancer, wish(spec=spec))
