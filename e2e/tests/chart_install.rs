@@ -290,8 +290,10 @@ fn own_flags(help: &str) -> BTreeSet<String> {
         section.take_while(move |line| !heading(line))
     };
     let lines = ["OpenStack:", "Load balancers:"].into_iter().flat_map(of);
-    let first = lines.filter_map(|line| line.trim_start().split(' ').next());
-    first.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
+    // What is said of them stands further in, and names others.
+    lines
+        .filter_map(|line| Some(format!("--{}", line.strip_prefix("      --")?.split(' ').next()?)))
+        .collect()
 }
 
 /// The adapter for OpenStack gets every flag that it has, and its credentials, which no other pod sees. Others replace them without a
