@@ -15,8 +15,8 @@ use super::account::{Account, Credentials, Service, status_of};
 use super::administrator;
 use super::state::{self, Balancer, Count, Route, Server, State, part};
 
-/// For anything that the services do. A load balancer takes 10 s, and a minute on a machine under load.
-pub(crate) const DONE_WITHIN: Duration = seconds(240);
+/// For anything that the services do. A load balancer takes 10 s, and minutes on a machine under load.
+pub(crate) const DONE_WITHIN: Duration = seconds(600);
 const PASSWORD: &str = "stack";
 const ROLES: [&str; 2] = ["member", "load-balancer_member"];
 /// Of the machines.
