@@ -125,6 +125,15 @@ impl Bed<OpenStack> {
         Ok(this)
     }
 
+    /// Gives the adapter these keys of `auth` in its clouds.yaml.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn give(&self, keys: &Value) -> anyhow::Result<()> {
+        self.cluster.cloud.give(&self.client(), keys).await?;
+        self.cluster.pods.refresh_volumes(&self.cluster.control_plane).await
+    }
+
     /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
     /// node is initialised.
     ///

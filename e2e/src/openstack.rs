@@ -17,6 +17,9 @@ use std::sync::Arc;
 use adapter_conformance::params::ProxyParams;
 use adapter_conformance::proxy::Proxy;
 use anyhow::Context;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -31,9 +34,10 @@ use crate::helm::merge;
 
 /// Where clients of the cloud find it.
 const CLOUDS: &str = "OS_CLIENT_CONFIG_FILE";
-/// The cloud of the adapter, in its clouds.yaml.
-const ADAPTER: &str = "adapter";
-/// The same without the proxy, for people.
+/// The Secret with the adapter's credentials.
+const SECRET: &str = "openstack";
+const REGION: &str = "RegionOne";
+/// The cloud in the clouds.yaml for people.
 pub const PEOPLE: &str = "people";
 /// The services that the adapter speaks to, and the version that its paths begin after.
 const SERVICES: [(Service, &str); 4] = [
@@ -57,16 +61,20 @@ impl OpenStack {
     /// Makes the adapter's way to a project, and its credentials.
     ///
     /// # Errors
-    /// When the proxy does not start.
+    /// When the proxy does not start, or the API server refuses the Secret.
     pub async fn start(control_plane: &mut ControlPlane, project: Arc<Project>) -> anyhow::Result<Self> {
         let listen = format!("127.0.0.1:{}", control_plane.take_port()?);
         let proxy = proxy(&project, &listen).await?;
         let this = Self { project, proxy, clouds: control_plane.dir().join("clouds.yaml") };
-        this.give(&this.project.keys())?;
+        let keys = this.project.keys();
+        let people = json!({ "auth": this.auth(&keys, Way::Straight), "region_name": REGION });
+        fs::write(&this.clouds, json!({ "clouds": { PEOPLE: people } }).to_string())
+            .with_context(|| format!("cannot write {}", this.clouds.display()))?;
+        this.give(&control_plane.client(), &keys).await?;
         Ok(this)
     }
 
-    /// The adapter's clouds.yaml.
+    /// A clouds.yaml for people, who are not counted.
     pub fn clouds(&self) -> &Path {
         &self.clouds
     }
@@ -74,43 +82,57 @@ impl OpenStack {
     /// What the chart is told.
     pub fn values(&self) -> Value {
         let Project { subnet, router, external, .. } = &*self.project;
-        let flags = [
-            format!("--clouds-file={}", self.clouds.display()),
-            format!("--cloud={ADAPTER}"),
-            format!("--subnet-id={subnet}"),
-            format!("--floating-network-id={external}"),
-            format!("--router-id={router}"),
-        ];
-        json!({ "adapter": { "kind": "custom", "image": "adapter-openstack", "extraArgs": flags } })
+        json!({ "adapter": { "kind": "openstack", "credentialsSecret": SECRET, "openstack": {
+            "routerId": router,
+            "loadBalancers": { "subnetId": subnet, "floatingNetworkId": external },
+        } } })
     }
 
-    /// Gives the adapter these keys of `auth`, which it finds at its next look at the file.
+    /// Gives the adapter these keys of `auth`: they are in its Secret, and in its volume once that is refreshed.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub fn give(&self, keys: &Value) -> anyhow::Result<()> {
-        let auth = |keys: &Value, url: &str| {
-            let mut auth = keys.clone();
-            merge(&mut auth, &json!({ "auth_url": url }));
-            auth
-        };
-        let proxied = |(service, version): (Service, &str)| {
-            format!("http://{}/{}{version}", self.proxy.address(), service.word())
-        };
-        let mut adapter: BTreeMap<String, Value> = SERVICES
-            .map(|it| (format!("{}_endpoint_override", it.0.word().replace('-', "_")), json!(proxied(it))))
+    /// When the API server refuses.
+    pub async fn give(&self, client: &Client, keys: &Value) -> anyhow::Result<()> {
+        let mut cloud: BTreeMap<String, Value> = SERVICES
+            .map(|it| {
+                (format!("{}_endpoint_override", it.0.word().replace('-', "_")), json!(self.proxied(it)))
+            })
             .into();
-        let [identity, ..] = SERVICES;
-        adapter.insert("auth".to_owned(), auth(keys, &proxied(identity)));
-        adapter.insert("region_name".to_owned(), json!("RegionOne"));
-        let people = auth(&self.project.keys(), &self.project.member.credentials().auth_url);
-        let people = json!({ "auth": people, "region_name": "RegionOne" });
-        let clouds = json!({ "clouds": { ADAPTER: adapter, PEOPLE: people } });
-        // In one step, since the adapter follows it.
-        let new = self.clouds.with_extension("new");
-        fs::write(&new, clouds.to_string()).with_context(|| format!("cannot write {}", new.display()))?;
-        fs::rename(&new, &self.clouds).with_context(|| format!("cannot replace {}", self.clouds.display()))
+        cloud.insert("auth".to_owned(), self.auth(keys, Way::Proxied));
+        cloud.insert("region_name".to_owned(), json!(REGION));
+        let clouds = json!({ "clouds": { "adapter": cloud } }).to_string();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": SECRET },
+            "stringData": { "clouds.yaml": clouds },
+        });
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+        let apply = PatchParams::apply("e2e").force();
+        secrets.patch(SECRET, &apply, &Patch::Apply(secret)).await.context("cannot write the Secret")?;
+        Ok(())
     }
+
+    fn auth(&self, keys: &Value, way: Way) -> Value {
+        let [identity, ..] = SERVICES;
+        let url = match way {
+            Way::Proxied => self.proxied(identity),
+            Way::Straight => self.project.member.credentials().auth_url.clone(),
+        };
+        let mut auth = keys.clone();
+        merge(&mut auth, &json!({ "auth_url": url }));
+        auth
+    }
+
+    fn proxied(&self, (service, version): (Service, &str)) -> String {
+        format!("http://{}/{}{version}", self.proxy.address(), service.word())
+    }
+}
+
+/// How a client comes to the services.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Proxied,
+    Straight,
 }
 
 /// The cloud `admin` of the file that the environment names.

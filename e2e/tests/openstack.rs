@@ -355,7 +355,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     let cloud = bed.cluster.cloud.clone();
     let before = cloud.project.state().await?;
     let mut keys = other.application_credential().await?;
-    cloud.give(&keys)?;
+    bed.give(&keys).await?;
     e2e::set_ready(&bed.client(), "a", Ready::Unknown).await?;
     let adapter = &*bed.cluster.pods.get(ADAPTER)?;
     eventually("the adapter says that it does not take them", bed.within, || async {
@@ -368,7 +368,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
 
     // After a restart only the configuration tells which project is the right one.
     e2e::merge(&mut keys, &json!({ "project_id": cloud.project.member.project }));
-    cloud.give(&keys)?;
+    bed.give(&keys).await?;
     bed.cluster.pods.get(ADAPTER)?.restart().await?;
     let ports = json!([{ "name": "tls", "port": 443, "protocol": "TCP" }]);
     bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await?;
@@ -378,7 +378,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     bed.cluster.pods.get("node-controller")?.restart().await?;
     unharmed(bed, &before).await?;
 
-    cloud.give(&cloud.project.keys())?;
+    bed.give(&cloud.project.keys()).await?;
     e2e::set_ready(&bed.client(), "a", Ready::True).await?;
     bed.until_cloud("web listens on its second port", |state| {
         let web = balancer(state, "web")?;

@@ -94,7 +94,7 @@ impl Cloud {
         match self {
             Self::Sim(cloud) => format!("--set adapter.sim.endpoint={}", cloud.url()),
             Self::OpenStack(_) => {
-                "--set adapter.kind=custom --set adapter.image=adapter-openstack".to_owned()
+                "--set adapter.kind=openstack --set adapter.credentialsSecret=openstack".to_owned()
             }
         }
     }
