@@ -249,23 +249,25 @@ impl Operation {
     fn of_openstack(call: &Call) -> Self {
         let name = openstack::operation(call);
         let is_of = |word: &str| call.path.starts_with(word);
-        let family = if is_of("/identity") {
+        // Which addresses a port lets through is asked for routes only.
+        let ports = match name.as_str() {
+            "GET ports" if call.path.contains("allowed_address_pairs") => Some(Family::Network),
+            "GET ports" => Some(Family::Compute),
+            _ => None,
+        };
+        let family = ports.unwrap_or(if is_of("/identity") {
             Family::Identity
         } else if is_of("/load-balancer") || is_of("/network/v2.0/floatingips") {
             Family::Loadbalancer
-        } else if is_of("/compute") || !(call.write || name != "GET ports" || asks_for_pairs(call)) {
+        } else if is_of("/compute") {
             Family::Compute
         } else {
             Family::Network
-        };
+        });
+        let name = if ports == Some(Family::Network) { format!("{name} with pairs") } else { name };
         let access = if call.write { Access::Write } else { Access::Read };
         Self { family, access, name: Cow::Owned(name) }
     }
-}
-
-/// Which addresses a port lets through is asked for routes only.
-fn asks_for_pairs(call: &Call) -> bool {
-    call.path.contains("allowed_address_pairs")
 }
 
 impl Balancer {
