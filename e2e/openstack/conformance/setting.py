@@ -64,7 +64,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with contextlib.ExitStack() as stack:
         params = prepare(stack, args.programs.absolute(), args.folder.absolute())
-        suite = subprocess.Popen([args.programs / "adapter-conformance", "--params", params, *PARALLEL, *args.suite])
+        parallel = [] if any(flag.startswith("--parallel") for flag in args.suite) else PARALLEL
+        suite = subprocess.Popen([args.programs / "adapter-conformance", "--params", params, *parallel, *args.suite])
         # The suite is the one to hear them: it cleans up, and then so do we.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: suite.terminate())
