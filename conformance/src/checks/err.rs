@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         )
         .needs(&[Need::Proxy, Need::Capability("instances"), Need::Hook(Hook::CreateInstances)]),
     Check::t1("ERR-07", "unset-optional-differs-from-zero", |cx| Box::pin(unset_is_not_zero(cx)))
-        .section("common.proto, RequestContext.max_staleness; load_balancer_service.proto, HealthCheck.port, Backend.weight")
+        .section("common.proto, RequestContext.max_staleness; load_balancer_service.proto, HealthCheck.port, Listener.connection_limit, Backend.weight")
         .needs(&[
             Need::Capability("instances"),
             Need::Capability("loadbalancers"),
@@ -359,6 +359,8 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     api.ensure_load_balancer(probed(HealthCheck::default())).await?;
     let zero = HealthCheck { port: Some(0), ..HealthCheck::default() };
     invalid(api.ensure_load_balancer(probed(zero)).await, "spec.health_check.port")?;
+    let closed = good.spec(|spec| spec.listeners.iter_mut().for_each(|one| one.connection_limit = Some(0)));
+    invalid(api.ensure_load_balancer(closed.request).await, "spec.listeners[0].connection_limit")?;
     weightless(cx, &machines).await
 }
 
