@@ -145,6 +145,7 @@ async fn remove_routes(
                     let open = some.iter().zip(&answer.results).filter(|(_, result)| !is_done(result));
                     rest.extend(open.map(|(removal, result)| {
                         came = format!("{:?}", result.outcome());
+                        end = if result.outcome() == Outcome::Pending { late } else { end };
                         removal.clone()
                     }));
                 }
