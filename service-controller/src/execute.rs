@@ -11,8 +11,8 @@ use std::sync::{
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        Adoption, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence, Known, LoadBalancerKey, Owner,
-        Priority, VendorIds,
+        DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence, Known, LoadBalancerKey, Owner, Priority,
+        VendorIds,
     },
 };
 use controller_core::{
@@ -39,6 +39,7 @@ use crate::{
         cloud::{Answer, Balancer, Removal},
         memory::{Memory, Next, Settled},
         service::{Ingress, Service, ServiceId},
+        spec::Takeover,
         targets::Targets,
     },
     requeue::Error,
@@ -99,7 +100,7 @@ impl Executor {
                 Action::AddFinalizer => self.add_finalizer(job).await?,
                 Action::Ensure(ask) => self.ensure(job, ask).await?,
                 Action::WriteStatus(ingress) => self.write_status(job, ingress).await?,
-                Action::Delete => self.delete(job).await?,
+                Action::Delete(takeover) => self.delete(job, takeover).await?,
                 Action::Release => self.release(job).await?,
             };
             if next != Next::Now {
@@ -174,7 +175,7 @@ impl Executor {
         }
     }
 
-    async fn delete(&self, job: &mut Job<'_>) -> Result<Next, Error> {
+    async fn delete(&self, job: &mut Job<'_>, takeover: &Takeover) -> Result<Next, Error> {
         let id = job.service.id.clone();
         self.tell(&id, &job.memory.removing());
         let request = DeleteLoadBalancerRequest {
@@ -184,7 +185,7 @@ impl Executor {
             fence: Some(self.fence()),
             known: None,
             dry_run: false,
-            adoption: Adoption::Never.into(),
+            adoption: takeover.left_over().into(),
         };
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, request).await;

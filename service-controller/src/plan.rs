@@ -139,8 +139,9 @@ pub(crate) enum Action {
     AddFinalizer,
     Ensure(Box<Ask>),
     WriteStatus(Vec<Ingress>),
-    /// Always asked, even if the mirror shows nothing: parts of a half-built load balancer may be left.
-    Delete,
+    /// Always asked, even if the mirror shows nothing: parts of a half-built load balancer may be left. One that was to be taken over
+    /// goes, too, though nobody came to it.
+    Delete(Takeover),
     /// Our finalizer off and the status empty, in one write.
     Release,
 }
@@ -157,7 +158,7 @@ impl fmt::Display for Action {
                 let words: Vec<String> = ingress.iter().map(ToString::to_string).collect();
                 write!(f, "write status [{}]", words.join(" "))
             }
-            Self::Delete => f.write_str("delete"),
+            Self::Delete(_) => f.write_str("delete"),
             Self::Release => f.write_str("release"),
         }
     }
@@ -193,7 +194,7 @@ impl Plan {
 
     /// Whether the adapter is called, and with it perhaps the cloud.
     pub(crate) fn calls_the_adapter(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::Ensure(_) | Action::Delete))
+        self.actions.iter().any(|action| matches!(action, Action::Ensure(_) | Action::Delete(_)))
     }
 }
 
@@ -219,7 +220,7 @@ impl fmt::Display for Plan {
 pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
-        Role::Cleanup => cleanup(memory, facts),
+        Role::Cleanup => cleanup(service, memory, facts),
         Role::Ignored => Plan { orphans: orphans(facts.cloud.unwrap_or_default()), ..Plan::default() },
     }
 }
@@ -257,12 +258,15 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     Plan { actions, ..Plan::default() }
 }
 
-fn cleanup(memory: &Memory, facts: &Facts<'_>) -> Plan {
+fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     if memory.removed {
         return Plan { actions: vec![Action::Release], ..Plan::default() };
     }
     match facts.features {
-        Some(_) => Plan { actions: vec![Action::Delete], ..Plan::default() },
+        Some(_) => {
+            let takeover = Takeover::wished(service, facts.defaults);
+            Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() }
+        }
         None => Plan { waits: Some(Wait::Aloud), ..Plan::default() },
     }
 }

@@ -209,6 +209,19 @@ impl Takeover {
         }
     }
 
+    /// The one that a Service wishes for which is not judged any more: faults in other annotations do not count.
+    pub(super) fn wished(service: &Service, defaults: &Defaults) -> Self {
+        Self::of(&wishes(service, defaults).0)
+    }
+
+    /// What a deletion takes along that was not taken over yet. By the name alone: an ID may be that of one which several use.
+    pub(crate) fn left_over(&self) -> Adoption {
+        match self {
+            Self::None => Adoption::Never,
+            Self::Named | Self::Id(_) => Adoption::IfUnowned,
+        }
+    }
+
     /// The contract's word.
     pub(crate) fn adoption(&self) -> Adoption {
         match self {

@@ -282,6 +282,16 @@ fn a_load_balancer_is_taken_over_only_if_somebody_says_so() {
 }
 
 #[test]
+fn a_removal_takes_along_what_was_to_be_taken_over_and_never_by_its_id() {
+    let mut world = World::with(Service { deleting: true, finalizer: true, ..service() });
+    assert_eq!(world.left_over(), Some(Adoption::Never));
+    for (key, value) in [("adopt", "owned"), ("id", "lb-7"), ("algorithm", "no word that anybody knows")] {
+        world.annotate(key, value);
+        assert_eq!(world.left_over(), Some(Adoption::IfUnowned), "{key}");
+    }
+}
+
+#[test]
 fn without_an_adapter_only_undone_work_is_told() {
     let mut world = World::with(service());
     world.features = None;

@@ -93,7 +93,15 @@ impl World {
     pub(super) fn next_ask(&mut self) -> Option<Ask> {
         self.plan().actions.into_iter().find_map(|action| match action {
             Action::Ensure(ask) => Some(*ask),
-            Action::AddFinalizer | Action::WriteStatus(_) | Action::Delete | Action::Release => None,
+            Action::AddFinalizer | Action::WriteStatus(_) | Action::Delete(_) | Action::Release => None,
+        })
+    }
+
+    /// What the next removal takes along.
+    pub(super) fn left_over(&self) -> Option<Adoption> {
+        self.plan().actions.iter().find_map(|action| match action {
+            Action::Delete(takeover) => Some(takeover.left_over()),
+            Action::AddFinalizer | Action::WriteStatus(_) | Action::Ensure(_) | Action::Release => None,
         })
     }
 
@@ -156,7 +164,7 @@ impl World {
                 news.extend(outcome.news);
                 return news;
             }
-            Action::Delete => {
+            Action::Delete(_) => {
                 let mut news = self.memory.removing();
                 let answer = self.delete();
                 news.extend(self.memory.removal(&answer).news);
