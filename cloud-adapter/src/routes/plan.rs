@@ -285,11 +285,9 @@ mod tests {
 
     /// The deletion of a route without tags that led to this address.
     fn left_at(destination: &str, address: &str, hop: &str) -> Item {
-        let Item::Delete { destination, key, .. } = delete("a", destination) else {
-            unreachable!("a deletion")
-        };
         let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
-        Item::Delete { destination, key, next_hop: Some(next_hop) }
+        let key = key("me", "a", destination);
+        Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop: Some(next_hop) }
     }
 
     fn order(item: Item) -> Order {
