@@ -359,8 +359,10 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     api.ensure_load_balancer(probed(HealthCheck::default())).await?;
     let zero = HealthCheck { port: Some(0), ..HealthCheck::default() };
     invalid(api.ensure_load_balancer(probed(zero)).await, "spec.health_check.port")?;
-    let closed = good.spec(|spec| spec.listeners.iter_mut().for_each(|one| one.connection_limit = Some(0)));
-    invalid(api.ensure_load_balancer(closed.request).await, "spec.listeners[0].connection_limit")?;
+    let mut closed =
+        good.spec(|spec| spec.listeners.iter_mut().for_each(|one| one.connection_limit = Some(0))).request;
+    closed.dry_run = true;
+    invalid(api.ensure_load_balancer(closed).await, "spec.listeners[0].connection_limit")?;
     weightless(cx, &machines).await
 }
 
