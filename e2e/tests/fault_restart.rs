@@ -71,7 +71,7 @@ enum End {
 async fn handle(bed: &Bed, controller: &str, canary: &str) {
     let client = bed.client();
     if controller == "service-controller" {
-        let unknown = "cloudadapter.dev/no-such-annotation";
+        let unknown = "lb.cloudadapter.dev/no-such-annotation";
         service(canary).port(80).annotation(unknown, "").create(&client).await.unwrap();
         bed.told("Service", canary, "SyncLoadBalancerFailed").await.unwrap();
         return bed.delete_service(canary).await.unwrap();
