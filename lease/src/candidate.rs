@@ -3,6 +3,9 @@
 //! The argument: a lease that changes at the API server at time `w` is seen by others at `w` or later, and taken by them at `w` plus
 //! the duration or later, if it has not changed again. Its holder started that write at `w` or earlier and relies on it for less than
 //! the duration. And a write finds only the version that its writer has seen: of two, one is refused.
+//!
+//! A Lease that is missing, or that somebody else emptied, says nothing of who still relies on it: it is taken no sooner than one that
+//! has a holder. Only one that was given back, or never held, is free at once.
 
 use tokio::time::Instant;
 
@@ -21,13 +24,21 @@ pub struct Candidate {
     next_write: Instant,
     /// Refused or lost writes in a row.
     failures: u32,
+    /// The greatest epoch that any record had.
+    highest: u64,
+    /// Our terms in a row.
+    ours: Option<Ours>,
+    /// An acquisition may have been carried out though we were not told: of the lease as it was in the term of this epoch.
+    asked_after: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Seen {
     record: Record,
-    /// When we first saw it like this, by our own clock.
-    since: Instant,
+    /// Until then, by our own clock, somebody else may rely on it.
+    taken_until: Instant,
+    /// When it was seen last.
+    at: Instant,
     /// There is no Lease (any more).
     missing: bool,
     /// Whether a patch of this version may succeed. Not after a write that failed.
@@ -36,8 +47,28 @@ struct Seen {
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    epoch: u32,
+    epoch: u64,
     until: Instant,
+}
+
+/// Terms of ours between which nobody else had one.
+#[derive(Clone, Copy, Debug)]
+struct Ours {
+    /// The epoch of the first.
+    since: u64,
+    /// That of the last.
+    last: u64,
+}
+
+/// How a lease is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquisition {
+    /// How often it then has changed hands: more often than we know of.
+    pub transitions: u32,
+    /// The new term's epoch is to be greater than this one.
+    pub after: u64,
+    /// The version to patch. `None`: there is no Lease, create it.
+    pub version: Option<String>,
 }
 
 /// What comes next.
@@ -45,13 +76,8 @@ struct Held {
 pub enum Step {
     /// Read the Lease.
     Look,
-    /// Take it, for a term of this epoch.
-    Acquire {
-        /// Greater than that of every term that we know of.
-        epoch: u32,
-        /// The version to patch. `None`: there is no Lease, create it.
-        version: Option<String>,
-    },
+    /// Take it.
+    Acquire(Acquisition),
     /// Keep it.
     Renew {
         /// The version to patch.
@@ -81,14 +107,36 @@ impl Candidate {
     /// One that knows nothing yet.
     #[must_use]
     pub fn new(identity: &str, timing: Timing, now: Instant) -> Self {
-        let identity = identity.to_owned();
-        Self { identity, timing, seen: None, held: None, next_look: now, next_write: now, failures: 0 }
+        Self {
+            identity: identity.to_owned(),
+            timing,
+            seen: None,
+            held: None,
+            next_look: now,
+            next_write: now,
+            failures: 0,
+            highest: 0,
+            ours: None,
+            asked_after: None,
+        }
     }
 
     /// The term that we hold: its epoch, and until when we may rely on it.
     #[must_use]
-    pub fn term(&self) -> Option<(u32, Instant)> {
+    pub fn term(&self) -> Option<(u64, Instant)> {
         self.held.map(|held| (held.epoch, held.until))
+    }
+
+    /// The epoch of our first term since which nobody else had one. 0: we had none.
+    #[must_use]
+    pub fn since(&self) -> u64 {
+        self.ours.map_or(0, |ours| ours.since)
+    }
+
+    /// The UID of the Lease. Empty: it was not seen yet.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.seen.as_ref().map(|seen| seen.record.uid.as_str()).unwrap_or_default()
     }
 
     /// Who holds the lease, as far as we have seen.
@@ -117,26 +165,87 @@ impl Candidate {
     /// The Lease was read, or was seen to change; `None`: there is none.
     pub fn saw(&mut self, now: Instant, record: Option<Record>) {
         self.next_look = now + self.timing.retry;
+        // While we may rely on it, nobody else does.
+        let relied = self.held.is_some_and(|held| now < held.until);
+        let taken_until = match &record {
+            Some(record) => self.taken_until(now, record, relied),
+            None => self.gone_until(now, relied),
+        };
+        if let Some(record) = &record {
+            self.highest = self.highest.max(record.epoch());
+            self.recognise(record);
+        }
         let missing = record.is_none();
-        self.seen = Some(match (self.seen.take(), record) {
-            (None, record) => Seen { record: record.unwrap_or_default(), since: now, missing, current: true },
-            // Whoever held the Lease that was deleted may still rely on it.
-            (Some(seen), None) => Seen { missing, current: true, ..seen },
-            (Some(seen), Some(record)) => {
-                let since = if record.differs(&seen.record) { now } else { seen.since };
-                Seen { record, since, missing, current: true }
+        let last = || self.seen.take().map(|seen| seen.record);
+        let record = record.or_else(last).unwrap_or_default();
+        self.seen = Some(Seen { record, taken_until, at: now, missing, current: true });
+    }
+
+    /// Until when somebody else may rely on a lease that is seen like this.
+    fn taken_until(&self, now: Instant, record: &Record, relied: bool) -> Instant {
+        let expires = now + self.timing.duration;
+        let free = record.released || self.is_ours(record);
+        let Some(Seen { record: last, taken_until, missing, .. }) = &self.seen else {
+            return if free || record.is_untouched() { now } else { expires };
+        };
+        let same_term = record.epoch() == last.epoch();
+        match record.holder {
+            // Restored or replaced: what it says may be long over.
+            _ if record.epoch() < last.epoch() => expires,
+            _ if free => now,
+            Some(_) if record.differs(last) || *missing => expires,
+            Some(_) => *taken_until,
+            None if same_term && last.holder.is_none() && !last.released => *taken_until,
+            None if same_term && relied => now,
+            // Whoever held it may have renewed it unseen before it was emptied.
+            None => expires,
+        }
+    }
+
+    /// The same of a Lease that is missing. Others may have held it unseen before it was deleted.
+    fn gone_until(&mut self, now: Instant, relied: bool) -> Instant {
+        match &self.seen {
+            Some(seen) if seen.missing && now < self.unseen_from(seen) => seen.taken_until,
+            Some(seen) if relied && !seen.missing => now,
+            Some(_) | None => {
+                self.ours = None;
+                now + self.timing.duration
             }
-        });
+        }
+    }
+
+    /// No version tells whether a missing Lease was made and deleted again meanwhile: who has not looked for so long knows nothing.
+    fn unseen_from(&self, seen: &Seen) -> Instant {
+        seen.at + self.timing.renew_deadline
+    }
+
+    /// Whether it is from a term of ours, also one of which nobody told us that it began.
+    fn is_ours(&self, record: &Record) -> bool {
+        let told = self.ours.is_some_and(|ours| ours.last == record.epoch());
+        record.holder.as_ref() == Some(&self.identity) && (told || self.asked_after.is_some())
+    }
+
+    fn recognise(&mut self, record: &Record) {
+        if self.is_ours(record)
+            && let Some(ours) = &mut self.ours
+            && self.asked_after == Some(ours.last)
+        {
+            ours.last = ours.last.max(record.epoch());
+        }
     }
 
     /// An acquisition or renewal that was started at `started` succeeded with this answer.
     pub fn wrote(&mut self, (started, now): (Instant, Instant), record: Record) {
-        let epoch = self.held.map_or(record.transitions, |held| held.epoch);
-        let ours = record.holder.as_deref() == Some(self.identity.as_str());
+        let epoch = self.held.map_or_else(|| record.epoch(), |held| held.epoch);
+        let ours = record.holder.as_ref() == Some(&self.identity);
+        let last = self.held.map_or_else(|| self.last_epoch(), |held| Some(held.epoch));
+        let since = self.ours.filter(|ours| Some(ours.last) == last).map_or(epoch, |ours| ours.since);
         self.saw(now, Some(record));
         self.failures = 0;
         self.next_write = started + self.timing.retry;
         if ours {
+            self.ours = Some(Ours { since, last: epoch });
+            self.asked_after = None;
             self.held = Some(Held { epoch, until: started + self.timing.renew_deadline });
         }
     }
@@ -148,9 +257,16 @@ impl Candidate {
         self.failures = self.failures.saturating_add(1);
         self.next_write = if self.failures == 1 { now } else { started + self.timing.retry };
         self.next_look = now;
+        if self.held.is_none() && self.seen.as_ref().is_some_and(|seen| !seen.missing) {
+            self.asked_after = self.last_epoch();
+        }
         if let Some(seen) = &mut self.seen {
             seen.current = false;
         }
+    }
+
+    fn last_epoch(&self) -> Option<u64> {
+        self.seen.as_ref().map(|seen| seen.record.epoch())
     }
 
     /// A look that was started at `started` failed.
@@ -184,16 +300,14 @@ impl Candidate {
     }
 
     fn stand_by(&self, seen: &Seen, now: Instant) -> Step {
-        let free = match seen.record.holder.as_deref() {
-            // Ours, from a term that we gave up: nobody else relies on it.
-            Some(holder) if holder != self.identity => seen.since + self.timing.duration,
-            Some(_) | None => seen.since,
-        };
-        let from = free.max(self.next_write);
-        if seen.current && now >= from {
-            let epoch = seen.record.transitions.saturating_add(1);
-            let version = (!seen.missing).then(|| seen.record.version.clone());
-            Step::Acquire { epoch, version }
+        let from = seen.taken_until.max(self.next_write);
+        let known = seen.current && (!seen.missing || now < self.unseen_from(seen));
+        if known && now >= from {
+            Step::Acquire(Acquisition {
+                transitions: seen.record.transitions.saturating_add(1),
+                after: self.highest,
+                version: (!seen.missing).then(|| seen.record.version.clone()),
+            })
         } else if now >= self.next_look {
             Step::Look
         } else {

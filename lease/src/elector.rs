@@ -1,5 +1,7 @@
 //! Carries out what the candidate decides, and tells everybody who leads.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::{
@@ -10,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api::{Changes, Error, LeaseApi},
-    candidate::{Candidate, Step},
+    candidate::{Acquisition, Candidate, Step},
     record::{self, Record},
     settings::{Settings, SettingsError},
 };
@@ -22,8 +24,12 @@ pub enum Leadership {
     Leader {
         /// Acts of a leader end then: whoever acts compares it with the clock itself. Moves on with each renewal.
         valid_until: Instant,
-        /// Names the term: greater than that of every term before.
-        epoch: u32,
+        /// Names the term: greater than that of every term before. See [`Record::epoch`].
+        epoch: u64,
+        /// The epoch of this process's first term since which nobody else had one.
+        since: u64,
+        /// The UID of the Lease, by which Events refer to it.
+        uid: Arc<str>,
     },
     /// This process does not.
     Follower {
@@ -38,10 +44,11 @@ pub struct Elector {
     settings: Settings,
     candidate: Candidate,
     told: watch::Sender<Leadership>,
+    beats: watch::Sender<Instant>,
     changes: Option<Changes>,
     /// A watch is opened at most once a look: one that fails is no reason to hurry.
     may_watch: bool,
-    /// Wall-clock time, for people: as it was at the start, plus what passed since. So it never stands still or jumps back, and a
+    /// Wall-clock time, for people and for epochs: as it was at the start, plus what passed since. So it never stands still or jumps back, and a
     /// renewal always differs from the one before.
     wall: (Timestamp, Instant),
     /// The last failure that was told.
@@ -55,7 +62,7 @@ impl std::fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// Asks nothing yet. `wall` is the time of day now, for the times in the Lease, which only people read.
+    /// Asks nothing yet. `wall` is the time of day now, for the times in the Lease.
     ///
     /// # Errors
     /// Settings that cannot be used.
@@ -72,6 +79,7 @@ impl Elector {
             candidate: Candidate::new(&settings.identity, settings.timing, now),
             settings,
             told,
+            beats: watch::Sender::new(now),
             changes: None,
             may_watch: false,
             wall: (wall, now),
@@ -80,14 +88,21 @@ impl Elector {
         Ok((elector, leadership))
     }
 
+    /// When it last decided what comes next: no longer ago than a call or a pause takes, or it is stuck.
+    #[must_use]
+    pub fn beats(&self) -> watch::Receiver<Instant> {
+        self.beats.subscribe()
+    }
+
     /// Takes part until told to stop; then gives the lease back, if we hold it.
     ///
     /// Cost: one request each two seconds, and one watch while somebody else leads.
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
+            self.beats.send_replace(Instant::now());
             match self.candidate.decide(Instant::now()) {
                 Step::Look => self.look().await,
-                Step::Acquire { epoch, version } => self.acquire(epoch, version.as_deref()).await,
+                Step::Acquire(acquisition) => self.acquire(acquisition).await,
                 Step::Renew { version } => self.renew(&version).await,
                 Step::Lost(why) => {
                     tracing::warn!(lease = %self.lease(), %why, "No longer the leader");
@@ -147,11 +162,11 @@ impl Elector {
         }
     }
 
-    async fn acquire(&mut self, epoch: u32, version: Option<&str>) {
+    async fn acquire(&mut self, acquisition: Acquisition) {
         let started = Instant::now();
         let former = self.candidate.holder().map(str::to_owned);
-        let body = record::acquisition(&self.settings, epoch, version, self.wall());
-        let answer = match version {
+        let body = record::acquisition(&self.settings, &acquisition, self.wall());
+        let answer = match acquisition.version {
             Some(_) => self.api.patch(&body).await,
             None => self.api.create(body).await,
         };
@@ -211,7 +226,10 @@ impl Elector {
 
     fn tell(&self) {
         let now = match self.candidate.term() {
-            Some((epoch, valid_until)) => Leadership::Leader { valid_until, epoch },
+            Some((epoch, valid_until)) => {
+                let since = self.candidate.since();
+                Leadership::Leader { valid_until, epoch, since, uid: self.candidate.uid().into() }
+            }
             None => Leadership::Follower { holder: self.candidate.holder().map(str::to_owned) },
         };
         self.told.send_if_modified(|told| {

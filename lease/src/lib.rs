@@ -3,12 +3,14 @@
 //! - A leader relies on the lease for six seconds after the *start* of its last renewal that succeeded ([`Timing::renew_deadline`]);
 //!   nobody takes a held lease that it has not seen unchanged for ten ([`Timing::duration`]). Each side measures with its own clock
 //!   alone, so clocks may differ as much as they like as long as they tick: whoever acts as leader checks `valid_until` itself.
-//! - Each term has an epoch, `leaseTransitions` at its begin: greater than that of all terms before.
-//! - A stop in order gives the lease back, and a standby that watches takes it at once.
+//! - Each term has an epoch, the second of `acquireTime`: greater than that of all terms before, also of a Lease that was made anew or
+//!   restored ([`Record::epoch`]).
+//! - A stop in order gives the lease back, and a standby that watches takes it at once. A Lease that is missing or was emptied without
+//!   that is left alone until its duration is over.
 //!
 //! What it decides is the pure [`Candidate`]; [`Elector`] only carries that out. It needs `get`, `watch` and `patch` on one named Lease,
-//! and `create` if nobody made it before. It assumes that nobody else writes the record: who empties `holderIdentity` of a leader
-//! that lives makes two for a moment.
+//! and `create` to make one that is missing. It assumes that nobody else writes the record: who gives a Lease back in the name of a
+//! leader that lives makes two for a moment.
 
 mod api;
 mod candidate;
@@ -17,7 +19,7 @@ mod record;
 mod settings;
 
 pub use self::{
-    candidate::{Candidate, Lost, Step},
+    candidate::{Acquisition, Candidate, Lost, Step},
     elector::{Elector, Leadership},
     record::Record,
     settings::{Settings, SettingsError, Timing},

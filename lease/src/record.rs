@@ -1,11 +1,16 @@
 //! What a Lease says, as far as an election cares, and the bodies of its patches.
 
 use k8s_openapi::{
-    api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
+    api::coordination::v1::Lease,
+    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
+    jiff::Timestamp,
 };
 use serde_json::{Value, json};
 
-use crate::settings::{Settings, Timing};
+use crate::{
+    candidate::Acquisition,
+    settings::{Settings, Timing},
+};
 
 /// What a Lease says. A Lease without a spec is one that nobody holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +19,14 @@ pub struct Record {
     pub holder: Option<String>,
     /// How often it changed hands.
     pub transitions: u32,
+    /// When the Lease was made, on the API server's clock.
+    pub created: Option<Timestamp>,
+    /// When it changed hands last, as its holder says. Greater each time: see [`Record::epoch`].
+    pub acquired: Option<Timestamp>,
+    /// Its last holder gave it back, and relies on it no more. A Lease that somebody else emptied does not say so.
+    pub released: bool,
+    /// Sets this Lease apart from others of its name.
+    pub uid: String,
     /// When the holder says that it renewed it. Compared with nobody's clock: a change is a sign of life.
     pub renewed: Option<Timestamp>,
     /// The version that a patch must find. Changes for more reasons than an election has.
@@ -21,6 +34,28 @@ pub struct Record {
 }
 
 impl Record {
+    /// Names the term that the holder is in: greater than that of every term before.
+    ///
+    /// The second in which the Lease changed hands, on the clock of who took it, or one more than the epoch before, if that is greater
+    /// (`acquireTime`). While the Lease lives no clock matters: who takes it has seen the epoch before, and of two that have seen the
+    /// same one, one is refused. A Lease that was deleted, restored or replaced has forgotten; then the clock makes up for it. Nobody
+    /// takes such a Lease before its duration is over (but one that says that nobody ever held it), so the clocks of two machines would
+    /// have to differ by more than that for one epoch to be given twice, or a lesser one. It then lasts no longer than the difference:
+    /// each new process tries with a later one.
+    ///
+    /// Earlier releases counted from the Lease's creation: whatever they reached is passed.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        let second = |at: Option<Timestamp>| at.and_then(|at| u64::try_from(at.as_second()).ok());
+        let made = second(self.created).unwrap_or_default();
+        second(self.acquired).unwrap_or_default().max(made.saturating_add(self.transitions.into()))
+    }
+
+    /// Whether nobody ever held it, as far as it tells: so the chart makes it.
+    pub(crate) fn is_untouched(&self) -> bool {
+        (&self.holder, self.transitions, self.acquired, self.renewed) == (&None, 0, None, None)
+    }
+
     /// Whether an election sees a difference.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         (&self.holder, self.transitions, self.renewed) != (&other.holder, other.transitions, other.renewed)
@@ -30,44 +65,60 @@ impl Record {
 impl From<Lease> for Record {
     fn from(lease: Lease) -> Self {
         let spec = lease.spec.unwrap_or_default();
+        let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
         Self {
-            holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+            released: holder.is_none() && spec.lease_duration_seconds == Some(RELEASED),
+            holder,
             transitions: spec.lease_transitions.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
+            created: lease.metadata.creation_timestamp.map(|Time(at)| at),
+            acquired: spec.acquire_time.map(|MicroTime(at)| at),
+            uid: lease.metadata.uid.unwrap_or_default(),
             renewed: spec.renew_time.map(|MicroTime(at)| at),
             version: lease.metadata.resource_version.unwrap_or_default(),
         }
     }
 }
 
-/// Takes the lease for the term `epoch`. Merged into a Lease of this version, or the whole of a new one.
-pub(crate) fn acquisition(settings: &Settings, epoch: u32, version: Option<&str>, at: Timestamp) -> Value {
+/// What a Lease says of its duration once it was given back. Source: client-go, leaderelection.go, `release`.
+const RELEASED: i32 = 1;
+
+/// Takes the lease. Merged into the Lease of a version, or the whole of a new one.
+pub(crate) fn acquisition(settings: &Settings, acquisition: &Acquisition, now: Timestamp) -> Value {
+    let Acquisition { transitions, after, version } = acquisition;
     json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": { "name": settings.name, "namespace": settings.namespace, "resourceVersion": version },
         "spec": {
             "holderIdentity": settings.identity,
-            "leaseDurationSeconds": settings.timing.duration.as_secs(),
-            "leaseTransitions": epoch,
-            "acquireTime": MicroTime(at),
-            "renewTime": MicroTime(at),
+            "leaseDurationSeconds": settings.timing.whole_seconds(),
+            "leaseTransitions": transitions,
+            "acquireTime": MicroTime(acquired_at(now, *after)),
+            "renewTime": MicroTime(now),
         },
     })
+}
+
+/// Now, or the second after `epoch`, if that is later.
+fn acquired_at(now: Timestamp, epoch: u64) -> Timestamp {
+    let next = i64::try_from(epoch.saturating_add(1)).ok();
+    let next = next.and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(Timestamp::MAX);
+    now.max(next)
 }
 
 /// Keeps it.
 pub(crate) fn renewal(timing: &Timing, version: &str, at: Timestamp) -> Value {
     json!({
         "metadata": { "resourceVersion": version },
-        "spec": { "leaseDurationSeconds": timing.duration.as_secs(), "renewTime": MicroTime(at) },
+        "spec": { "leaseDurationSeconds": timing.whole_seconds(), "renewTime": MicroTime(at) },
     })
 }
 
-/// Gives it back.
+/// Gives it back, and says so.
 pub(crate) fn release(version: &str, at: Timestamp) -> Value {
     json!({
         "metadata": { "resourceVersion": version },
-        "spec": { "holderIdentity": null, "renewTime": MicroTime(at) },
+        "spec": { "holderIdentity": null, "leaseDurationSeconds": RELEASED, "renewTime": MicroTime(at) },
     })
 }
 
@@ -86,6 +137,51 @@ mod tests {
         ] {
             let record = read(json!({ "metadata": { "resourceVersion": "7" }, "spec": spec }));
             assert_eq!(record, Record { version: "7".into(), ..Record::default() });
+            assert!(record.is_untouched());
         }
+    }
+
+    #[test]
+    fn a_lease_that_was_given_back_differs_from_one_that_was_emptied() {
+        let released = |spec: Value| {
+            let lease = serde_json::from_value::<Lease>(json!({ "metadata": {}, "spec": spec }));
+            Record::from(lease.expect("a Lease")).released
+        };
+        let given_back = release("7", Timestamp::UNIX_EPOCH);
+        assert!(released(given_back["spec"].clone()));
+        assert!(released(json!({ "holderIdentity": "", "leaseDurationSeconds": 1 })), "by client-go");
+        assert!(!released(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })), "by hand");
+        assert!(!released(json!({ "holderIdentity": "a", "leaseDurationSeconds": 1 })), "held");
+    }
+
+    /// The epoch of whoever takes a Lease at this time, after these epochs.
+    fn taken(now: &str, after: u64) -> u64 {
+        let settings = Settings {
+            namespace: "kube-system".into(),
+            name: "cloud-adapter".into(),
+            identity: "a".into(),
+            timing: Timing::default(),
+        };
+        let acquired = Acquisition { transitions: 1, after, version: None };
+        let body = acquisition(&settings, &acquired, now.parse().expect("a time"));
+        Record::from(serde_json::from_value::<Lease>(body).expect("a Lease")).epoch()
+    }
+
+    #[test]
+    fn a_term_is_greater_than_all_before_whatever_the_clock_and_the_lease_say() {
+        let noon = 1_767_268_800;
+        assert_eq!(taken("2026-01-01T12:00:00Z", 0), noon, "a Lease that knows nothing");
+        assert_eq!(taken("2026-01-01T12:00:00.9Z", noon - 1), noon);
+        assert_eq!(taken("2026-01-01T12:00:00.9Z", noon), noon + 1, "twice in a second");
+        assert_eq!(taken("2025-01-01T12:00:00Z", noon), noon + 1, "a clock that is late");
+    }
+
+    #[test]
+    fn a_term_is_greater_than_those_that_earlier_releases_counted() {
+        let created = Some("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let acquired = Some("2026-01-01T00:30:00Z".parse().expect("a time"));
+        let before = Record { created, acquired, transitions: 5000, ..Record::default() }.epoch();
+        assert_eq!(before, 1_767_225_600 + 5000);
+        assert_eq!(taken("2026-01-01T00:40:00Z", before), before + 1);
     }
 }

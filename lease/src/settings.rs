@@ -24,11 +24,11 @@ pub struct Settings {
 /// How long things last. Source: budgets, section 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Who sees a held lease unchanged for so long may take it. Whole seconds.
+    /// Who sees a held lease unchanged for so long may take it.
     pub duration: Duration,
     /// A leader relies on the lease for so long after the start of its last renewal.
     pub renew_deadline: Duration,
-    /// Between two renewals, and between two looks of a standby. A call takes at most three quarters of it.
+    /// Between two renewals, and between two looks of a standby.
     pub retry: Duration,
 }
 
@@ -43,10 +43,16 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// What one call to the API server may take: less than the time until the next is due.
+    /// What one call to the API server may take: so long that a slow one still has a leader, and so short that one whose answer is
+    /// lost is followed by another in time. Source: client-go, resourcelock, `NewFromKubeconfig`.
     #[must_use]
     pub fn call_limit(&self) -> Duration {
-        self.retry * 3 / 4
+        self.renew_deadline / 2
+    }
+
+    /// The duration as a Lease can say it.
+    pub(crate) fn whole_seconds(&self) -> u64 {
+        self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0)
     }
 }
 
@@ -83,18 +89,19 @@ impl Settings {
 }
 
 impl Timing {
+    /// Source: client-go, leaderelection.go, `NewLeaderElector`, whose pauses vary by a factor of 1.2.
     fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
-        if self.retry.is_zero() || self.retry * 2 > self.renew_deadline {
-            let fix = format!("{:?} must be above 0, and fit twice into the renew deadline", self.retry);
+        if self.retry.is_zero() || self.retry * 6 / 5 >= self.renew_deadline {
+            let fix = format!("{:?} must be above 0, and 1.2 times less than the renew deadline", self.retry);
             return wrong("timing.retry", fix);
         }
         if self.renew_deadline >= self.duration {
             let fix = format!("{:?} must be less than the lease's duration", self.renew_deadline);
             return wrong("timing.renew_deadline", fix);
         }
-        if self.duration.subsec_nanos() != 0 || i32::try_from(self.duration.as_secs()).is_err() {
-            return wrong("timing.duration", format!("{:?} must be whole seconds", self.duration));
+        if i32::try_from(self.whole_seconds()).is_err() {
+            return wrong("timing.duration", format!("{:?} is longer than a Lease can say", self.duration));
         }
         Ok(())
     }
@@ -139,20 +146,30 @@ mod tests {
             ("identity", Settings { identity: "a\nb".into(), ..settings() }),
             ("identity", Settings { identity: "x".repeat(257), ..settings() }),
             ("timing.retry", Settings { timing: Timing { retry: secs(0), ..timing }, ..settings() }),
-            ("timing.retry", Settings { timing: Timing { retry: secs(4), ..timing }, ..settings() }),
+            ("timing.retry", Settings { timing: Timing { retry: secs(5), ..timing }, ..settings() }),
             (
                 "timing.renew_deadline",
                 Settings { timing: Timing { renew_deadline: secs(10), ..timing }, ..settings() },
             ),
             (
                 "timing.duration",
-                Settings {
-                    timing: Timing { duration: Duration::from_millis(10_500), ..timing },
-                    ..settings()
-                },
+                Settings { timing: Timing { duration: secs(u64::from(u32::MAX)), ..timing }, ..settings() },
             ),
         ] {
             assert_eq!(wrong.check().map_err(|error| error.field), Err(field), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_client_go_takes_is_taken() {
+        for (duration, renew_deadline, retry) in
+            [(15_000, 10_000, 6000), (15_000, 10_000, 8333), (10_500, 10_400, 1), (900, 800, 100)]
+        {
+            let [duration, renew_deadline, retry] =
+                [duration, renew_deadline, retry].map(Duration::from_millis);
+            let timing = Timing { duration, renew_deadline, retry };
+            assert_eq!(Settings { timing, ..settings() }.check(), Ok(()), "{timing:?}");
+            assert!(timing.whole_seconds() > 0, "the API server takes no 0");
         }
     }
 }

@@ -14,7 +14,12 @@ fn record(holder: Option<&str>, transitions: u32, renewed: i64) -> Record {
         transitions,
         renewed: Timestamp::from_second(renewed).ok(),
         version: format!("{transitions}.{renewed}"),
+        ..Record::default()
     }
+}
+
+fn released(transitions: u32) -> Record {
+    Record { released: true, ..record(None, transitions, 0) }
 }
 
 fn candidate(now: Instant) -> Candidate {
@@ -24,25 +29,106 @@ fn candidate(now: Instant) -> Candidate {
 /// One that leads in term 5 since `now`.
 fn leader(now: Instant) -> Candidate {
     let mut leader = candidate(now);
-    leader.saw(now, Some(record(None, 4, 0)));
+    leader.saw(now, Some(released(4)));
     leader.wrote((now, now), record(Some("a"), 5, 1));
     leader
+}
+
+/// Takes a lease of this version, to change hands for the `transitions`th time.
+fn acquire(transitions: u32, version: Option<&str>) -> Step {
+    // Where nobody says when the Lease changed hands, the epoch is the number of transitions.
+    let after = u64::from(transitions) - 1;
+    Step::Acquire(Acquisition { transitions, after, version: version.map(str::to_owned) })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_free_lease_is_taken_at_once_in_a_new_term() {
     let now = Instant::now();
-    for (found, epoch, version) in [
-        (None, 1, None),
-        (Some(Record { version: "9".into(), ..Record::default() }), 1, Some("9")),
-        (Some(record(None, 4, 0)), 5, Some("4.0")),
-        (Some(record(Some("a"), 4, 0)), 5, Some("4.0")),
+    for (found, wanted) in [
+        (Record { version: "9".into(), ..Record::default() }, acquire(1, Some("9"))),
+        (released(4), acquire(5, Some("4.0"))),
     ] {
         let mut free = candidate(now);
         assert_eq!(free.decide(now), Step::Look);
-        free.saw(now, found.clone());
-        let wanted = Step::Acquire { epoch, version: version.map(str::to_owned) };
+        free.saw(now, Some(found.clone()));
         assert_eq!(free.decide(now), wanted, "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_does_not_say_who_relies_on_it_is_taken_once_it_expired() {
+    let begin = Instant::now();
+    for (found, wanted) in [(None, acquire(1, None)), (Some(record(None, 4, 0)), acquire(5, Some("4.0")))] {
+        let mut fresh = candidate(begin);
+        for seconds in [0, 5, 9] {
+            fresh.saw(begin + seconds * SECOND, found.clone());
+        }
+        assert_eq!(fresh.decide(begin + 9 * SECOND), Step::Wait(begin + 10 * SECOND), "{found:?}");
+        assert_eq!(fresh.decide(begin + 10 * SECOND), wanted, "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_goes_back_in_time_is_taken_once_it_expired() {
+    let begin = Instant::now();
+    // It was given back, emptied, or never held: then. Now somebody else relies on it.
+    for (found, transitions) in [(released(2), 2), (record(None, 2, 0), 2), (Record::default(), 0)] {
+        let mut standby = candidate(begin);
+        standby.saw(begin, Some(record(Some("b"), 4, 0)));
+        standby.saw(begin + SECOND, Some(found.clone()));
+        assert!(matches!(standby.decide(begin + 10 * SECOND), Step::Look | Step::Wait(_)), "{found:?}");
+        let Step::Acquire(taken) = standby.decide(begin + 11 * SECOND) else { panic!("{found:?}") };
+        assert_eq!((taken.transitions, taken.after), (transitions + 1, 4), "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_not_looked_for_long_makes_no_lease() {
+    let begin = Instant::now();
+    let mut fresh = candidate(begin);
+    fresh.saw(begin, None);
+    // It may have been there, and be deleted again.
+    let now = begin + 12 * SECOND;
+    assert_eq!(fresh.decide(now), Step::Look);
+    fresh.saw(now, None);
+    assert_eq!(fresh.decide(now + SECOND), Step::Wait(now + 2 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_is_deleted_makes_it_anew_at_once() {
+    let begin = Instant::now();
+    let mut leader = leader(begin);
+    let now = begin + SECOND;
+    leader.saw(now, None);
+    assert_eq!(leader.decide(now), Step::Lost(Lost::Emptied));
+    leader.resign();
+    let now = begin + 2 * SECOND;
+    assert_eq!(leader.decide(now), acquire(6, None));
+    leader.wrote((now, now), record(Some("a"), 6, 2));
+    assert_eq!((leader.term(), leader.since()), (Some((6, now + 6 * SECOND)), 5), "nobody else had a term");
+}
+
+#[tokio::test(start_paused = true)]
+async fn terms_of_ours_are_in_a_row_as_long_as_nobody_else_had_one() {
+    let begin = Instant::now();
+    for (found, since) in [
+        (record(Some("a"), 5, 1), 5),
+        // Our own attempt, of which nobody told us that it succeeded.
+        (record(Some("a"), 6, 2), 5),
+        (record(None, 5, 1), 5),
+        (record(None, 5, 2), 5),
+        (released(6), 7),
+        (record(None, 6, 2), 7),
+    ] {
+        let mut leader = leader(begin);
+        leader.resign();
+        let now = begin + 11 * SECOND;
+        leader.failed(now, now);
+        leader.saw(now, Some(found.clone()));
+        let now = now + 10 * SECOND;
+        let Step::Acquire(taken) = leader.decide(now) else { panic!("{found:?}") };
+        leader.wrote((now, now), record(Some("a"), taken.transitions, 3));
+        assert_eq!(leader.since(), since, "{found:?}");
     }
 }
 
@@ -58,7 +144,7 @@ async fn a_held_lease_is_taken_once_it_was_seen_unchanged_for_its_duration() {
     standby.saw(begin + 18 * SECOND, Some(edited));
     let expires = renewed + 10 * SECOND;
     assert_eq!(standby.decide(expires - SECOND / 10), Step::Wait(expires));
-    assert_eq!(standby.decide(expires), Step::Acquire { epoch: 5, version: Some("edited".into()) });
+    assert_eq!(standby.decide(expires), acquire(5, Some("edited")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,9 +153,11 @@ async fn who_held_a_lease_that_was_deleted_is_waited_for() {
     let mut standby = candidate(begin);
     standby.saw(begin, Some(record(Some("b"), 4, 0)));
     standby.saw(begin + SECOND, None);
-    standby.saw(begin + 9 * SECOND, None);
-    assert_eq!(standby.decide(begin + 9 * SECOND), Step::Wait(begin + 10 * SECOND));
-    assert_eq!(standby.decide(begin + 10 * SECOND), Step::Acquire { epoch: 5, version: None });
+    standby.saw(begin + 5 * SECOND, None);
+    standby.saw(begin + 10 * SECOND, None);
+    // It may have been renewed unseen before it was deleted.
+    assert_eq!(standby.decide(begin + 10 * SECOND), Step::Wait(begin + 11 * SECOND));
+    assert_eq!(standby.decide(begin + 11 * SECOND), acquire(5, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +223,7 @@ async fn while_the_api_server_is_away_a_leader_keeps_its_term_and_no_longer() {
                 assert_eq!((why, now), (Lost::NotRenewed, begin + 6 * SECOND));
                 break;
             }
-            step @ Step::Acquire { .. } => panic!("{step:?}"),
+            step @ Step::Acquire(_) => panic!("{step:?}"),
         }
     }
     assert!((2..=5).contains(&calls), "{calls} calls");

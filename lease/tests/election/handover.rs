@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{FakeServer, start};
+use crate::{BEGIN, FakeServer, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_given_back_is_taken_within_a_second() {
     let server = FakeServer::with_lease();
     let mut first = start(&server, "first@10.0.0.1:8443");
-    assert_eq!(first.leads().await.0, 1);
+    assert_eq!(first.leads().await.0, BEGIN);
     let mut second = start(&server, "second@10.0.0.2:8443");
     second.follows(Some("first@10.0.0.1:8443")).await;
     // Between two of its looks.
@@ -21,7 +21,7 @@ async fn a_lease_given_back_is_taken_within_a_second() {
     first.stop.cancel();
     let (epoch, _) = second.leads().await;
     assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
-    assert_eq!(epoch, 2);
+    assert_eq!(epoch, BEGIN + 1, "both in one second");
     assert_eq!(server.lease()["spec"]["holderIdentity"], json!("second@10.0.0.2:8443"));
     assert_eq!(server.lease()["spec"]["leaseTransitions"], json!(2));
     first.follows(Some("first@10.0.0.1:8443")).await;
@@ -67,7 +67,7 @@ async fn a_leader_that_lives_keeps_its_term() {
     let second = start(&server, "second");
     let requests = server.requests();
     tokio::time::sleep(Duration::from_mins(10)).await;
-    assert_eq!(first.leads().await.0, 1);
+    assert_eq!(first.leads().await.0, BEGIN);
     assert_eq!(server.lease()["spec"]["leaseTransitions"], json!(1));
     let requests = server.requests() - requests;
     assert!(requests <= 610, "{requests} requests in 600 s of two electors");

@@ -14,11 +14,13 @@ mod trouble;
 use std::time::Duration;
 
 use cloud_lease::{Elector, Leadership, Settings, Timing};
-use k8s_openapi::jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::server::FakeServer;
+
+/// The second in which a fake API server is made.
+const BEGIN: u64 = 1_800_000_000;
 
 /// A running elector. Dropped, it ends as if killed.
 struct Running {
@@ -34,8 +36,7 @@ fn start(server: &FakeServer, identity: &str) -> Running {
         identity: identity.into(),
         timing: Timing::default(),
     };
-    let wall = Timestamp::from_second(1_800_000_000).expect("in range");
-    let (elector, leadership) = Elector::new(server.client(), settings, wall).expect("valid");
+    let (elector, leadership) = Elector::new(server.client(), settings, server.wall()).expect("valid");
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
     task.spawn(elector.run(stop.clone()));
     Running { leadership, stop, task }
@@ -43,12 +44,20 @@ fn start(server: &FakeServer, identity: &str) -> Running {
 
 impl Running {
     /// Waits until it leads; returns the epoch and until when.
-    async fn leads(&mut self) -> (u32, Instant) {
+    async fn leads(&mut self) -> (u64, Instant) {
         let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
         let now = tokio::time::timeout(Duration::from_mins(5), self.leadership.wait_for(leads)).await;
         match &*now.expect("in time").expect("runs") {
-            Leadership::Leader { valid_until, epoch } => (*epoch, *valid_until),
+            Leadership::Leader { valid_until, epoch, .. } => (*epoch, *valid_until),
             Leadership::Follower { .. } => panic!("waited for a leader"),
+        }
+    }
+
+    /// The first of its terms in a row. It leads.
+    fn since(&self) -> u64 {
+        match &*self.leadership.borrow() {
+            Leadership::Leader { since, .. } => *since,
+            Leadership::Follower { .. } => panic!("asked for a leader"),
         }
     }
 

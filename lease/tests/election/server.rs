@@ -3,15 +3,17 @@
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -22,8 +24,9 @@ const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/le
 #[derive(Clone)]
 pub(crate) struct FakeServer(Arc<(Mutex<State>, watch::Sender<()>)>);
 
-#[derive(Default)]
 struct State {
+    /// When it was made.
+    born: Instant,
     lease: Option<Value>,
     version: u64,
     mood: Mood,
@@ -43,6 +46,8 @@ pub(crate) enum Mood {
     Silent,
     /// Writes are done and not answered.
     Forgetful,
+    /// Everything is done, and answered after two seconds.
+    Slow,
 }
 
 impl FakeServer {
@@ -55,7 +60,15 @@ impl FakeServer {
 
     /// One without a Lease, where nobody may create one.
     pub(crate) fn empty() -> Self {
-        let state = State { may_watch: true, ..State::default() };
+        let state = State {
+            born: Instant::now(),
+            lease: None,
+            version: 0,
+            mood: Mood::Well,
+            may_create: false,
+            may_watch: true,
+            requests: 0,
+        };
         Self(Arc::new((Mutex::new(state), watch::Sender::new(()))))
     }
 
@@ -67,6 +80,12 @@ impl FakeServer {
             Box::pin(async move { this.serve(request).await })
         });
         Client::new(service, "default")
+    }
+
+    /// The time of day.
+    pub(crate) fn wall(&self) -> Timestamp {
+        let second = crate::BEGIN + self.state().born.elapsed().as_secs();
+        Timestamp::from_second(second.try_into().expect("in range")).expect("in range")
     }
 
     pub(crate) fn mood(&self, mood: Mood) {
@@ -113,6 +132,7 @@ impl FakeServer {
         match mood {
             Mood::Away => return Err("connection refused".into()),
             Mood::Silent => return std::future::pending().await,
+            Mood::Slow => tokio::time::sleep(Duration::from_secs(2)).await,
             Mood::Well | Mood::Forgetful => (),
         }
         if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {

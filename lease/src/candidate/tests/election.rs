@@ -1,5 +1,5 @@
 //! Whole elections against a model of the API server: calls that are late, lost, or done after nobody waits for them any more, and
-//! processes that stand still, all at random.
+//! processes that stand still or are killed, and a Lease that is deleted or emptied, all at random.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
+const MINUTE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -33,9 +34,14 @@ enum Event {
     Arrive(Flight, Call),
     /// `None`: nobody waits any longer.
     Return(Flight, Option<Answer>),
+    /// Somebody deletes or empties the Lease.
+    Meddle,
+    /// A process is killed, and another one started in its place.
+    Restart(usize),
 }
 
 struct Process {
+    name: String,
     candidate: Candidate,
     /// Number of the call under way.
     waits_for: Option<u64>,
@@ -48,8 +54,11 @@ struct Election {
     lease: Option<Record>,
     versions: u64,
     number: u64,
-    highest_epoch: u32,
-    terms: u32,
+    /// The epochs, and whose they were.
+    terms: Vec<(u64, String)>,
+    begin: Instant,
+    /// When the Lease was made.
+    made: Instant,
     chances: std::iter::Cycle<std::vec::IntoIter<u16>>,
     /// Of a thousand calls so many have trouble, and of a thousand wakings so many are late.
     trouble: u16,
@@ -58,25 +67,24 @@ struct Election {
 impl Election {
     fn new(n: usize, chances: Vec<u16>, trouble: u16) -> Self {
         let now = Instant::now();
-        let process = |name: &&str| Process {
-            candidate: Candidate::new(name, Timing::default(), now),
-            waits_for: None,
-        };
         let mut election = Self {
             now,
             events: BTreeMap::new(),
-            processes: NAMES.iter().take(n).map(process).collect(),
+            processes: NAMES.iter().take(n).map(|name| Process::new(name, now)).collect(),
             lease: Some(Record::default()),
             versions: 0,
             number: 0,
-            highest_epoch: 0,
-            terms: 0,
+            terms: Vec::new(),
+            begin: now,
+            made: now,
             chances: chances.into_iter().cycle(),
             trouble,
         };
         for process in 0..n {
             election.after(Duration::ZERO, Event::Wake(process));
+            election.after(MINUTE, Event::Restart(process));
         }
+        election.after(MINUTE, Event::Meddle);
         election
     }
 
@@ -107,8 +115,34 @@ impl Election {
                 Event::Wake(process) => self.wake(process),
                 Event::Arrive(flight, call) => self.arrive(flight, call),
                 Event::Return(flight, answer) => self.answered(flight, answer),
+                Event::Meddle => self.meddle(),
+                Event::Restart(process) => self.restart(process),
             }
         }
+    }
+
+    fn meddle(&mut self) {
+        self.lease = match self.lease.take() {
+            Some(lease) if self.chance(2) == 0 => {
+                self.versions += 1;
+                Some(Record { holder: None, version: self.versions.to_string(), ..lease })
+            }
+            // A Lease that is made and deleted again between two looks of a process is seen by nobody.
+            Some(lease) if self.now < self.made + Timing::default().duration => Some(lease),
+            Some(_) | None => None,
+        };
+        let pause = MINUTE / 4 + self.millis(60_000);
+        self.after(pause, Event::Meddle);
+    }
+
+    fn restart(&mut self, at: usize) {
+        self.number += 1;
+        // Each process has a name of its own.
+        let name = format!("{}{}", NAMES[at], self.number);
+        self.processes[at] = Process::new(&name, self.now);
+        self.after(Duration::ZERO, Event::Wake(at));
+        let pause = MINUTE / 4 + self.millis(60_000);
+        self.after(pause, Event::Restart(at));
     }
 
     fn wake(&mut self, at: usize) {
@@ -116,7 +150,6 @@ impl Election {
             return;
         }
         let process = &mut self.processes[at];
-        let name = NAMES[at].to_owned();
         match process.candidate.decide(self.now) {
             Step::Wait(until) => {
                 let late = if self.troubled() { self.millis(15_000) } else { Duration::ZERO };
@@ -129,24 +162,29 @@ impl Election {
             Step::Look => self.call(at, Call::Look),
             Step::Renew { version } if self.chance(50) == 0 => {
                 let process = &mut self.processes[at];
-                let (epoch, _) = process.candidate.term().expect("renews");
+                let held = process.record();
                 process.candidate.resign();
-                let free = Record { transitions: epoch, ..Record::default() };
-                self.call(at, Call::Write(Some(version), free));
+                self.call(at, Call::Write(Some(version), Record { holder: None, released: true, ..held }));
             }
             Step::Renew { version } => {
-                let (epoch, _) = self.processes[at].candidate.term().expect("renews");
-                self.take(at, name, epoch, Some(version));
+                let held = self.processes[at].record();
+                self.write(at, Some(version), held);
             }
-            Step::Acquire { epoch, version } => self.take(at, name, epoch, version),
+            Step::Acquire(Acquisition { transitions, after, version }) => {
+                let second = self.now.duration_since(self.begin).as_secs().max(after + 1);
+                let acquired =
+                    i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
+                let holder = Some(self.processes[at].name.clone());
+                let record = Record { holder, transitions, acquired, ..Record::default() };
+                self.write(at, version, record);
+            }
         }
     }
 
-    fn take(&mut self, at: usize, name: String, epoch: u32, version: Option<String>) {
+    fn write(&mut self, at: usize, version: Option<String>, record: Record) {
         // Any time that no other write has.
         let renewed = i64::try_from(self.number).ok().and_then(|number| Timestamp::from_second(number).ok());
-        let record = Record { holder: Some(name), transitions: epoch, renewed, version: String::new() };
-        self.call(at, Call::Write(version, record));
+        self.call(at, Call::Write(version, Record { renewed, ..record }));
     }
 
     fn call(&mut self, at: usize, call: Call) {
@@ -168,6 +206,9 @@ impl Election {
             Call::Write(version, record) => {
                 if self.lease.as_ref().map(|lease| &lease.version) == version.as_ref() {
                     self.versions += 1;
+                    if self.lease.is_none() {
+                        self.made = self.now;
+                    }
                     let record = Record { version: self.versions.to_string(), ..record };
                     self.lease = Some(record.clone());
                     Ok(Some(record))
@@ -199,9 +240,12 @@ impl Election {
         }
         if let Some((epoch, until)) = process.candidate.term().filter(|_| write) {
             if !led {
-                assert!(epoch > self.highest_epoch, "{}: term {epoch} again", NAMES[at]);
-                self.highest_epoch = epoch;
-                self.terms += 1;
+                let (name, since) = (&self.processes[at].name, self.processes[at].candidate.since());
+                let last = self.terms.last().map_or(0, |(epoch, _)| *epoch);
+                assert!(epoch > last, "{name}: term {epoch} after {last}");
+                let mut in_a_row = self.terms.iter().filter(|(epoch, _)| *epoch >= since);
+                assert!(in_a_row.all(|(_, leader)| leader == name), "{name}: not alone since {since}");
+                self.terms.push((epoch, name.clone()));
             }
             if until > now {
                 self.no_other_leads(at);
@@ -237,5 +281,17 @@ fn elections_of_the_model_change_hands_often() {
     let chances: Vec<u16> = (0..997_u32).map(|n| u16::try_from(n * 7919 % 65_521).expect("fits")).collect();
     let mut election = Election::new(3, chances, 150);
     election.run(election.now + Duration::from_mins(60));
-    assert!(election.terms > 20, "{} terms", election.terms);
+    assert!(election.terms.len() > 20, "{} terms", election.terms.len());
+}
+
+impl Process {
+    fn new(name: &str, now: Instant) -> Self {
+        let candidate = Candidate::new(name, Timing::default(), now);
+        Self { name: name.to_owned(), candidate, waits_for: None }
+    }
+
+    /// The record that it renews.
+    fn record(&self) -> Record {
+        self.candidate.seen.as_ref().expect("renews").record.clone()
+    }
 }
