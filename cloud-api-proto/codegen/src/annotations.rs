@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 /// Where the constants are.
 pub(crate) const SOURCE: &str = "service-controller/src/plan/annotations/keys.rs";
@@ -24,10 +24,11 @@ const RULES: &str = "`.
 - Keys with * are about each port. `port.<number or name>.<key>` says it of one port alone, and comes first: with `port.443.algorithm`
   port 443 differs from the others. What is meant for all is passed over on ports where it makes no sense.
 - `x.<adapter>.<key>` is what only one vendor has. It reaches the adapter as it stands, if that is the adapter's vendor, such as
-  `x.openstack.flavor-id`; the adapter's page tells its keys.
+  `x.openstack.member-subnet-id`; the adapter's page tells its keys.
 - A cluster's default is the flag `--service-default <key>=<value>` of service-controller, repeated for each, or the chart's value
   `serviceController.serviceDefaults`. It holds for every Service that does not say it itself; an annotation that is removed lets it
   through again. Keys marked with ¹ have none.
+- The chart's value `admissionPolicy.enabled` lets the API server refuse unknown keys and values of a wrong type when they are written.
 - Lists have commas between their entries. A duration is a whole number with `s`, `m` or `h`.
 
 | key | type | default | unit | needs | |
@@ -41,51 +42,96 @@ const TAIL: &str = "
 /// The lines that every constant has.
 const LINES: [&str; 4] = ["Type: ", "Default: ", "Unit: ", "Needs: "];
 
-/// The page.
+/// An annotation, as its constant and the comment in front of it say.
+pub(crate) struct Annotation<'a> {
+    /// Without the prefix.
+    pub(crate) name: &'a str,
+    /// How it is made: `port`, `service` or `one`.
+    reach: &'a str,
+    comment: Vec<&'a str>,
+}
+
+impl<'a> Annotation<'a> {
+    /// `made` is such as `port("algorithm");`.
+    fn read(made: &'a str, comment: Vec<&'a str>) -> Result<Self> {
+        let (reach, name) = made.split_once("(\"").context("is not made of a name")?;
+        let name = name.split_once('"').context("has no end of its name")?.0;
+        ensure!(["port", "service", "one"].contains(&reach), "{reach} is not known");
+        let read = Self { name, reach, comment };
+        for label in LINES {
+            read.line(label)?;
+        }
+        ensure!(!read.text().is_empty(), "says nothing of itself");
+        Ok(read)
+    }
+
+    /// Whether one port can have its own.
+    pub(crate) fn is_of_ports(&self) -> bool {
+        self.reach == "port"
+    }
+
+    /// What a line of its own says, such as `Type: `.
+    pub(crate) fn line(&self, label: &str) -> Result<&'a str> {
+        let line = self.comment.iter().find_map(|line| line.strip_prefix(label));
+        line.with_context(|| format!("has no line `{label}`"))
+    }
+
+    fn text(&self) -> String {
+        let is_text = |line: &&&str| !line.is_empty() && !LINES.iter().any(|label| line.starts_with(label));
+        self.comment.iter().filter(is_text).copied().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The prefix of all annotations.
+///
+/// # Errors
+/// A file without it.
+pub(crate) fn prefix(source: &str) -> Result<&str> {
+    let prefix = source.lines().find_map(|line| line.strip_prefix("pub(crate) const PREFIX: &str = "));
+    Ok(prefix.with_context(|| format!("{SOURCE} has no PREFIX"))?.trim_matches(['"', ';']))
+}
+
+/// All annotations, in their order.
 ///
 /// # Errors
 /// A constant without one of its lines, or a file without constants.
-pub(crate) fn page(source: &str) -> Result<String> {
-    let prefix = source.lines().find_map(|line| line.strip_prefix("pub(crate) const PREFIX: &str = "));
-    let prefix = prefix.with_context(|| format!("{SOURCE} has no PREFIX"))?.trim_matches(['"', ';']);
-    let mut page = [HEAD, prefix, RULES].concat();
+pub(crate) fn read(source: &str) -> Result<Vec<Annotation<'_>>> {
+    let mut all = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
-    let mut n_keys = 0_usize;
     for line in source.lines() {
         if let Some(text) = line.strip_prefix("///") {
             comment.push(text.trim());
             continue;
         }
+        let comment = std::mem::take(&mut comment);
         if let Some((_, made)) = line.split_once(": Key = Key::") {
-            row(&mut page, made, &comment).with_context(|| format!("{SOURCE}: {line}"))?;
-            n_keys += 1;
+            all.push(Annotation::read(made, comment).with_context(|| format!("{SOURCE}: {line}"))?);
         }
-        comment.clear();
     }
-    ensure!(n_keys > 0, "{SOURCE} has no keys");
-    page.push_str(TAIL);
-    Ok(page)
+    ensure!(!all.is_empty(), "{SOURCE} has no keys");
+    Ok(all)
 }
 
-/// `made` is such as `port("algorithm");`.
-fn row(page: &mut String, made: &str, comment: &[&str]) -> Result<()> {
-    let (reach, name) = made.split_once("(\"").context("is not made of a name")?;
-    let name = name.split_once('"').context("has no end of its name")?.0;
-    let mark = match reach {
-        "port" => " *",
-        "service" => "",
-        "one" => " ¹",
-        other => bail!("{other} is not known"),
-    };
-    write!(page, "| `{name}`{mark} |")?;
-    for label in LINES {
-        let line = comment.iter().find_map(|line| line.strip_prefix(label));
-        write!(page, " {} |", line.with_context(|| format!("has no line `{label}`"))?)?;
+/// The page.
+///
+/// # Errors
+/// As [`read`] and [`prefix`].
+pub(crate) fn page(source: &str) -> Result<String> {
+    let mut page = [HEAD, prefix(source)?, RULES].concat();
+    for annotation in read(source)? {
+        let mark = match annotation.reach {
+            "port" => " *",
+            "one" => " ¹",
+            _ => "",
+        };
+        write!(page, "| `{}`{mark} |", annotation.name)?;
+        for label in LINES {
+            write!(page, " {} |", annotation.line(label)?)?;
+        }
+        writeln!(page, " {} |", annotation.text())?;
     }
-    let is_text = |line: &&&str| !line.is_empty() && !LINES.iter().any(|label| line.starts_with(label));
-    let text: Vec<&str> = comment.iter().filter(is_text).copied().collect();
-    ensure!(!text.is_empty(), "says nothing of itself");
-    Ok(writeln!(page, " {} |", text.join(" "))?)
+    page.push_str(TAIL);
+    Ok(page)
 }
 
 #[cfg(test)]

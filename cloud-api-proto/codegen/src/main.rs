@@ -1,9 +1,10 @@
-//! Writes what comes from the `.proto` files, `src/generated/` and the page to read, and the page of annotations. With `--check` it
-//! writes nothing and fails if a file would change.
+//! Writes what comes from the `.proto` files, `src/generated/` and the page to read, and what comes from the annotations: their page and
+//! what the chart's admission policy refuses. With `--check` it writes nothing and fails if a file would change.
 //!
 //! The generated code is committed: no build script, no protobuf compiler for whoever builds, and a change of the contract
 //! shows in the diff.
 
+mod admission;
 mod annotations;
 mod reference;
 
@@ -20,11 +21,12 @@ const FILES: [&str; 5] = [
     "cloudadapter/v1alpha1/route_service.proto",
 ];
 /// What is written into `out` by [`generate`], and where it belongs in the repository.
-const OUTPUTS: [(&str, &str); 4] = [
+const OUTPUTS: [(&str, &str); 5] = [
     ("cloudadapter.v1alpha1.rs", "cloud-api-proto/src/generated/cloudadapter.v1alpha1.rs"),
     ("descriptor.bin", "cloud-api-proto/src/generated/descriptor.bin"),
     ("contract.md", "docs/reference/contract.md"),
     ("annotations.md", "docs/reference/annotations.md"),
+    ("annotations.yaml", "helm/cloud-controllers/files/annotations.yaml"),
 ];
 
 fn main() -> Result<()> {
@@ -38,6 +40,7 @@ fn main() -> Result<()> {
     generate(&root.join("cloud-api-proto/proto"), fresh.path())?;
     let keys = fs::read_to_string(root.join(annotations::SOURCE)).context(annotations::SOURCE)?;
     fs::write(fresh.path().join("annotations.md"), annotations::page(&keys)?)?;
+    fs::write(fresh.path().join("annotations.yaml"), admission::rules(&keys)?)?;
     let mut stale = Vec::new();
     for (name, place) in OUTPUTS {
         let new = fs::read(fresh.path().join(name)).with_context(|| format!("generated no {name}"))?;

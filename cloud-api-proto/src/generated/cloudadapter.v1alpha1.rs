@@ -429,7 +429,7 @@ pub struct GetInfoResponse {
 ///
 /// Known names: `instances`, `instances.shutdown-state`, `loadbalancers`, `lb.internal`, `lb.source-ranges`,
 /// `lb.proxy-protocol`, `lb.health-check.http`, `lb.session-affinity`, `lb.udp`, `lb.sctp`, `lb.mixed-protocols`,
-/// `lb.dual-stack`, `lb.reserved-ip`, `lb.node-direct`, `lb.tls`, `lb.address-pool`, `lb.subnets`, `lb.size`, `lb.zone`,
+/// `lb.dual-stack`, `lb.reserved-ip`, `lb.node-direct`, `lb.tls`, `lb.address-pool`, `lb.subnets`, `lb.size`, `lb.zone`, `lb.name`,
 /// `lb.keep-address`, `lb.algorithm`, `lb.listener-protocol`, `lb.connect-timeout`, `lb.connection-limit`, `lb.shared`,
 /// `lb.in-place-update`, `lb.ownership-tags`, `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2043,7 +2043,7 @@ pub struct LoadBalancer {
     /// Where it listens.
     #[prost(message, repeated, tag = "5")]
     pub addresses: ::prost::alloc::vec::Vec<LoadBalancerAddress>,
-    /// The hash of the desired state, backends excepted, that was applied completely last, as its tag says. Empty: never
+    /// The hash of the desired state, backends and names excepted, that was applied completely last, as its tag says. Empty: never
     /// completed. Backends are compared with what the cloud lists, so that a node that joins costs no write of a tag.
     #[prost(string, tag = "6")]
     pub applied_hash: ::prost::alloc::string::String,
@@ -2212,6 +2212,15 @@ pub struct LoadBalancerSpec {
     /// with the load balancer, because a deletion has no specification. KEEP needs `lb.keep-address`.
     #[prost(enumeration = "load_balancer_spec::AddressRetention", tag = "17")]
     pub address_retention: i32,
+    /// The name that it shall have at the vendor, for people: 1 to 255 ASCII letters, digits, `-`, `_` and `.`, the first and the last a letter
+    /// or a digit. Empty: the adapter's own, and one that is there keeps the name that it has. Needs `lb.name`: an adapter that tells by names
+    /// alone whose a load balancer is, or at whose vendor a name is there only once, does not list it.
+    ///
+    /// It decides nothing: two load balancers may have one, and whose each is tags tell. One that is there is renamed if the vendor can do that
+    /// in place and with one write, else it keeps its name: for its sake nothing is made anew or refused. Where the vendor takes shorter
+    /// names or fewer letters, the adapter cuts it and adds a digest of the key. It does not count in the hash.
+    #[prost(string, tag = "18")]
+    pub name: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `LoadBalancerSpec`.
 pub mod load_balancer_spec {
@@ -2849,7 +2858,7 @@ pub struct EnsureLoadBalancerResponse {
     /// Where it listens.
     #[prost(message, repeated, tag = "4")]
     pub addresses: ::prost::alloc::vec::Vec<LoadBalancerAddress>,
-    /// The hash of the desired state, backends excepted, if it is applied completely.
+    /// The hash of the desired state, backends and names excepted, if it is applied completely.
     #[prost(string, tag = "5")]
     pub applied_hash: ::prost::alloc::string::String,
     /// What it waits for, or why it is not as desired.

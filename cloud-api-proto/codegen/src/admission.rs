@@ -1,0 +1,131 @@
+//! What the chart's admission policy knows of annotations: their names, and a pattern for each type of value. Pure.
+//!
+//! The patterns refuse nothing that service-controller takes, and let some through that it refuses: it has the last word, and says it
+//! with an Event. A test of service-controller and one on a real API server read the same examples.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::annotations::{self, Annotation, SOURCE};
+
+const HEAD: &str =
+    "# Written by `cargo xtask codegen` from service-controller/src/plan/annotations/keys.rs: change that.
+";
+
+/// A type of value.
+struct Kind<'a> {
+    /// RE2, for the whole value.
+    pattern: String,
+    /// What is right, for people.
+    says: String,
+    keys: Vec<&'a str>,
+}
+
+/// The file.
+///
+/// # Errors
+/// As [`annotations::read`], and a type that nobody has thought about here.
+pub(crate) fn rules(source: &str) -> Result<String> {
+    let all = annotations::read(source)?;
+    let mut kinds: Vec<Kind<'_>> = Vec::new();
+    for annotation in &all {
+        let of = || format!("{SOURCE}: {}", annotation.name);
+        let Some((pattern, says)) = kind(annotation).with_context(of)? else { continue };
+        match kinds.iter_mut().find(|kind| kind.says == says) {
+            Some(kind) => kind.keys.push(annotation.name),
+            None => kinds.push(Kind { pattern, says, keys: vec![annotation.name] }),
+        }
+    }
+    let mut file = HEAD.to_owned();
+    writeln!(file, "prefix: {}", annotations::prefix(source)?)?;
+    list(&mut file, "keys", all.iter().map(|annotation| annotation.name))?;
+    list(&mut file, "portKeys", all.iter().filter(|it| it.is_of_ports()).map(|it| it.name))?;
+    writeln!(file, "values:")?;
+    for kind in kinds {
+        writeln!(file, "  - says: {}\n    pattern: '{}'", kind.says, kind.pattern)?;
+        list(&mut file, "    keys", kind.keys.into_iter())?;
+    }
+    Ok(file)
+}
+
+fn list<'a>(file: &mut String, name: &str, entries: impl Iterator<Item = &'a str>) -> Result<()> {
+    let indent = name.len() - name.trim_start().len();
+    writeln!(file, "{name}:")?;
+    for entry in entries {
+        writeln!(file, "{:indent$}  - {entry}", "")?;
+    }
+    Ok(())
+}
+
+/// The pattern and the words of an annotation's type. `None`: too rich for a pattern.
+fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
+    let name = annotation.line("Type: ")?;
+    let (pattern, says) = match name {
+        "name" => (
+            "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+            "a name of letters, digits, -, _ and ., the first and the last a letter or a digit",
+        ),
+        "text" => (r"\S(.*\S)?", "a text without blanks around it"),
+        "list of texts" => (r".*\S.*", "texts with commas between them"),
+        "list of IP addresses" => ("[0-9a-fA-F:., ]+", "IP addresses with commas between them"),
+        "list of `key=value`" => ("[^=,]+=[^,]*(,[^=,]+=[^,]*)*", "key=value with commas between them"),
+        "duration" => ("0*[1-9][0-9]*[smh]", "a duration such as 90s, 5m or 1h"),
+        "path, with a slash in front" => ("/[!-~]*", "a path such as /healthz"),
+        "DNS name" => ("[a-z0-9.-]+", "a DNS name in lower case"),
+        "label selector, as of `kubectl get --selector`" => return Ok(None),
+        "number" => return number(annotation.line("Unit: ")?).map(Some),
+        words if words.starts_with('`') => return Ok(Some(one_of(words))),
+        other => bail!("the type {other:?} has no pattern yet: give it one in codegen/src/admission.rs"),
+    };
+    Ok(Some((pattern.to_owned(), says.to_owned())))
+}
+
+/// A number of as many digits as the largest has; `unit` is such as `port, 1 to 65535` or `connections, 1 or more`.
+fn number(unit: &str) -> Result<(String, String)> {
+    let (_what, range) = unit.split_once(", ").context("a number's `Unit: ` has no range")?;
+    let pattern = match range.split_once(" to ") {
+        Some((_least, most)) => format!("[1-9][0-9]{{0,{}}}", most.len().saturating_sub(1)),
+        None => "[1-9][0-9]{0,9}".to_owned(),
+    };
+    Ok((pattern, format!("a number, {range}")))
+}
+
+/// `words` is such as "`a`, `b` or `c`".
+fn one_of(words: &str) -> (String, String) {
+    let alone: Vec<&str> = words.split('`').skip(1).step_by(2).collect();
+    (alone.join("|"), words.replace('`', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_type(name: &str, unit: &str) -> String {
+        format!(
+            "pub(crate) const PREFIX: &str = \"lb.example.com/\";\n/// Speed.\n///\n/// Type: {name}\n/// Default: -\n\
+             /// Unit: {unit}\n/// Needs: -\npub(crate) const SPEED: Key = Key::port(\"speed\");\n"
+        )
+    }
+
+    #[test]
+    fn a_type_becomes_a_pattern() {
+        let rows = [
+            ("`slow`, `fast` or `wild`", "-", "says: slow, fast or wild\n    pattern: 'slow|fast|wild'"),
+            ("number", "m/s, 1 to 300", "says: a number, 1 to 300\n    pattern: '[1-9][0-9]{0,2}'"),
+            ("number", "m/s, 1 or more", "pattern: '[1-9][0-9]{0,9}'"),
+        ];
+        for (name, unit, wanted) in rows {
+            let rules = rules(&with_type(name, unit)).expect("good");
+            assert!(rules.contains(wanted), "{rules}");
+            assert!(rules.contains("portKeys:\n  - speed\n"), "{rules}");
+        }
+    }
+
+    #[test]
+    fn a_type_that_nobody_has_thought_about_is_named() {
+        let error = rules(&with_type("colour", "-")).expect_err("no such type");
+        assert!(format!("{error:#}").contains("\"colour\" has no pattern"), "{error:#}");
+        assert!(rules(&with_type("number", "-")).is_err(), "a number without a range");
+    }
+}
