@@ -1,3 +1,5 @@
+mod tls;
+
 use std::net::SocketAddr;
 
 use axum::routing::get;

@@ -1,21 +1,25 @@
-//! The plain HTTP port of metrics and probes. Anybody who reaches it may read, so what strangers can take is bounded: few
+//! The port of metrics and probes, over plain HTTP or TLS. Anybody who reaches it may read, so what strangers can take is bounded: few
 //! connections, each with one request and little time. When all places are taken, the oldest makes room: a probe is answered
 //! within milliseconds, and whoever holds a place for longer wants nothing that is served here.
 
 #[cfg(test)]
 mod tests;
+mod tls;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+pub use self::tls::{Certificate, Tls, TlsError, Version};
 
 /// Connections at once: far more than a kubelet and a few scrapers need.
 const CONNECTIONS: usize = 64;
@@ -28,13 +32,24 @@ const REQUEST: usize = 8 * 1024;
 /// Out of file descriptors or memory: somebody else has to end first.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves the pages until told to stop, and then those that are under way for at most a second.
+/// Serves the pages over plain HTTP until told to stop, and then those that are under way for at most a second.
 pub async fn serve(listener: TcpListener, pages: Router, stop: CancellationToken) {
+    serve_over(listener, None, pages, stop).await;
+}
+
+/// The same over TLS.
+pub async fn serve_tls(listener: TcpListener, tls: Arc<Tls>, pages: Router, stop: CancellationToken) {
+    serve_over(listener, Some(tls), pages, stop).await;
+}
+
+async fn serve_over(listener: TcpListener, tls: Option<Arc<Tls>>, pages: Router, stop: CancellationToken) {
     let mut open = Open::default();
     let accept = async {
         loop {
             match listener.accept().await {
-                Ok((stream, _from)) => open.admit(stream, pages.clone()).await,
+                Ok((stream, _from)) => {
+                    open.admit(Box::pin(connection(stream, tls.clone(), pages.clone()))).await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "A connection cannot be taken");
                     sleep(BREATH).await;
@@ -58,7 +73,7 @@ struct Open {
 
 impl Open {
     /// Serves one more, in the place of the oldest if there is no other.
-    async fn admit(&mut self, stream: TcpStream, pages: Router) {
+    async fn admit(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         while self.all.try_join_next().is_some() {}
         self.by_age.retain(|one| !one.is_finished());
         while self.all.len() >= CONNECTIONS {
@@ -67,7 +82,7 @@ impl Open {
             }
             self.all.join_next().await;
         }
-        self.by_age.push_back(self.all.spawn(connection(stream, pages)));
+        self.by_age.push_back(self.all.spawn(connection));
     }
 
     /// Until all have ended.
@@ -76,15 +91,28 @@ impl Open {
     }
 }
 
-/// Answers one request.
-async fn connection(stream: TcpStream, pages: Router) {
+/// Answers one request, after a handshake if there is one: both in the same time.
+async fn connection(stream: TcpStream, tls: Option<Arc<Tls>>, pages: Router) {
+    let served = async {
+        match tls {
+            None => answer(stream, pages).await,
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => answer(stream, pages).await,
+                Err(error) => tracing::debug!(%error, "A handshake of the pages' port failed"),
+            },
+        }
+    };
+    if timeout(TIME, served).await.is_err() {
+        tracing::debug!("A connection of the pages' port took too long");
+    }
+}
+
+async fn answer(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, pages: Router) {
     let served = http1::Builder::new()
         .keep_alive(false)
         .max_buf_size(REQUEST)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages));
-    match timeout(TIME, served).await {
-        Ok(Ok(())) => (),
-        Ok(Err(error)) => tracing::debug!(%error, "A connection of the plain HTTP port broke"),
-        Err(_elapsed) => tracing::debug!("A connection of the plain HTTP port took too long"),
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "A connection of the pages' port broke");
     }
 }

@@ -1,0 +1,176 @@
+//! Pages over TLS, asked by a real client.
+
+use std::{fs, net::IpAddr, path::Path};
+
+use rustls::{
+    ClientConfig, RootCertStore, SupportedProtocolVersion,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    version::{TLS12, TLS13},
+};
+use tempfile::TempDir;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::*;
+
+const NAME: &str = "pages.example";
+
+/// A certificate and its key, as PEM.
+fn made() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// A folder with a pair, as a Secret is mounted.
+fn folder((certificate, key): &(String, String)) -> (TempDir, Certificate) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [crt, pem] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+    fs::write(&crt, certificate).expect("room");
+    fs::write(&pem, key).expect("room");
+    (folder, Certificate::Files { certificate: crt, key: pem })
+}
+
+struct SecurePort {
+    address: SocketAddr,
+    _serving: JoinSet<()>,
+}
+
+impl SecurePort {
+    async fn open(certificate: Certificate, minimum: Version) -> Self {
+        let tls = Tls::start(certificate, minimum, &["127.0.0.1".to_owned()]).expect("a good certificate");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let pages = Router::new().route("/healthz", get(async || "ok\n"));
+        let mut serving = JoinSet::new();
+        serving.spawn(serve_tls(listener, Arc::new(tls), pages, CancellationToken::new()));
+        Self { address, _serving: serving }
+    }
+
+    /// A client that trusts this certificate alone, and speaks this version.
+    async fn shake_hands(
+        &self,
+        trusted: &str,
+        name: ServerName<'static>,
+        version: &'static SupportedProtocolVersion,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).expect("PEM")).expect("a certificate");
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_protocol_versions(&[version])
+            .expect("known")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = TcpStream::connect(self.address).await.expect("taken");
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    async fn healthz(&self, trusted: &str) -> Result<String, String> {
+        let name = ServerName::try_from(NAME).expect("a name");
+        let mut stream = self.shake_hands(trusted, name, &TLS13).await.map_err(|error| error.to_string())?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
+        let mut said = String::new();
+        let read = timeout(PATIENCE, stream.read_to_string(&mut said)).await.expect("closes");
+        read.map_err(|error| error.to_string())?;
+        Ok(said)
+    }
+}
+
+#[tokio::test]
+async fn who_trusts_the_certificate_reads_the_pages() {
+    let pair = made();
+    let (_folder, certificate) = folder(&pair);
+    let port = SecurePort::open(certificate, Version::Tls12).await;
+    let answer = port.healthz(&pair.0).await.expect("trusted");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
+    port.healthz(&made().0).await.expect_err("another certificate");
+    // Plain HTTP is nothing that this port understands.
+    let mut plain = TcpStream::connect(port.address).await.expect("taken");
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
+    assert!(!said(&mut plain).await.contains("200 OK"));
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_replaced_is_shown_and_a_bad_one_is_not() {
+    let (old, new) = (made(), made());
+    let (folder, certificate) = folder(&old);
+    let port = SecurePort::open(certificate, Version::Tls13).await;
+    port.healthz(&old.0).await.expect("the old one");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
+    // Half of the change: certificate and key are of two pairs.
+    write("tls.crt", &new.0);
+    port.healthz(&old.0).await.expect("still the old one");
+    write("tls.key", &new.1);
+    port.healthz(&new.0).await.expect("the new one");
+    write("tls.crt", "nothing");
+    fs::remove_file(folder.path().join("tls.key")).expect("there");
+    port.healthz(&new.0).await.expect("still the new one");
+}
+
+#[tokio::test]
+async fn versions_older_than_wanted_are_refused() {
+    let pair = made();
+    let (_folder, certificate) = folder(&pair);
+    for (minimum, speaks_12) in [(Version::Tls12, true), (Version::Tls13, false)] {
+        let port = SecurePort::open(certificate.clone(), minimum).await;
+        for (version, speaks) in [(&TLS12, speaks_12), (&TLS13, true)] {
+            let name = ServerName::try_from(NAME).expect("a name");
+            let shaken = port.shake_hands(&pair.0, name, version).await;
+            assert_eq!(shaken.is_ok(), speaks, "{minimum:?} and {version:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_gets_a_pair_that_is_used_again() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let directory = parent.path().join("certificates");
+    let pair = || ["crt", "key"].map(|end| fs::read_to_string(path(&directory, end)).expect("written"));
+    let address = ServerName::from("127.0.0.1".parse::<IpAddr>().expect("an address"));
+    let port = SecurePort::open(Certificate::Directory(directory.clone()), Version::Tls12).await;
+    let first = pair();
+    port.shake_hands(&first[0], address.clone(), &TLS13).await.expect("made for the address");
+    let port = SecurePort::open(Certificate::Directory(directory.clone()), Version::Tls12).await;
+    assert_eq!(pair(), first);
+    port.shake_hands(&first[0], address, &TLS13).await.expect("the same");
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(path(&directory, "key")).expect("there").permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600, "the key is ours alone");
+}
+
+fn path(directory: &Path, end: &str) -> std::path::PathBuf {
+    directory.join(format!("cloud-controller-manager.{end}"))
+}
+
+#[tokio::test]
+async fn without_a_certificate_one_is_made_that_nobody_knows() {
+    let port = SecurePort::open(Certificate::Own, Version::Tls12).await;
+    let address = ServerName::from("127.0.0.1".parse::<IpAddr>().expect("an address"));
+    let refused = port.shake_hands(&made().0, address, &TLS13).await.expect_err("signed by itself");
+    assert!(refused.to_string().contains("invalid peer certificate"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let (one, other) = (made(), made());
+    let start = |pair: &(String, String)| {
+        let (_folder, certificate) = folder(pair);
+        Tls::start(certificate, Version::Tls12, &[]).expect_err("it cannot be used").to_string()
+    };
+    let swapped = (one.1.clone(), one.0.clone());
+    let names_itself = |text: &str, file: &str, why: &str| {
+        assert!(text.contains(file) && text.contains(why), "{text}");
+        assert!(!text.contains("BEGIN"), "{text}");
+    };
+    names_itself(&start(&swapped), "tls.crt", "no certificate");
+    names_itself(&start(&(one.0.clone(), String::new())), "tls.key", "");
+    names_itself(&start(&(one.0.clone(), other.1)), "", "cannot be used");
+    let nowhere = Certificate::Files { certificate: "/nowhere/a".into(), key: "/nowhere/b".into() };
+    let missing = Tls::start(nowhere, Version::Tls12, &[]).expect_err("missing").to_string();
+    names_itself(&missing, "/nowhere/a", "No such file");
+    // Half a pair is somebody's mistake, and nothing to write over.
+    let half = tempfile::tempdir().expect("a folder");
+    fs::write(path(half.path(), "crt"), &one.0).expect("room");
+    let error = Tls::start(Certificate::Directory(half.path().to_owned()), Version::Tls12, &[]);
+    names_itself(&error.expect_err("half").to_string(), "cloud-controller-manager.key", "No such file");
+}

@@ -1,0 +1,120 @@
+//! The exporter, and one line in the log when it begins to fail and when it works again.
+
+use std::{
+    error::Error,
+    iter,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{SpanData, SpanExporter},
+};
+use tracing::{info, warn};
+
+/// An exporter whose failures are told once, and cost nothing but the spans.
+#[derive(Debug)]
+pub(crate) struct Telling<E> {
+    exporter: E,
+    fails: AtomicBool,
+}
+
+impl<E> Telling<E> {
+    pub(crate) fn new(exporter: E) -> Self {
+        Self { exporter, fails: AtomicBool::new(false) }
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for Telling<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let sent = self.exporter.export(batch).await;
+        let failed_before = self.fails.swap(sent.is_err(), Ordering::Relaxed);
+        match &sent {
+            Err(error) if !failed_before => {
+                let error = causes(error);
+                warn!(error, spans, "Traces cannot be sent: spans are lost until they can");
+            }
+            Ok(()) if failed_before => info!("Traces are sent again"),
+            Ok(()) | Err(_) => (),
+        }
+        sent
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+/// An error with its causes.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let all = iter::successors(Some(error), |error| (*error).source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        sync::{Arc, Mutex},
+    };
+
+    use opentelemetry_sdk::error::OTelSdkError;
+    use tracing_subscriber::fmt;
+
+    use super::*;
+
+    /// Fails while it is told to.
+    #[derive(Debug, Default)]
+    struct Fake(Arc<AtomicBool>);
+
+    impl SpanExporter for Fake {
+        async fn export(&self, _batch: Vec<SpanData>) -> OTelSdkResult {
+            if self.0.load(Ordering::Relaxed) {
+                return Err(OTelSdkError::InternalFailure("connection refused".into()));
+            }
+            Ok(())
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("whole").write(text)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_is_away_is_told_once_and_its_return_too() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(log);
+        let fails = Arc::new(AtomicBool::new(true));
+        let telling = Telling::new(Fake(Arc::clone(&fails)));
+        for away in [true, true, false, false, true] {
+            fails.store(away, Ordering::Relaxed);
+            assert_eq!(telling.export(Vec::new()).await.is_err(), away);
+        }
+        let told = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
+        assert_eq!(told.matches("Traces cannot be sent").count(), 2, "{told}");
+        assert_eq!(told.matches("connection refused").count(), 2, "{told}");
+        assert_eq!(told.matches("Traces are sent again").count(), 1, "{told}");
+    }
+}

@@ -1,0 +1,138 @@
+//! OpenTelemetry traces of controllers and adapters, from a changed object to the call of the cloud that it leads to.
+//!
+//! Switched on by the `OTEL_*` variables that every OpenTelemetry SDK reads: without an endpoint there is no exporter, no thread and
+//! no span. Traces are beside the log, not part of it: spans have a target of their own, and neither hears of the other's filter.
+//!
+//! In reading order:
+//!
+//! - [`Traces`]: from the start of a process to its end.
+//! - `settings`: what the variables say, and what is wrong with them.
+//! - `exporter`: sends, and tells the log once when that fails.
+//! - [`child`], [`part`], [`hand_over`], [`take_over`], [`Origin`]: spans, and how they find their parents across tasks and processes.
+//!
+//! A span does not hold its parent open, in difference to `tracing`'s own: work may outlive the call that began it.
+
+mod exporter;
+mod settings;
+mod span;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use std::time::Duration;
+
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::{
+    Resource,
+    trace::{SdkTracer, SdkTracerProvider},
+};
+use tracing::{Metadata, info, warn};
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::{Layer, filter::FilterFn, registry::LookupSpan};
+
+#[doc(hidden)]
+pub use tracing::trace_span as tracing_span;
+
+pub use self::span::{Origin, child, hand_over, part, take_over};
+use self::{exporter::Telling, settings::Setting};
+
+/// The target of all spans that belong to traces, and of nothing else: this crate's own log lines have another.
+pub const TARGET: &str = "trace_span";
+/// For filters of logs: what traces are made of is no context of log lines.
+pub const NOT_IN_THE_LOG: &str = "trace_span=off";
+
+/// What is not sent yet gets this long at the end of the process.
+const LAST: Duration = Duration::from_secs(1);
+
+/// The traces of a process.
+#[derive(Debug)]
+pub struct Traces(State);
+
+#[derive(Debug)]
+enum State {
+    Off,
+    /// Wanted, and not possible.
+    Wrong(String),
+    On {
+        provider: SdkTracerProvider,
+        endpoint: String,
+    },
+}
+
+impl Traces {
+    /// As the environment says. `service`: the process's name where that says none.
+    ///
+    /// Shape: starts the thread that sends, and connects to nothing before there is a span.  Errors: none; what is wrong with a variable
+    /// is told by [`Self::tell`], and nothing is traced.
+    #[must_use]
+    pub fn from_environment(service: &str, version: &'static str) -> Self {
+        Self(match settings::read(&settings::environment) {
+            Ok(Setting::Off) => State::Off,
+            Ok(Setting::On { endpoint, names_service }) => {
+                let resource = Resource::builder().with_attribute(KeyValue::new("service.version", version));
+                let named =
+                    if names_service { resource } else { resource.with_service_name(service.to_owned()) };
+                match SpanExporter::builder().with_http().build() {
+                    Ok(exporter) => State::On { provider: provider(exporter, named.build()), endpoint },
+                    Err(error) => State::Wrong(error.to_string()),
+                }
+            }
+            Err(faults) => State::Wrong(faults.join("; ")),
+        })
+    }
+
+    /// What is to be added to the subscriber. `None`: nothing is traced.
+    pub fn layer<S>(&self) -> Option<TraceLayer<S>>
+    where
+        S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
+    {
+        match &self.0 {
+            State::On { provider, .. } => Some(layer(provider)),
+            State::Off | State::Wrong(_) => None,
+        }
+    }
+
+    /// Tells the log, which must be there by now, what became of the variables.
+    pub fn tell(&self) {
+        match &self.0 {
+            State::Off => (),
+            State::Wrong(faults) => warn!(error = faults, "Nothing is traced: OTEL_* variables are wrong"),
+            State::On { endpoint, .. } => info!(endpoint, "Traces are sent"),
+        }
+    }
+
+    /// Sends what is left, within a second. The last that a process does, and outside of its runtime.
+    pub fn end(self) {
+        if let State::On { provider, .. } = self.0
+            && let Err(error) = provider.shutdown_with_timeout(LAST)
+        {
+            tracing::debug!(%error, "The last spans are lost");
+        }
+    }
+}
+
+/// The layer that makes traces of spans.
+pub type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
+
+fn provider(exporter: SpanExporter, resource: Resource) -> SdkTracerProvider {
+    SdkTracerProvider::builder().with_resource(resource).with_batch_exporter(Telling::new(exporter)).build()
+}
+
+fn layer<S>(provider: &SdkTracerProvider) -> TraceLayer<S>
+where
+    S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
+{
+    let tracer: SdkTracer = provider.tracer(TARGET);
+    OpenTelemetryLayer::new(tracer)
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_tracked_inactivity(false)
+        .with_filter(FilterFn::new(is_ours as fn(&Metadata<'_>) -> bool))
+        .boxed()
+}
+
+/// Libraries have spans, too, and nobody wants those of the exporter's own calls.
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.target() == TARGET
+}

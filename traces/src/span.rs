@@ -1,0 +1,183 @@
+//! Spans, and how they find their parents: in the same task, in another one, in another process.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::{
+    Context,
+    propagation::{Extractor, Injector, TextMapPropagator as _},
+    trace::{SpanContext, TraceContextExt},
+};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+/// Makes a span that belongs to a trace: `span!("name", field = value, …)`. It has no parent before [`child`] or [`take_over`] has
+/// given it one. Fields are those of `tracing`; `otel.name`, `otel.kind` and `otel.status_code` have the meaning that
+/// `tracing-opentelemetry` gives them.
+#[macro_export]
+macro_rules! span {
+    ($($fields:tt)+) => {
+        $crate::tracing_span!(target: $crate::TARGET, parent: None, $($fields)+)
+    };
+}
+
+/// The span, as a part of what is under way in this task. If nothing is, it begins a trace.
+#[must_use]
+pub fn child(span: Span) -> Span {
+    adopt(&span, Context::current);
+    span
+}
+
+/// The span, as a part of what the caller of this request has under way. If that says nothing, it begins a trace.
+#[must_use]
+pub fn take_over(span: Span, headers: &HeaderMap) -> Span {
+    adopt(&span, || TraceContextPropagator::new().extract(&Read(headers)));
+    span
+}
+
+fn adopt(span: &Span, parent: impl FnOnce() -> Context) {
+    // Nobody looks, as nearly always.
+    if span.is_disabled() {
+        return;
+    }
+    // Fails only without our layer, and then there are no traces.
+    span.set_parent(parent()).ok();
+}
+
+/// A span for what is of interest only as a part of something else: none where nothing is under way.
+#[must_use]
+pub fn part(make: impl FnOnce() -> Span) -> Span {
+    if has_parent() { child(make()) } else { Span::none() }
+}
+
+fn has_parent() -> bool {
+    Context::map_current(TraceContextExt::has_active_span)
+}
+
+/// Tells whoever gets this request of what it is a part, in `traceparent` and `tracestate`. Source: W3C Trace Context.
+pub fn hand_over(headers: &mut HeaderMap) {
+    if has_parent() {
+        TraceContextPropagator::new().inject(&mut Written(headers));
+    }
+}
+
+/// Where something began that outlives the span it began in. Cheap to clone, and holds nothing open.
+#[derive(Clone, Debug)]
+pub struct Origin(SpanContext);
+
+impl Origin {
+    /// This span.
+    #[must_use]
+    pub fn of(span: &Span) -> Self {
+        let context = if span.is_disabled() { Context::new() } else { span.context() };
+        Self(context.span().span_context().clone())
+    }
+
+    /// Says of what is under way in this task that it waits for that. Not of its own trace: there the tree says so.
+    pub fn link(&self) {
+        Context::map_current(|current| {
+            let span = current.span();
+            if self.0.is_valid() && span.span_context().trace_id() != self.0.trace_id() {
+                span.add_link(self.0.clone(), Vec::new());
+            }
+        });
+    }
+}
+
+struct Read<'a>(&'a HeaderMap);
+
+impl Extractor for Read<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}
+
+struct Written<'a>(&'a mut HeaderMap);
+
+impl Injector for Written<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value)) {
+            self.0.insert(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::{SpanId, TraceId};
+
+    use super::*;
+    use crate::testing::Recorder;
+
+    const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_caller_hands_its_trace_over() {
+        let recorder = Recorder::start();
+        let mut headers = HeaderMap::new();
+        hand_over(&mut headers);
+        assert!(headers.is_empty(), "nothing is under way");
+        child(crate::span!("turn")).in_scope(|| {
+            child(crate::span!("call")).in_scope(|| hand_over(&mut headers));
+        });
+        take_over(crate::span!("serve"), &headers).in_scope(|| ());
+        let [call, turn, serve] = recorder.ended().try_into().expect("three spans");
+        assert_eq!(turn.parent_span_id, SpanId::INVALID);
+        assert_eq!(call.parent_span_id, turn.span_context.span_id());
+        assert_eq!(serve.parent_span_id, call.span_context.span_id());
+        assert_eq!(serve.span_context.trace_id(), turn.span_context.trace_id());
+    }
+
+    #[test]
+    fn whoever_calls_from_elsewhere_is_the_parent_and_nonsense_is_nobody() {
+        let recorder = Recorder::start();
+        for text in [TRACEPARENT, "nonsense"] {
+            let mut headers = HeaderMap::new();
+            headers.insert("traceparent", HeaderValue::from_static(text));
+            take_over(crate::span!("serve"), &headers).in_scope(|| ());
+        }
+        let [theirs, ours] = recorder.ended().try_into().expect("two spans");
+        let trace = TraceId::from_hex("0af7651916cd43dd8448eb211c80319c").expect("good");
+        assert_eq!(theirs.span_context.trace_id(), trace);
+        assert_ne!(ours.span_context.trace_id(), trace);
+        assert_eq!(ours.parent_span_id, SpanId::INVALID);
+    }
+
+    #[test]
+    fn a_part_is_none_where_nothing_is_under_way() {
+        let recorder = Recorder::start();
+        part(|| crate::span!("write")).in_scope(|| ());
+        child(crate::span!("turn")).in_scope(|| part(|| crate::span!("write")).in_scope(|| ()));
+        let names: Vec<_> = recorder.ended().iter().map(|span| span.name.to_string()).collect();
+        assert_eq!(names, ["write", "turn"]);
+    }
+
+    #[test]
+    fn work_outlives_the_call_that_began_it_and_others_are_linked_to_it() {
+        let recorder = Recorder::start();
+        let mut work = Span::none();
+        child(crate::span!("first")).in_scope(|| work = child(crate::span!("work")));
+        let origin = Origin::of(&work);
+        assert_eq!(recorder.ended().len(), 1, "the call has ended, its work has not");
+        child(crate::span!("second")).in_scope(|| origin.link());
+        drop(work);
+        let [first, second, work] = recorder.ended().try_into().expect("three spans");
+        assert_eq!(work.parent_span_id, first.span_context.span_id());
+        let links: Vec<_> = second.links.iter().map(|link| link.span_context.span_id()).collect();
+        assert_eq!(links, [work.span_context.span_id()]);
+    }
+
+    #[test]
+    fn spans_of_others_and_without_a_recorder_cost_nothing() {
+        let recorder = Recorder::start();
+        tracing::info_span!("a library's").in_scope(|| ());
+        assert!(recorder.ended().is_empty());
+        drop(recorder);
+        let span = child(crate::span!("turn"));
+        assert!(span.is_disabled());
+        assert!(!Origin::of(&span).0.is_valid());
+    }
+}
