@@ -170,7 +170,8 @@ impl Service<Request<Body>> for AdapterChannel {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        traces::hand_over(request.headers_mut());
         let channel = self.clone();
         async move {
             if channel.repeats {

@@ -3,6 +3,7 @@
 //! Connects when it is first used, and again by itself. How a replica is found, and which call is repeated there, is the subject of
 //! [`adapter_client`]; whatever fails after that is tried again by the queue, in one place.
 
+mod scope;
 mod standing;
 
 use std::{
@@ -21,17 +22,20 @@ use cloud_api_proto::{
     v1alpha1::{
         ApplyRoutesRequest, ApplyRoutesResponse, BatchGetInstancesRequest, BatchGetInstancesResponse, Cost,
         DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
-        EnsureLoadBalancerResponse, GetInfoRequest, GetInfoResponse, InstanceRef, Priority,
+        EnsureLoadBalancerResponse, Fence, GetInfoRequest, GetInfoResponse, InstanceRef, Priority,
         PutBackendSetRequest, PutBackendSetResponse, RequestContext,
         adapter_service_client::AdapterServiceClient, instance_service_client::InstanceServiceClient,
         load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
     },
 };
 use tonic::{Code, Request, Response, Status, Streaming, TimeoutExpired};
-use tracing::{debug, error};
+use tracing::{Instrument as _, Span, debug, error, field::Empty};
 
-pub use self::standing::{Standing, concerns_all, is_caller_refused};
-use crate::{Clock, config::Cluster, metrics::AdapterMetrics};
+pub use self::{
+    scope::ScopeGuard,
+    standing::{Standing, concerns_all, is_caller_refused},
+};
+use crate::{Clock, config::Cluster, metrics::AdapterMetrics, start::Term};
 
 /// How long a verb may take. The adapter answers PENDING long before that.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -69,6 +73,9 @@ pub struct Adapter {
     identity: Arc<Identity>,
     metrics: AdapterMetrics,
     standing: Standing,
+    scope: ScopeGuard,
+    /// When the cloud may be changed. `None`: always.
+    term: Option<Term>,
 }
 
 #[derive(Debug)]
@@ -90,6 +97,8 @@ impl Adapter {
             identity,
             metrics: AdapterMetrics::default(),
             standing: Standing::default(),
+            scope: ScopeGuard::default(),
+            term: None,
         }
     }
 
@@ -100,10 +109,23 @@ impl Adapter {
         self
     }
 
+    /// The same client, which changes nothing outside of this term.
+    #[must_use]
+    pub fn writing_in(mut self, term: Term) -> Self {
+        self.term = Some(term);
+        self
+    }
+
     /// Whether the adapter takes the calls of this client at all.
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
+    }
+
+    /// Whether the adapter works in the part of the cloud that this controller has worked in so far.
+    #[must_use]
+    pub fn scope(&self) -> &ScopeGuard {
+        &self.scope
     }
 
     /// The cluster's UID, as keys of load balancers and routes carry it.
@@ -133,7 +155,8 @@ impl Adapter {
     pub async fn get_info(&self) -> Result<GetInfoResponse, AdapterError> {
         let request = GetInfoRequest { context: Some(self.context(Call::default())) };
         let mut client = AdapterServiceClient::new(self.channel());
-        self.unary("GetInfo", |answer| answer.cost.as_ref(), client.get_info(timed(request))).await
+        let answer = self.unary("GetInfo", |answer| answer.cost.as_ref(), client.get_info(timed(request)));
+        answer.await.inspect(|info| self.scope.heard(info.scope.as_ref()))
     }
 
     /// What became of these instances. Shape: one result a reference, in the order asked; at most 500.
@@ -179,14 +202,16 @@ impl Adapter {
         call: Call,
         mut request: EnsureLoadBalancerRequest,
     ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
+        self.may_change()?;
         request.context = Some(self.context(call));
+        let fence = request.fence.clone();
         let mut client = LoadBalancerServiceClient::new(self.channel());
-        self.unary(
+        let answer = self.unary(
             "EnsureLoadBalancer",
             |answer| answer.cost.as_ref(),
             client.ensure_load_balancer(timed(request)),
-        )
-        .await
+        );
+        self.in_this_term(fence, answer.await)
     }
 
     /// Removes a load balancer. The context of `request` is filled in here.
@@ -198,14 +223,16 @@ impl Adapter {
         call: Call,
         mut request: DeleteLoadBalancerRequest,
     ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
+        self.may_change()?;
         request.context = Some(self.context(call));
+        let fence = request.fence.clone();
         let mut client = LoadBalancerServiceClient::new(self.channel());
-        self.unary(
+        let answer = self.unary(
             "DeleteLoadBalancer",
             |answer| answer.cost.as_ref(),
             client.delete_load_balancer(timed(request)),
-        )
-        .await
+        );
+        self.in_this_term(fence, answer.await)
     }
 
     /// Lays and removes routes. The context of `request` is filled in here. Shape: at most 200 items, a result for each.
@@ -217,9 +244,47 @@ impl Adapter {
         call: Call,
         mut request: ApplyRoutesRequest,
     ) -> Result<ApplyRoutesResponse, AdapterError> {
+        self.may_change()?;
         request.context = Some(self.context(call));
+        let fence = request.fence.clone();
         let mut client = RouteServiceClient::new(self.channel());
-        self.unary("ApplyRoutes", |answer| answer.cost.as_ref(), client.apply_routes(timed(request))).await
+        let answer =
+            self.unary("ApplyRoutes", |answer| answer.cost.as_ref(), client.apply_routes(timed(request)));
+        self.in_this_term(fence, answer.await)
+    }
+
+    /// Nothing is changed outside of the term, since another process may be at it, nor in a part of the cloud that is not ours. The
+    /// verbs that change the cloud ask themselves; so does whoever changes something because the cloud does not show it.
+    ///
+    /// # Errors
+    /// `NOT_LEADER`, and why.
+    pub fn may_change(&self) -> Result<(), AdapterError> {
+        match &self.term {
+            Some(term) if !term.is_running() => {
+                let error = "this controller does not hold its Lease, and changes nothing";
+                Err(AdapterError::new(Reason::NotLeader, error))
+            }
+            Some(_) | None => self.scope.may_change(),
+        }
+    }
+
+    /// What was asked for in an earlier term of this process, and came late, may have met what it asked for in a later one. That is
+    /// no newer writer.
+    fn in_this_term<T>(
+        &self,
+        fence: Option<Fence>,
+        answer: Result<T, AdapterError>,
+    ) -> Result<T, AdapterError> {
+        let asked_in = fence.map(|fence| fence.epoch);
+        match (&self.term, answer) {
+            (Some(term), Err(error))
+                if error.reason == Reason::StaleFence && asked_in != Some(term.epoch()) =>
+            {
+                let text = format!("asked for in an earlier term of this process: {}", error.message);
+                Err(AdapterError::new(Reason::OutcomeUnknown, text))
+            }
+            (_, answer) => answer,
+        }
     }
 
     pub(crate) fn channel(&self) -> AdapterChannel {
@@ -242,7 +307,12 @@ impl Adapter {
         cost: fn(&T) -> Option<&Cost>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, AdapterError> {
-        let answer = self.answered(name, cost, call).await;
+        let span = traces::part(|| span(name));
+        let answer = self.answered(name, cost, call).instrument(span.clone()).await;
+        match &answer {
+            Ok(answer) => span.record("cloud.vendor_calls", cost(answer).map_or(0, |cost| cost.vendor_calls)),
+            Err(error) => span.record("error.type", error.reason.word()).record("otel.status_code", "ERROR"),
+        };
         self.standing.heard(name, answer.as_ref().map(drop));
         answer
     }
@@ -271,6 +341,20 @@ impl Adapter {
         }
         answer
     }
+}
+
+/// A call, as part of the turn that makes it.
+fn span(name: &'static str) -> Span {
+    traces::span!(
+        "call",
+        otel.name = name,
+        otel.kind = "client",
+        rpc.system = "grpc",
+        rpc.method = name,
+        cloud.vendor_calls = Empty,
+        "error.type" = Empty,
+        otel.status_code = Empty,
+    )
 }
 
 fn timed<T>(message: T) -> Request<T> {

@@ -4,46 +4,80 @@
 //! that a person hears of all mistakes at once. A bad value ends the process with exit code 2, as clap's own errors do.
 
 mod adapter;
+mod duration;
+mod election;
 mod log_level;
+mod moved;
+mod pages;
 
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, path::PathBuf};
 
 use adapter_client::Connection;
 use clap::{Parser, ValueEnum, error::ErrorKind};
 
-pub use self::adapter::AdapterArgs;
+pub use self::{
+    adapter::AdapterArgs,
+    duration::duration,
+    election::{Election, ElectionArgs},
+    pages::{MinVersion, PagesArgs, SecurePages},
+};
+use crate::kube_api::Rate;
 
 /// Flags that every controller has. Flatten them into the controller's own.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonArgs {
     /// UID of the namespace kube-system: the identity of this cluster at the cloud.
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", help_heading = "Cluster")]
     pub cluster_id: String,
 
     /// Name of this cluster, for people: part of names and descriptions at the cloud.
-    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
+    #[arg(long, value_name = "NAME", default_value = "kubernetes", help_heading = "Cluster")]
     pub cluster_name: String,
 
     /// Kubeconfig file; without it the pod's own service account is used.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", help_heading = "API server")]
     pub kubeconfig: Option<OsString>,
 
+    /// How many requests the API server gets a second, watches and the Lease left out. 0 or less: as many as there are.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100.0,
+        allow_negative_numbers = true,
+        help_heading = "API server"
+    )]
+    pub kube_api_qps: f64,
+
+    /// How many it may get at once, after a pause.
+    #[arg(long, value_name = "N", default_value_t = 200, help_heading = "API server")]
+    pub kube_api_burst: u32,
+
     /// Where the cloud adapter is, and how it is called safely.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Adapter")]
     pub adapter: AdapterArgs,
 
+    /// Which of several replicas works.
+    #[command(flatten, next_help_heading = "Leader election")]
+    pub election: ElectionArgs,
+
+    /// The same pages over TLS.
+    #[command(flatten, next_help_heading = "Pages")]
+    pub pages: PagesArgs,
+
     /// How log lines look.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Log")]
     pub log_format: LogFormat,
 
     /// What is logged: a level, or directives such as `info,node_controller=debug`.
-    #[arg(long, value_name = "FILTER", default_value = "info")]
+    #[arg(long, value_name = "FILTER", default_value = "info", help_heading = "Log")]
     pub log_level: String,
 }
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
     /// One line for people, coloured on a terminal.
     Text,
     /// One JSON object a line.
@@ -57,10 +91,16 @@ pub struct CommonConfig {
     pub cluster: Cluster,
     /// Kubeconfig files, merged in this order. Empty: in-cluster configuration.
     pub kubeconfig: Vec<PathBuf>,
+    /// How many requests the API server gets. `None`: as many as there are.
+    pub kube_api_rate: Option<Rate>,
     /// The way to the adapter.
     pub adapter: Connection,
-    /// Where `/metrics`, `/healthz` and `/readyz` are served.
+    /// The Lease that replicas compete for. `None`: this is the only one.
+    pub election: Option<Election>,
+    /// Where `/metrics`, `/healthz`, `/livez` and `/readyz` are served.
     pub http_address: SocketAddr,
+    /// Where they are served over TLS, too.
+    pub secure_pages: Option<SecurePages>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged; a valid [`EnvFilter`](tracing_subscriber::EnvFilter).
@@ -84,18 +124,39 @@ impl CommonArgs {
         let id = faults.check("--cluster-id <UID>", &self.cluster_id, cluster_id(&self.cluster_id));
         let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
         let adapter = self.adapter.check(faults);
+        let election = self.election.check(faults);
         let http_address = faults.check("--http-address <ADDRESS>", http_address, listen(http_address));
+        let secure_pages = self.pages.check(faults);
         let level = faults.check("--log-level <FILTER>", &self.log_level, log_level::check(&self.log_level));
         let kubeconfig = self.kubeconfig(faults);
+        let kube_api_rate = self.rate(faults);
         level?;
         Some(CommonConfig {
             cluster: Cluster { id: id?, name: name? },
             kubeconfig: kubeconfig?,
+            kube_api_rate,
             adapter: adapter?,
+            election,
             http_address: http_address?,
+            secure_pages,
             log_format: self.log_format,
             log_level: self.log_level.clone(),
         })
+    }
+
+    /// `None`: there is no limit, or something is wrong, which stands in `faults`.
+    fn rate(&self, faults: &mut Faults) -> Option<Rate> {
+        let (qps, burst) = (self.kube_api_qps, self.kube_api_burst);
+        if qps <= 0.0 {
+            return None;
+        }
+        // One a day is none, and nobody counts in nanoseconds.
+        let sound = (0.01..=1e6).contains(&qps);
+        let judged = if sound { Ok(qps) } else { Err("use 0.01 to 1000000 a second, or 0 for no limit") };
+        let qps = faults.check("--kube-api-qps <N>", &qps.to_string(), judged);
+        let judged = if burst > 0 { Ok(burst) } else { Err("use 1 or more: with 0 nothing is ever sent") };
+        let burst = faults.check("--kube-api-burst <N>", &burst.to_string(), judged);
+        Some(Rate { qps: qps?, burst: burst? })
     }
 
     /// `KUBECONFIG` may hold several paths; those that do not exist are skipped as kubectl does, but not all of them.
@@ -149,12 +210,27 @@ pub fn read<A: Parser, C>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     judge: impl FnOnce(&A, &mut Faults) -> Option<C>,
 ) -> Result<C, clap::Error> {
-    let args = A::try_parse_from(arguments)?;
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let args = A::try_parse_from(&arguments).map_err(|error| answered::<A>(error, &arguments))?;
     let mut faults = Faults::default();
     match judge(&args, &mut faults) {
         Some(config) if faults.0.is_empty() => Ok(config),
         Some(_) | None => Err(A::command().error(ErrorKind::ValueValidation, faults.0.join("\nerror: "))),
     }
+}
+
+/// An unknown flag that the classic cloud controller manager has is answered with where it went, and so are all others of its kind.
+fn answered<A: Parser>(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let mut command = A::command();
+    let known = |flag: &str| command.get_arguments().any(|arg| arg.get_long() == Some(flag));
+    let moved = moved::named(arguments, known);
+    if moved.is_empty() {
+        return error;
+    }
+    command.error(ErrorKind::UnknownArgument, moved.join("\nerror: "))
 }
 
 fn cluster_id(value: &str) -> Result<String, &'static str> {
@@ -224,6 +300,34 @@ mod tests {
         }
         assert!(error.contains("http://cloud-adapter:8443"), "names no fix:\n{error}");
         assert!(error.contains("did you mean info?"), "names no level:\n{error}");
+    }
+
+    #[test]
+    fn flags_of_the_classic_controller_are_all_answered_at_once() {
+        let error = parse(&["--cluster-id=u", "--cloud-provider=x", "--controllers=*", "--kube-api-qps=20"]);
+        let error = error.expect_err("two are none of ours");
+        for words in
+            ["--cloud-provider': belongs to the adapter", "--controllers': each controller is a program"]
+        {
+            assert!(error.contains(words), "{words} is missing in:\n{error}");
+        }
+        assert!(!error.contains("kube-api-qps"), "{error}");
+    }
+
+    #[test]
+    fn requests_to_the_api_server_are_limited_unless_somebody_says_no() {
+        let rate = |flags: &[&str]| parse(&[&["--cluster-id=u"], flags].concat()).map(|it| it.kube_api_rate);
+        assert_eq!(rate(&[]), Ok(Some(Rate { qps: 100.0, burst: 200 })));
+        assert_eq!(
+            rate(&["--kube-api-qps=20", "--kube-api-burst=30"]),
+            Ok(Some(Rate { qps: 20.0, burst: 30 }))
+        );
+        for none in ["--kube-api-qps=0", "--kube-api-qps=-1"] {
+            assert_eq!(rate(&[none]), Ok(None), "{none}");
+        }
+        for wrong in ["--kube-api-burst=0", "--kube-api-qps=NaN", "--kube-api-qps=1e9"] {
+            assert!(rate(&[wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

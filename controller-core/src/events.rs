@@ -84,11 +84,20 @@ pub struct Notice {
 /// Tells. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    notices: mpsc::Sender<(ObjectReference, Notice)>,
+    component: &'static str,
+    told: mpsc::Sender<Told>,
     dropped: Counter,
 }
 
 impl Recorder {
+    /// The same recorder, speaking as another component: `kubectl describe` shows it as «From».
+    ///
+    /// For a process that does what several did in the classic cloud controller manager.
+    #[must_use]
+    pub fn as_component(&self, component: &'static str) -> Self {
+        Self { component, ..self.clone() }
+    }
+
     /// Logs the notice, and has it written as an Event on the object. Never blocks, never fails.
     ///
     /// `about` must carry the UID, or `kubectl describe` does not find the Event.
@@ -99,21 +108,29 @@ impl Recorder {
             Kind::Normal => info!(reason = notice.reason, object, namespace, "{}", notice.note),
             Kind::Warning => warn!(reason = notice.reason, object, namespace, "{}", notice.note),
         }
-        if self.notices.try_send((about.clone(), notice)).is_err() {
+        let told = Told { component: self.component, about: about.clone(), notice };
+        if self.told.try_send(told).is_err() {
             self.dropped.inc();
         }
     }
 }
 
+/// What somebody told about something.
+#[derive(Clone, Debug)]
+struct Told {
+    /// Who speaks: `reportingController`, what `kubectl describe` shows as «From».
+    component: &'static str,
+    about: ObjectReference,
+    notice: Notice,
+}
+
 /// Writes what the recorder is told. One task a process runs it.
 pub struct Writer {
     client: Client,
-    /// Who speaks: `reportingController`, what `kubectl describe` shows as «From».
-    component: &'static str,
     /// Which replica: `reportingInstance`.
     instance: String,
     clock: Clock,
-    notices: mpsc::Receiver<(ObjectReference, Notice)>,
+    told: mpsc::Receiver<Told>,
     dropped: Counter,
     written: Counter,
     /// Sets names apart that are made within one tick of the clock.
@@ -124,7 +141,7 @@ pub struct Writer {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("component", &self.component).finish_non_exhaustive()
+        f.debug_struct("Writer").field("instance", &self.instance).finish_non_exhaustive()
     }
 }
 
@@ -136,12 +153,11 @@ pub fn recorder(
     instance: String,
     clock: Clock,
 ) -> (Recorder, Writer) {
-    let (sender, notices) = mpsc::channel(QUEUE);
+    let (sender, told) = mpsc::channel(QUEUE);
     let dropped = Counter::default();
-    let recorder = Recorder { notices: sender, dropped: dropped.clone() };
+    let recorder = Recorder { component, told: sender, dropped: dropped.clone() };
     let written = Counter::default();
-    let writer =
-        Writer { client, component, instance, clock, notices, dropped, written, serial: 0, paced: None };
+    let writer = Writer { client, instance, clock, told, dropped, written, serial: 0, paced: None };
     (recorder, writer)
 }
 
@@ -167,12 +183,12 @@ impl Writer {
     /// After a stop, what waits is written without pace; a write under way is finished.
     async fn write_all(mut self, stop: &CancellationToken) {
         let mut series = Series::default();
-        while let Some(Some((about, notice))) = stop.run_until_cancelled(self.notices.recv()).await {
+        while let Some(Some(told)) = stop.run_until_cancelled(self.told.recv()).await {
             stop.run_until_cancelled(self.pace()).await;
-            self.write(&mut series, about, notice).await;
+            self.write(&mut series, told).await;
         }
-        while let Ok((about, notice)) = self.notices.try_recv() {
-            self.write(&mut series, about, notice).await;
+        while let Ok(told) = self.told.try_recv() {
+            self.write(&mut series, told).await;
         }
     }
 
@@ -186,12 +202,11 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, series: &mut Series, about: ObjectReference, notice: Notice) {
-        let (key, write) = series.next(about, notice, Instant::now(), || self.serial_name());
-        let result = match write {
+    async fn write(&mut self, series: &mut Series, told: Told) {
+        let result = match series.next(&told, Instant::now(), || self.serial_name()) {
             Write::Nothing => return,
-            Write::Create { name } => self.create(&key.about, &key.notice, name).await,
-            Write::CountUp { name, count } => self.count_up(&key.about, &name, count).await,
+            Write::Create { name } => self.create(&told, &name).await,
+            Write::CountUp { name, count } => self.count_up(&told.about, &name, count).await,
         };
         match result {
             Ok(()) => drop(self.written.inc()),
@@ -199,7 +214,7 @@ impl Writer {
                 debug!(%error, "Event could not be written");
                 self.dropped.inc();
                 // Forgotten, so that the next one is created anew.
-                series.forget(&key);
+                series.forget(&told);
             }
         }
     }
@@ -209,14 +224,9 @@ impl Writer {
         format!("{:x}{:04x}", self.clock.now().as_millisecond(), self.serial & 0xffff)
     }
 
-    async fn create(
-        &self,
-        about: &ObjectReference,
-        notice: &Notice,
-        suffix: String,
-    ) -> Result<(), kube_api::Error> {
-        let event = self.event(about, notice, &suffix, self.clock.now());
-        within(self.events(about).create(&PostParams::default(), &event)).await.map(drop)
+    async fn create(&self, told: &Told, suffix: &str) -> Result<(), kube_api::Error> {
+        let event = self.event(told, suffix, self.clock.now());
+        within(self.events(&told.about).create(&PostParams::default(), &event)).await.map(drop)
     }
 
     async fn count_up(
@@ -235,7 +245,8 @@ impl Writer {
         Api::namespaced(self.client.clone(), namespace(about))
     }
 
-    fn event(&self, about: &ObjectReference, notice: &Notice, suffix: &str, now: Timestamp) -> Event {
+    fn event(&self, told: &Told, suffix: &str, now: Timestamp) -> Event {
+        let Told { component, about, notice } = told;
         Event {
             metadata: ObjectMeta {
                 name: Some(event_name(about, suffix)),
@@ -248,7 +259,7 @@ impl Writer {
             note: Some(cut(&notice.note)),
             event_time: Some(MicroTime(now)),
             regarding: Some(about.clone()),
-            reporting_controller: Some(self.component.to_owned()),
+            reporting_controller: Some((*component).to_owned()),
             reporting_instance: Some(self.instance.clone()),
             ..Event::default()
         }

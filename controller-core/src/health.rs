@@ -1,23 +1,22 @@
-//! Liveness, readiness and metrics over plain HTTP: `/healthz`, `/readyz`, `/metrics`.
+//! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose` the first two name
+//! every check, as those of Kubernetes' own programs do.
 //!
-//! Ready means: both mirrors are synced and their other sides reachable. Alive means: work proceeds. A peer that is away makes a
-//! process unready, never dead: a restart would not bring the peer back.
+//! Ready means: both mirrors are synced and their other sides reachable, or this process stands by. Alive means: work proceeds. A peer
+//! that is away makes a process unready, never dead: a restart would not bring the peer back.
 
 use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use axum::{
     Router,
-    extract::State,
+    extract::{RawQuery, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     metrics::{self, Registry},
@@ -25,10 +24,11 @@ use crate::{
     queue::{Key, Queue},
 };
 
-/// A worker that is at one key for so long is stuck: every call that it makes has a limit far below.
+/// A worker that is at one key for so long is stuck, and so is a queue whose keys no worker takes: every call that work consists of
+/// has a limit far below.
 const STUCK: Duration = Duration::from_mins(5);
 
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Judge = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What must hold for a process to be ready, or alive. Cloning gives another handle.
 #[derive(Clone, Default)]
@@ -40,6 +40,13 @@ pub struct Health {
 struct Checks {
     ready: Vec<Check>,
     alive: Vec<Check>,
+    /// While another process works: the only thing that readiness asks.
+    standby: Option<Check>,
+}
+
+struct Check {
+    name: &'static str,
+    judge: Judge,
 }
 
 impl fmt::Debug for Health {
@@ -50,13 +57,21 @@ impl fmt::Debug for Health {
 
 impl Health {
     /// Ready only if this holds; the error says what is missing.
-    pub fn ready_if(&self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner).ready.push(Box::new(check));
+    pub fn ready_if(
+        &self,
+        name: &'static str,
+        judge: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.checks().ready.push(Check { name, judge: Box::new(judge) });
     }
 
     /// Alive only if this holds; the error says what is stuck.
-    pub fn alive_if(&self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner).alive.push(Box::new(check));
+    pub fn alive_if(
+        &self,
+        name: &'static str,
+        judge: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.checks().alive.push(Check { name, judge: Box::new(judge) });
     }
 
     /// Ready only if this mirror is synced and connected.
@@ -66,18 +81,31 @@ impl Health {
         T: Send + Sync + 'static,
     {
         let mirror = mirror.clone();
-        self.ready_if(move || mirror.readiness());
+        self.ready_if(mirror.what(), move || mirror.readiness());
     }
 
-    /// Alive only if no worker of this queue is stuck.
+    /// Alive only if no worker of this queue is stuck, and its keys are taken.
     pub fn watches<K: Key>(&self, queue: &Queue<K>) {
         let queue = queue.clone();
-        self.alive_if(move || match queue.longest_running() {
-            Some(time) if time > STUCK => {
+        self.alive_if(queue.name(), move || match (queue.longest_running(), queue.stalled()) {
+            (Some(time), _) if time > STUCK => {
                 Err(format!("a worker has been at one key for {} s", time.as_secs()))
             }
-            Some(_) | None => Ok(()),
+            (_, Some(time)) if time > STUCK => {
+                Err(format!("keys wait, and no worker has taken one for {} s", time.as_secs()))
+            }
+            (_, _) => Ok(()),
         });
+    }
+
+    /// Another process works: until [`Health::works`], readiness is only this.
+    pub(crate) fn stands_by(&self, judge: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.checks().standby = Some(Check { name: "leaderElection", judge: Box::new(judge) });
+    }
+
+    /// This process works.
+    pub(crate) fn works(&self) {
+        self.checks().standby = None;
     }
 
     /// Everything that keeps this process from being ready.
@@ -85,7 +113,7 @@ impl Health {
     /// # Errors
     /// One line for each.
     pub fn readiness(&self) -> Result<(), String> {
-        all(&self.checks.lock().unwrap_or_else(PoisonError::into_inner).ready)
+        missing(&self.ready())
     }
 
     /// Everything that is stuck.
@@ -93,13 +121,46 @@ impl Health {
     /// # Errors
     /// One line for each.
     pub fn liveness(&self) -> Result<(), String> {
-        all(&self.checks.lock().unwrap_or_else(PoisonError::into_inner).alive)
+        missing(&self.alive())
+    }
+
+    fn ready(&self) -> Vec<Verdict> {
+        let checks = self.checks();
+        match &checks.standby {
+            Some(standby) => judge(std::slice::from_ref(standby)),
+            None => judge(&checks.ready),
+        }
+    }
+
+    fn alive(&self) -> Vec<Verdict> {
+        judge(&self.checks().alive)
+    }
+
+    fn checks(&self) -> MutexGuard<'_, Checks> {
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn all(checks: &[Check]) -> Result<(), String> {
-    let missing: Vec<String> = checks.iter().filter_map(|check| check().err()).collect();
-    if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+/// What became of one check.
+struct Verdict {
+    name: &'static str,
+    result: Result<(), String>,
+}
+
+fn judge(checks: &[Check]) -> Vec<Verdict> {
+    checks.iter().map(|check| Verdict { name: check.name, result: (check.judge)() }).collect()
+}
+
+/// One line for each check that fails, with its name.
+fn missing(verdicts: &[Verdict]) -> Result<(), String> {
+    let line = |verdict: &Verdict| Some(named(verdict.name, verdict.result.as_ref().err()?));
+    let lines: Vec<String> = verdicts.iter().filter_map(line).collect();
+    if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
+}
+
+/// Mirrors say by themselves which they are.
+fn named(name: &str, error: &str) -> String {
+    if error.starts_with(name) { error.to_owned() } else { format!("{name}: {error}") }
 }
 
 struct Exposed {
@@ -107,24 +168,49 @@ struct Exposed {
     registry: Registry,
 }
 
-/// Serves the three pages until `stop`.
-pub async fn serve(listener: TcpListener, health: Health, registry: Registry, stop: CancellationToken) {
-    plain_http::serve(listener, pages(health, registry), stop).await;
-}
-
-fn pages(health: Health, registry: Registry) -> Router {
+/// The pages, for whoever serves them.
+pub(crate) fn pages(health: Health, registry: Registry) -> Router {
     Router::new()
-        .route("/healthz", get(async |State(it): State<Arc<Exposed>>| verdict(it.health.liveness())))
-        .route("/readyz", get(async |State(it): State<Arc<Exposed>>| verdict(it.health.readiness())))
+        .route("/healthz", get(alive))
+        .route("/livez", get(alive))
+        .route("/readyz", get(ready))
         .route("/metrics", get(async |State(it): State<Arc<Exposed>>| exposition(&it.registry)))
         .with_state(Arc::new(Exposed { health, registry }))
 }
 
-fn verdict(checked: Result<(), String>) -> Response {
-    match checked {
-        Ok(()) => (StatusCode::OK, "ok\n").into_response(),
-        Err(missing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response(),
+async fn alive(State(it): State<Arc<Exposed>>, query: RawQuery) -> Response {
+    answer(&it.health.alive(), query)
+}
+
+async fn ready(State(it): State<Arc<Exposed>>, query: RawQuery) -> Response {
+    answer(&it.health.ready(), query)
+}
+
+fn answer(verdicts: &[Verdict], RawQuery(query): RawQuery) -> Response {
+    let checked = missing(verdicts);
+    let status = if checked.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let verbose = query.unwrap_or_default().split('&').any(|word| matches!(word, "verbose" | "verbose=true"));
+    let text = match checked {
+        _ if verbose => table(verdicts),
+        Ok(()) => "ok\n".to_owned(),
+        Err(missing) => format!("{missing}\n"),
+    };
+    (status, text).into_response()
+}
+
+/// One line a check, as Kubernetes' own programs write them.
+fn table(verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for Verdict { name, result } in verdicts {
+        let written = match result {
+            Ok(()) => writeln!(text, "[+]{name} ok"),
+            Err(error) => writeln!(text, "[-]{name} failed: {error}"),
+        };
+        // A string takes everything.
+        debug_assert!(written.is_ok(), "{name}");
     }
+    let all = if verdicts.iter().all(|verdict| verdict.result.is_ok()) { "passed" } else { "failed" };
+    text + "check " + all + "\n"
 }
 
 fn exposition(registry: &Registry) -> Response {
@@ -137,10 +223,11 @@ fn exposition(registry: &Registry) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
+    use tokio_util::sync::CancellationToken;
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::Clock;
+    use crate::{Clock, queue::Backoff};
 
     async fn page(health: &Health, path: &str) -> (u16, String) {
         let request = http::Request::get(path).body(Body::empty()).expect("a good request");
@@ -155,11 +242,107 @@ mod tests {
         let health = Health::default();
         let nodes: Mirror<String, u32> = Mirror::new("nodes", Clock::system());
         health.needs(&nodes);
-        health.ready_if(|| Err("instances: not listed yet".to_owned()));
+        health.ready_if("adapter", || Err("not reached yet".to_owned()));
         let (status, body) = page(&health, "/readyz").await;
         assert_eq!(status, 503);
-        assert_eq!(body, "nodes: not listed yet, not reached yet\ninstances: not listed yet\n");
-        assert_eq!(page(&health, "/healthz").await, (200, "ok\n".to_owned()));
+        assert_eq!(body, "nodes: not listed yet, not reached yet\nadapter: not reached yet\n");
+        for path in ["/healthz", "/livez"] {
+            assert_eq!(page(&health, path).await, (200, "ok\n".to_owned()), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_more_is_told_each_check() {
+        let health = Health::default();
+        health.ready_if("nodes", || Ok(()));
+        health.ready_if("adapter", || Err("not reached yet".to_owned()));
+        let (status, body) = page(&health, "/readyz?verbose").await;
+        assert_eq!(status, 503);
+        assert_eq!(body, "[+]nodes ok\n[-]adapter failed: not reached yet\ncheck failed\n");
+        assert_eq!(page(&health, "/livez?verbose").await, (200, "check passed\n".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn who_stands_by_is_ready_without_mirrors() {
+        let health = Health::default();
+        health.ready_if("nodes", || Err("not listed yet".to_owned()));
+        health.stands_by(|| Ok(()));
+        assert_eq!(health.readiness(), Ok(()));
+        let (_, body) = page(&health, "/readyz?verbose").await;
+        assert_eq!(body, "[+]leaderElection ok\ncheck passed\n");
+        health.works();
+        assert!(health.readiness().is_err());
+    }
+
+    /// A controller whose one worker does as it is told.
+    fn working(health: &Health, workers: usize) -> (Queue<u32>, tokio::task::JoinSet<()>, CancellationToken) {
+        let second = Duration::from_secs(1);
+        let queue = Queue::new("Nodes", Backoff { first: second, longest: second });
+        health.watches(&queue);
+        let (stop, mut tasks, runs) = (CancellationToken::new(), tokio::task::JoinSet::new(), queue.clone());
+        let token = stop.clone();
+        tasks.spawn(async move {
+            let work = |key: u32, _| async move {
+                tokio::time::sleep(Duration::from_secs(key.into())).await;
+                crate::Again::Done
+            };
+            runs.run(workers, token, work).await;
+        });
+        (queue, tasks, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_is_stuck_at_a_key_is_not_well() {
+        let health = Health::default();
+        let (queue, _tasks, _stop) = working(&health, 2);
+        queue.add(1000);
+        tokio::time::sleep(STUCK).await;
+        assert_eq!(health.liveness(), Ok(()), "so long a key may take");
+        queue.add(1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let error = health.liveness().expect_err("one worker works, the other is stuck");
+        assert_eq!(error, "Nodes: a worker has been at one key for 302 s");
+        tokio::time::sleep(Duration::from_secs(700)).await;
+        assert_eq!(health.liveness(), Ok(()), "it came back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_whose_keys_nobody_takes_is_not_well() {
+        let health = Health::default();
+        // Something is wrong with it: it takes no key.
+        let (queue, _tasks, _stop) = working(&health, 0);
+        tokio::time::sleep(2 * STUCK).await;
+        assert_eq!(health.liveness(), Ok(()), "nothing is there to do");
+        queue.after(1, STUCK);
+        tokio::time::sleep(2 * STUCK).await;
+        assert_eq!(health.liveness(), Ok(()), "it is not due for long");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let error = health.liveness().expect_err("nobody takes it");
+        assert_eq!(error, "Nodes: keys wait, and no worker has taken one for 302 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_queue_that_is_worked_on_is_well() {
+        let health = Health::default();
+        let (queue, _tasks, _stop) = working(&health, 1);
+        for seconds in 200..230 {
+            queue.add(seconds);
+        }
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(health.liveness(), Ok(()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_waits_for_its_begin_is_well() {
+        let health = Health::default();
+        let second = Duration::from_secs(1);
+        let queue = Queue::new("service", Backoff { first: second, longest: second });
+        health.watches(&queue);
+        queue.add(1_u32);
+        tokio::time::sleep(100 * STUCK).await;
+        assert_eq!(health.liveness(), Ok(()), "the mirrors are not there yet, which readiness tells");
     }
 
     #[tokio::test]

@@ -1,14 +1,25 @@
 //! Calls to the API server, each with a time limit: kube's client waits for ever on a server that hangs.
 
+mod metrics;
+mod pace;
+mod requests;
+
 use std::{future::Future, path::PathBuf, time::Duration};
 
 use kube::{Client, Config, client::ClientBuilder, config::Kubeconfig, core::Status};
-use tower::timeout::TimeoutLayer;
+use tower::{buffer::BufferLayer, timeout::TimeoutLayer};
+
+pub use self::{
+    pace::Rate,
+    requests::{Held, Requests},
+};
 
 /// Longer than any answer of a healthy API server, shorter than anybody's patience.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Until an answer begins: this also limits the begin of a watch, which has no limit of its own.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Requests between two layers. Nobody waits for a place: each is taken at once.
+const REQUESTS_WAITING: usize = 64;
 /// A pod's address that leads nowhere is noticed sooner.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
@@ -21,6 +32,9 @@ pub enum Error {
     /// The server said no.
     #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
     Refused(Box<Status>),
+    /// It is busy and wants to be left in peace, or this process must not write any more.
+    #[error(transparent)]
+    Held(Held),
     /// The connection or our side of it.
     #[error("{}", causes(.0.as_ref()))]
     Client(Box<kube::Error>),
@@ -29,10 +43,14 @@ pub enum Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         if let kube::Error::Api(status) = error {
-            Self::Refused(status)
-        } else {
-            Self::Client(Box::new(error))
+            return Self::Refused(status);
         }
+        if let kube::Error::Service(cause) = &error
+            && let Some(held) = cause.downcast_ref::<Held>()
+        {
+            return Self::Held(*held);
+        }
+        Self::Client(Box::new(error))
     }
 }
 
@@ -42,7 +60,8 @@ impl Error {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused(status) => Some(status.code),
-            Self::Timeout | Self::Client(_) => None,
+            Self::Held(Held::Busy { status, .. }) => Some(status.as_u16()),
+            Self::Timeout | Self::Held(_) | Self::Client(_) => None,
         }
     }
 
@@ -63,7 +82,7 @@ impl Error {
                 status.details.as_ref().is_none_or(|details| details.causes.is_empty())
             }
             Self::Refused(status) => status.code == 409,
-            Self::Timeout | Self::Client(_) => false,
+            Self::Timeout | Self::Held(_) | Self::Client(_) => false,
         }
     }
 }
@@ -94,13 +113,13 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T,
     }
 }
 
-/// A client from kubeconfig files, merged in this order, or from the pod's service account if there are none.
+/// How to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are none.
 ///
-/// Connects to nothing yet: the API server may come later. Retries belong to our queues, so kube's own are off.
+/// Connects to nothing: the API server may come later. Retries belong to our queues, so kube's own are off.
 ///
 /// # Errors
 /// The configuration cannot be read or makes no sense.
-pub async fn client(kubeconfig: &[PathBuf]) -> anyhow::Result<Client> {
+pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     let mut merged: Option<Kubeconfig> = None;
     for file in kubeconfig {
         let next = Kubeconfig::read_from(file)?;
@@ -115,5 +134,23 @@ pub async fn client(kubeconfig: &[PathBuf]) -> anyhow::Result<Client> {
     };
     config.connect_timeout = Some(CONNECT_LIMIT);
     config.default_retry = false;
-    Ok(ClientBuilder::try_from(config)?.with_layer(&TimeoutLayer::new(ANSWER_LIMIT)).build())
+    Ok(config)
+}
+
+/// The client of a controller: its requests pass `requests`.
+///
+/// # Errors
+/// The configuration makes no sense.
+pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
+    let builder = ClientBuilder::try_from(config)?.with_layer(&TimeoutLayer::new(ANSWER_LIMIT));
+    // The layer clones what is below it for each request.
+    Ok(builder.with_layer(&BufferLayer::new(REQUESTS_WAITING)).with_layer(requests).build())
+}
+
+/// A client for what must not wait for a term: the election itself.
+///
+/// # Errors
+/// The configuration makes no sense.
+pub fn plain_client(config: Config) -> anyhow::Result<Client> {
+    Ok(ClientBuilder::try_from(config)?.build())
 }

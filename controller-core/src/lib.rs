@@ -8,6 +8,7 @@
 //! - [`queue`] and [`requeue`]: which key is worked on next, and when a failed one is tried again.
 //! - [`adapter`]: the client of the cloud adapter; the only place where a request context is made.
 //! - [`kube_api`]: calls to the API server, each with a time limit.
+//! - [`brake`]: how many removals may happen within a while.
 //! - [`events`]: one call that writes Event and log line with the same words.
 //! - [`health`], [`metrics`]: what a person or a machine can see from outside.
 //! - [`provider_id`], [`node`], [`clock`]: small shared vocabulary.
@@ -16,6 +17,7 @@
 //! Deliberately not here: any decision about nodes, Services or routes.
 
 pub mod adapter;
+pub mod brake;
 pub mod clock;
 pub mod config;
 pub mod events;

@@ -61,6 +61,9 @@ pub struct Change<K, T> {
     pub old: Option<Arc<T>>,
     /// What it is. `None`: it is not there any more.
     pub new: Option<Arc<T>>,
+    /// Whether the other side told of this very change. If not, it follows from a listing: what is not in one was removed, or
+    /// the listing is wrong.
+    pub told: bool,
 }
 
 /// What a mirror holds.
@@ -215,10 +218,10 @@ pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
     for (key, item) in content.iter() {
         let before = old.remove(key);
         if before.as_ref() != Some(item) {
-            changes.push(Change { key: key.clone(), old: before, new: Some(Arc::clone(item)) });
+            changes.push(Change { key: key.clone(), old: before, new: Some(Arc::clone(item)), told: false });
         }
     }
-    let gone = old.into_iter().map(|(key, item)| Change { key, old: Some(item), new: None });
+    let gone = old.into_iter().map(|(key, item)| Change { key, old: Some(item), new: None, told: false });
     changes.extend(gone);
     changes
 }
@@ -234,5 +237,5 @@ pub(crate) fn put<K: Ord + Clone, T: PartialEq>(
         Some(item) => content.insert(key.clone(), Arc::clone(item)),
         None => content.remove(&key),
     };
-    (old != new).then_some(Change { key, old, new })
+    (old != new).then_some(Change { key, old, new, told: true })
 }

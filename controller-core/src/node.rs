@@ -8,6 +8,8 @@ use crate::provider_id::{self, ProviderId};
 
 /// Taint: the kubelet puts it on, the node-controller takes it off when the node is initialised. Value and effect do not matter.
 pub const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Taint, with effect `NoSchedule`: the node's machine is switched off. The node-controller puts it on and takes it off.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Taint: the autoscaler is about to remove the node.
 pub const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Label: the node shall not be a target of load balancers.
@@ -16,6 +18,8 @@ pub const EXCLUDED_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-
 pub const HOSTNAME: &str = "Hostname";
 /// Annotation: the kubelet was told which of its addresses to use.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+/// Annotation: its value is the node's UID, and a person has said with it that this node may be deleted though many are to go at once.
+pub const DELETE_DESPITE_BRAKE: &str = "cloudadapter.dev/delete-despite-brake";
 /// Label: the zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -29,6 +33,19 @@ pub fn taints(node: &Node) -> &[Taint] {
 #[must_use]
 pub fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|taint| taint.key == key)
+}
+
+/// Whether any taint has this key and this effect, whatever its value.
+#[must_use]
+pub fn has_taint_with(node: &Node, key: &str, effect: &str) -> bool {
+    taints(node).iter().any(|taint| taint.key == key && taint.effect == effect)
+}
+
+/// Whether the kubelet says that the node can run pods: the condition `Ready` is `True`. Any other word is none, nor is its lack.
+#[must_use]
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// `status.addresses`, in their order.

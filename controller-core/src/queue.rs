@@ -15,9 +15,12 @@ use std::{
 
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, error, info_span};
+use tracing::{Instrument as _, Span, error, field::Empty, info_span};
 
-use self::{metrics::Metrics, state::State};
+use self::{
+    metrics::Metrics,
+    state::{State, Taken},
+};
 use crate::{Again, metrics::Registry};
 
 /// What may be a key.
@@ -124,6 +127,19 @@ impl<K: Key> Queue<K> {
         self.state().longest_running(Instant::now())
     }
 
+    /// The metric label `name`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.inner.name
+    }
+
+    /// For how long keys are due and no worker has taken one. Health: workers that do not start. `None` before [`Queue::run`], and
+    /// while nothing is due.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Duration> {
+        self.state().stalled(Instant::now())
+    }
+
     /// Works on keys, at most `workers` at once, until `stop`; then finishes those under way.
     ///
     /// `work` gets the key and how often it failed in a row, and says when to look again. A panic in it counts as a failure of
@@ -133,6 +149,7 @@ impl<K: Key> Queue<K> {
         F: Fn(K, u32) -> W,
         W: Future<Output = Again> + Send + 'static,
     {
+        self.state().begin(Instant::now());
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
@@ -141,8 +158,9 @@ impl<K: Key> Queue<K> {
                 Some(ended) = running.join_next() => report(self.inner.name, ended),
                 (turn, attempt) = self.next(), if running.len() < workers => {
                     let span = info_span!("reconcile", key = %turn.key, attempt);
-                    let work = work(turn.key.clone(), attempt);
-                    running.spawn(async move { turn.end(work.await) }.instrument(span));
+                    let (work, trace) = (work(turn.key.clone(), attempt), turn.trace.clone());
+                    let worked = async move { turn.end(work.await) }.instrument(trace);
+                    running.spawn(worked.instrument(span));
                 }
             }
         }
@@ -160,11 +178,11 @@ impl<K: Key> Queue<K> {
                 (state.take(now), state.next_due())
             };
             if let Some(taken) = taken {
-                self.inner.metrics.waited.observe(now.duration_since(taken.added).as_secs_f64());
-                return (
-                    Turn { queue: self.clone(), key: taken.key, began: now, over: false },
-                    taken.failures,
-                );
+                let waited = now.duration_since(taken.added);
+                self.inner.metrics.waited.observe(waited.as_secs_f64());
+                let trace = self.trace(&taken, waited);
+                let Taken { key, failures, .. } = taken;
+                return (Turn { queue: self.clone(), key, began: now, trace, over: false }, failures);
             }
             let due = async {
                 match due {
@@ -179,6 +197,20 @@ impl<K: Key> Queue<K> {
         }
     }
 
+    /// A trace begins with each turn.
+    fn trace(&self, taken: &Taken<K>, waited: Duration) -> Span {
+        traces::child(traces::span!(
+            "reconcile",
+            otel.name = format!("reconcile {}", self.inner.name),
+            reconcile.key = %taken.key,
+            reconcile.attempt = taken.failures,
+            reconcile.trigger = taken.trigger.word(),
+            reconcile.queued_seconds = waited.as_secs_f64(),
+            reconcile.outcome = Empty,
+            otel.status_code = Empty,
+        ))
+    }
+
     fn state(&self) -> MutexGuard<'_, State<K>> {
         // The state is consistent at every point where a caller's comparison could panic.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -190,6 +222,7 @@ struct Turn<K: Key> {
     queue: Queue<K>,
     key: K,
     began: Instant,
+    trace: Span,
     over: bool,
 }
 
@@ -200,6 +233,10 @@ impl<K: Key> Turn<K> {
 
     fn close(&mut self, again: Again) {
         self.over = true;
+        self.trace.record("reconcile.outcome", outcome(again));
+        if again == Again::Backoff {
+            self.trace.record("otel.status_code", "ERROR");
+        }
         let now = Instant::now();
         let inner = &self.queue.inner;
         inner.metrics.worked.observe(now.duration_since(self.began).as_secs_f64());
@@ -216,6 +253,16 @@ impl<K: Key> Drop for Turn<K> {
         if !self.over {
             self.close(Again::Backoff);
         }
+    }
+}
+
+/// The word in traces.
+const fn outcome(again: Again) -> &'static str {
+    match again {
+        Again::Done => "done",
+        Again::OnChange => "waits for a change",
+        Again::After(_) => "again",
+        Again::Backoff => "failed",
     }
 }
 

@@ -1,15 +1,22 @@
 //! A controller's process from `main` to a graceful stop.
 //!
 //! The API server and the adapter need not be there: nothing here connects, mirrors wait and say so. What ends a process early is
-//! a configuration that cannot work, an address that cannot be bound, or a task that ended though nobody asked it to.
+//! a configuration that cannot work, an address that cannot be bound, a task that ended though nobody asked it to, or another process
+//! that has taken its Lease.
 
+mod election;
 mod logging;
+mod metrics;
+mod pulse;
+mod scope;
 mod tasks;
+mod term;
 
-use std::{fmt, future::Future, process::ExitCode, time::Duration};
+use std::{fmt, future::Future, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use kube::Client;
+use pages::Tls;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -17,21 +24,23 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use self::tasks::Tasks;
+pub use self::term::Term;
+use self::{election::Candidate, pulse::Pulse, scope::Keeper, tasks::Tasks};
 use crate::{
     Clock,
     adapter::Adapter,
-    config::CommonConfig,
+    config::{CommonConfig, SecurePages},
     events::{self, Recorder},
     health::{self, Health},
-    kube_api,
+    kube_api::{self, Requests},
     metrics::{AdapterMetrics, Registry, controller_registry},
 };
 
 /// What is under way gets this long after a stop …
 const GRACE: Duration = Duration::from_secs(20);
-/// … and then Events and pages this long: in all, less than Kubernetes' own 30 s between SIGTERM and SIGKILL.
-const LAST_GRACE: Duration = Duration::from_secs(5);
+/// … and then first Events and pages, and then the Lease this long: in all, with a second for the last traces, less than Kubernetes'
+/// own 30 s between SIGTERM and SIGKILL.
+const LAST_GRACE: Duration = Duration::from_secs(4);
 
 /// Under which names a controller is known.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +49,11 @@ pub struct Names {
     pub controller: &'static str,
     /// In Events, kept from the classic cloud controller manager: `cloud-node-controller`.
     pub component: &'static str,
+    /// In the metric `running_managed_controllers`, kept from there, too: `cloud-node`.
+    pub managed: &'static [&'static str],
 }
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a running controller is given.
 pub struct Process {
@@ -54,14 +67,19 @@ pub struct Process {
     pub recorder: Recorder,
     /// The time of day.
     pub clock: Clock,
+    /// In which term it writes. Its tasks start when that begins.
+    pub term: Term,
     /// Cancelled when the process shall stop: take no new work.
     pub stop: CancellationToken,
     /// What must hold for it to be ready.
     pub health: Health,
     /// Metrics under their full names; see [`Process::metrics`].
     pub registry: Registry,
-    tasks: Tasks,
+    /// What the controller consists of; nothing of it runs before the term begins.
+    tasks: Vec<(&'static str, Task)>,
+    candidate: Option<Candidate>,
     listener: Option<TcpListener>,
+    secure: Option<(TcpListener, Arc<Tls>)>,
     events: events::Writer,
 }
 
@@ -78,21 +96,25 @@ impl Process {
         let mut registry = Registry::default();
         let ours = controller_registry(&mut registry, names.controller);
         let adapter = adapter.counting(AdapterMetrics::register(ours));
-        let (recorder, events) = events::recorder(kube.clone(), names.component, instance(&names), clock);
+        let (recorder, events) = events::recorder(kube.clone(), names.component, host(), clock);
         events.register(ours);
         let (health, standing) = (Health::default(), adapter.standing().clone());
-        health.ready_if(move || standing.readiness());
+        health.ready_if("adapter", move || standing.readiness());
+        let term = Term::of_one_process(&clock, adapter.cluster_id());
         Self {
             names,
             kube,
             adapter,
             recorder,
             clock,
+            term,
             stop: CancellationToken::new(),
             health,
             registry,
-            tasks: Tasks::default(),
+            tasks: Vec::new(),
+            candidate: None,
             listener: None,
+            secure: None,
             events,
         }
     }
@@ -102,38 +124,91 @@ impl Process {
         controller_registry(&mut self.registry, self.names.controller)
     }
 
-    /// Starts a task that may be dropped at any point, such as a mirror's: `stop` ends it.
+    /// A task that may be dropped at any point, such as a mirror's: `stop` ends it.
     pub fn background(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
-        self.tasks.spawn(name, async move {
+        self.task(name, async move {
             stop.run_until_cancelled(task).await;
         });
     }
 
-    /// Starts a task that heeds `stop` itself and finishes what it is at, such as a queue's. Should it end before, the process
+    /// A task that heeds `stop` itself and finishes what it is at, such as a queue's. Should it end before, the process
     /// ends with an error.
     pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(name, task);
+        let pulse = Pulse::default();
+        let watched = pulse.clone();
+        self.health.alive_if(name, move || watched.judge());
+        self.tasks.push((name, Box::pin(pulse.of(task))));
     }
 
-    /// Serves the pages, writes Events, and waits: for `stop`, and then until the tasks have finished what they were at.
+    /// Serves the pages, writes Events, starts the tasks when the term begins, and waits: for `stop`, and then until the tasks have
+    /// finished what they were at.
     ///
     /// # Errors
-    /// A task ended before anybody asked it to.
-    pub async fn finish(self) -> anyhow::Result<()> {
+    /// A task ended before anybody asked it to, or another process leads: then nothing more is written, and nothing waited for.
+    pub async fn finish(mut self) -> anyhow::Result<()> {
+        metrics::register(&mut self);
+        self.keep_scope();
+        let (term, stop, health) = (self.term, self.stop, self.health);
         // Pages and Events outlive the work, so that its end can be seen and told.
-        let last = CancellationToken::new();
-        let mut background = Tasks::default();
+        let (last, release) = (CancellationToken::new(), CancellationToken::new());
+        let (mut background, mut election) = (Tasks::default(), Tasks::default());
         background.spawn("events", self.events.run(last.clone()));
-        if let Some(listener) = self.listener {
-            let pages = health::serve(listener, self.health, self.registry, last.clone());
-            background.spawn("pages", pages);
+        if let Some(candidate) = self.candidate {
+            let (stands_by, works, lives) = (term.clone(), term.clone(), term.clone());
+            health.stands_by(move || stands_by.standby_readiness());
+            health.ready_if("leaderElection", move || works.readiness());
+            health.alive_if("leaderElection", move || lives.liveness());
+            election.spawn("election", candidate.run(release.clone()));
         }
-        let ended = self.tasks.until(&self.stop, GRACE).await;
+        let router = health::pages(health.clone(), self.registry);
+        if let Some(listener) = self.listener {
+            background.spawn("pages", pages::serve(listener, router.clone(), last.clone()));
+        }
+        if let Some((listener, tls)) = self.secure {
+            background.spawn("pages over TLS", pages::serve_tls(listener, tls, router, last.clone()));
+        }
+        let work = work(&term, &stop, &health, self.tasks);
+        let ended = tokio::select! {
+            biased;
+            lost = term.is_lost() => return Err(lost),
+            ended = work => ended,
+        };
         last.cancel();
         background.until(&last, LAST_GRACE).await?;
+        // Only now: whoever follows must find nothing of ours under way.
+        release.cancel();
+        election.until(&release, LAST_GRACE).await?;
         ended
     }
+
+    /// Nothing is changed in the cloud before it is known to be the part that this controller has worked in so far.
+    fn keep_scope(&mut self) {
+        let guard = self.adapter.scope().clone();
+        let keeper = Keeper::new(&self.term, &self.kube, &self.recorder, &guard);
+        let readiness = guard.clone();
+        self.health.ready_if("scope", move || readiness.readiness());
+        self.metrics().register_collector(Box::new(scope::Moved(guard)));
+        self.background("scope", async move { match keeper.run().await {} });
+    }
+}
+
+/// Runs the tasks from the begin of the term until they have ended.
+async fn work(
+    term: &Term,
+    stop: &CancellationToken,
+    health: &Health,
+    tasks: Vec<(&'static str, Task)>,
+) -> anyhow::Result<()> {
+    if stop.run_until_cancelled(term.begins()).await.is_none() {
+        return Ok(());
+    }
+    health.works();
+    let mut running = Tasks::default();
+    for (name, task) in tasks {
+        running.spawn(name, task);
+    }
+    running.until(stop, GRACE).await
 }
 
 /// Runs a controller as a process: crypto provider, log, clients, signals, the controller itself, exit code.
@@ -144,14 +219,16 @@ where
     F: FnOnce(Process) -> R,
     R: Future<Output = anyhow::Result<()>>,
 {
-    logging::start(config);
-    match serve(names, config, controller) {
+    let traces = logging::start(names.controller, config);
+    let code = match serve(names, config, controller) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!(controller = names.controller, error = format!("{error:#}"), "Ends with an error");
             ExitCode::FAILURE
         }
-    }
+    };
+    traces.end();
+    code
 }
 
 fn serve<F, R>(names: Names, config: &CommonConfig, controller: F) -> anyhow::Result<()>
@@ -185,14 +262,36 @@ where
 
 async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process> {
     let clock = Clock::system();
-    let kube =
-        kube_api::client(&config.kubeconfig).await.context("configuration of the API server's client")?;
+    let kubeconfig = kube_api::config(&config.kubeconfig).await;
+    let kubeconfig = kubeconfig.context("configuration of the API server's client")?;
+    let candidate = match &config.election {
+        None => None,
+        Some(election) => {
+            let client = kube_api::plain_client(kubeconfig.clone())?;
+            Some(Candidate::new(names, election, client, &clock)?)
+        }
+    };
+    let term = match &candidate {
+        Some(candidate) => candidate.term.clone(),
+        None => Term::of_one_process(&clock, &config.cluster.id),
+    };
+    let requests = Requests::new(term.clone(), config.kube_api_rate);
+    let kube = kube_api::client(kubeconfig, &requests)?;
     let channel = config.adapter.clone().through(kube.clone()).open();
     let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
-    let adapter = Adapter::over(channel, config.cluster.clone(), &clock);
+    let adapter = Adapter::over(channel, config.cluster.clone(), &clock).writing_in(term.clone());
     let address = config.http_address;
     let listener = TcpListener::bind(address).await.with_context(|| format!("--http-address {address}"))?;
-    Ok(Process { listener: Some(listener), ..Process::new(names, kube, adapter, clock) })
+    let secure = match &config.secure_pages {
+        None => None,
+        Some(SecurePages { address, tls }) => {
+            let listener = TcpListener::bind(address).await;
+            Some((listener.with_context(|| format!("--secure-port: {address}"))?, Arc::clone(tls)))
+        }
+    };
+    let mut process = Process::new(names, kube, adapter, clock);
+    requests.register(&mut process.registry);
+    Ok(Process { listener: Some(listener), secure, term, candidate, ..process })
 }
 
 /// Cancels `stop` on SIGTERM and SIGINT.
@@ -210,9 +309,12 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output 
     })
 }
 
-/// Which replica speaks: in a pod, its name.
-fn instance(names: &Names) -> String {
+/// The machine that this process thinks it has: in a pod, its name.
+fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
-    if host.is_empty() { names.controller.to_owned() } else { host.to_owned() }
+    if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
 }
+
+#[cfg(test)]
+mod tests;

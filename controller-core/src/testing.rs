@@ -14,7 +14,7 @@ use jiff::Timestamp;
 pub use self::{
     cloud::FakeCloud,
     instance::{InstanceBuilder, instance},
-    kube::{FakeKube, Write},
+    kube::{FakeKube, Fault, Verb, Write},
     node::{NodeBuilder, node},
     service::{ServiceBuilder, service},
 };

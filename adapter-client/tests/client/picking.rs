@@ -28,6 +28,14 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
     (a, b, channel)
 }
 
+/// Waits until a call waits for a leader, as long as it can.
+async fn nobody_leads(channel: &AdapterChannel) {
+    let start = Instant::now();
+    while ask_within(channel, Duration::from_millis(50)).await.is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(10), "somebody leads on and on");
+    }
+}
+
 #[tokio::test]
 async fn only_the_replica_that_serves_is_called() {
     let (a, b, channel) = two().await;
@@ -45,8 +53,7 @@ async fn a_planned_hand_over_fails_no_call() {
         for (from, to) in [(&a, &b), (&b, &a)] {
             load.answers(20).await;
             from.lead(false).await;
-            // For a while nobody leads.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            nobody_leads(&channel).await;
             to.lead(true).await;
             let calls = to.calls();
             until("the new leader is called", || to.calls() > calls).await;
@@ -61,7 +68,7 @@ async fn a_killed_leader_fails_no_call() {
     let load = Load::start(&channel);
     load.answers(20).await;
     drop(a);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    nobody_leads(&channel).await;
     assert_eq!(b.calls(), 0, "a standby is not called");
     b.lead(true).await;
     load.answers(20).await;

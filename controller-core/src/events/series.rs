@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use super::Notice;
+use super::{Notice, Told};
 
 /// What was told this long ago is told anew.
 const WINDOW: Duration = Duration::from_mins(6);
@@ -13,13 +12,6 @@ const WINDOW: Duration = Duration::from_mins(6);
 const QUIET: Duration = Duration::from_secs(10);
 /// Series that are remembered; beyond, the one that was silent longest is forgotten.
 const MAX: usize = 4096;
-
-/// What makes two notices the same.
-#[derive(Clone, Debug)]
-pub(super) struct Key {
-    pub(super) about: ObjectReference,
-    pub(super) notice: Notice,
-}
 
 /// What becomes of a notice.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,32 +32,24 @@ struct Entry {
     seen: Instant,
 }
 
-/// UID and name identify the object; the notice compares by kind, reason, action and words.
-type Id = (Option<String>, Option<String>, Option<String>, Notice);
+/// What makes two notices the same: who speaks, the object by UID and name, and the notice by kind, reason, action and words.
+type Id = (&'static str, [Option<String>; 3], Notice);
 
 #[derive(Debug, Default)]
 pub(super) struct Series(BTreeMap<Id, Entry>);
 
 impl Series {
-    pub(super) fn next(
-        &mut self,
-        about: ObjectReference,
-        notice: Notice,
-        now: Instant,
-        name: impl FnOnce() -> String,
-    ) -> (Key, Write) {
+    pub(super) fn next(&mut self, told: &Told, now: Instant, name: impl FnOnce() -> String) -> Write {
         self.0.retain(|_, entry| now.duration_since(entry.seen) < WINDOW);
-        let key = Key { about, notice };
-        let id = id(&key);
+        let id = id(told);
         if let Some(entry) = self.0.get_mut(&id) {
             entry.count = entry.count.saturating_add(1);
             entry.seen = now;
             if now.duration_since(entry.written) < QUIET {
-                return (key, Write::Nothing);
+                return Write::Nothing;
             }
             entry.written = now;
-            let write = Write::CountUp { name: entry.name.clone(), count: entry.count };
-            return (key, write);
+            return Write::CountUp { name: entry.name.clone(), count: entry.count };
         }
         if self.0.len() >= MAX
             && let Some(oldest) = self.0.iter().min_by_key(|(_, entry)| entry.seen).map(|(id, _)| id.clone())
@@ -74,28 +58,30 @@ impl Series {
         }
         let name = name();
         self.0.insert(id, Entry { name: name.clone(), count: 1, written: now, seen: now });
-        (key, Write::Create { name })
+        Write::Create { name }
     }
 
-    pub(super) fn forget(&mut self, key: &Key) {
-        self.0.remove(&id(key));
+    pub(super) fn forget(&mut self, told: &Told) {
+        self.0.remove(&id(told));
     }
 }
 
-fn id(key: &Key) -> Id {
-    let ObjectReference { uid, namespace, name, .. } = key.about.clone();
-    (uid, namespace, name, key.notice.clone())
+fn id(told: &Told) -> Id {
+    let about = told.about.clone();
+    (told.component, [about.uid, about.namespace, about.name], told.notice.clone())
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
     use super::*;
     use crate::events::Kind;
 
     fn tell(series: &mut Series, note: &str, at: Instant) -> Write {
         let about = ObjectReference { name: Some("a".to_owned()), ..ObjectReference::default() };
         let notice = Notice { kind: Kind::Warning, reason: "R", action: "A", note: note.to_owned() };
-        series.next(about, notice, at, || note.to_owned()).1
+        series.next(&Told { component: "c", about, notice }, at, || note.to_owned())
     }
 
     #[tokio::test(start_paused = true)]

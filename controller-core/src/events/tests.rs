@@ -35,6 +35,21 @@ async fn an_event_says_who_speaks_about_what() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_process_may_speak_as_two_components() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    recorder.tell(&about, notice("x"));
+    recorder.as_component("cloud-node-lifecycle-controller").tell(&about, notice("x"));
+    eventually("both are told", || kube.events().len() == 2).await;
+    let events = kube.event_objects();
+    let mut speakers: Vec<&str> =
+        events.iter().filter_map(|event| event.reporting_controller.as_deref()).collect();
+    speakers.sort_unstable();
+    assert_eq!(speakers, ["cloud-node-controller", "cloud-node-lifecycle-controller"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_of_one_thing_is_one_event_that_counts() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);

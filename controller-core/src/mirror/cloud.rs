@@ -151,6 +151,10 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             };
             // An event of a newer contract is none of ours.
             let Some(event) = source.event(message) else { continue };
+            // Before anything of it shows in the mirror.
+            if let Event::Reset(scope) = &event {
+                adapter.scope().heard(scope.as_ref());
+            }
             if let Err(violation) = self.take(event.map(trim), wake) {
                 return violation.into();
             }

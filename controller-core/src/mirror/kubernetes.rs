@@ -144,6 +144,12 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
 
     use super::*;
+    use crate::{
+        Clock,
+        kube_api::Requests,
+        start::Term,
+        testing::{BEGIN, FakeKube, Fault, Verb, eventually},
+    };
 
     fn node(name: &str, rest: &str) -> Node {
         let mut node = Node::default();
@@ -185,6 +191,41 @@ mod tests {
         run(&mut content, list(vec![node("a", "1"), node("b", "1"), node("c", "1")]));
         let changes = run(&mut content, list(vec![node("a", "1"), node("b", "2"), node("d", "1")]));
         assert_eq!(changes, ["b 1>2", "d >1", "c 1>"]);
+    }
+
+    #[test]
+    fn a_deletion_that_was_told_is_no_gap_in_a_listing() {
+        let told = |content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>| -> Vec<bool> {
+            let mut listing = Listing::default();
+            let changes = events.into_iter().flat_map(|event| listing.step(content, event, &trim));
+            changes.filter(|change| change.new.is_none()).map(|change| change.told).collect()
+        };
+        let mut content = Content::new();
+        let all = vec![Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1"))];
+        assert_eq!(told(&mut content, [all, vec![Event::InitDone]].concat()), [false; 0]);
+        assert_eq!(told(&mut content, vec![Event::Delete(node("a", "1"))]), [true]);
+        assert_eq!(told(&mut content, vec![Event::Init, Event::InitDone]), [false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_for_peace_is_not_asked_for_a_listing_before() {
+        let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
+        kube.put::<Node>(node("a", "1"));
+        kube.order(Fault::throttled(Duration::from_mins(1)).on(Verb::List, "nodes"));
+        let requests = Requests::new(Term::of_one_process(&clock, "u"), None);
+        let mirror = Mirror::new("nodes", clock);
+        let follow = mirror.follow_kubernetes(Api::all(kube.client_through(&requests)), trim, |_change| ());
+        let meanwhile = async {
+            tokio::time::sleep(Duration::from_mins(20)).await;
+            let lists = kube.requests(Verb::List, "nodes");
+            assert!((15..=21).contains(&lists), "{lists} listings in 20 min, and 20 are as it asks");
+            kube.heal();
+            eventually("it is listed", || mirror.is_synced()).await;
+        };
+        tokio::select! {
+            () = follow => (),
+            () = meanwhile => (),
+        }
     }
 
     #[test]

@@ -15,16 +15,18 @@ use crate::Again;
 pub(super) struct State<K> {
     /// In the order in which they were added.
     ready: VecDeque<K>,
-    /// The same keys, and since when they wait.
-    added: BTreeMap<K, Instant>,
+    /// The same keys: since when they wait, and why.
+    added: BTreeMap<K, (Instant, Trigger)>,
     running: BTreeMap<K, Instant>,
     /// Added while running: ready again when that is over.
     dirty: BTreeSet<K>,
-    delayed: BTreeMap<K, Instant>,
+    delayed: BTreeMap<K, (Instant, Trigger)>,
     /// The same keys by time.
     timers: BTreeSet<(Instant, K)>,
     /// Failures in a row.
     failures: BTreeMap<K, u32>,
+    /// When a key was last taken, or work began.
+    last_taken: Option<Instant>,
 }
 
 /// A key whose turn it is.
@@ -33,6 +35,32 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     pub(super) added: Instant,
     pub(super) failures: u32,
+    pub(super) trigger: Trigger,
+}
+
+/// Why a key is worked on: the first reason of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// A mirror changed.
+    Change,
+    /// A time came that was set for it.
+    Time,
+    /// Its last turn asked for another.
+    Again,
+    /// Its last turn failed.
+    Failure,
+}
+
+impl Trigger {
+    /// The word in traces.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Change => "change",
+            Self::Time => "time",
+            Self::Again => "again",
+            Self::Failure => "failure",
+        }
+    }
 }
 
 impl<K> Default for State<K> {
@@ -45,6 +73,7 @@ impl<K> Default for State<K> {
             delayed: BTreeMap::new(),
             timers: BTreeSet::new(),
             failures: BTreeMap::new(),
+            last_taken: None,
         }
     }
 }
@@ -52,6 +81,10 @@ impl<K> Default for State<K> {
 impl<K: Ord + Clone> State<K> {
     /// Whether that made a difference.
     pub(super) fn add(&mut self, key: K, now: Instant) -> bool {
+        self.queue(key, now, Trigger::Change)
+    }
+
+    fn queue(&mut self, key: K, now: Instant, trigger: Trigger) -> bool {
         self.cancel_timer(&key);
         if self.running.contains_key(&key) {
             return self.dirty.insert(key);
@@ -59,18 +92,22 @@ impl<K: Ord + Clone> State<K> {
         if self.added.contains_key(&key) {
             return false;
         }
-        self.added.insert(key.clone(), now);
+        self.added.insert(key.clone(), (now, trigger));
         self.ready.push_back(key);
         true
     }
 
     pub(super) fn after(&mut self, key: K, due: Instant) {
-        let sooner = self.delayed.get(&key).is_some_and(|other| *other <= due);
+        self.delay(key, due, Trigger::Time);
+    }
+
+    fn delay(&mut self, key: K, due: Instant, trigger: Trigger) {
+        let sooner = self.delayed.get(&key).is_some_and(|(other, _)| *other <= due);
         if sooner || self.added.contains_key(&key) || self.dirty.contains(&key) {
             return;
         }
         self.cancel_timer(&key);
-        self.delayed.insert(key.clone(), due);
+        self.delayed.insert(key.clone(), (due, trigger));
         self.timers.insert((due, key));
     }
 
@@ -82,15 +119,16 @@ impl<K: Ord + Clone> State<K> {
     pub(super) fn take(&mut self, now: Instant) -> Option<Taken<K>> {
         while self.timers.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, key)) = self.timers.pop_first() {
-                self.delayed.remove(&key);
-                self.add(key, now);
+                let trigger = self.delayed.remove(&key).map_or(Trigger::Time, |(_, trigger)| trigger);
+                self.queue(key, now, trigger);
             }
         }
         let key = self.ready.pop_front()?;
-        let added = self.added.remove(&key).unwrap_or(now);
+        let (added, trigger) = self.added.remove(&key).unwrap_or((now, Trigger::Change));
         self.running.insert(key.clone(), now);
+        self.last_taken = Some(now);
         let failures = self.failures.get(&key).copied().unwrap_or_default();
-        Some(Taken { key, added, failures })
+        Some(Taken { key, added, failures, trigger })
     }
 
     /// When the first delayed key is due.
@@ -106,17 +144,17 @@ impl<K: Ord + Clone> State<K> {
                 self.failures.remove(key);
                 None
             }
-            Again::After(delay) => Some(now + delay),
+            Again::After(delay) => Some((now + delay, Trigger::Again)),
             Again::Backoff => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
-                Some(now + backoff.pause(*failures))
+                Some((now + backoff.pause(*failures), Trigger::Failure))
             }
         };
         if self.dirty.remove(key) {
             self.add(key.clone(), now);
-        } else if let Some(due) = due {
-            self.after(key.clone(), due);
+        } else if let Some((due, trigger)) = due {
+            self.delay(key.clone(), due, trigger);
         }
     }
 
@@ -137,8 +175,21 @@ impl<K: Ord + Clone> State<K> {
         self.running().min().map(|began| now.duration_since(began))
     }
 
+    /// Keys are taken from now on.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.last_taken = Some(now);
+    }
+
+    /// For how long a key is due and none was taken.
+    pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
+        let ready = self.ready.front().and_then(|key| self.added.get(key)).map(|(since, _)| *since);
+        let due = ready.into_iter().chain(self.next_due()).min()?;
+        let since = due.max(self.last_taken?);
+        (since <= now).then(|| now.duration_since(since))
+    }
+
     fn cancel_timer(&mut self, key: &K) {
-        if let Some(due) = self.delayed.remove(key) {
+        if let Some((due, _)) = self.delayed.remove(key) {
             self.timers.remove(&(due, key.clone()));
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
+use traces::testing::{Recorder, attribute};
 
 use super::*;
 
@@ -138,4 +139,29 @@ async fn sizes_are_read_when_somebody_asks() {
     let text = crate::metrics::render(&registry).expect("metrics can be written");
     assert!(text.contains("workqueue_depth{name=\"Nodes\"} 2"), "{text}");
     assert!(text.contains("workqueue_adds_total{name=\"Nodes\"} 2"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_turn_is_a_trace_that_says_why_and_how_long_it_waited() {
+    let recorder = Recorder::start();
+    let answers = AtomicUsize::new(0);
+    let mut bench = Bench::start(1, move |_, _| match answers.fetch_add(1, Ordering::Relaxed) {
+        0 => Again::After(Duration::from_secs(3)),
+        1 => Again::Backoff,
+        _ => Again::Done,
+    });
+    bench.queue.after("a", Duration::from_secs(60));
+    assert_eq!(bench.seen(3).await, [("a", 60, 0), ("a", 63, 0), ("a", 64, 1)]);
+    bench.queue.add("a");
+    bench.seen(1).await;
+    bench.stop.cancel();
+    bench.tasks.join_all().await;
+    let told = recorder.ended().into_iter().map(|span| {
+        assert_eq!(span.name, "reconcile test");
+        ["trigger", "attempt", "outcome", "queued_seconds"]
+            .map(|name| attribute(&span, &format!("reconcile.{name}")))
+            .join(" ")
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }

@@ -1,8 +1,11 @@
-//! The log: one line for people or one JSON object, on standard error.
+//! The log: one line for people or one JSON object, on standard error. Traces beside it.
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::{EnvFilter, fmt};
+use traces::{NOT_IN_THE_LOG, Traces};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
+};
 
 use crate::config::{CommonConfig, LogFormat};
 
@@ -10,15 +13,41 @@ use crate::config::{CommonConfig, LogFormat};
 /// and wins.
 const QUIETER: &str = "kube_client::client::builder=off";
 
-/// Installs the log as configured. A second call changes nothing: tests may have installed theirs.
-pub(super) fn start(config: &CommonConfig) {
-    let filter = EnvFilter::new(format!("{QUIETER},{}", config.log_level));
-    let log = fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let installed = match config.log_format {
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+/// Installs the log as configured, and traces as the environment says. A second call changes nothing: tests may have installed theirs.
+pub(super) fn start(controller: &str, config: &CommonConfig) -> Traces {
+    let traces = Traces::from_environment(controller, env!("CARGO_PKG_VERSION"));
+    let filter = EnvFilter::new(format!("{QUIETER},{NOT_IN_THE_LOG},{}", config.log_level));
+    let log = fmt::layer().with_writer(std::io::stderr);
+    let terminal = std::io::stderr().is_terminal();
+    let log = if is_text(config.log_format, terminal) {
+        log.with_ansi(terminal).with_filter(filter).boxed()
+    } else {
+        log.json().flatten_event(true).with_filter(filter).boxed()
     };
-    if installed.is_err() {
+    if registry().with(traces.layer()).with(log).try_init().is_err() {
         tracing::debug!("A log is installed already");
+    }
+    traces.tell();
+    traces
+}
+
+fn is_text(format: LogFormat, terminal: bool) -> bool {
+    match format {
+        LogFormat::Auto => terminal,
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_text_and_machines_json() {
+        assert!(is_text(LogFormat::Auto, true) && !is_text(LogFormat::Auto, false));
+        for terminal in [true, false] {
+            assert!(is_text(LogFormat::Text, terminal) && !is_text(LogFormat::Json, terminal));
+        }
     }
 }

@@ -10,17 +10,19 @@ mod routes;
 mod watch;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use cloud_api_proto::{
     AdapterError,
     v1alpha1::{
-        ApplyRoutesRequest, Backend, BatchGetInstancesRequest, DeleteLoadBalancerRequest,
+        ApplyRoutesRequest, Backend, BatchGetInstancesRequest, Capability, DeleteLoadBalancerRequest,
         EnsureLoadBalancerRequest, GetInfoRequest, GetInfoResponse, Instance, LoadBalancer,
         PutBackendSetRequest, Route, WatchStatusRequest, WatchStatusResponse,
         adapter_service_server::{AdapterService, AdapterServiceServer},
+        capability::Level,
         instance_service_server::InstanceServiceServer,
         load_balancer_service_server::LoadBalancerServiceServer,
         route_service_server::RouteServiceServer,
@@ -60,6 +62,10 @@ pub struct State {
     pub instances: BTreeMap<String, Instance>,
     /// Provider IDs that a look-up finds and the watch does not show: the vendor's listing lags behind.
     pub unlisted: Vec<String>,
+    /// Provider IDs of which a look-up says that they are gone, with evidence; of any other that is not there it says nothing sure.
+    pub gone: BTreeSet<String>,
+    /// Provider IDs of which a look-up cannot tell.
+    pub untold: BTreeSet<String>,
     /// What watches of the instances show instead, and when it was listed: the vendor answers no listings any more.
     pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
     /// By vendor ID.
@@ -74,6 +80,12 @@ pub struct State {
     pub info: GetInfoResponse,
     /// Calls so far by RPC name.
     pub calls: BTreeMap<&'static str, u32>,
+    /// RPCs that this adapter does not have.
+    pub missing: BTreeSet<&'static str>,
+    /// How long calls of an RPC take.
+    pub slow: BTreeMap<&'static str, Duration>,
+    /// Ensures and deletions of one load balancer that are under way, by the UID of its owner: now, and the most so far.
+    pub under_way: BTreeMap<String, (u32, u32)>,
     /// What the next calls of an RPC are answered with.
     pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
     /// Requests so far.
@@ -99,7 +111,8 @@ impl FakeCloud {
     #[must_use]
     pub fn new() -> Self {
         let (clock, changed) = (Clock::starting_at(BEGIN), Sender::new(()));
-        let shared = Arc::new(Shared { clock, state: Mutex::default(), changed });
+        let state = State { info: info(), ..State::default() };
+        let shared = Arc::new(Shared { clock, state: Mutex::new(state), changed });
         let connector = Connector::new(routes(&shared));
         Self { shared, connector }
     }
@@ -124,10 +137,25 @@ impl FakeCloud {
         self.edit(|state| state.listing = (!lists).then(|| (now, state.instances.clone())));
     }
 
+    /// The adapter is started anew, with the credentials of this project.
+    pub fn moves_to(&self, project: &str) {
+        self.away(true);
+        self.edit(|state| state.info.scope = Some(watch::scope_of(project)));
+        self.away(false);
+    }
+
     /// Puts an instance there, or changes it. Watches hear of it.
     pub fn put(&self, instance: impl Into<Instance>) {
         let instance = instance.into();
         self.edit(|state| drop(state.instances.insert(instance.provider_id.clone(), instance)));
+    }
+
+    /// A machine goes, and the cloud can prove it.
+    pub fn end(&self, provider_id: &str) {
+        self.edit(|state| {
+            state.instances.remove(provider_id);
+            state.gone.insert(provider_id.to_owned());
+        });
     }
 
     /// Looks at all that there is.
@@ -153,6 +181,22 @@ impl FakeCloud {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
+    /// From now on calls of this RPC take so long: they are done and answered at the end of it. Known to `EnsureLoadBalancer` and
+    /// `DeleteLoadBalancer`.
+    pub fn slow(&self, rpc: &'static str, by: Duration) {
+        self.edit(|state| state.slow.insert(rpc, by));
+    }
+
+    /// From now on this is an adapter that does not have this RPC: an older one, or one that is half upgraded. Watches that run go on.
+    pub fn without(&self, rpc: &'static str) {
+        self.edit(|state| state.missing.insert(rpc));
+    }
+
+    /// It has the RPC again.
+    pub fn with(&self, rpc: &'static str) {
+        self.edit(|state| state.missing.remove(rpc));
+    }
+
     /// The adapter is not there, connections break; or it is back.
     pub fn away(&self, away: bool) {
         self.connector.away(away);
@@ -162,6 +206,13 @@ impl FakeCloud {
     pub fn hang(&self, hangs: bool) {
         self.connector.hang(hangs);
     }
+}
+
+/// It has routes; tests of what else it has say so themselves.
+fn info() -> GetInfoResponse {
+    let level = Level::Stable.into();
+    let routes = Capability { name: "routes".to_owned(), level, ..Capability::default() };
+    GetInfoResponse { capabilities: vec![routes], ..GetInfoResponse::default() }
 }
 
 /// The gRPC services of the contract.
@@ -180,19 +231,29 @@ impl Shared {
 
     /// When the vendor was asked for what watches show.
     fn observed(&self, state: &State) -> prost_types::Timestamp {
-        let at = state.listing.as_ref().map_or_else(|| self.clock.now(), |(at, _)| *at);
-        prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+        state.listing.as_ref().map_or_else(|| self.now(), |(at, _)| wire(*at))
+    }
+
+    fn now(&self) -> prost_types::Timestamp {
+        wire(self.clock.now())
     }
 
     /// Counts a call and returns the error that was ordered for it.
     fn called(&self, rpc: &'static str) -> Result<MutexGuard<'_, State>, Status> {
         let mut state = self.state();
         *state.calls.entry(rpc).or_default() += 1;
+        if state.missing.contains(rpc) {
+            return Err(Status::unimplemented(""));
+        }
         match state.errors.get_mut(rpc).and_then(VecDeque::pop_front) {
             Some(error) => Err(error.into()),
             None => Ok(state),
         }
     }
+}
+
+fn wire(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
 /// The gRPC side.

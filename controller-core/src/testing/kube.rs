@@ -1,16 +1,21 @@
-//! A stateful fake of the API server under [`kube::Client`]: objects in a map, get, list, watch, create, patch, delete.
+//! A stateful fake of the API server under [`kube::Client`]: objects in a map, get, list, watch, create, patch, delete; and what can
+//! go wrong, as a test orders it.
 //!
-//! It knows of Kubernetes only what the controllers use: the status subresource, resource versions, finalizers, and the three patch
-//! formats (strategic merge for the few lists in [`patch`]). It validates nothing else: that is what the tests against a real API
-//! server are for.
+//! It knows of Kubernetes only what the controllers use: the status subresource, resource versions, finalizers, who put which of them
+//! there, and the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else: that is what the
+//! tests against a real API server are for.
 
+mod faults;
+mod managed;
 mod patch;
 mod request;
 mod store;
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use ::kube::{Client, Resource, client::Body};
@@ -22,13 +27,21 @@ use k8s_openapi::api::events::v1::Event;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tower::BoxError;
+use tower::{BoxError, Layer as _, Service};
 
+pub use self::faults::{Fault, Verb};
 use self::{
+    faults::{Faults, Hooks, What},
     request::Target,
     store::{Key, Store},
 };
-use crate::mirror::ObjectName;
+use crate::{
+    kube_api::{self, Requests},
+    mirror::ObjectName,
+};
+
+/// The place of a watch that has had its last line.
+const OVER: u64 = u64::MAX;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -52,6 +65,8 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes watches. The value does not matter.
     changed: watch::Sender<()>,
+    /// Breaks what hangs. The value does not matter.
+    healed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -60,13 +75,16 @@ struct State {
     writes: Vec<Write>,
     /// Nobody answers.
     away: bool,
-    /// The next writes are answered with these.
-    refusals: Vec<u16>,
+    faults: Faults,
+    hooks: Hooks,
+    /// Requests so far, by verb and collection.
+    requests: BTreeMap<(Verb, String), u32>,
 }
 
 impl Default for FakeKube {
     fn default() -> Self {
-        Self(Arc::new(Shared { state: Mutex::default(), changed: watch::Sender::new(()) }))
+        let (changed, healed) = (watch::Sender::new(()), watch::Sender::new(()));
+        Self(Arc::new(Shared { state: Mutex::default(), changed, healed }))
     }
 }
 
@@ -80,12 +98,25 @@ impl FakeKube {
     /// A client of it. Must be called inside a tokio runtime.
     #[must_use]
     pub fn client(&self) -> Client {
+        Client::new(self.connection(), "default")
+    }
+
+    /// A client of it whose requests pass `requests`, as those of a controller do. Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn client_through(&self, requests: &Requests) -> Client {
+        Client::new(requests.layer(self.connection()), "default")
+    }
+
+    fn connection(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Answer, Error = BoxError, Future: Send> + Clone + use<> {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
             let this = this.clone();
             Box::pin(async move { this.serve(request).await })
         });
-        Client::new(service, "default")
+        // As the real client has it: what hangs is given up.
+        tower::timeout::Timeout::new(service, kube_api::ANSWER_LIMIT)
     }
 
     /// Puts an object as somebody else would: created, or replaced whole. Not one of [`FakeKube::writes`].
@@ -155,9 +186,42 @@ impl FakeKube {
         events.filter_map(|value| serde_json::from_value(value.clone()).ok()).collect()
     }
 
+    /// How many requests of this verb to this resource, such as `nodes`, arrived so far.
+    #[must_use]
+    pub fn requests(&self, verb: Verb, resource: &str) -> u32 {
+        let state = self.state();
+        let of = |collection: &str| collection.rsplit('/').next() == Some(resource);
+        let counts =
+            state.requests.iter().filter(|((of_verb, collection), _)| *of_verb == verb && of(collection));
+        counts.map(|(_, count)| count).sum()
+    }
+
     /// The next write that is no Event is answered with this HTTP status and does nothing.
     pub fn refuse_next(&self, status: u16) {
-        self.state().refusals.push(status);
+        self.order(Fault::status(status).on_writes().times(1));
+    }
+
+    /// From now on this goes wrong. Of two faults that meet a request, the one that was ordered first counts.
+    pub fn order(&self, fault: Fault) {
+        self.state().faults.order(fault);
+    }
+
+    /// Nothing goes wrong any more, and what hangs breaks.
+    pub fn heal(&self) {
+        self.state().faults.clear();
+        self.0.healed.send_replace(());
+    }
+
+    /// Somebody else is faster: `change` happens when the next write that is no Event has arrived, before it is judged. Several
+    /// meet one write each, in their order.
+    pub fn before_next_write(&self, change: impl FnOnce(&Self) + Send + 'static) {
+        self.state().hooks.push(Box::new(change));
+    }
+
+    /// Forgets what happened so far: watches from before end with “too old resource version”, and so does whoever asks for one.
+    pub fn compact(&self) {
+        self.state().store.compact();
+        self.wake();
     }
 
     /// Nobody answers any more, watches break; or it is back.
@@ -181,31 +245,44 @@ impl FakeKube {
             return Err("connection refused".into());
         }
         let target = Target::read(&parts);
-        if target.watch {
-            return Ok(self.watch(target));
+        self.arrived(&target, &body);
+        let fault = self.state().faults.meet(&target);
+        let slow = match fault {
+            Some(What::Hangs) => {
+                let _dropped = self.0.healed.subscribe().changed().await.is_err();
+                return Err("connection reset".into());
+            }
+            Some(What::Refused(status, retry_after)) => return refusal(status, retry_after),
+            Some(What::Slow(by)) => by,
+            None => Duration::ZERO,
+        };
+        let answer = if target.watch { self.watch(target) } else { self.answer(&target, &body)? };
+        tokio::time::sleep(slow).await;
+        Ok(answer)
+    }
+
+    /// Notes a request, and lets happen what was to happen before it is judged.
+    fn arrived(&self, target: &Target, body: &[u8]) {
+        let mut state = self.state();
+        *state.requests.entry((target.verb(), target.collection.clone())).or_default() += 1;
+        if !target.is_write() {
+            return;
         }
-        let (status, value) = self.answer(&target, &body);
+        let body = serde_json::from_slice(body).unwrap_or_default();
+        state.writes.push(Write { method: target.method.clone(), path: target.path.clone(), body });
+        let hook = if target.is_about("events") { None } else { state.hooks.next() };
+        drop(state);
+        if let Some(hook) = hook {
+            hook(self);
+        }
+    }
+
+    fn answer(&self, target: &Target, body: &[u8]) -> Result<Answer, BoxError> {
+        let (status, value) = self.state().store.answer(target, body);
         if target.is_write() {
             self.wake();
         }
-        let bytes = serde_json::to_vec(&value)?;
-        let body = http_body_util::Full::new(Bytes::from(bytes)).boxed_unsync();
-        Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)
-    }
-
-    fn answer(&self, target: &Target, body: &[u8]) -> (StatusCode, Value) {
-        let mut state = self.state();
-        if target.is_write() {
-            let body = serde_json::from_slice(body).unwrap_or_default();
-            let is_event = target.path.contains("/events");
-            state.writes.push(Write { method: target.method.clone(), path: target.path.clone(), body });
-            let refusal =
-                if is_event || state.refusals.is_empty() { None } else { Some(state.refusals.remove(0)) };
-            if let Some(status) = refusal {
-                return refused(StatusCode::from_u16(status).unwrap_or_default(), "ordered by the test");
-            }
-        }
-        state.store.answer(target, body)
+        json_answer(status, &value)
     }
 
     /// Everything after the resource version that was asked for, and then whatever happens.
@@ -218,10 +295,13 @@ impl FakeKube {
                     changed.mark_unchanged();
                     let next = {
                         let state = fake.state();
-                        if state.away {
+                        if state.away || after == OVER {
                             return None;
                         }
-                        state.store.event_after(after, &collection, namespace.as_deref())
+                        match state.store.too_old(after) {
+                            Some(status) => Some((OVER, json!({ "type": "ERROR", "object": status }))),
+                            None => state.store.event_after(after, &collection, namespace.as_deref()),
+                        }
                     };
                     if let Some((version, event)) = next {
                         let line = format!("{event}\n");
@@ -236,10 +316,27 @@ impl FakeKube {
     }
 }
 
+fn json_answer(status: StatusCode, value: &Value) -> Result<Answer, BoxError> {
+    let body = http_body_util::Full::new(Bytes::from(serde_json::to_vec(value)?)).boxed_unsync();
+    Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)
+}
+
+/// The answer to a request that met a fault. Who is asked to come back later is told so in plain text, as the API server does.
+fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, BoxError> {
+    let Some(delay) = retry_after else {
+        let (status, value) = refused(status, "ordered by the test");
+        return json_answer(status, &value);
+    };
+    let body = http_body_util::Full::from("Too many requests, please try again later.\n").boxed_unsync();
+    let answer = Response::builder().status(status).header("content-type", "text/plain; charset=utf-8");
+    Ok(answer.header("retry-after", delay.as_secs()).body(body)?)
+}
+
 /// What the API server answers when it does not do as it was asked.
 fn refused(status: StatusCode, message: &str) -> (StatusCode, Value) {
     let code = status.as_u16();
-    let reason = status.canonical_reason().unwrap_or_default();
+    // As the API server writes them: `NotFound`.
+    let reason = status.canonical_reason().unwrap_or_default().replace(' ', "");
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Failure", "code": code, "reason": reason, "message": message,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Node, NodeAddress, NodeSpec, NodeStatus, Taint},
+    api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 
@@ -70,6 +70,15 @@ impl NodeBuilder {
     /// With one more internal address.
     pub fn at(self, ip: &str) -> Self {
         self.address("InternalIP", ip)
+    }
+
+    /// Whose kubelet last said this of its readiness: `True`, `False` or `Unknown`.
+    pub fn ready(mut self, status: &str) -> Self {
+        let conditions = self.0.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.retain(|condition| condition.type_ != "Ready");
+        let (type_, status) = ("Ready".to_owned(), status.to_owned());
+        conditions.push(NodeCondition { type_, status, ..NodeCondition::default() });
+        self
     }
 
     /// With this label.

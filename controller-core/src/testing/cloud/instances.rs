@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use cloud_api_proto::{
-    AdapterError,
+    AdapterError, Reason,
     v1alpha1::{
-        BatchGetInstancesRequest, BatchGetInstancesResponse, Cost, Existence, Instance, InstanceGone,
-        InstanceItems, InstanceRef, InstanceResult, InstanceState, WatchInstancesRequest,
-        WatchInstancesResponse, instance_ref::Ref, instance_service_server::InstanceService,
+        BatchGetInstancesRequest, BatchGetInstancesResponse, Cost, Evidence, Existence, Instance,
+        InstanceGone, InstanceItems, InstanceRef, InstanceResult, InstanceState, WatchInstancesRequest,
+        WatchInstancesResponse, evidence, instance_ref::Ref, instance_service_server::InstanceService,
         watch_instances_response::Event,
     },
 };
@@ -36,7 +36,8 @@ impl InstanceService for Service {
     ) -> Answer<BatchGetInstancesResponse> {
         let mut state = self.0.called("BatchGetInstances")?;
         let request = request.into_inner();
-        let results = request.refs.iter().map(|reference| result(&state, reference)).collect();
+        let now = self.0.now();
+        let results = request.refs.iter().map(|reference| result(&state, reference, now)).collect();
         state.batch_gets.push(request);
         let cost = Some(Cost { vendor_calls: 1, ..Cost::default() });
         Ok(Response::new(BatchGetInstancesResponse { results, scope: None, cost }))
@@ -50,10 +51,15 @@ fn listed(state: &State) -> BTreeMap<String, Instance> {
 }
 
 /// Provider IDs of other schemes than `sim` belong to other clouds.
-fn result(state: &State, reference: &InstanceRef) -> InstanceResult {
+fn result(state: &State, reference: &InstanceRef, now: prost_types::Timestamp) -> InstanceResult {
     match &reference.r#ref {
         Some(Ref::ProviderId(id)) => match state.instances.get(id) {
+            _ if state.untold.contains(id) => {
+                let error = AdapterError::new(Reason::VendorUnavailable, "ordered by the test");
+                InstanceResult { error: Some(error.to_item()), ..plain(Existence::Unknown) }
+            }
             Some(instance) => found(instance),
+            None if state.gone.contains(id) => gone(now),
             None if id.starts_with("sim://") => plain(Existence::NotVisible),
             None => plain(Existence::Foreign),
         },
@@ -78,6 +84,13 @@ fn by_name(state: &State, name: &str) -> InstanceResult {
 
 fn found(instance: &Instance) -> InstanceResult {
     InstanceResult { instance: Some(instance.clone()), ..plain(Existence::Exists) }
+}
+
+/// Proven by a direct answer, seen just now.
+fn gone(now: prost_types::Timestamp) -> InstanceResult {
+    let method = evidence::Method::DirectGetNotFound.into();
+    let evidence = Evidence { method, observed_at: Some(now), witnesses: 1, scope: None };
+    InstanceResult { evidence: Some(evidence), ..plain(Existence::Gone) }
 }
 
 fn plain(existence: Existence) -> InstanceResult {

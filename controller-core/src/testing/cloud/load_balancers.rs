@@ -1,5 +1,7 @@
 //! Load balancers: an ensure is done at once, or after as many PENDING answers as the test ordered.
 
+use std::sync::Arc;
+
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -16,7 +18,7 @@ use cloud_api_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Answer, Messages, Service, State,
+    Answer, Messages, Service, Shared, State,
     watch::{Said, watch},
 };
 
@@ -50,6 +52,7 @@ impl LoadBalancerService for Service {
         request: Request<EnsureLoadBalancerRequest>,
     ) -> Answer<EnsureLoadBalancerResponse> {
         let request = request.into_inner();
+        let _under_way = UnderWay::new(&self.0, "EnsureLoadBalancer", request.key.as_ref()).await;
         let answer = ensure(&mut *self.0.called("EnsureLoadBalancer")?, request)?;
         self.0.changed.send_replace(());
         Ok(Response::new(answer))
@@ -60,9 +63,41 @@ impl LoadBalancerService for Service {
         request: Request<DeleteLoadBalancerRequest>,
     ) -> Answer<DeleteLoadBalancerResponse> {
         let request = request.into_inner();
+        let _under_way = UnderWay::new(&self.0, "DeleteLoadBalancer", request.key.as_ref()).await;
         let answer = delete(&mut *self.0.called("DeleteLoadBalancer")?, &request);
         self.0.changed.send_replace(());
         Ok(Response::new(answer))
+    }
+}
+
+/// A call that changes a load balancer, until it is answered or given up.
+struct UnderWay {
+    shared: Arc<Shared>,
+    owner: String,
+}
+
+impl UnderWay {
+    /// Lasts as long as the test ordered.
+    async fn new(shared: &Arc<Shared>, rpc: &'static str, key: Option<&LoadBalancerKey>) -> Self {
+        let owner = key.map(|key| key.owner_uid.clone()).unwrap_or_default();
+        let slow = {
+            let mut state = shared.state();
+            let (now, most) = state.under_way.entry(owner.clone()).or_default();
+            *now += 1;
+            *most = (*most).max(*now);
+            state.slow.get(rpc).copied().unwrap_or_default()
+        };
+        let this = Self { shared: Arc::clone(shared), owner };
+        tokio::time::sleep(slow).await;
+        this
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some((now, _most)) = self.shared.state().under_way.get_mut(&self.owner) {
+            *now -= 1;
+        }
     }
 }
 

@@ -48,7 +48,7 @@ async fn a_quiet_mirror_stays_fresh_by_bookmarks() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
-    tokio::time::sleep(std::time::Duration::from_mins(10)).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
     assert!(mirror.age().is_some_and(|age| age.as_secs() <= 30), "{:?}", mirror.age());
     assert_eq!(cloud.calls("WatchInstances"), 1);
 }
@@ -59,11 +59,11 @@ async fn a_mirror_is_as_old_as_what_the_adapter_knows() {
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
     cloud.lists(false);
-    tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!(mirror.age().map(|age| age.as_secs()), Some(3600), "bookmarks make nothing younger");
     assert_eq!(mirror.readiness(), Ok(()), "the adapter is there");
     cloud.lists(true);
-    tokio::time::sleep(std::time::Duration::from_secs(31)).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
     assert!(mirror.age().is_some_and(|age| age.as_secs() <= 30), "{:?}", mirror.age());
 }
 
@@ -71,9 +71,9 @@ async fn a_mirror_is_as_old_as_what_the_adapter_knows() {
 async fn an_adapter_with_another_clock_is_believed_as_far_as_it_is_possible() {
     let clock = Clock::starting_at(BEGIN);
     let mirror: Mirror<String, ()> = Mirror::new("instances", clock);
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     mirror.mark_observed(BEGIN + minute);
-    assert_eq!((mirror.observed(), mirror.age()), (Some(BEGIN), Some(std::time::Duration::ZERO)));
+    assert_eq!((mirror.observed(), mirror.age()), (Some(BEGIN), Some(Duration::ZERO)));
     mirror.mark_observed(BEGIN - minute);
     assert_eq!((mirror.observed(), mirror.age()), (Some(BEGIN - minute), Some(minute)));
 }
@@ -102,7 +102,7 @@ async fn an_adapter_that_is_replaced_at_once_is_no_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
-    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let mut links = mirror.links();
     links.mark_unchanged();
     cloud.away(true);
@@ -117,7 +117,7 @@ async fn an_adapter_that_is_replaced_twice_within_seconds_is_no_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
-    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let mut links = mirror.links();
     links.mark_unchanged();
     for name in ["a", "b"] {
@@ -125,7 +125,7 @@ async fn an_adapter_that_is_replaced_twice_within_seconds_is_no_outage() {
         cloud.away(false);
         cloud.put(instance("sim://north/i-1").named(name));
         eventually("it watches again", || names(&mirror) == [name]).await;
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
     }
     assert!(!links.has_changed().expect("the mirror is there"), "{}", mirror.link());
 }
@@ -138,7 +138,7 @@ async fn an_adapter_that_breaks_off_each_watch_is_an_outage() {
     let mut links = mirror.links();
     links.mark_unchanged();
     for number in 0..4 {
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         cloud.away(true);
         cloud.away(false);
         let name = number.to_string();
@@ -153,10 +153,10 @@ async fn an_adapter_that_hangs_is_an_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
-    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     cloud.hang(true);
     // The connection is given up after 30 s, and the attempt after that tells.
-    tokio::time::sleep(std::time::Duration::from_secs(65)).await;
+    tokio::time::sleep(Duration::from_secs(65)).await;
     assert!(mirror.readiness().is_err(), "{}", mirror.link());
     cloud.hang(false);
     eventually("it is back", || mirror.readiness().is_ok()).await;
@@ -176,7 +176,7 @@ async fn a_batch_answers_each_reference_and_errors_are_typed() {
     let answer = adapter.batch_get_instances(Call::default(), refs.clone()).await.expect("an answer");
     let existences: Vec<_> = answer.results.iter().map(|result| result.existence()).collect();
     assert_eq!(existences, [Existence::Exists, Existence::NotVisible, Existence::Foreign]);
-    let delay = std::time::Duration::from_secs(7);
+    let delay = Duration::from_secs(7);
     let error = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(delay);
     cloud.fail_next("BatchGetInstances", error.clone());
     let answer = adapter.batch_get_instances(Call::default(), refs.clone()).await;
@@ -223,12 +223,15 @@ async fn an_ensure_without_a_change_has_no_steps() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_caller_makes_the_process_unready_until_it_is_let_in() {
     let (cloud, kube) = (FakeCloud::new(), crate::testing::FakeKube::new());
-    let names = crate::start::Names { controller: "node-controller", component: "node" };
+    let names = crate::start::Names { controller: "node-controller", component: "node", managed: &[] };
     let process = crate::testing::process(names, &kube, &cloud);
     cloud.fail_next("GetInfo", AdapterError::new(Reason::CallerUnauthenticated, "the token is too old"));
     process.adapter.get_info().await.expect_err("refused");
     let unready = process.health.readiness().expect_err("not let in");
-    assert_eq!(unready, "cloud adapter refuses GetInfo: CALLER_UNAUTHENTICATED: the token is too old");
+    assert_eq!(
+        unready,
+        "adapter: cloud adapter refuses GetInfo: CALLER_UNAUTHENTICATED: the token is too old"
+    );
     process.adapter.get_info().await.expect("let in");
     assert_eq!(process.health.readiness(), Ok(()));
 }

@@ -72,7 +72,10 @@ impl<T: Clone + PartialEq> Sent<T> {
     }
 
     fn difference(&mut self, now: BTreeMap<String, T>, observed_at: Timestamp) -> Vec<Said<T>> {
-        let Some(known) = self.known.replace(now.clone()) else { return listing(now, observed_at) };
+        let Some(known) = self.known.replace(now.clone()) else {
+            let scope = self.shared.state().info.scope.clone();
+            return listing(now, observed_at, scope.unwrap_or_else(|| scope_of("fake")));
+        };
         let gone = known.keys().filter(|key| !now.contains_key(*key)).cloned().map(Said::Gone);
         let upserts = now.iter().filter(|(key, item)| known.get(*key) != Some(*item));
         gone.chain(upserts.map(|(_, item)| Said::Upsert(item.clone()))).collect()
@@ -83,14 +86,18 @@ fn bookmark<T>(observed_at: Timestamp) -> Said<T> {
     Said::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
 }
 
-fn listing<T: Clone>(items: BTreeMap<String, T>, observed_at: Timestamp) -> Vec<Said<T>> {
+/// A project as the adapter tells it.
+pub(super) fn scope_of(project: &str) -> Scope {
+    Scope { project: project.to_owned(), fingerprint: project.to_owned(), ..Scope::default() }
+}
+
+fn listing<T: Clone>(items: BTreeMap<String, T>, observed_at: Timestamp, scope: Scope) -> Vec<Said<T>> {
     let synced = Synced {
         count: u64::try_from(items.len()).unwrap_or(u64::MAX),
         checksum: checksum(items.keys()),
         observed_at: Some(observed_at),
         token: TOKEN.to_owned(),
     };
-    let scope = Scope { fingerprint: "fake".to_owned(), ..Scope::default() };
     let items: Vec<T> = items.into_values().collect();
     let chunks = items.chunks(512).map(|chunk| Said::Items(chunk.to_vec()));
     let end = [Said::Synced(synced)];

@@ -2,6 +2,8 @@
 
 use http::{Method, request::Parts};
 
+use super::Verb;
+
 /// A request, taken apart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Target {
@@ -16,7 +18,13 @@ pub(super) struct Target {
     pub(super) watch: bool,
     /// Where a watch goes on.
     pub(super) resource_version: u64,
+    /// How many objects a page of a listing may have. `None`: all.
+    pub(super) limit: Option<usize>,
+    /// The last object of the page before.
+    pub(super) continues: Option<String>,
     pub(super) content_type: String,
+    /// Under which name it writes, if it says so.
+    pub(super) manager: Option<String>,
 }
 
 impl Target {
@@ -54,11 +62,50 @@ impl Target {
             resource_version: query("resourceVersion")
                 .and_then(|value| value.parse().ok())
                 .unwrap_or_default(),
+            limit: query("limit").and_then(|value| value.parse().ok()),
+            continues: query("continue").map(str::to_owned),
             content_type: content_type.unwrap_or_default().to_owned(),
+            manager: query("fieldManager").map(decoded),
         }
     }
 
     pub(super) fn is_write(&self) -> bool {
         self.method != Method::GET.as_str()
     }
+
+    pub(super) fn verb(&self) -> Verb {
+        match self.method.as_str() {
+            "POST" => Verb::Create,
+            "DELETE" => Verb::Delete,
+            "GET" if self.watch => Verb::Watch,
+            "GET" if self.name.is_some() => Verb::Get,
+            "GET" if self.continues.is_some() => Verb::Continue,
+            "GET" => Verb::List,
+            _ => Verb::Patch,
+        }
+    }
+
+    /// Whether it is about this resource, such as `nodes`, or about this subresource of it, such as `nodes/status`.
+    pub(super) fn is_about(&self, resource: &str) -> bool {
+        let plural = self.collection.rsplit('/').next().unwrap_or_default();
+        match resource.split_once('/') {
+            Some((resource, subresource)) => {
+                plural == resource && self.subresource.as_deref() == Some(subresource)
+            }
+            None => plural == resource,
+        }
+    }
+}
+
+/// A value of a query as it was before it was put there.
+fn decoded(value: &str) -> String {
+    let value = value.replace('+', " ");
+    let mut parts = value.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).unwrap_or((part, ""));
+        text.extend(u8::from_str_radix(code, 16).map(char::from));
+        text.push_str(rest);
+    }
+    text
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{patch, refused, request::Target};
+use super::{managed, patch, refused, request::Target};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -20,6 +20,8 @@ pub(super) struct Store {
     objects: BTreeMap<Key, Value>,
     version: u64,
     log: Vec<Happened>,
+    /// What happened before this version is forgotten.
+    oldest: u64,
 }
 
 /// One event that watches are told, at its resource version: its place in the log, counted from 1.
@@ -69,6 +71,21 @@ impl Store {
         Some(self.put(key.clone(), object))
     }
 
+    /// Forgets what happened so far: whoever follows from before starts anew.
+    pub(super) fn compact(&mut self) {
+        self.version += 1;
+        let key = Key { collection: String::new(), namespace: None, name: String::new() };
+        self.log.push(Happened { type_: "BOOKMARK", key, object: Value::Null });
+        self.oldest = self.version;
+    }
+
+    /// The answer to whoever follows from a version that is forgotten.
+    pub(super) fn too_old(&self, version: u64) -> Option<Value> {
+        let message = format!("too old resource version: {version} ({})", self.oldest);
+        let (_, status) = refused(StatusCode::GONE, &message);
+        (version < self.oldest).then_some(status)
+    }
+
     /// The first event after a version, as a line of a watch.
     pub(super) fn event_after(
         &self,
@@ -95,10 +112,18 @@ impl Store {
         };
         match target.method.as_str() {
             "GET" => (StatusCode::OK, object),
-            "DELETE" => (StatusCode::OK, self.delete(&key).unwrap_or(object)),
+            "DELETE" => match broken_precondition(&object, body) {
+                Some(message) => refused(StatusCode::CONFLICT, &message),
+                None => (StatusCode::OK, self.delete(&key).unwrap_or(object)),
+            },
             "PATCH" => match patch::apply(&object, target, body) {
                 Ok(new) if new == object => (StatusCode::OK, object),
-                Ok(new) => (StatusCode::OK, self.put(key, new)),
+                Ok(mut new) => {
+                    if let Some(manager) = &target.manager {
+                        managed::note(&object, &mut new, manager);
+                    }
+                    (StatusCode::OK, self.put(key, new))
+                }
                 Err((status, message)) => refused(status, &message),
             },
             _ => refused(StatusCode::METHOD_NOT_ALLOWED, "the fake API server does not know this verb"),
@@ -115,14 +140,43 @@ impl Store {
         (StatusCode::CREATED, self.put(key, object))
     }
 
+    /// A page of a listing; each page shows what is there now.
     fn list(&self, target: &Target) -> (StatusCode, Value) {
         let here = |key: &Key| {
             key.collection == target.collection
                 && (target.namespace.is_none() || key.namespace == target.namespace)
+                && target.continues.as_ref().is_none_or(|last| key.token() > *last)
         };
-        let items: Vec<&Value> =
-            self.objects.iter().filter(|(key, _)| here(key)).map(|(_, value)| value).collect();
-        let metadata = json!({ "resourceVersion": self.version.to_string() });
+        let limit = target.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let mut found: Vec<(String, &Value)> = self
+            .objects
+            .iter()
+            .filter(|(key, _)| here(key))
+            .map(|(key, value)| (key.token(), value))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let last = found.last().filter(|_| more).map(|(token, _)| token.as_str());
+        let metadata = json!({ "resourceVersion": self.version.to_string(), "continue": last });
+        let items: Vec<&Value> = found.into_iter().map(|(_, value)| value).collect();
         (StatusCode::OK, json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }))
     }
+}
+
+impl Key {
+    /// Where a page ends. No name holds an underscore, and no query has to write it otherwise.
+    fn token(&self) -> String {
+        format!("{}_{}", self.namespace.as_deref().unwrap_or_default(), self.name)
+    }
+}
+
+/// What in the options of a deletion speaks of another object, or of another version of it.
+fn broken_precondition(object: &Value, options: &[u8]) -> Option<String> {
+    let options: Value = serde_json::from_slice(options).unwrap_or_default();
+    ["uid", "resourceVersion"].into_iter().find_map(|field| {
+        let asked = options.pointer(&format!("/preconditions/{field}")).filter(|asked| !asked.is_null())?;
+        let there = object.pointer(&format!("/metadata/{field}"));
+        (Some(asked) != there).then(|| format!("Precondition failed: {field} is another one"))
+    })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::kube::{
     Api, ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
@@ -64,4 +64,112 @@ async fn a_mirror_waits_for_the_api_server_and_goes_on_when_it_is_back() {
     eventually("what happened meanwhile is seen", || mirror.items().is_empty()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(mirror.link().is_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_judged_by_what_it_says_of_the_object() {
+    let kube = FakeKube::new();
+    kube.put::<Node>(node("a"));
+    let api: Api<Node> = Api::all(kube.client());
+    let version = api.get("a").await.expect("there").resource_version();
+    let only = |uid: Option<&str>, resource_version: Option<String>| DeleteParams {
+        preconditions: Some(Preconditions { uid: uid.map(str::to_owned), resource_version }),
+        ..DeleteParams::default()
+    };
+    for wrong in [only(Some("uid-b"), None), only(Some("uid-a"), Some("0".to_owned()))] {
+        let error = kube_api::Error::from(api.delete("a", &wrong).await.expect_err("another one"));
+        assert!(error.is_stale(), "{error}");
+    }
+    api.delete("a", &only(Some("uid-a"), version)).await.expect("this one");
+    assert!(api.get("a").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_meet_the_requests_that_they_name() {
+    let kube = FakeKube::new();
+    for name in ["a", "b"] {
+        kube.put::<Node>(node(name));
+    }
+    let api: Api<Node> = Api::all(kube.client());
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { "v": "2" } } }));
+    let write = async |name: &str| {
+        let answer = kube_api::within(api.patch(name, &PatchParams::default(), &patch)).await;
+        answer.map(drop).map_err(|error| (error.status(), error.to_string()))
+    };
+
+    kube.order(Fault::status(409).on(Verb::Patch, "nodes").of("a").times(2));
+    assert_eq!(write("b").await, Ok(()));
+    let ends: Vec<_> = [write("a").await, write("a").await, write("a").await].map(|end| end.is_ok()).into();
+    assert_eq!(ends, [false, false, true]);
+
+    kube.order(Fault::status(500).on(Verb::Patch, "nodes/status"));
+    assert_eq!(write("a").await, Ok(()), "it is no status");
+
+    kube.order(Fault::throttled(Duration::from_secs(7)));
+    let (status, text) = write("a").await.expect_err("throttled");
+    assert_eq!(status, Some(429));
+    assert!(text.contains("try again later"), "{text}");
+    kube.heal();
+    assert_eq!(write("a").await, Ok(()));
+    assert_eq!(kube.requests(Verb::Patch, "nodes"), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_slow_is_done_and_what_hangs_is_not() {
+    let kube = FakeKube::new();
+    kube.put::<Node>(node("a"));
+    let api: Api<Node> = Api::all(kube.client());
+    let delete = async || kube_api::within(api.delete("a", &DeleteParams::default())).await;
+
+    kube.order(Fault::hang().on(Verb::Delete, "nodes"));
+    assert!(matches!(delete().await, Err(kube_api::Error::Timeout)));
+    assert!(kube.get::<Node>(&ObjectName::cluster("a")).is_some());
+    kube.heal();
+    kube.order(Fault::slow(Duration::from_secs(60)).on(Verb::Delete, "nodes"));
+    assert!(matches!(delete().await, Err(kube_api::Error::Timeout)));
+    assert!(kube.get::<Node>(&ObjectName::cluster("a")).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_else_can_be_faster() {
+    let kube = FakeKube::new();
+    kube.put::<Node>(node("a"));
+    let api: Api<Node> = Api::all(kube.client());
+    let before = api.get("a").await.expect("there");
+    kube.before_next_write(|kube| {
+        kube.change::<Node>(&ObjectName::cluster("a"), |node| node.metadata.labels = None);
+    });
+    let patch =
+        json!({ "metadata": { "resourceVersion": before.resource_version(), "labels": { "v": "1" } } });
+    let answer = kube_api::within(api.patch("a", &PatchParams::default(), &Patch::Merge(&patch))).await;
+    assert!(answer.is_err_and(|error| error.is_stale()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_lists_anew_when_what_it_follows_is_forgotten() {
+    let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
+    kube.put::<Node>(node("a"));
+    let mirror = follow(&kube, &mut tasks);
+    mirror.synced().await;
+    assert_eq!(kube.requests(Verb::List, "nodes"), 1);
+    kube.compact();
+    kube.put::<Node>(node("b"));
+    eventually("what happened meanwhile is seen", || mirror.items().len() == 2).await;
+    assert!(kube.requests(Verb::List, "nodes") > 1);
+    eventually("it follows again", || mirror.link().is_up()).await;
+    kube.put::<Node>(node("c"));
+    eventually("it follows again", || mirror.items().len() == 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_begins_a_listing_anew_whose_pages_are_forgotten() {
+    let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
+    for n in 0..1200 {
+        kube.put::<Node>(node(&format!("n{n}")));
+    }
+    kube.order(Fault::status(410).on(Verb::Continue, "nodes").times(1));
+    let mirror = follow(&kube, &mut tasks);
+    mirror.synced().await;
+    assert_eq!(mirror.items().len(), 1200);
+    assert_eq!((kube.requests(Verb::List, "nodes"), kube.requests(Verb::Continue, "nodes")), (2, 3));
 }

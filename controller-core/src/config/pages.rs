@@ -1,0 +1,212 @@
+//! The flags of pages over TLS, named as those of the classic cloud controller manager. Plain HTTP is each program's own flag.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use clap::ValueEnum;
+use pages::{Certificate, Tls, TlsError, Version};
+
+use super::Faults;
+
+/// Pages over TLS. Flatten it into a program's own flags.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PagesArgs {
+    /// Serves the pages of --http-address over TLS, too, at this port, such as 10258. Without it, and with 0, they are not. Callers are
+    /// not asked who they are.
+    #[arg(long, value_name = "PORT")]
+    pub secure_port: Option<u16>,
+
+    /// The address of --secure-port [default: 0.0.0.0]
+    #[arg(long, value_name = "IP")]
+    pub bind_address: Option<String>,
+
+    /// PEM file with the certificate of --secure-port, the leaf first. Read again at each connection. Without it and without
+    /// --cert-dir, one is made at each start and signed by itself.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// PEM file with the key of --tls-cert-file.
+    #[arg(long, value_name = "FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+
+    /// Directory with cloud-controller-manager.crt and .key, which are made, and signed by themselves, if neither is there. Not looked
+    /// at with --tls-cert-file.
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
+
+    /// The oldest version of TLS that is spoken [default: VersionTLS12]
+    #[arg(long, value_name = "VERSION")]
+    pub tls_min_version: Option<MinVersion>,
+}
+
+/// Versions of TLS, as the classic cloud controller manager writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MinVersion {
+    /// 1.2.
+    #[value(name = "VersionTLS12")]
+    Tls12,
+    /// 1.3.
+    #[value(name = "VersionTLS13")]
+    Tls13,
+}
+
+impl MinVersion {
+    /// As the flag has it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "VersionTLS12",
+            Self::Tls13 => "VersionTLS13",
+        }
+    }
+}
+
+/// Where the pages are served over TLS.
+#[derive(Clone, Debug)]
+pub struct SecurePages {
+    /// The address.
+    pub address: SocketAddr,
+    /// The certificate.
+    pub tls: Arc<Tls>,
+}
+
+impl PagesArgs {
+    /// Judges them, and reads or makes the certificate. `None`: no pages over TLS, or something is wrong, which stands in `faults`.
+    pub fn check(&self, faults: &mut Faults) -> Option<SecurePages> {
+        let Some(port) = self.secure_port else {
+            self.refuse_what_has_no_port(faults);
+            return None;
+        };
+        if port == 0 {
+            return None;
+        }
+        let ip = match &self.bind_address {
+            None => Some(IpAddr::from([0; 4])),
+            Some(text) => {
+                let fix = "use an IP address, such as 0.0.0.0 for all of IPv4 or :: for all of both families";
+                faults.check("--bind-address <IP>", text, text.parse().map_err(|_error| fix))
+            }
+        };
+        let certificate = self.certificate(faults)?;
+        let version = match self.tls_min_version {
+            None | Some(MinVersion::Tls12) => Version::Tls12,
+            Some(MinVersion::Tls13) => Version::Tls13,
+        };
+        let names = ["localhost".to_owned()].into_iter().chain(ip.map(|ip| ip.to_string()));
+        let tls = Tls::start(certificate, version, &names.collect::<Vec<_>>());
+        let tls = tls.map_err(|error| self.blame(&error, faults)).ok()?;
+        Some(SecurePages { address: SocketAddr::new(ip?, port), tls: Arc::new(tls) })
+    }
+
+    /// A flag that does nothing would be taken for one that does.
+    fn refuse_what_has_no_port(&self, faults: &mut Faults) {
+        let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        for (flag, value) in [
+            ("--bind-address <IP>", self.bind_address.clone()),
+            ("--tls-cert-file <FILE>", shown(&self.tls_cert_file)),
+            ("--tls-private-key-file <FILE>", shown(&self.tls_private_key_file)),
+            ("--cert-dir <DIR>", shown(&self.cert_dir)),
+            ("--tls-min-version <VERSION>", self.tls_min_version.map(|version| version.name().to_owned())),
+        ] {
+            if let Some(value) = value {
+                faults.add(
+                    flag,
+                    &value,
+                    "is about --secure-port: give --secure-port=10258, too, or leave it out",
+                );
+            }
+        }
+    }
+
+    fn certificate(&self, faults: &mut Faults) -> Option<Certificate> {
+        match (&self.tls_cert_file, &self.tls_private_key_file, &self.cert_dir) {
+            (Some(certificate), Some(key), _) => {
+                Some(Certificate::Files { certificate: certificate.clone(), key: key.clone() })
+            }
+            (Some(certificate), None, _) => {
+                let fix = "a certificate is used with its key: give --tls-private-key-file, too";
+                faults.add("--tls-cert-file <FILE>", &certificate.display().to_string(), fix);
+                None
+            }
+            (None, Some(key), _) => {
+                let fix = "a key is used with its certificate: give --tls-cert-file, too";
+                faults.add("--tls-private-key-file <FILE>", &key.display().to_string(), fix);
+                None
+            }
+            (None, None, Some(directory)) => Some(Certificate::Directory(directory.clone())),
+            (None, None, None) => Some(Certificate::Own),
+        }
+    }
+
+    /// Names the flag whose file it is.
+    fn blame(&self, error: &TlsError, faults: &mut Faults) {
+        let path = match error {
+            TlsError::File { path, .. } | TlsError::Content { path, .. } => Some(path),
+            TlsError::Pair(_) | TlsError::Make(_) => None,
+        };
+        let is_key = self.tls_private_key_file.as_ref().is_some_and(|key| path == Some(key));
+        let (flag, value) = match (&self.tls_cert_file, &self.tls_private_key_file, &self.cert_dir) {
+            (_, Some(key), _) if is_key => ("--tls-private-key-file <FILE>", key),
+            (Some(certificate), ..) => ("--tls-cert-file <FILE>", certificate),
+            (.., Some(directory)) => ("--cert-dir <DIR>", directory),
+            _ => return faults.add("--secure-port <PORT>", "", error),
+        };
+        faults.add(flag, &value.display().to_string(), error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config;
+
+    #[derive(Debug, Parser)]
+    struct Args {
+        #[command(flatten)]
+        pages: PagesArgs,
+    }
+
+    /// The address, or what is wrong.
+    fn parse(flags: &[&str]) -> Result<Option<SocketAddr>, String> {
+        let arguments = ["program"].iter().chain(flags);
+        let read = config::read(arguments, |args: &Args, faults| Some(args.pages.check(faults)));
+        read.map(|pages| pages.map(|pages| pages.address)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn there_is_no_port_unless_one_is_given() {
+        assert_eq!(parse(&[]), Ok(None));
+        assert_eq!(parse(&["--secure-port=0", "--tls-cert-file=/nowhere"]), Ok(None), "as it was");
+        let address = |text: &str| Ok(Some(text.parse().expect("good")));
+        assert_eq!(parse(&["--secure-port=10258"]), address("0.0.0.0:10258"));
+        assert_eq!(parse(&["--secure-port=1", "--bind-address=::"]), address("[::]:1"));
+        assert_eq!(parse(&["--secure-port=1", "--tls-min-version=VersionTLS13"]), address("0.0.0.0:1"));
+    }
+
+    #[test]
+    fn bad_values_are_named_with_their_flag_and_the_fix() {
+        for (flags, words) in [
+            (&["--secure-port=65536"][..], "--secure-port"),
+            (&["--secure-port=1", "--bind-address=localhost"], "'--bind-address <IP>': use an IP address"),
+            (&["--secure-port=1", "--tls-min-version=VersionTLS11"], "VersionTLS12"),
+            (&["--secure-port=1", "--tls-cert-file=/a"], "give --tls-private-key-file, too"),
+            (&["--secure-port=1", "--tls-private-key-file=/a"], "give --tls-cert-file, too"),
+            (
+                &["--secure-port=1", "--tls-cert-file=/nowhere/a", "--tls-private-key-file=/nowhere/b"],
+                "'/nowhere/a' for '--tls-cert-file <FILE>': /nowhere/a: No such file",
+            ),
+            (&["--secure-port=1", "--cert-dir=/dev/null"], "'/dev/null' for '--cert-dir <DIR>'"),
+            (&["--tls-cert-file=/a"], "give --secure-port=10258, too"),
+            (&["--bind-address=::"], "give --secure-port=10258, too"),
+            (&["--cert-dir=/a"], "give --secure-port=10258, too"),
+            (&["--tls-min-version=VersionTLS12"], "give --secure-port=10258, too"),
+        ] {
+            let error = parse(flags).expect_err("a fault");
+            assert!(error.contains(words), "{flags:?}: {words} is missing in:\n{error}");
+        }
+    }
+}

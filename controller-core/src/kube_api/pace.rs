@@ -1,0 +1,72 @@
+//! How many requests the API server gets: so many a second, after so many at once.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// How many requests are sent. `None` where it is configured: as many as there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// A second; above 0.
+    pub qps: f64,
+    /// At once, after a pause; at least 1.
+    pub burst: u32,
+}
+
+/// The turns of requests. Cloning gives another handle.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    /// Between two requests.
+    interval: Duration,
+    /// So much earlier than its turn a request may go.
+    ahead: Duration,
+    /// The turn of the next request.
+    next: Arc<Mutex<Instant>>,
+}
+
+impl Pace {
+    pub(super) fn new(rate: Rate) -> Self {
+        let interval = Duration::from_secs_f64(1.0 / rate.qps);
+        let ahead = interval.saturating_mul(rate.burst.saturating_sub(1));
+        Self { interval, ahead, next: Arc::new(Mutex::new(Instant::now())) }
+    }
+
+    /// Waits for the turn of one request.
+    pub(super) async fn turn(&self) {
+        tokio::time::sleep_until(self.take(Instant::now())).await;
+    }
+
+    /// When the next request may go. Pure, but for the turn that it takes.
+    fn take(&self, now: Instant) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = (*next).max(now);
+        *next = turn + self.interval;
+        turn.checked_sub(self.ahead).map_or(now, |early| early.max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_at_once_and_then_one_after_the_other() {
+        let pace = Pace::new(Rate { qps: 10.0, burst: 3 });
+        let begin = Instant::now();
+        let mut at = Vec::new();
+        for _ in 0..6 {
+            pace.turn().await;
+            at.push(begin.elapsed().as_millis());
+        }
+        assert_eq!(at, [0, 0, 0, 100, 200, 300]);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let begin = Instant::now();
+        for _ in 0..4 {
+            pace.turn().await;
+        }
+        assert_eq!(begin.elapsed(), Duration::from_millis(100), "a pause saves up one burst and no more");
+    }
+}

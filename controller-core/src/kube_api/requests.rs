@@ -1,0 +1,278 @@
+//! What every request of a controller to the API server passes: no write outside of a term, peace when the server asks for it, and
+//! an account of what was asked and answered.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
+use kube::client::Body;
+use tokio::time::{Instant, sleep_until};
+use tower::{BoxError, Layer, Service};
+use tracing::{Instrument as _, Span, field::Empty};
+
+use super::{
+    metrics::RequestMetrics,
+    pace::{Pace, Rate},
+};
+use crate::{metrics::Registry, start::Term};
+
+/// Requests wait so long for the end of the peace that the server asked for, and are refused if it lasts longer: their callers have
+/// limits of their own.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Nobody is left in peace for longer than this.
+const LONGEST_PEACE: Duration = Duration::from_mins(5);
+
+/// A layer under the client. Cloning gives another handle.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    term: Term,
+    metrics: RequestMetrics,
+    /// `None`: as fast as they come.
+    pace: Option<Pace>,
+    /// The server wants to hear nothing before.
+    peace_until: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Why a request is not sent, or was refused with a time to come back.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum Held {
+    /// Another process may write now.
+    #[error("this process does not lead, and writes nothing")]
+    NotLeading,
+    /// The server wants to hear nothing for a while.
+    #[error("the API server is busy ({}) and asks for {} s of peace", .status.as_u16(), .retry_after.as_secs())]
+    Busy {
+        /// With which it said so.
+        status: StatusCode,
+        /// For how long, from then or from now.
+        retry_after: Duration,
+    },
+}
+
+impl Requests {
+    /// For the time of this term. `rate`: `None` sends requests as fast as they come; watches are never paced.
+    #[must_use]
+    pub fn new(term: Term, rate: Option<Rate>) -> Self {
+        let (metrics, pace) = (RequestMetrics::default(), rate.map(Pace::new));
+        Self { term, metrics, pace, peace_until: Arc::default() }
+    }
+
+    /// Registers `rest_client_requests_total` and `rest_client_request_duration_seconds`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Waits until the server wants to hear of us again, if that is soon.
+    async fn peace(&self) -> Result<(), Held> {
+        let until = *self.peace_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(until) = until else { return Ok(()) };
+        let left = until.saturating_duration_since(Instant::now());
+        if left > PATIENCE {
+            return Err(Held::Busy { status: StatusCode::TOO_MANY_REQUESTS, retry_after: left });
+        }
+        sleep_until(until).await;
+        Ok(())
+    }
+
+    /// Keeps the peace that an answer asks for.
+    fn heed<B>(&self, answer: &Response<B>) -> Result<(), Held> {
+        let status = answer.status();
+        let refused = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let Some(seconds) = seconds.filter(|_| refused) else { return Ok(()) };
+        let retry_after = Duration::from_secs(seconds).min(LONGEST_PEACE);
+        let mut until = self.peace_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = (*until).max(Some(Instant::now() + retry_after));
+        Err(Held::Busy { status, retry_after })
+    }
+}
+
+impl<S> Layer<S> for Requests {
+    type Service = Passing<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Passing { requests: self.clone(), inner }
+    }
+}
+
+/// The client below, reached through [`Requests`].
+#[derive(Clone, Debug)]
+pub struct Passing<S> {
+    requests: Requests,
+    inner: S,
+}
+
+impl<S, B> Service<Request<Body>> for Passing<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let requests = self.requests.clone();
+        // The one that was asked whether it is ready.
+        let waiting = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, waiting);
+        Box::pin(async move {
+            requests.peace().await?;
+            if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
+                pace.turn().await;
+            }
+            // After the wait: a term may end in it.
+            if request.method() != Method::GET && !requests.term.is_running() {
+                return Err(Held::NotLeading.into());
+            }
+            let account = requests.metrics.open(&request);
+            let span = span(&request);
+            let answer = inner.call(request).instrument(span.clone()).await;
+            told(&span, answer.as_ref().ok().map(Response::status));
+            account.close(answer.as_ref().ok().map(Response::status));
+            let answer = answer?;
+            requests.heed(&answer)?;
+            Ok(answer)
+        })
+    }
+}
+
+/// A write is part of the turn that makes it. Mirrors read, and what belongs to no turn is in no trace.
+fn span<B>(request: &Request<B>) -> Span {
+    if request.method() == Method::GET {
+        return Span::none();
+    }
+    traces::part(|| {
+        traces::span!(
+            "write",
+            otel.name = request.method().as_str(),
+            otel.kind = "client",
+            http.request.method = request.method().as_str(),
+            url.path = request.uri().path(),
+            http.response.status_code = Empty,
+            otel.status_code = Empty,
+        )
+    })
+}
+
+fn told(span: &Span, status: Option<StatusCode>) {
+    if let Some(status) = status {
+        span.record("http.response.status_code", status.as_u16());
+    }
+    if status.is_none_or(|status| !status.is_success()) {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+fn is_watch<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_lease::Leadership;
+    use tower::{ServiceExt as _, service_fn};
+
+    use super::*;
+    use crate::{Clock, metrics};
+
+    fn requests() -> Requests {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        Requests::new(Term::of_one_process(&clock, "u"), None)
+    }
+
+    /// Asks a server that answers with this status and, if any, this wish for peace.
+    async fn ask(requests: &Requests, status: u16, retry_after: &str) -> Result<u16, String> {
+        let retry_after = retry_after.to_owned();
+        let server = service_fn(move |_request: Request<Body>| {
+            let answer = Response::builder().status(status);
+            let answer =
+                if retry_after.is_empty() { answer } else { answer.header(RETRY_AFTER, &retry_after) };
+            std::future::ready(answer.body(()).map_err(BoxError::from))
+        });
+        let request = Request::get("https://10.0.0.1:6443/api/v1/nodes").body(Body::empty()).expect("good");
+        let answer = requests.layer(server).oneshot(request).await;
+        answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_for_peace_has_it() {
+        let requests = requests();
+        let error = ask(&requests, 429, "3").await.expect_err("busy");
+        assert!(error.contains("(429) and asks for 3 s of peace"), "{error}");
+        let asked = Instant::now();
+        assert_eq!(ask(&requests, 200, "").await, Ok(200));
+        assert_eq!(asked.elapsed(), Duration::from_secs(3), "it waits");
+        assert_eq!(ask(&requests, 200, "").await, Ok(200));
+        assert_eq!(asked.elapsed(), Duration::from_secs(3), "and not twice");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_peace_is_no_reason_to_hold_callers() {
+        let requests = requests();
+        assert!(ask(&requests, 503, "60").await.is_err());
+        let asked = Instant::now();
+        assert!(ask(&requests, 200, "").await.is_err(), "not sent");
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(56)).await;
+        assert_eq!(ask(&requests, 200, "").await, Ok(200));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_without_a_wish_are_passed_on() {
+        let requests = requests();
+        for (status, retry_after) in [(200, "3"), (404, "3"), (429, ""), (500, ""), (503, "soon")] {
+            assert_eq!(ask(&requests, status, retry_after).await, Ok(status));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outside_of_its_term_a_process_reads_and_does_not_write() {
+        let valid_until = Instant::now() + Duration::from_secs(10);
+        let leads = Leadership::Leader { valid_until, epoch: 1, since: 1, uid: Arc::from("u") };
+        let (_sender, leadership) = tokio::sync::watch::channel(leads);
+        let term = Term::of_candidate(leadership, Default::default(), "me".to_owned());
+        let requests = Requests::new(term, None);
+        let ask = async |method: Method| {
+            let server = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(())) });
+            let request = Request::builder().method(method).uri("https://a/api/v1/nodes/a");
+            let asked = requests.layer(server).oneshot(request.body(Body::empty()).expect("good")).await;
+            asked.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!((ask(Method::GET).await, ask(Method::PATCH).await), (Ok(()), Ok(())));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(ask(Method::GET).await, Ok(()));
+        for method in [Method::POST, Method::PATCH, Method::DELETE] {
+            assert!(
+                ask(method.clone()).await.is_err_and(|error| error.contains("does not lead")),
+                "{method}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_request_is_counted_under_the_usual_names() {
+        let requests = requests();
+        ask(&requests, 200, "").await.expect("answered");
+        ask(&requests, 429, "1").await.expect_err("busy");
+        let mut registry = Registry::default();
+        requests.register(&mut registry);
+        let page = metrics::render(&registry).expect("text");
+        for line in [
+            r#"rest_client_requests_total{code="200",host="10.0.0.1:6443",method="GET"} 1"#,
+            r#"rest_client_requests_total{code="429",host="10.0.0.1:6443",method="GET"} 1"#,
+            r#"rest_client_request_duration_seconds_count{verb="GET",host="10.0.0.1:6443"} 2"#,
+        ] {
+            assert!(page.contains(line), "{line} is missing in:\n{page}");
+        }
+    }
+}

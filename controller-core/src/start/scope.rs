@@ -1,0 +1,108 @@
+//! Keeps on the Lease which part of the cloud this controller works in, and tells people when the adapter is in another one.
+
+use std::{convert::Infallible, fmt, time::Duration};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::gauge::ConstGauge,
+};
+use serde_json::json;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::Term;
+use crate::{
+    adapter::ScopeGuard,
+    events::{Kind, Notice, Recorder},
+    kube_api::{self, within},
+};
+
+/// Where the scope is kept on the Lease: its fingerprint, and words for people. Who removes it accepts the scope that is there now.
+const ANNOTATION: &str = "cloudadapter.dev/scope";
+/// How soon a person who removes it is noticed, and an API server that did not answer is asked again.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+pub(super) struct Keeper {
+    pub(super) guard: ScopeGuard,
+    pub(super) term: Term,
+    pub(super) kube: Client,
+    pub(super) recorder: Recorder,
+}
+
+impl Keeper {
+    /// Nothing is changed in the cloud until the scope was compared with the one on the Lease. Without one it is kept in memory alone.
+    pub(super) fn new(term: &Term, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
+        let lease = term.regarding();
+        if term.is_elected() {
+            guard.is_kept();
+            let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
+            guard.remedy(format!("kubectl --namespace {namespace} annotate lease {name} {ANNOTATION}-"));
+        } else {
+            guard.remedy("restart this controller".to_owned());
+        }
+        Self { guard: guard.clone(), term: term.clone(), kube: kube.clone(), recorder: recorder.clone() }
+    }
+
+    /// Compares at the begin of each term and whenever the adapter tells another scope. In a term only.
+    pub(super) async fn run(self) -> Infallible {
+        let mut told = None;
+        loop {
+            let (epoch, changes) = (self.term.epoch(), self.guard.changes());
+            let failed = self.compare().await.inspect_err(|error| {
+                warn!(%error, "Cannot compare the part of the cloud with the one on the Lease, tries again");
+            });
+            let moved = self.guard.readiness().err();
+            if let Some(note) = moved.as_ref().filter(|note| told.as_ref() != Some(*note)) {
+                let note = note.clone();
+                let notice = Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note };
+                self.recorder.tell(&self.term.regarding(), notice);
+            } else if told.is_some() && moved.is_none() {
+                info!("The cloud adapter works where this controller does");
+            }
+            let waits = failed.is_err() || moved.is_some();
+            told = moved;
+            tokio::select! {
+                () = changes => (),
+                () = self.term.follows(epoch) => (),
+                () = sleep(LOOK_AGAIN), if waits => (),
+            }
+        }
+    }
+
+    async fn compare(&self) -> Result<(), kube_api::Error> {
+        if !self.term.is_elected() {
+            return Ok(());
+        }
+        let lease = self.term.regarding();
+        let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
+        let leases: Api<Lease> = Api::namespaced(self.kube.clone(), &namespace);
+        let annotations = within(leases.get(&name)).await?.metadata.annotations;
+        let kept = annotations.and_then(|mut all| all.remove(ANNOTATION));
+        if let Some(mark) = self.guard.read(kept) {
+            let patch = json!({ "metadata": { "annotations": { ANNOTATION: mark.0 } } });
+            within(leases.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+            info!(scope = mark.0, "Works in this part of the cloud");
+            self.guard.read(Some(mark.0));
+        }
+        Ok(())
+    }
+}
+
+/// `scope_moved`, read when somebody asks.
+#[derive(Debug)]
+pub(super) struct Moved(pub(super) ScopeGuard);
+
+impl Collector for Moved {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let gauge = ConstGauge::new(i64::from(self.0.readiness().is_err()));
+        let help = "Whether the adapter works in another part of the cloud than this controller did: 1 or 0";
+        let kind = gauge.metric_type();
+        gauge.encode(encoder.encode_descriptor("scope_moved", help, None, kind)?)
+    }
+}

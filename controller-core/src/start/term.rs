@@ -1,0 +1,327 @@
+//! The term in which this process writes: its epoch, until when it lasts, and the object on which people are told what concerns
+//! the whole cluster.
+
+use std::time::Duration;
+
+use cloud_lease::Leadership;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::{sync::watch, time::Instant};
+
+use crate::Clock;
+
+/// So long after the Lease has expired unrenewed an election is stuck. Source: the classic cloud controller manager.
+const STUCK: Duration = Duration::from_secs(20);
+
+/// The namespace that stands for the cluster: its UID is `--cluster-id`.
+const CLUSTER: &str = "kube-system";
+
+/// The term of this process. Cloning gives another handle; the work of a controller begins when its term has begun.
+///
+/// While the Lease cannot be renewed in time, nothing is written. Should it turn out that nobody else took it meanwhile, the work goes
+/// on in a new term: an API server that is away for a while ends no process. Otherwise the process ends.
+/// Without an election the term is the life of the process.
+#[derive(Clone, Debug)]
+pub struct Term(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    OneProcess { epoch: u64, namespace: ObjectReference },
+    Elected(Elected),
+}
+
+#[derive(Clone, Debug)]
+struct Elected {
+    leadership: watch::Receiver<Leadership>,
+    lease: ObjectReference,
+    /// As which this process holds the Lease.
+    identity: String,
+    election: Option<Election>,
+}
+
+/// Whoever keeps the term.
+#[derive(Clone, Debug)]
+struct Election {
+    beats: watch::Receiver<Instant>,
+    /// So long a Lease lasts that is not renewed.
+    duration: Duration,
+}
+
+impl Term {
+    /// That of a process without an election. Its epoch is the second in which it starts, which grows from one process to the
+    /// next as long as nobody sets the clock back.
+    #[must_use]
+    pub fn of_one_process(clock: &Clock, cluster_id: &str) -> Self {
+        let namespace = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(CLUSTER.to_owned()),
+            uid: Some(cluster_id.to_owned()),
+            ..ObjectReference::default()
+        };
+        let epoch = u64::try_from(clock.now().as_second()).unwrap_or_default();
+        Self(Kind::OneProcess { epoch, namespace })
+    }
+
+    /// That of a candidate for a Lease.
+    pub(crate) fn of_candidate(
+        leadership: watch::Receiver<Leadership>,
+        lease: ObjectReference,
+        identity: String,
+    ) -> Self {
+        Self(Kind::Elected(Elected { leadership, lease, identity, election: None }))
+    }
+
+    /// The same, and whoever keeps it says when it was last at it.
+    pub(super) fn kept_by(mut self, beats: watch::Receiver<Instant>, duration: Duration) -> Self {
+        if let Kind::Elected(it) = &mut self.0 {
+            it.election = Some(Election { beats, duration });
+        }
+        self
+    }
+
+    /// Names the term in fences: greater than that of every term before. Ask when writing, not before the work begins: nobody
+    /// takes the epoch of a process that does not lead, which is 0.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        match &self.0 {
+            Kind::OneProcess { epoch, .. } => *epoch,
+            Kind::Elected(Elected { leadership, .. }) => match &*leadership.borrow() {
+                Leadership::Leader { epoch, .. } => *epoch,
+                Leadership::Follower { .. } => 0,
+            },
+        }
+    }
+
+    /// The object on which people are told what concerns the whole cluster and no Node or Service: this controller's Lease, or
+    /// the namespace kube-system of a process without an election. Ask when telling.
+    #[must_use]
+    pub fn regarding(&self) -> ObjectReference {
+        match &self.0 {
+            Kind::OneProcess { namespace, .. } => namespace.clone(),
+            Kind::Elected(Elected { leadership, lease, .. }) => {
+                let uid = match &*leadership.borrow() {
+                    Leadership::Leader { uid, .. } => Some(uid.to_string()),
+                    Leadership::Follower { .. } => None,
+                };
+                ObjectReference { uid, ..lease.clone() }
+            }
+        }
+    }
+
+    /// Whether this process may write, now.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        match &self.0 {
+            Kind::OneProcess { .. } => true,
+            Kind::Elected(it) => is_valid(&it.leadership.borrow()),
+        }
+    }
+
+    /// Whether it comes from a Lease.
+    pub(super) fn is_elected(&self) -> bool {
+        matches!(self.0, Kind::Elected(_))
+    }
+
+    /// Waits for a term of this process that has another epoch.
+    pub(super) async fn follows(&self, epoch: u64) {
+        let other = |now: &Leadership| matches!(now, Leadership::Leader { epoch: now, .. } if *now != epoch);
+        let begun = match &self.0 {
+            Kind::OneProcess { .. } => false,
+            Kind::Elected(it) => it.leadership.clone().wait_for(other).await.is_ok(),
+        };
+        if !begun {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Who stands by is ready as long as it knows who leads.
+    ///
+    /// # Errors
+    /// The text for `/readyz`.
+    pub(super) fn standby_readiness(&self) -> Result<(), String> {
+        let Kind::Elected(it) = &self.0 else { return Ok(()) };
+        match &*it.leadership.borrow() {
+            Leadership::Leader { .. } | Leadership::Follower { holder: Some(_) } => Ok(()),
+            Leadership::Follower { holder: None } => Err("nobody is known to hold the Lease".to_owned()),
+        }
+    }
+
+    /// Who works is ready as long as it may write.
+    ///
+    /// # Errors
+    /// The text for `/readyz`.
+    pub(super) fn readiness(&self) -> Result<(), String> {
+        if self.is_running() { Ok(()) } else { Err("the Lease could not be renewed in time".to_owned()) }
+    }
+
+    /// A Lease that cannot be renewed is no reason to end, an election that stands still is: nobody would ever renew it.
+    ///
+    /// # Errors
+    /// The text for `/livez`.
+    pub(super) fn liveness(&self) -> Result<(), String> {
+        let Kind::Elected(Elected { election: Some(it), .. }) = &self.0 else { return Ok(()) };
+        let still = it.beats.borrow().elapsed();
+        if still > it.duration + STUCK {
+            Err(format!("the election has stood still for {} s", still.as_secs()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits until the term begins.
+    pub(super) async fn begins(&self) {
+        if let Kind::Elected(it) = &self.0
+            && it.leadership.clone().wait_for(is_valid).await.is_err()
+        {
+            // The election itself has ended, which `is_lost` tells of.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the term has begun, and another process may have written since: this one has to end.
+    pub(super) async fn is_lost(&self) -> anyhow::Error {
+        let Kind::Elected(it) = &self.0 else { return std::future::pending().await };
+        let holder = it.wait_for_another().await;
+        let (namespace, name) = (it.lease.namespace.as_deref(), it.lease.name.as_deref());
+        anyhow::anyhow!(
+            "the Lease {}/{} is lost to {holder}, which goes on",
+            namespace.unwrap_or_default(),
+            name.unwrap_or_default()
+        )
+    }
+}
+
+impl Elected {
+    /// Who else has led since this process did.
+    async fn wait_for_another(&self) -> String {
+        let (mut leadership, mut ours) = (self.leadership.clone(), None);
+        loop {
+            match (&*leadership.borrow_and_update(), ours) {
+                (Leadership::Leader { since, .. }, None) => ours = Some(*since),
+                // Perhaps a new term: nobody had one in between.
+                (Leadership::Leader { since, .. }, Some(ours)) if *since == ours => (),
+                (Leadership::Leader { .. }, Some(_)) => return "another replica, for a while".to_owned(),
+                (Leadership::Follower { holder: Some(holder) }, Some(_)) if *holder != self.identity => {
+                    return holder.clone();
+                }
+                (Leadership::Follower { .. }, _) => (),
+            }
+            if leadership.changed().await.is_err() {
+                return "nobody: the election has ended".to_owned();
+            }
+        }
+    }
+}
+
+fn is_valid(leadership: &Leadership) -> bool {
+    match leadership {
+        Leadership::Leader { valid_until, .. } => Instant::now() < *valid_until,
+        Leadership::Follower { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const TEN: Duration = Duration::from_secs(10);
+
+    fn candidate() -> (watch::Sender<Leadership>, Term) {
+        let (sender, leadership) = watch::channel(Leadership::Follower { holder: None });
+        let lease = ObjectReference {
+            namespace: Some("kube-system".to_owned()),
+            name: Some("cloud-node-controller".to_owned()),
+            ..ObjectReference::default()
+        };
+        let (beating, beats) = watch::channel(Instant::now());
+        // One that does not change any more.
+        drop(beating);
+        (sender, Term::of_candidate(leadership, lease, "me".to_owned()).kept_by(beats, TEN))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_election_that_stands_still_is_not_well() {
+        let (_sender, term) = candidate();
+        tokio::time::advance(TEN + STUCK).await;
+        assert_eq!(term.liveness(), Ok(()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(term.liveness(), Err("the election has stood still for 31 s".to_owned()));
+    }
+
+    /// Leads in this term, and in all since another one.
+    fn leads(epoch: u64, since: u64) -> Leadership {
+        Leadership::Leader { valid_until: Instant::now() + TEN, epoch, since, uid: Arc::from("u") }
+    }
+
+    fn leader(epoch: u64) -> Leadership {
+        leads(epoch, epoch)
+    }
+
+    fn follower(holder: &str) -> Leadership {
+        Leadership::Follower { holder: Some(holder.to_owned()) }
+    }
+
+    /// Whether a process in this term would end by now.
+    async fn is_over(term: &Term) -> Option<String> {
+        let lost = tokio::time::timeout(Duration::from_millis(1), term.is_lost()).await;
+        lost.ok().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_later_process_has_a_greater_epoch() {
+        let at = |time: &str| {
+            Term::of_one_process(&Clock::starting_at(time.parse().expect("a time")), "u").epoch()
+        };
+        assert!(at("2026-01-01T00:00:01Z") > at("2026-01-01T00:00:00Z"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leads_has_an_epoch_and_an_object_to_tell_people_on() {
+        let (sender, term) = candidate();
+        assert!(!term.is_running());
+        assert!(term.standby_readiness().is_err(), "it does not know yet whether anybody works");
+        sender.send_replace(follower("other"));
+        assert_eq!((term.standby_readiness(), term.epoch()), (Ok(()), 0));
+        assert_eq!(is_over(&term).await, None, "it waits for its turn");
+        sender.send_replace(leader(7));
+        term.begins().await;
+        assert!(term.is_running());
+        assert_eq!((term.epoch(), term.regarding().uid.as_deref()), (7, Some("u")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_renew_in_time_writes_nothing_and_goes_on_if_nobody_else_led() {
+        let (sender, term) = candidate();
+        sender.send_replace(leader(7));
+        let waits = term.is_lost();
+        tokio::pin!(waits);
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        tokio::time::advance(TEN).await;
+        // Nobody has said so yet.
+        assert!(!term.is_running());
+        assert!(term.readiness().is_err());
+        sender.send_replace(follower("me"));
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        sender.send_replace(leads(18, 7));
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        assert_eq!((term.is_running(), term.epoch()), (true, 18));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_ends_as_soon_as_it_sees_that_another_leads_or_did() {
+        for (then, told) in [(follower("other"), "other"), (leader(8), "for a while")] {
+            let (sender, term) = candidate();
+            sender.send_replace(leader(7));
+            let waits = term.is_lost();
+            tokio::pin!(waits);
+            assert!(futures::poll!(waits.as_mut()).is_pending());
+            sender.send_replace(follower("me"));
+            assert!(futures::poll!(waits.as_mut()).is_pending());
+            sender.send_replace(then);
+            let error = waits.await.to_string();
+            assert!(error.contains("kube-system/cloud-node-controller") && error.contains(told), "{error}");
+        }
+    }
+}
