@@ -1,24 +1,83 @@
 //! Flags to a checked configuration.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, ops::RangeInclusive, time::Duration};
 
 use clap::Parser;
-use controller_core::config::{self, CommonArgs, CommonConfig, Faults};
+use controller_core::{
+    brake::Limits,
+    config::{self, CommonArgs, CommonConfig, Faults},
+};
 
-/// Initialises Kubernetes nodes from the cloud and keeps their addresses and labels right.
+use crate::lifecycle;
+
+/// Passes that follow each other more closely only warm the machine.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+/// Two looks at the same moment are one.
+const SHORTEST_APART: Duration = Duration::from_secs(1);
+
+/// Ends the help.
+const EXAMPLE: &str = "\
+Example, outside of a cluster, with an adapter on this machine:
+  node-controller --kubeconfig admin.conf --adapter-endpoint http://127.0.0.1:8443 \\
+    --cluster-id \"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"
+
+Kubelets must be started with --cloud-provider=external. Until a node is initialised it has the taint
+node.cloudprovider.kubernetes.io/uninitialized, and its Events say what it waits for.";
+
+/// Initialises Kubernetes nodes from the cloud, keeps their addresses and labels right, and deletes those whose machines are gone.
 #[derive(Debug, Parser)]
-#[command(name = "node-controller", version)]
+#[command(name = "node-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
 
-    /// Where /metrics, /healthz and /readyz are served.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10270")]
+    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10270", help_heading = "Pages")]
     http_address: String,
 
     /// How many nodes are worked on at once.
     #[arg(long, value_name = "N", default_value_t = 10)]
     concurrent_node_syncs: usize,
+
+    /// Of how many nodes the addresses are written at once; 0: of as many as are worked on.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    concurrent_node_status_updates: usize,
+
+    /// How often all nodes are compared with the cloud even if nothing changed. Costs no vendor call.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    node_status_update_frequency: String,
+
+    #[command(flatten)]
+    lifecycle: LifecycleArgs,
+}
+
+/// When nodes whose machines are gone are deleted.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The end of nodes")]
+struct LifecycleArgs {
+    /// How often nodes that are not ready are looked at. Costs no vendor call for those whose machines the cloud lists.
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    node_monitor_period: String,
+
+    /// A node is deleted if the cloud says twice that its machine is gone, the second time so long after the first, or longer.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    node_deletion_confirm_after: String,
+
+    /// A node that is not initialised yet is not deleted before it is so old.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    node_minimum_age: String,
+
+    /// The brake: within its window no more than this share of all nodes is deleted, rounded up. More at once: none.
+    #[arg(long, value_name = "PERCENT", default_value_t = 30)]
+    node_deletion_max_share: usize,
+
+    /// The brake: within its window no more nodes than this are deleted, whatever share they are.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    node_deletion_max_number: usize,
+
+    /// The window of the brake.
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    node_deletion_window: String,
 }
 
 /// The configuration, checked.
@@ -26,8 +85,21 @@ struct Args {
 pub(crate) struct Config {
     /// What all controllers have.
     pub(crate) common: CommonConfig,
+    /// How this one works.
+    pub(crate) settings: Settings,
+}
+
+/// How the controller works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
     /// How many nodes are worked on at once.
     pub(crate) workers: usize,
+    /// Of how many the addresses are written at once.
+    pub(crate) address_writers: usize,
+    /// How often all nodes are compared with the cloud.
+    pub(crate) compare_every: Duration,
+    /// The end of nodes.
+    pub(crate) lifecycle: lifecycle::Settings,
 }
 
 impl Config {
@@ -44,8 +116,51 @@ impl Config {
 
 fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let workers = faults.in_range("--concurrent-node-syncs <N>", args.concurrent_node_syncs, 1..=1000);
+    let writers = args.concurrent_node_status_updates;
+    let writers = faults.in_range("--concurrent-node-status-updates <N>", writers, 0..=1000);
+    let frequency = &args.node_status_update_frequency;
+    let compare_every = duration(faults, "--node-status-update-frequency", frequency, SHORTEST_PERIOD);
+    let lifecycle = args.lifecycle.judge(faults);
     let common = args.common.check(&args.http_address, faults);
-    Some(Config { common: common?, workers: workers? })
+    let workers = workers?;
+    let address_writers = if writers? == 0 { workers } else { writers? };
+    let settings =
+        Settings { workers, address_writers, compare_every: compare_every?, lifecycle: lifecycle? };
+    Some(Config { common: common?, settings })
+}
+
+impl LifecycleArgs {
+    fn judge(&self, faults: &mut Faults) -> Option<lifecycle::Settings> {
+        let share: RangeInclusive<usize> = 1..=100;
+        let share =
+            faults.in_range("--node-deletion-max-share <PERCENT>", self.node_deletion_max_share, share);
+        let number = self.node_deletion_max_number;
+        let number = faults.in_range("--node-deletion-max-number <N>", number, 1..=100_000);
+        let mut read = |flag, text, shortest| duration(faults, flag, text, shortest);
+        let period = read("--node-monitor-period", &self.node_monitor_period, SHORTEST_PERIOD);
+        let apart = &self.node_deletion_confirm_after;
+        let confirm_after = read("--node-deletion-confirm-after", apart, SHORTEST_APART);
+        let minimum_age = read("--node-minimum-age", &self.node_minimum_age, Duration::ZERO);
+        let window = read("--node-deletion-window", &self.node_deletion_window, SHORTEST_APART);
+        let limits = Limits { share: share?, number: number?, window: window? };
+        Some(lifecycle::Settings {
+            period: period?,
+            confirm_after: confirm_after?,
+            minimum_age: minimum_age?,
+            limits,
+        })
+    }
+}
+
+/// Durations as Go's flags write them: `90s`, `5m`, `1h30m`.
+fn duration(faults: &mut Faults, flag: &str, text: &str, shortest: Duration) -> Option<Duration> {
+    let fix = || format!("write a duration of {shortest:?} or more, such as 5m");
+    let span = text.trim().parse::<jiff::SignedDuration>().map_err(|_invalid| fix());
+    let judged = span.and_then(|span| match Duration::try_from(span) {
+        Ok(duration) if duration >= shortest => Ok(duration),
+        Ok(_) | Err(_) => Err(fix()),
+    });
+    faults.check(&format!("{flag} <DURATION>"), text, judged)
 }
 
 #[cfg(test)]
@@ -55,8 +170,34 @@ mod tests {
     #[test]
     fn the_defaults_are_as_documented() {
         let config = Config::from_arguments(["node-controller", "--cluster-id=u"]).expect("good flags");
-        assert_eq!(config.workers, 10);
+        let Settings { workers, address_writers, compare_every, lifecycle } = config.settings;
+        assert_eq!((workers, address_writers, compare_every.as_secs()), (10, 10, 300));
+        assert_eq!((lifecycle.period.as_secs(), lifecycle.confirm_after.as_secs()), (5, 30));
+        assert_eq!(lifecycle.minimum_age.as_secs(), 300);
+        assert_eq!(lifecycle.limits, Limits { share: 30, number: 50, window: Duration::from_mins(10) });
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10270");
+    }
+
+    #[test]
+    fn every_flag_that_makes_no_sense_is_named() {
+        let bad = [
+            ("--concurrent-node-status-updates", "1001", "1001 is not in 0..=1000"),
+            ("--node-status-update-frequency", "0s", "100ms or more"),
+            ("--node-monitor-period", "soon", "100ms or more"),
+            ("--node-deletion-confirm-after", "0", "1s or more"),
+            ("--node-minimum-age", "-5m", "0ns or more"),
+            ("--node-deletion-max-share", "0", "0 is not in 1..=100"),
+            ("--node-deletion-max-number", "0", "0 is not in 1..=100000"),
+            ("--node-deletion-window", "10", "1s or more"),
+        ];
+        let flags = bad.iter().map(|(flag, value, _)| format!("{flag}={value}"));
+        let arguments = ["node-controller", "--cluster-id=u"].map(str::to_owned).into_iter().chain(flags);
+        let error = Config::from_arguments(arguments).expect_err("all of it is wrong").to_string();
+        for (flag, _, why) in bad {
+            let line =
+                error.lines().find(|line| line.contains(flag)).unwrap_or_else(|| panic!("{flag}: {error}"));
+            assert!(line.contains(why), "{line}");
+        }
     }
 
     #[test]

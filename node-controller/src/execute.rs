@@ -13,13 +13,15 @@ use controller_core::{
 };
 use k8s_openapi::api::core::v1 as core;
 use kube::{
-    Api, Client,
+    Api,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use crate::{
+    NAMES,
     echo::Echo,
     events,
     lookup::Lookup,
@@ -36,13 +38,16 @@ pub(crate) struct Executor {
     lookup: Lookup,
     metrics: Metrics,
     echo: Arc<Echo>,
+    /// How many addresses are written at once.
+    address_turns: Arc<Semaphore>,
 }
 
 impl Executor {
-    pub(crate) fn new(process: &Process, lookup: Lookup, metrics: Metrics) -> Self {
-        let client: Client = process.kube.clone();
-        let (clock, recorder) = (process.clock, process.recorder.clone());
-        Self { api: Api::all(client), clock, recorder, lookup, metrics, echo: Arc::default() }
+    pub(crate) fn new(process: &Process, lookup: Lookup, metrics: Metrics, address_writers: usize) -> Self {
+        let (api, clock, recorder) =
+            (Api::all(process.kube.clone()), process.clock, process.recorder.clone());
+        let address_turns = Arc::new(Semaphore::new(address_writers));
+        Self { api, clock, recorder, lookup, metrics, echo: Arc::default(), address_turns }
     }
 
     /// Whether the mirror does not show yet what was written last.
@@ -73,8 +78,8 @@ impl Executor {
     /// `$patch: replace` the API server groups them by type, so that a list in another order would be written for ever.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
-        let written = within(self.api.patch_status(&node.name, &params, &patch)).await;
+        let _turn = self.address_turns.acquire().await;
+        let written = within(self.api.patch_status(&node.name, &patch_params(), &Patch::Merge(&patch))).await;
         written.map_err(|source| Error::Addresses { source })?;
         info!(node = node.name, n_addresses = addresses.len(), "Wrote addresses");
         Ok(())
@@ -100,8 +105,13 @@ impl Executor {
     where
         P: serde::Serialize + std::fmt::Debug + Sync,
     {
-        within(self.api.patch(&node.name, &PatchParams::default(), &patch)).await.map(drop)
+        within(self.api.patch(&node.name, &patch_params(), &patch)).await.map(drop)
     }
+}
+
+/// Who owns the fields that are written: `kubectl get node --show-managed-fields` shows it.
+pub(crate) fn patch_params() -> PatchParams {
+    PatchParams { field_manager: Some(NAMES.controller.to_owned()), ..PatchParams::default() }
 }
 
 /// A JSON patch, guarded by the UID and by the taints that were seen: they are one list, and somebody may have added one meanwhile.

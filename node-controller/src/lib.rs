@@ -5,12 +5,15 @@
 //! whenever the cloud changes them. It makes no vendor call of its own, except one question for all new nodes together whose
 //! instances the mirror does not show as they are since the nodes were made.
 //!
-//! Deliberately not done: deleting nodes, and anything about conditions.
+//! Nodes whose machines are switched off get a taint, and nodes whose machines are proven to be gone are deleted.
+//!
+//! Deliberately not done: anything about conditions, and the eviction of pods.
 
 mod config;
 mod echo;
 mod events;
 mod execute;
+mod lifecycle;
 mod lookup;
 mod metrics;
 mod mirror;
@@ -26,9 +29,16 @@ use controller_core::{
     start::{self, Names, Process},
 };
 
-use self::config::Config;
+use self::{
+    config::{Config, Settings},
+    lifecycle::Signs,
+};
 
-const NAMES: Names = Names { controller: "node-controller", component: "cloud-node-controller" };
+const NAMES: Names = Names {
+    controller: "node-controller",
+    component: "cloud-node-controller",
+    managed: &["cloud-node", "cloud-node-lifecycle"],
+};
 
 /// A node that fails is tried again after a second, later less often; what repairs it usually wakes it sooner.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(5) };
@@ -36,20 +46,30 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 /// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
-        Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.workers)),
+        Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.settings)),
         Err(error) => error.exit(),
     }
 }
 
 /// Mirrors, queue and workers, until the process is told to stop.
-async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> {
+async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<()> {
     let queue: Queue<ObjectName> = Queue::new("Nodes", BACKOFF);
-    let mirrors = mirror::start(&mut process, &queue);
+    let signs = Signs::new(settings.lifecycle.confirm_after);
+    let mirrors = mirror::start(&mut process, &queue, &signs);
     let lookup = lookup::start(&mut process, &mirrors, &queue);
     let metrics = metrics::Metrics::register(&mut process);
     queue.register(&mut process.registry);
     process.health.watches(&queue);
-    let executor = execute::Executor::new(&process, lookup.clone(), metrics.clone());
+    let executor =
+        execute::Executor::new(&process, lookup.clone(), metrics.clone(), settings.address_writers);
+    lifecycle::start(&mut process, &mirrors, &signs, settings.lifecycle);
+    let (all, wakes) = (mirrors.clone(), queue.clone());
+    process.background("comparison of all nodes", async move {
+        loop {
+            tokio::time::sleep(settings.compare_every).await;
+            all.compare_all(&wakes);
+        }
+    });
     let reconciler = Arc::new(reconcile::Reconciler {
         mirrors,
         lookup,
@@ -63,7 +83,7 @@ async fn controller(mut process: Process, workers: usize) -> anyhow::Result<()> 
             let reconciler = Arc::clone(&reconciler);
             async move { reconciler.reconcile(&key).await }
         };
-        queue.run(workers, stop, work).await;
+        queue.run(settings.workers, stop, work).await;
     });
     process.finish().await
 }

@@ -59,3 +59,36 @@ impl Metrics {
         self.refusals.get_or_create(&RefusalLabels { reason: refusal.reason() }).inc();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use controller_core::{
+        metrics::render,
+        testing::{BEGIN, FakeCloud, FakeKube, process},
+    };
+    use jiff::ToSpan as _;
+
+    use super::*;
+    use crate::NAMES;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_node_counts_from_its_creation_under_the_classic_names() {
+        let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
+        let metrics = Metrics::register(&mut process);
+        metrics.initialised(Some(BEGIN), BEGIN + 5.seconds());
+        metrics.initialised(None, BEGIN);
+        metrics.refused(&Refusal::Foreign);
+        let text = render(&process.registry).expect("text");
+        for line in [
+            "node_controller_cloud_provider_taint_removal_delay_seconds_sum 5.0",
+            "node_controller_cloud_provider_taint_removal_delay_seconds_count 1",
+            "node_controller_cloud_provider_taint_removal_delay_seconds_bucket{le=\"4.0\"} 0",
+            "node_controller_cloud_provider_taint_removal_delay_seconds_bucket{le=\"16.0\"} 1",
+            "node_controller_cloud_provider_taint_removal_delay_seconds_bucket{le=\"1024.0\"} 1",
+            "node_controller_initial_node_sync_delay_seconds_sum 5.0",
+            "cloud_controller_node_refusals_total{controller=\"node-controller\",reason=\"InstanceForeign\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is missing in:\n{text}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
@@ -19,10 +20,20 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, ResourceExt as _};
 
-use crate::plan::{Address, Instance, Node, Sighting, Taint, labels};
+use crate::{
+    lifecycle::{Signs, View},
+    plan::{
+        Address, Instance, Life, Node, Ready, Sighting, Taint,
+        labels::{self, Former},
+    },
+};
 
 /// Objects say only in which second they were made.
 const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
+/// A mirror of the cloud that is older may show machines as they are not any more.
+const YOUNG: Duration = Duration::from_mins(5);
+/// The effect of the shutdown taint.
+pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 
 /// Both sides, and which nodes run on which instance.
 #[derive(Clone, Debug)]
@@ -31,14 +42,19 @@ pub(crate) struct Mirrors {
     pub(crate) instances: Mirror<String, Instance>,
     /// Nodes by provider ID. More than one is a mistake of somebody, and each of them is looked at.
     running_on: Arc<Mutex<BTreeMap<String, BTreeSet<ObjectName>>>>,
+    signs: Signs,
+    /// By provider ID: what extra labels of an instance said before, since this process runs.
+    former: Arc<Mutex<BTreeMap<String, Former>>>,
 }
 
 /// Starts to follow both sides; each change that matters puts a node into the queue.
-pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>) -> Mirrors {
+pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Signs) -> Mirrors {
     let mirrors = Mirrors {
         nodes: Mirror::new("nodes", process.clock),
         instances: Mirror::new("instances", process.clock),
         running_on: Arc::default(),
+        signs: signs.clone(),
+        former: Arc::default(),
     };
     mirror::register(process.metrics(), [mirrors.nodes.measured(), mirrors.instances.measured()]);
     process.health.needs(&mirrors.nodes);
@@ -67,7 +83,8 @@ impl Mirrors {
     /// younger than the node. Before, another machine may have had the name, and its ID could never be taken back.
     pub(crate) fn sight(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
-            return self.instances.get(id).map_or(Found::Nothing, Found::One);
+            let instance = self.instances.get(id).map(|instance| self.with_former(instance));
+            return instance.map_or(Found::Nothing, Found::One);
         }
         if !self.is_younger_than(node) {
             return Found::Nothing;
@@ -104,7 +121,55 @@ impl Mirrors {
         }
     }
 
+    /// How good the mirror of the cloud is.
+    pub(crate) fn view_of_the_cloud(&self) -> View {
+        match self.instances.age() {
+            _ if self.unavailable().is_some() || !self.instances.is_synced() => View::None,
+            Some(age) if age <= YOUNG => View::Fresh,
+            Some(_) | None => View::Old,
+        }
+    }
+
+    /// Joins in what its extra labels said before.
+    fn with_former(&self, instance: Arc<Instance>) -> Arc<Instance> {
+        let former = self.former.lock().unwrap_or_else(PoisonError::into_inner);
+        match former.get(&instance.provider_id) {
+            Some(former) => Arc::new(Instance { former: former.clone(), ..Instance::clone(&instance) }),
+            None => instance,
+        }
+    }
+
+    /// Remembers what the extra labels said that say something else now.
+    fn note_former(&self, change: &Change<String, Instance>) {
+        let mut all = self.former.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(old), Some(new)) = (&change.old, &change.new) else {
+            all.remove(&change.key);
+            return;
+        };
+        let differing = old
+            .extra_labels
+            .iter()
+            .filter(|(key, value)| new.extra_labels.get(*key).is_some_and(|now| now != *value));
+        for (key, value) in differing {
+            all.entry(change.key.clone()).or_default().note(key, value);
+        }
+    }
+
+    /// All nodes are compared with the cloud once more: free of charge, and without effect if nothing was missed. Those that are
+    /// not initialised have a time of their own: for them the cloud may be asked.
+    pub(crate) fn compare_all(&self, queue: &Queue<ObjectName>) {
+        let known = self.nodes.items().into_iter().filter(|(_, node)| !node.is_uninitialised());
+        for (name, _) in known {
+            queue.add(name);
+        }
+    }
+
     fn node_changed(&self, change: Change<ObjectName, Node>, queue: &Queue<ObjectName>) {
+        if let Some(node) = &change.new
+            && node.life.ready == Ready::True
+        {
+            self.signs.of_node(&node.uid);
+        }
         let id = |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| node.provider_id.clone());
         let (old, new) = (id(&change.old), id(&change.new));
         if old != new {
@@ -126,6 +191,10 @@ impl Mirrors {
 
     /// Wakes the node that runs on the instance, and the one that is called like it and may be waiting for it.
     fn instance_changed(&self, change: &Change<String, Instance>, queue: &Queue<ObjectName>) {
+        self.note_former(change);
+        if change.new.as_ref().is_some_and(|instance| !instance.ends) {
+            self.signs.of_machine(&change.key);
+        }
         let names = {
             let running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
             running_on.get(&change.key).cloned().unwrap_or_default()
@@ -168,8 +237,7 @@ pub(crate) enum Found {
 
 pub(crate) fn trim_node(node: &core::Node) -> Node {
     let uninitialised = node::has_taint(node, node::UNINITIALISED);
-    let ours = |key: &String| labels::PAIRS.as_flattened().contains(&key.as_str());
-    let labels = node.labels().iter().filter(|(key, _)| uninitialised || ours(key));
+    let labels = node.labels().iter().filter(|(key, _)| uninitialised || labels::may_be_ours(key));
     let taints = if uninitialised { node::taints(node) } else { Default::default() };
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
     Node {
@@ -187,6 +255,18 @@ pub(crate) fn trim_node(node: &core::Node) -> Node {
             })
             .collect(),
         provided_node_ip: node.annotations().get(node::PROVIDED_NODE_IP).cloned(),
+        life: trim_life(node),
+    }
+}
+
+fn trim_life(node: &core::Node) -> Life {
+    let let_go = node.annotations().get(node::DELETE_DESPITE_BRAKE);
+    Life {
+        ready: if node::is_ready(node) { Ready::True } else { Ready::NotTrue },
+        shutdown: node::has_taint_with(node, node::SHUTDOWN, NO_SCHEDULE),
+        deleting: node.metadata.deletion_timestamp.is_some(),
+        let_go: let_go.is_some() && let_go == node.metadata.uid.as_ref()
+            || node::has_taint(node, node::TO_BE_DELETED),
     }
 }
 
@@ -203,8 +283,11 @@ fn trim_taint(taint: &core::Taint) -> Taint {
 
 pub(crate) fn trim_instance(instance: wire::Instance) -> Instance {
     let ends = matches!(instance.state(), InstanceState::Terminating | InstanceState::Terminated);
+    let stopped = matches!(instance.state(), InstanceState::Stopped | InstanceState::Terminated);
     Instance {
         ends,
+        stopped,
+        former: Former::default(),
         provider_id: instance.provider_id,
         name: instance.name,
         addresses: instance.addresses.iter().filter_map(address).collect(),

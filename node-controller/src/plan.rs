@@ -29,13 +29,37 @@ pub(crate) struct Node {
     pub(crate) created: Option<Timestamp>,
     /// `spec.providerID`, never empty.
     pub(crate) provider_id: Option<String>,
-    /// All of an uninitialised node, else only those that this controller owns.
+    /// All of an uninitialised node, else only those that may be from the cloud.
     pub(crate) labels: BTreeMap<String, String>,
     /// All of an uninitialised node in their order, else none.
     pub(crate) taints: Vec<Taint>,
     pub(crate) addresses: Vec<Address>,
     /// The annotation `alpha.kubernetes.io/provided-node-ip`.
     pub(crate) provided_node_ip: Option<String>,
+    /// What its end depends on.
+    pub(crate) life: Life,
+}
+
+/// What the end of a node depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) ready: Ready,
+    /// It has the shutdown taint.
+    pub(crate) shutdown: bool,
+    /// Somebody has deleted it; a finalizer holds it.
+    pub(crate) deleting: bool,
+    /// A person said that it may be deleted whatever the brake says, or the autoscaler that it removes the machine.
+    pub(crate) let_go: bool,
+}
+
+/// What the kubelet says of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// Pods can run.
+    True,
+    /// They cannot, or nobody knows, or nobody has said anything.
+    #[default]
+    NotTrue,
 }
 
 impl Node {
@@ -65,12 +89,16 @@ pub(crate) struct Instance {
     pub(crate) name: String,
     /// Gone, or about to be: no new node runs on it.
     pub(crate) ends: bool,
+    /// Switched off for good or for a while, and not about to be.
+    pub(crate) stopped: bool,
     /// In the order in which a Node lists them.
     pub(crate) addresses: Vec<Address>,
     pub(crate) instance_type: String,
     pub(crate) region: String,
     pub(crate) zone: String,
     pub(crate) extra_labels: BTreeMap<String, String>,
+    /// What these said before, joined in when a node is looked at.
+    pub(crate) former: labels::Former,
 }
 
 /// What is known of a node's instance.
@@ -160,8 +188,8 @@ pub(crate) fn plan(node: &Node, sighting: &Sighting<'_>) -> Plan {
         (true, Sighting::Seen(instance)) => initialise(node, instance),
         (true, sighting) => wait(sighting),
         (false, Sighting::Seen(instance)) => refresh(node, instance),
-        // An initialised node whose instance is not seen is left as it is: its end is another subject.
-        (false, _) => done(Vec::new()),
+        // Of an initialised node whose instance is not seen only the older names of labels are kept right: its end is another subject.
+        (false, _) => done(relabel(labels::mirrored(&node.labels))),
     }
 }
 
@@ -185,15 +213,17 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
 }
 
 fn refresh(node: &Node, instance: &Instance) -> Plan {
-    let labels = labels::of_a_known_node(&node.labels, instance);
-    let labels = (!labels.is_empty()).then_some(Action::SetLabels(labels));
+    let labels = relabel(labels::of_a_known_node(&node.labels, instance));
     match addresses::wanted(node, instance) {
         Ok(addresses) => done(addresses.map(Action::SetAddresses).into_iter().chain(labels).collect()),
-        Err(error) => Plan {
-            refusal: Some(Refusal::ProvidedNodeIp { error: error.to_string() }),
-            ..done(labels.into_iter().collect())
-        },
+        Err(error) => {
+            Plan { refusal: Some(Refusal::ProvidedNodeIp { error: error.to_string() }), ..done(labels) }
+        }
     }
+}
+
+fn relabel(labels: BTreeMap<String, String>) -> Vec<Action> {
+    if labels.is_empty() { Vec::new() } else { vec![Action::SetLabels(labels)] }
 }
 
 fn wait(sighting: &Sighting<'_>) -> Plan {

@@ -1,5 +1,10 @@
 //! The whole controller between a faked API server and a faked cloud, on paused time.
 
+mod cost;
+mod faults;
+mod history;
+mod initialisation;
+mod lifecycle;
 mod world;
 
 use std::time::Duration;
@@ -88,7 +93,8 @@ async fn nodes_that_join_one_by_one_share_questions_too() {
     for n in 0..20 {
         let name = format!("n{n}");
         world.put_unlisted(&format!("sim://north/i-{n}"), &name);
-        world.kube.put::<Node>(node(&name).uninitialised().created(world.cloud.clock().now()));
+        let joining = node(&name).uninitialised().ready("True");
+        world.kube.put::<Node>(joining.created(world.cloud.clock().now()));
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
     eventually("all are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;

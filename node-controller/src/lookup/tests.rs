@@ -62,3 +62,9 @@ fn a_machine_that_ends_is_not_found_by_its_name() {
     }
     assert!(matches!(answer_in(InstanceState::Stopped, &new), Answer::Seen(_)));
 }
+
+#[test]
+fn a_word_that_we_do_not_know_is_no_answer() {
+    let result = InstanceResult { existence: 99, ..InstanceResult::default() };
+    assert!(matches!(answer(&trimmed(node("a")), result), Answer::Failed { .. }));
+}

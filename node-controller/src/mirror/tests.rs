@@ -13,6 +13,7 @@ fn a_heartbeat_changes_nothing_that_is_kept() {
     let status = after.status.get_or_insert_default();
     status.conditions = Some(vec![NodeCondition {
         type_: "Ready".to_owned(),
+        status: "False".to_owned(),
         last_heartbeat_time: Some(Time(controller_core::testing::BEGIN)),
         ..NodeCondition::default()
     }]);
@@ -20,11 +21,34 @@ fn a_heartbeat_changes_nothing_that_is_kept() {
 }
 
 #[test]
-fn of_an_initialised_node_only_our_labels_are_kept() {
-    let labelled = node("a").label("topology.kubernetes.io/zone", "z").label("team", "blue");
+fn of_an_initialised_node_only_labels_that_may_be_from_the_cloud_are_kept() {
+    let zone = "topology.kubernetes.io/zone";
+    let labelled = node("a").label(zone, "z").label("kubernetes.io/os", "linux").label("team", "blue");
     let keys = |node: Node| node.labels.into_keys().collect::<Vec<_>>();
-    assert_eq!(keys(trim_node(&labelled.clone().build())), ["topology.kubernetes.io/zone"]);
-    assert_eq!(keys(trim_node(&labelled.uninitialised().build())), ["team", "topology.kubernetes.io/zone"]);
+    assert_eq!(keys(trim_node(&labelled.clone().build())), ["team", zone]);
+    assert_eq!(keys(trim_node(&labelled.uninitialised().build())), ["kubernetes.io/os", "team", zone]);
+}
+
+#[test]
+fn what_the_end_of_a_node_depends_on_is_kept() {
+    let life = |builder: controller_core::testing::NodeBuilder| trim_node(&builder.build()).life;
+    assert_eq!(life(node("a")), Life::default());
+    assert_eq!(life(node("a").ready("Unknown")), Life::default());
+    assert_eq!(life(node("a").ready("False")), Life::default());
+    assert_eq!(life(node("a").ready("True")).ready, Ready::True);
+    assert!(life(node("a").tainted(node::SHUTDOWN, None, "NoSchedule")).shutdown);
+    assert!(
+        !life(node("a").tainted(node::SHUTDOWN, None, "NoExecute")).shutdown,
+        "another effect is another taint"
+    );
+    assert!(life(node("a").deleted()).deleting);
+    assert!(life(node("a").annotation(node::DELETE_DESPITE_BRAKE, "uid-a")).let_go);
+    for value in ["", "true", "uid-b"] {
+        assert!(!life(node("a").annotation(node::DELETE_DESPITE_BRAKE, value)).let_go, "{value:?}");
+    }
+    assert!(life(node("a").tainted(node::TO_BE_DELETED, Some("1767225600"), "NoSchedule")).let_go);
+    let candidate = "DeletionCandidateOfClusterAutoscaler";
+    assert!(!life(node("a").tainted(candidate, None, "PreferNoSchedule")).let_go, "it may change its mind");
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn node(name: &str) -> Node {
         taints: Vec::new(),
         addresses: Vec::new(),
         provided_node_ip: None,
+        life: Life::default(),
     }
 }
 
@@ -23,6 +24,8 @@ fn instance(id: &str) -> Instance {
         provider_id: format!("sim://north/{id}"),
         name: "a".to_owned(),
         ends: false,
+        stopped: false,
+        former: labels::Former::default(),
         addresses: Vec::new(),
         instance_type: "small".to_owned(),
         region: "north".to_owned(),
@@ -167,6 +170,7 @@ fn labels_of_the_cloud_win_and_what_it_does_not_name_stays() {
     initialise provider ID as it is, taints left []
       label    beta.kubernetes.io/instance-type=small
       label    failure-domain.beta.kubernetes.io/region=north
+      label    failure-domain.beta.kubernetes.io/zone=mine
       label    node.kubernetes.io/instance-type=small
     ");
 }
@@ -263,9 +267,53 @@ fn a_machine_that_moved_or_grew_is_labelled_anew_under_both_names() {
 }
 
 #[test]
-fn extra_labels_are_a_gift_at_birth_and_not_kept_up() {
-    let plan = settled(&node("a"), &instance("i-1").extra("example.com/rack", "r1"));
-    assert!(!plan.to_string().contains("rack"), "{plan}");
+fn extra_labels_that_are_missing_come_later_and_others_values_stay() {
+    let instance =
+        instance("i-1").extra("example.com/rack", "r1").extra("k8s.io/x", "y").extra("team", "blue");
+    let mut known = node("a").label("team", "red");
+    known.labels.extend(labels::of_a_known_node(&BTreeMap::new(), &self::instance("i-1")));
+    assert_snapshot!(settled(&known, &instance), @r"
+    relabel
+      label    example.com/rack=r1
+    ");
+}
+
+#[test]
+fn an_extra_label_follows_the_cloud_if_its_value_is_what_the_cloud_said_before() {
+    let mut instance = instance("i-1").extra("example.com/rack", "r3").extra("team", "blue");
+    for value in ["r1", "r2"] {
+        instance.former.note("example.com/rack", value);
+    }
+    for (has, follows) in [("r1", true), ("r2", true), ("mine", false), ("r3", false)] {
+        let mut known = node("a").label("example.com/rack", has).label("team", "red");
+        known.labels.extend(labels::of_a_known_node(&BTreeMap::new(), &self::instance("i-1")));
+        let plan = settled(&known, &instance);
+        assert_eq!(plan.to_string().contains("example.com/rack=r3"), follows, "{has}: {plan}");
+        assert!(!plan.to_string().contains("team"), "{plan}");
+    }
+}
+
+#[test]
+fn the_older_names_follow_whether_the_cloud_is_there_or_not() {
+    let today = "topology.kubernetes.io/zone";
+    let node = node("a").provider_id("sim://north/i-1").label(today, "by-hand");
+    let silent = Instance {
+        zone: String::new(),
+        region: String::new(),
+        instance_type: String::new(),
+        ..instance("i-1")
+    };
+    assert_snapshot!(settled(&node, &silent), @r"
+    relabel
+      label    failure-domain.beta.kubernetes.io/zone=by-hand
+    ");
+    for sighting in
+        [Sighting::Away { link: "not reachable".to_owned() }, Sighting::NotVisible, Sighting::Foreign]
+    {
+        let first = plan(&node, &sighting);
+        assert_eq!(first.to_string(), "relabel\n  label    failure-domain.beta.kubernetes.io/zone=by-hand\n");
+        assert!(plan(&carried_out(&node, &first), &sighting).actions.is_empty());
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use controller_core::{
+    brake::Limits,
     mirror::ObjectName,
     node::{UNINITIALISED, has_taint},
     testing::{FakeCloud, FakeKube, instance, process},
@@ -11,26 +12,42 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{NAMES, controller};
+use crate::{NAMES, config::Settings, controller, lifecycle};
+
+/// The defaults of the flags.
+pub(super) const SETTINGS: Settings = Settings {
+    workers: 10,
+    address_writers: 10,
+    compare_every: Duration::from_mins(5),
+    lifecycle: lifecycle::Settings {
+        period: Duration::from_secs(5),
+        confirm_after: Duration::from_secs(30),
+        minimum_age: Duration::from_mins(5),
+        limits: Limits { share: 30, number: 50, window: Duration::from_mins(10) },
+    },
+};
 
 /// A running controller and both its sides.
 pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
+    /// With what it is started.
+    pub(super) settings: Settings,
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
 impl World {
     pub(super) fn new() -> Self {
-        let stop = CancellationToken::new();
-        Self { kube: FakeKube::new(), cloud: FakeCloud::new(), stop, tasks: JoinSet::new() }
+        let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
+        cloud.edit(|state| state.info.provider = "sim".to_owned());
+        Self { kube, cloud, settings: SETTINGS, stop: CancellationToken::new(), tasks: JoinSet::new() }
     }
 
     pub(super) fn start(&mut self) {
         let process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
-        self.tasks.spawn(controller(process, 10));
+        self.tasks.spawn(controller(process, self.settings));
     }
 
     pub(super) async fn stop(&mut self) {

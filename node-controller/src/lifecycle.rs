@@ -1,0 +1,303 @@
+//! The end of nodes: the shutdown taint of machines that are switched off, and the deletion of nodes whose machines are gone.
+//!
+//! Every few seconds all nodes that are not ready are looked at, which costs nothing: what the mirror of the cloud shows of their
+//! machines is enough, but for those that it does not show. These the cloud is asked about, live and all in one call, twice, some
+//! time apart. Only what it says both times to be gone, with evidence, is deleted, and only as many within a while as the brake
+//! lets go.
+//!
+//! - [`absence`]: pure; what was heard about whom, and whether it is a proof.
+//! - [`plan`]: pure; who gets or loses the taint, and who is asked about.
+//! - [`gate`]: pure; who of those that are proven to be gone goes now.
+//! - [`question`], [`execute`]: the calls to the cloud and to the API server.
+//! - [`notices`]: what people read, told once and not in each pass.
+//!
+//! Taints and deletions have a loop each: a cloud that is slow to answer keeps no taint on a node that is ready again.
+
+mod absence;
+mod execute;
+mod gate;
+mod metrics;
+mod notices;
+mod plan;
+mod question;
+mod scheme;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use controller_core::{
+    Clock,
+    adapter::Adapter,
+    brake::{Limits, Verdict},
+    start::{Process, Term},
+};
+use futures::{StreamExt as _, stream};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
+
+pub(crate) use self::plan::View;
+use self::{
+    absence::{Heard, Ledger, Shown, Subject},
+    execute::{Ended, Executor},
+    gate::{Gate, Judgement},
+    metrics::Metrics,
+    notices::{Board, Notices},
+    plan::{Facts, absence, taint},
+    scheme::Scheme,
+};
+use crate::{mirror::Mirrors, plan::Node};
+
+/// As in the classic cloud controller manager, which was several: this is who speaks of the end of nodes.
+const COMPONENT: &str = "cloud-node-lifecycle-controller";
+/// So many nodes are written at once: one for which the API server hangs keeps no other.
+const AT_ONCE: usize = 10;
+
+/// The periods and limits, all of them flags.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// From the end of a pass to the begin of the next.
+    pub(crate) period: Duration,
+    /// Between the two looks that prove an absence, at least.
+    pub(crate) confirm_after: Duration,
+    /// A node that is not initialised yet is not deleted before it is so old.
+    pub(crate) minimum_age: Duration,
+    /// The brake's.
+    pub(crate) limits: Limits,
+}
+
+/// Signs of life, told by the mirrors as they come: a look every few seconds would miss those that are over soon. Cloning gives another
+/// handle.
+#[derive(Clone, Debug)]
+pub(crate) struct Signs(Arc<Mutex<Ledger>>);
+
+impl Signs {
+    pub(crate) fn new(confirm_after: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Ledger::new(confirm_after))))
+    }
+
+    /// A node is ready.
+    pub(crate) fn of_node(&self, uid: &str) {
+        self.ledger().forget(|subject| subject.uid == uid);
+    }
+
+    /// The cloud lists a machine that does not end.
+    pub(crate) fn of_machine(&self, provider_id: &str) {
+        self.ledger().forget(|subject| subject.provider_id == provider_id);
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the loops.
+pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, settings: Settings) {
+    let lifecycle = Lifecycle {
+        mirrors: mirrors.clone(),
+        adapter: process.adapter.clone(),
+        executor: Executor::new(process),
+        metrics: Metrics::register(process),
+        scheme: Scheme::default(),
+        signs: signs.clone(),
+        settings,
+    };
+    let this = lifecycle.clone();
+    process.background("provider ID scheme", async move {
+        this.scheme.follow(&this.mirrors, &this.adapter).await;
+    });
+    let this = lifecycle.clone();
+    process.background("shutdown taints", async move {
+        loop {
+            this.taint_all().await;
+            sleep(this.settings.period).await;
+        }
+    });
+    let board = Board::new(process.recorder.as_component(COMPONENT));
+    let (clock, term) = (process.clock, process.term.clone());
+    process.background("node deletions", async move {
+        // Begins with the term: a replica that has waited for long has not deleted anything meanwhile, but another one may have.
+        let gate = Gate::new(settings.limits, Instant::now());
+        let mut deletions = Deletions { lifecycle, gate, board, clock, term };
+        loop {
+            deletions.pass().await;
+            sleep(settings.period).await;
+        }
+    });
+}
+
+/// What both loops look at.
+#[derive(Clone)]
+struct Lifecycle {
+    mirrors: Mirrors,
+    adapter: Adapter,
+    executor: Executor,
+    metrics: Metrics,
+    scheme: Scheme,
+    /// And with it what was heard.
+    signs: Signs,
+    settings: Settings,
+}
+
+impl Lifecycle {
+    async fn taint_all(&self) {
+        let nodes = self.mirrors.nodes.items();
+        let changes = nodes.into_iter().filter_map(|(_, node)| {
+            let change = self.facts(&node, |facts| taint(&node, facts))?;
+            Some((node, change))
+        });
+        let write = |(node, change): (Arc<Node>, plan::Change)| async move {
+            if let Err(error) = self.executor.taint(&node, change).await {
+                warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, tries again");
+            }
+        };
+        stream::iter(changes.collect::<Vec<_>>()).for_each_concurrent(AT_ONCE, write).await;
+    }
+
+    /// What is known about a node's machine.
+    fn facts<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
+        let instance = node.provider_id.as_ref().and_then(|id| self.mirrors.instances.get(id));
+        let heard = Subject::of(node).and_then(|subject| self.ledger().heard(&subject).cloned());
+        look(&Facts {
+            cloud: self.mirrors.view_of_the_cloud(),
+            instance: instance.as_deref(),
+            heard: heard.as_ref(),
+            scheme: self.scheme.get().as_deref(),
+        })
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.signs.ledger()
+    }
+}
+
+/// A node that may have to go.
+struct Candidate {
+    node: Arc<Node>,
+    shown: Shown,
+}
+
+/// The loop that deletes.
+struct Deletions {
+    lifecycle: Lifecycle,
+    gate: Gate,
+    board: Board,
+    clock: Clock,
+    term: Term,
+}
+
+impl Deletions {
+    /// One look at all nodes: who is to be asked about, who is proven to be gone, and who of them goes.
+    async fn pass(&mut self) {
+        let candidates = self.candidates();
+        let asked = {
+            let mut ledger = self.lifecycle.ledger();
+            let now = Instant::now();
+            ledger.keep(candidates.iter().map(|(subject, candidate)| (subject, candidate.shown)), now);
+            ledger.due(now)
+        };
+        if !asked.is_empty() {
+            self.ask(asked).await;
+        }
+        // Looked at anew: the answers may have taken their time.
+        let candidates = self.candidates();
+        let mut notices = Notices::default();
+        let proven = self.proven(&candidates, &mut notices);
+        let going = self.judge(proven, &mut notices);
+        self.board.show(notices);
+        self.delete(going).await;
+    }
+
+    fn candidates(&self) -> BTreeMap<Subject, Candidate> {
+        let (now, minimum_age) = (self.clock.now(), self.lifecycle.settings.minimum_age);
+        let nodes = self.lifecycle.mirrors.nodes.items();
+        let candidates = nodes.into_iter().filter_map(|(_, node)| {
+            let shown = self.lifecycle.facts(&node, |facts| {
+                let shown = if facts.instance.is_some() { Shown::Yes } else { Shown::No };
+                absence(&node, facts, now, minimum_age).then_some(shown)
+            })?;
+            Some((Subject::of(&node)?, Candidate { node, shown }))
+        });
+        candidates.collect()
+    }
+
+    async fn ask(&self, subjects: Vec<Subject>) {
+        let asked = Instant::now();
+        for batch in subjects.chunks(question::BATCH) {
+            let answers = question::ask(&self.lifecycle.adapter, batch).await;
+            let (now, mut ledger) = (Instant::now(), self.lifecycle.ledger());
+            for (subject, answer) in batch.iter().zip(answers) {
+                debug!(?subject, ?answer, "The cloud was asked about a node that is not ready");
+                ledger.hear(subject, &answer, asked, now);
+            }
+        }
+    }
+
+    /// The nodes that are proven to have no machine any more; about the others people hear why they stay, if it is worth it.
+    fn proven(&self, candidates: &BTreeMap<Subject, Candidate>, notices: &mut Notices) -> Vec<Arc<Node>> {
+        let (now, ledger) = (Instant::now(), self.lifecycle.ledger());
+        let mut proven = Vec::new();
+        for (subject, Candidate { node, .. }) in candidates {
+            if ledger.is_proven(subject, now) {
+                proven.push(Arc::clone(node));
+                continue;
+            }
+            match ledger.heard(subject) {
+                Some(Heard::NotVisible) => notices.not_visible(node),
+                Some(Heard::Foreign) => notices.foreign(node),
+                Some(Heard::Nothing | Heard::Exists { .. } | Heard::Gone { .. } | Heard::Deleted) | None => {}
+            }
+        }
+        proven
+    }
+
+    /// Those of them that go now; the others hear why they do not.
+    fn judge(&mut self, proven: Vec<Arc<Node>>, notices: &mut Notices) -> Vec<Arc<Node>> {
+        let n_nodes = self.n_nodes();
+        let Judgement { going, held, verdict } = self.gate.judge(proven, n_nodes, Instant::now());
+        let limits = self.gate.limits();
+        self.lifecycle.metrics.held(verdict, held.len());
+        match verdict {
+            Verdict::Go => {}
+            Verdict::Later { .. } => held.iter().for_each(|node| notices.delayed(node, limits)),
+            Verdict::Tripped { allowance } => {
+                for node in &held {
+                    notices.held(node, held.len(), allowance, limits);
+                }
+                notices.tripped(self.term.regarding(), &held, (n_nodes, allowance), limits);
+            }
+        }
+        going
+    }
+
+    /// The nodes of this cloud: others have no share in what may go.
+    fn n_nodes(&self) -> usize {
+        let scheme = self.lifecycle.scheme.get();
+        self.lifecycle
+            .mirrors
+            .nodes
+            .read(|nodes| nodes.values().filter(|node| plan::is_of(node, scheme.as_deref())).count())
+    }
+
+    async fn delete(&mut self, going: Vec<Arc<Node>>) {
+        let executor = &self.lifecycle.executor;
+        let recorder = self.board.recorder();
+        let delete = |node: Arc<Node>| async move {
+            let ended = executor.delete(&node, recorder).await;
+            (node, ended)
+        };
+        let mut deletions = stream::iter(going).map(delete).buffer_unordered(AT_ONCE);
+        while let Some((node, ended)) = deletions.next().await {
+            let now = Instant::now();
+            self.lifecycle.metrics.ended(ended);
+            if ended.may_have_gone() {
+                self.gate.went(&node, now);
+            }
+            if let (Some(subject), Ended::Deleted) = (Subject::of(&node), ended) {
+                self.lifecycle.ledger().deleted(&subject, now);
+            }
+        }
+    }
+}

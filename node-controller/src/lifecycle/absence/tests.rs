@@ -1,0 +1,305 @@
+//! What is a proof and what is not.
+
+use proptest::prelude::{Just, Strategy, prop, prop_oneof, proptest};
+
+use super::*;
+
+const APART: Duration = Duration::from_secs(30);
+
+fn subject() -> Subject {
+    Subject { uid: "uid-a".to_owned(), provider_id: "sim://north/i-1".to_owned() }
+}
+
+fn other() -> Answer {
+    Answer::Failed { error: "no".to_owned(), retry_after: None }
+}
+
+/// A ledger for one node, on a clock of its own.
+struct World {
+    ledger: Ledger,
+    begin: Instant,
+}
+
+impl World {
+    fn new() -> Self {
+        let begin = Instant::now();
+        let mut ledger = Ledger::new(APART);
+        ledger.keep([(&subject(), Shown::No)].into_iter(), begin);
+        Self { ledger, begin }
+    }
+
+    fn at(&self, seconds: u64) -> Instant {
+        self.begin + Duration::from_secs(seconds)
+    }
+
+    /// The cloud is asked and answers within a second; what it says of an absence it saw just then.
+    fn hear(&mut self, at: u64, answer: &Answer) {
+        let (asked, now) = (self.at(at), self.at(at) + Duration::from_millis(500));
+        self.ledger.hear(&subject(), answer, asked, now);
+    }
+
+    fn gone(&mut self, at: u64) {
+        let observed = Timestamp::from_second(i64::try_from(at).expect("small")).expect("a time");
+        self.hear(at, &Answer::Gone { observed });
+    }
+
+    fn keep(&mut self, shown: Shown, at: u64) {
+        self.ledger.keep([(&subject(), shown)].into_iter(), self.at(at));
+    }
+
+    /// The node is no candidate for a moment.
+    fn forget(&mut self, at: u64) {
+        self.ledger.keep([].into_iter(), self.at(at));
+    }
+
+    fn is_proven(&self, at: u64) -> bool {
+        self.ledger.is_proven(&subject(), self.at(at))
+    }
+
+    /// How many seconds after `at` the next question is.
+    fn due_after(&self, at: u64) -> u64 {
+        let due = self.ledger.cases[&subject()].due;
+        due.duration_since(self.at(at)).as_secs()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_words_some_time_apart_are_a_proof() {
+    let mut world = World::new();
+    assert_eq!(world.ledger.due(world.begin), [subject()], "asked at once");
+    world.gone(10);
+    assert!(!world.is_proven(11), "one word is none");
+    assert_eq!(world.due_after(10), 30);
+    world.gone(41);
+    assert!(world.is_proven(42));
+    assert_eq!(world.due_after(41), 300, "renewed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_word_must_not_come_too_soon() {
+    let mut world = World::new();
+    world.gone(10);
+    world.gone(11);
+    world.gone(40);
+    assert!(!world.is_proven(41), "asked 29.5 s after the first answer");
+    world.gone(41);
+    assert!(world.is_proven(42), "counted from the first word and not from each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_not_seen_later_is_the_same_word() {
+    let mut world = World::new();
+    let observed = Timestamp::from_second(10).expect("a time");
+    for at in [10, 50, 90, 130] {
+        world.hear(at, &Answer::Gone { observed });
+        assert!(!world.is_proven(at + 1), "at {at}");
+    }
+    let before = Timestamp::from_second(9).expect("a time");
+    world.hear(170, &Answer::Gone { observed: before });
+    assert!(!world.is_proven(171), "a clock that went back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_other_word_begins_anew() {
+    for word in [Answer::Exists { stopped: false }, Answer::NotVisible, Answer::Foreign, other()] {
+        let mut world = World::new();
+        world.gone(10);
+        world.hear(41, &word);
+        assert!(!world.is_proven(42), "{word:?}");
+        world.gone(72);
+        assert!(!world.is_proven(73), "{word:?}");
+        world.gone(103);
+        assert!(world.is_proven(104), "{word:?}");
+        world.hear(110, &word);
+        assert!(!world.is_proven(111), "{word:?} takes a proof back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_is_worth_something_for_a_while_only() {
+    let mut world = World::new();
+    world.gone(10);
+    world.gone(50);
+    assert!(world.is_proven(50 + 599));
+    assert!(!world.is_proven(50 + 602));
+    world.gone(50 + 602);
+    assert!(!world.is_proven(50 + 603), "after a long silence it is the first word again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_that_is_renewed_lasts() {
+    let mut world = World::new();
+    world.gone(10);
+    for at in [50, 350, 650, 950] {
+        world.gone(at);
+        assert!(world.is_proven(at + 299), "at {at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_no_candidate_for_a_moment_begins_anew() {
+    let mut world = World::new();
+    world.gone(10);
+    world.forget(20);
+    world.keep(Shown::No, 25);
+    world.gone(50);
+    assert!(!world.is_proven(51));
+    let anew = Subject { uid: "uid-a2".to_owned(), ..subject() };
+    world.ledger.keep([(&anew, Shown::No)].into_iter(), world.at(60));
+    assert_eq!(world.ledger.heard(&anew), Some(&Heard::Nothing), "made anew under its name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cloud_is_asked_less_and_less_often() {
+    let mut world = World::new();
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        world.hear(0, &Answer::NotVisible);
+        pauses.push(world.due_after(0));
+    }
+    assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
+    world.gone(0);
+    world.hear(0, &Answer::NotVisible);
+    assert_eq!(world.due_after(0), 5, "that it was gone for once is a beginning");
+    world.hear(0, &Answer::Foreign);
+    assert_eq!(world.due_after(0), 3600);
+    let retry_after = Some(Duration::from_secs(77));
+    let mut world = World::new();
+    world.hear(0, &Answer::Failed { error: "slow down".to_owned(), retry_after });
+    assert_eq!(world.due_after(0), 77);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_is_left_alone_until_its_object_is_seen_to_go() {
+    let mut world = World::new();
+    world.gone(10);
+    world.gone(50);
+    world.ledger.deleted(&subject(), world.at(51));
+    assert!(!world.is_proven(51));
+    assert!(world.ledger.due(world.at(100)).is_empty());
+    assert_eq!(world.ledger.due(world.at(112)), [subject()], "somebody holds it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_the_listing_ceases_to_show_is_asked_about_at_once() {
+    let mut world = World::new();
+    world.keep(Shown::Yes, 0);
+    for _ in 0..6 {
+        world.hear(0, &Answer::Exists { stopped: false });
+    }
+    world.keep(Shown::Yes, 10);
+    assert_eq!(world.due_after(10), 150, "it is asked seldom while it is listed");
+    world.keep(Shown::No, 20);
+    assert_eq!(world.due_after(20), 0);
+    world.hear(20, &Answer::NotVisible);
+    assert_eq!(world.due_after(20), 5, "and soon again");
+    world.keep(Shown::No, 21);
+    assert_eq!(world.due_after(20), 5, "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_wants_peace_has_it_whatever_its_listing_shows() {
+    let mut world = World::new();
+    world.keep(Shown::Yes, 0);
+    let retry_after = Some(Duration::from_secs(77));
+    world.hear(0, &Answer::Failed { error: "slow down".to_owned(), retry_after });
+    world.keep(Shown::No, 10);
+    assert_eq!(world.due_after(0), 77);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_listing_shows_changes_no_word() {
+    let mut world = World::new();
+    world.keep(Shown::Yes, 0);
+    world.gone(10);
+    world.keep(Shown::No, 15);
+    assert_eq!(world.due_after(10), 30, "the second word has its time");
+    world.gone(41);
+    assert!(world.is_proven(42));
+}
+
+/// A moment in the life of a node that is not ready.
+#[derive(Clone, Debug)]
+enum Moment {
+    /// The cloud says so.
+    Said(Answer),
+    /// The node is ready, or its machine listed and well, in between.
+    Forgotten,
+    /// The mirror of the cloud shows its machine to end, or does not show it.
+    Listed(Shown),
+    /// It is deleted, and somebody holds it.
+    Deleted,
+}
+
+fn moment() -> impl Strategy<Value = Moment> {
+    prop_oneof![
+        8 => Just(Moment::Said(Answer::Gone { observed: Timestamp::UNIX_EPOCH })),
+        1 => Just(Moment::Said(Answer::NotVisible)),
+        1 => Just(Moment::Said(Answer::Exists { stopped: true })),
+        1 => Just(Moment::Said(Answer::Foreign)),
+        1 => Just(Moment::Said(other())),
+        1 => Just(Moment::Forgotten),
+        1 => prop_oneof![Just(Moment::Listed(Shown::Yes)), Just(Moment::Listed(Shown::No))],
+        1 => Just(Moment::Deleted),
+    ]
+}
+
+/// Short pauses are what happens, long ones what makes words old.
+fn pause() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 1_u64..60, 1 => 60_u64..700]
+}
+
+/// The words of absence with nothing in between, as a judge would write them down: by when the cloud was asked, in seconds.
+#[derive(Debug, Default)]
+struct Row(Vec<u64>);
+
+impl Row {
+    fn word(&mut self, at: u64) {
+        if self.0.last().is_some_and(|last| at - last >= KEEP.as_secs()) {
+            self.0.clear();
+        }
+        self.0.push(at);
+    }
+
+    /// Asked 30 s after an answer that took half a second, and not older than ten minutes.
+    fn proves(&self, at: u64) -> bool {
+        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return false };
+        last - first > APART.as_secs() && at - last <= KEEP.as_secs()
+    }
+}
+
+proptest! {
+    /// Whatever the cloud says when: at every moment of the history, and between them, a proof has two words in it, apart, both young,
+    /// with nothing in between.
+    #[test]
+    fn never_a_proof_without_two_words(history in prop::collection::vec((pause(), moment()), 1..60)) {
+        let (mut world, mut row, mut now) = (World::new(), Row::default(), 0);
+        for (pause, moment) in history {
+            for at in [now + 1, now + pause / 2 + 1, now + pause] {
+                assert!(!world.is_proven(at) || row.proves(at), "proven at {at} by {row:?}");
+            }
+            now += pause + 1;
+            match moment {
+                Moment::Said(Answer::Gone { .. }) => {
+                    world.gone(now);
+                    row.word(now);
+                }
+                Moment::Said(answer) => {
+                    world.hear(now, &answer);
+                    row.0.clear();
+                }
+                Moment::Forgotten => {
+                    world.forget(now);
+                    world.keep(Shown::No, now);
+                    row.0.clear();
+                }
+                Moment::Listed(shown) => world.keep(shown, now),
+                Moment::Deleted => {
+                    world.ledger.deleted(&subject(), world.at(now));
+                    row.0.clear();
+                }
+            }
+            assert!(!world.is_proven(now + 1) || row.proves(now + 1), "proven at {now} by {row:?}");
+        }
+    }
+}

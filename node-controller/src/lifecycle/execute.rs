@@ -1,0 +1,190 @@
+//! The writes: the shutdown taint, and the deletion. Before each the node is read once more, live.
+//!
+//! What the mirror shows is a moment old, and here that counts: a node that has become ready again is neither tainted nor deleted,
+//! and one that was made anew under the name is another node.
+
+use std::time::Duration;
+
+use controller_core::{
+    adapter::Adapter,
+    events::Recorder,
+    kube_api::{self, within},
+    node::{SHUTDOWN, has_taint_with, is_ready, taints},
+    start::Process,
+};
+use k8s_openapi::api::core::v1 as core;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, Preconditions},
+};
+use serde_json::json;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::{notices, plan::Change};
+use crate::{events::about, execute::patch_params, mirror::NO_SCHEDULE, plan::Node};
+
+/// Somebody else may write the same node in the same moment.
+const TRIES: u32 = 5;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// How a deletion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The node is gone, or held by a finalizer of somebody.
+    Deleted,
+    /// It is not the node that it was any more: it is looked at anew.
+    Stale,
+    /// The API server refused.
+    Failed,
+    /// The API server did not answer.
+    Unknown,
+}
+
+impl Ended {
+    /// The metric's label.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Stale => "stale",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// After an error. What was held was never sent; what was not answered may have been done.
+    fn without_success(error: &kube_api::Error) -> Self {
+        let is_held = matches!(error, kube_api::Error::Held(_));
+        if is_held || error.status().is_some() { Self::Failed } else { Self::Unknown }
+    }
+
+    /// Whether it counts for the brake.
+    pub(super) fn may_have_gone(self) -> bool {
+        matches!(self, Self::Deleted | Self::Unknown)
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Executor {
+    api: Api<core::Node>,
+    adapter: Adapter,
+}
+
+impl Executor {
+    pub(super) fn new(process: &Process) -> Self {
+        Self { api: Api::all(process.kube.clone()), adapter: process.adapter.clone() }
+    }
+
+    /// Adds or removes the taint, unless the node has become another one, has changed its mind, or has it so already.
+    ///
+    /// Cost: one read and one write, with each conflict once more, at most five times.
+    pub(super) async fn taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
+        let mut tries = 1;
+        loop {
+            match self.try_taint(node, change).await {
+                Err(error) if error.is_stale() && tries < TRIES => {
+                    debug!(%error, "Somebody else wrote first");
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                ended => return ended,
+            }
+            tries += 1;
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn try_taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
+        let live = within(self.api.get(&node.name)).await?;
+        let wanted = change == Change::Add;
+        let has = has_taint_with(&live, SHUTDOWN, NO_SCHEDULE);
+        // Ready nodes lose it, others get it: what has changed its mind is for the next pass.
+        if !is_same(&live, node) || is_ready(&live) == wanted || has == wanted {
+            return Ok(());
+        }
+        let ours = |taint: &core::Taint| taint.key == SHUTDOWN && taint.effect == NO_SCHEDULE;
+        let mut wanted_taints: Vec<core::Taint> =
+            taints(&live).iter().filter(|taint| !ours(taint)).cloned().collect();
+        if wanted {
+            let (key, effect) = (SHUTDOWN.to_owned(), NO_SCHEDULE.to_owned());
+            wanted_taints.push(core::Taint { key, effect, ..core::Taint::default() });
+        }
+        // Taints are one list: the version guards those that somebody adds meanwhile.
+        let patch = json!({
+            "metadata": { "uid": node.uid, "resourceVersion": live.metadata.resource_version },
+            "spec": { "taints": wanted_taints },
+        });
+        within(self.api.patch(&node.name, &patch_params(), &Patch::Merge(&patch))).await?;
+        info!(node = node.name, ?change, "Changed the shutdown taint");
+        Ok(())
+    }
+
+    /// Deletes the node, if it is still the one and still not ready, and tells of it.
+    ///
+    /// Cost: one read and one write.
+    pub(super) async fn delete(&self, node: &Node, recorder: &Recorder) -> Ended {
+        // What is gone in another part of the cloud was never there.
+        if let Err(refusal) = self.adapter.may_change() {
+            debug!(node = node.name, %refusal, "Does not delete a node");
+            return Ended::Failed;
+        }
+        let live = match within(self.api.get(&node.name)).await {
+            Ok(live) => live,
+            Err(error) if error.is_not_found() => return Ended::Stale,
+            Err(error) => {
+                warn!(node = node.name, %error, "Cannot look at a node that is to be deleted, tries again");
+                return Ended::Failed;
+            }
+        };
+        let same_machine = live.spec.as_ref().and_then(|spec| spec.provider_id.clone()) == node.provider_id;
+        if !is_same(&live, node)
+            || is_ready(&live)
+            || !same_machine
+            || live.metadata.deletion_timestamp.is_some()
+        {
+            return Ended::Stale;
+        }
+        recorder.tell(&about(node), notices::deleting(node));
+        let preconditions =
+            Preconditions { uid: live.metadata.uid, resource_version: live.metadata.resource_version };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match within(self.api.delete(&node.name, &params)).await {
+            Ok(_) => {
+                info!(
+                    node = node.name,
+                    provider_id = node.provider_id,
+                    "Deleted the node: its machine is gone"
+                );
+                Ended::Deleted
+            }
+            Err(error) if error.is_not_found() => Ended::Deleted,
+            Err(error) if error.is_stale() => {
+                debug!(node = node.name, %error, "The node has changed, looks again");
+                Ended::Stale
+            }
+            Err(error) => {
+                recorder.tell(&about(node), notices::deleting_failed(node, &error));
+                Ended::without_success(&error)
+            }
+        }
+    }
+}
+
+fn is_same(live: &core::Node, node: &Node) -> bool {
+    live.metadata.uid.as_deref() == Some(node.uid.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use controller_core::kube_api::Held;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_sent_may_have_been_done() {
+        assert_eq!(Ended::without_success(&kube_api::Error::Held(Held::NotLeading)), Ended::Failed);
+        assert!(!Ended::Failed.may_have_gone());
+        assert_eq!(Ended::without_success(&kube_api::Error::Timeout), Ended::Unknown);
+        assert!(Ended::Unknown.may_have_gone());
+    }
+}

@@ -1,0 +1,166 @@
+//! What people read about the end of nodes.
+//!
+//! Why a node stays is found anew in each pass, every few seconds; it is told when it begins, and again each hour while it lasts,
+//! which is how long Events are kept.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use controller_core::{
+    brake::Limits,
+    events::{Kind, Notice, Recorder},
+    kube_api,
+    node::DELETE_DESPITE_BRAKE,
+};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::time::Instant;
+
+use crate::{events::about, plan::Node};
+
+const ACTION: &str = "Delete";
+/// What lasts is told again after this time.
+const REMIND: Duration = Duration::from_hours(1);
+/// So many nodes are named in a notice about all of them.
+const NAMED: usize = 10;
+
+/// The node is about to be deleted. Words and reason are those of the classic cloud controller manager.
+pub(super) fn deleting(node: &Node) -> Notice {
+    let note = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
+    Notice { kind: Kind::Normal, reason: "DeletingNode", action: ACTION, note }
+}
+
+/// The API server did not do it. Words and reason are those of the classic cloud controller manager.
+pub(super) fn deleting_failed(node: &Node, error: &kube_api::Error) -> Notice {
+    let note = format!("Failed deleting node {}: {error}", node.name);
+    Notice { kind: Kind::Warning, reason: "DeletingNodeFailed", action: ACTION, note }
+}
+
+/// All that there is to say in a pass about those that stay.
+#[derive(Debug, Default)]
+pub(super) struct Notices(Vec<(ObjectReference, Notice)>);
+
+impl Notices {
+    pub(super) fn not_visible(&mut self, node: &Node) {
+        let note = format!(
+            "Stays though it is not ready: the cloud does not show its instance {}, which does not prove that it is gone. If you \
+             know that it is, delete the node: kubectl delete node {}",
+            id(node),
+            node.name
+        );
+        self.warn(node, "InstanceNotVisible", note);
+    }
+
+    pub(super) fn foreign(&mut self, node: &Node) {
+        let note = format!(
+            "Stays though it is not ready: the cloud adapter says that instance {} belongs to another cloud or region",
+            id(node)
+        );
+        self.warn(node, "InstanceForeign", note);
+    }
+
+    pub(super) fn delayed(&mut self, node: &Node, limits: Limits) {
+        let note = format!(
+            "Will be deleted because its instance {} does not exist in the cloud provider, but not at once: the controller has \
+             just started, and lets nodes go little by little for {}. {}",
+            id(node),
+            words(limits.window),
+            command(node)
+        );
+        self.0.push((
+            about(node),
+            Notice { kind: Kind::Normal, reason: "DeletionDelayed", action: ACTION, note },
+        ));
+    }
+
+    pub(super) fn held(&mut self, node: &Node, n_held: usize, allowance: usize, limits: Limits) {
+        let note = format!(
+            "Is not deleted though its instance {} does not exist in the cloud provider: {n_held} nodes would go, and no more than \
+             {allowance} may within {}. Check that the cloud adapter has the right credentials, project and region. {}",
+            id(node),
+            words(limits.window),
+            command(node)
+        );
+        self.warn(node, "DeletionHeld", note);
+    }
+
+    /// On the object that stands for all: `n_nodes` there are, of which so many may go.
+    pub(super) fn tripped(
+        &mut self,
+        regarding: ObjectReference,
+        held: &[Arc<Node>],
+        (n_nodes, allowance): (usize, usize),
+        limits: Limits,
+    ) {
+        let mut names: Vec<&str> = held.iter().map(|node| node.name.as_str()).take(NAMED).collect();
+        if held.len() > NAMED {
+            names.push("...");
+        }
+        let note = format!(
+            "No node is deleted: {} of {n_nodes} do not exist in the cloud provider any more ({}), and no more than {allowance} may \
+             go within {}. Check that the cloud adapter has the right credentials, project and region. If it is right that they \
+             go, let each of them go: kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
+            held.len(),
+            names.join(", "),
+            words(limits.window)
+        );
+        let notice = Notice { kind: Kind::Warning, reason: "NodeDeletionBrakeTripped", action: ACTION, note };
+        self.0.push((regarding, notice));
+    }
+
+    fn warn(&mut self, node: &Node, reason: &'static str, note: String) {
+        self.0.push((about(node), Notice { kind: Kind::Warning, reason, action: ACTION, note }));
+    }
+}
+
+/// Shows what there is to say, each thing once.
+#[derive(Debug)]
+pub(super) struct Board {
+    recorder: Recorder,
+    told: BTreeMap<Said, Instant>,
+}
+
+/// The object by name and UID, and the reason: numbers in the words may change.
+type Said = (Option<String>, Option<String>, &'static str);
+
+impl Board {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self { recorder, told: BTreeMap::new() }
+    }
+
+    /// For what is told as it happens.
+    pub(super) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Tells what is new, or was told long ago. What is not said any more is forgotten: it is news when it comes back.
+    pub(super) fn show(&mut self, notices: Notices) {
+        let now = Instant::now();
+        let mut before = std::mem::take(&mut self.told);
+        for (about, notice) in notices.0 {
+            let said = (about.name.clone(), about.uid.clone(), notice.reason);
+            let at = match before.remove(&said) {
+                Some(at) if now.duration_since(at) < REMIND => at,
+                Some(_) | None => {
+                    self.recorder.tell(&about, notice);
+                    now
+                }
+            };
+            self.told.insert(said, at);
+        }
+    }
+}
+
+/// How a person lets a node go.
+fn command(node: &Node) -> String {
+    format!("To let it go now: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
+}
+
+fn id(node: &Node) -> &str {
+    node.provider_id.as_deref().unwrap_or_default()
+}
+
+/// `10m`, as flags have it.
+fn words(duration: Duration) -> String {
+    SignedDuration::try_from(duration)
+        .map_or_else(|_| format!("{duration:?}"), |duration| format!("{duration:#}"))
+}

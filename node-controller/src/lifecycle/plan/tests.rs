@@ -1,0 +1,148 @@
+//! Who is tainted and who is asked about: each row of the table.
+
+use cloud_api_proto::v1alpha1::InstanceState;
+use controller_core::testing::{BEGIN, NodeBuilder, instance, node};
+use jiff::ToSpan as _;
+
+use super::*;
+use crate::{
+    mirror::{trim_instance, trim_node},
+    plan::Instance,
+};
+
+const AGE: Duration = Duration::from_mins(5);
+
+fn known() -> NodeBuilder {
+    node("a").provider_id("sim://north/i-1")
+}
+
+fn machine(state: InstanceState) -> Instance {
+    trim_instance(instance("sim://north/i-1").state(state).build())
+}
+
+fn facts<'a>(instance: Option<&'a Instance>, heard: Option<&'a Heard>) -> Facts<'a> {
+    Facts { cloud: View::Fresh, instance, heard, scheme: Some("sim") }
+}
+
+/// Whether the cloud is asked about a node, a day after it was made.
+fn is_asked(node: NodeBuilder, facts: &Facts<'_>) -> bool {
+    absence(&trim_node(&node.build()), facts, BEGIN + 24.hours(), AGE)
+}
+
+fn tainted(node: NodeBuilder, facts: &Facts<'_>) -> Option<Change> {
+    taint(&trim_node(&node.build()), facts)
+}
+
+#[test]
+fn a_ready_node_loses_the_taint_and_nothing_else_happens_to_it() {
+    let stopped = machine(InstanceState::Stopped);
+    for facts in [facts(Some(&stopped), None), facts(None, None), facts(None, Some(&Heard::NotVisible))] {
+        let ready = known().ready("True");
+        let with_taint = ready.clone().tainted(controller_core::node::SHUTDOWN, None, "NoSchedule");
+        assert_eq!(tainted(with_taint, &facts), Some(Change::Remove));
+        assert_eq!(tainted(ready.clone(), &facts), None);
+        assert!(!is_asked(ready, &facts));
+    }
+}
+
+#[test]
+fn only_a_machine_that_is_switched_off_taints_its_node() {
+    use InstanceState::{
+        Error, Running, Starting, Stopped, Stopping, Terminated, Terminating, Unknown, Unspecified,
+    };
+    let states = [
+        (Running, false),
+        (Starting, false),
+        (Stopping, false),
+        (Stopped, true),
+        (Terminating, false),
+        (Terminated, true),
+        (Error, false),
+        (Unknown, false),
+        (Unspecified, false),
+    ];
+    for (state, taints) in states {
+        let machine = machine(state);
+        for ready in ["False", "Unknown"] {
+            let change = tainted(known().ready(ready), &facts(Some(&machine), None));
+            assert_eq!(change, taints.then_some(Change::Add), "{state:?}");
+        }
+        assert_eq!(
+            tainted(known(), &facts(Some(&machine), None)),
+            taints.then_some(Change::Add),
+            "never said anything"
+        );
+    }
+}
+
+#[test]
+fn an_old_taint_stays_until_the_node_is_ready() {
+    let running = machine(InstanceState::Running);
+    let off = known().ready("False").tainted(controller_core::node::SHUTDOWN, None, "NoSchedule");
+    for facts in [facts(Some(&running), None), facts(None, None)] {
+        assert_eq!(tainted(off.clone(), &facts), None);
+    }
+}
+
+#[test]
+fn an_old_mirror_taints_nobody_and_a_live_answer_does() {
+    let stopped = machine(InstanceState::Stopped);
+    let old = Facts { cloud: View::Old, ..facts(Some(&stopped), None) };
+    assert_eq!(tainted(known().ready("False"), &old), None);
+    assert!(is_asked(known().ready("False"), &old), "it is asked instead");
+    let heard = Heard::Exists { stopped: true };
+    let told = Facts { heard: Some(&heard), ..old };
+    assert_eq!(tainted(known().ready("False"), &told), Some(Change::Add));
+    let heard = Heard::Exists { stopped: false };
+    let told = Facts { cloud: View::Fresh, heard: Some(&heard), ..old };
+    assert_eq!(tainted(known().ready("False"), &told), None, "a live answer is younger than any mirror");
+    let away = Facts { cloud: View::None, ..facts(Some(&stopped), None) };
+    assert_eq!(tainted(known().ready("False"), &away), None);
+}
+
+#[test]
+fn who_is_asked_about() {
+    use InstanceState::{Running, Stopped, Terminated, Terminating};
+    let (running, stopped) = (machine(Running), machine(Stopped));
+    let (ending, ended) = (machine(Terminating), machine(Terminated));
+    let down = || known().ready("False");
+    let unknown = Facts { scheme: None, ..facts(None, None) };
+    let cases = [
+        ("not shown", down(), facts(None, None), true),
+        ("never said whether it is ready", known(), facts(None, None), true),
+        ("says so in a word that we do not know", known().ready("Perhaps"), facts(None, None), true),
+        ("shown", down(), facts(Some(&running), None), false),
+        ("switched off", down(), facts(Some(&stopped), None), false),
+        ("ends", down(), facts(Some(&ending), None), true),
+        ("has ended", down(), facts(Some(&ended), None), true),
+        ("without provider ID", node("a").ready("False"), facts(None, None), false),
+        ("another cloud's", node("a").provider_id("aws:///z/i-1").ready("False"), facts(None, None), false),
+        (
+            "a scheme that begins like ours",
+            node("a").provider_id("simx://i-1").ready("False"),
+            facts(None, None),
+            false,
+        ),
+        ("no provider ID at all", node("a").provider_id("i-1").ready("False"), facts(None, None), false),
+        ("the adapter has not said its scheme", down(), unknown, false),
+        ("the adapter is away", down(), Facts { cloud: View::None, ..facts(None, None) }, false),
+        ("the mirror is old", down(), Facts { cloud: View::Old, ..facts(None, None) }, true),
+        ("deleted by somebody", down().deleted(), facts(None, None), false),
+    ];
+    for (name, node, facts, asked) in cases {
+        assert_eq!(is_asked(node, &facts), asked, "{name}");
+    }
+}
+
+#[test]
+fn an_uninitialised_node_must_have_an_age() {
+    let new = trim_node(&known().uninitialised().build());
+    let facts = facts(None, None);
+    assert!(!absence(&new, &facts, BEGIN + 299.seconds(), AGE));
+    assert!(absence(&new, &facts, BEGIN + 300.seconds(), AGE));
+    assert!(!absence(&new, &facts, BEGIN - 1.hours(), AGE), "made in the future");
+    let ageless = Node { created: None, ..new };
+    assert!(!absence(&ageless, &facts, BEGIN + 24.hours(), AGE));
+    let initialised = trim_node(&known().build());
+    assert!(absence(&initialised, &facts, BEGIN, AGE), "its machine was seen once");
+}

@@ -1,0 +1,117 @@
+//! The question what became of machines: live, all in one call.
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Existence, InstanceRef, InstanceResult, Priority, evidence::Method, instance_ref::Ref},
+};
+use controller_core::adapter::{Adapter, Call};
+use jiff::Timestamp;
+
+use super::absence::{Answer, Subject};
+use crate::mirror::trim_instance;
+
+/// References in one call, as the contract says.
+pub(super) const BATCH: usize = 500;
+
+/// Asks the cloud, live. Shape: one answer a subject, in their order; at most [`BATCH`]. Cost: one call, whose vendor calls are the
+/// adapter's business: one where the vendor has a batch, else one a machine.
+pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject]) -> Vec<Answer> {
+    let reference = |subject: &Subject| InstanceRef {
+        r#ref: Some(Ref::ProviderId(subject.provider_id.clone())),
+        ..InstanceRef::default()
+    };
+    let call = Call::with_priority(Priority::Lifecycle).no_older_than(std::time::Duration::ZERO);
+    match adapter.batch_get_instances(call, subjects.iter().map(reference).collect()).await {
+        Ok(response) if response.results.len() == subjects.len() => {
+            response.results.into_iter().map(answer).collect()
+        }
+        Ok(_) => vec![failed(&AdapterError::new(Reason::Internal, "too few results")); subjects.len()],
+        Err(error) => vec![failed(&error); subjects.len()],
+    }
+}
+
+fn answer(result: InstanceResult) -> Answer {
+    match result.existence() {
+        // An instance that ends has not ended: only the adapter says so, with evidence.
+        Existence::Exists => {
+            let stopped = result.instance.map(trim_instance).is_some_and(|instance| instance.stopped);
+            Answer::Exists { stopped }
+        }
+        Existence::Gone => evidence(&result).map_or(Answer::NotVisible, |observed| Answer::Gone { observed }),
+        Existence::NotVisible => Answer::NotVisible,
+        Existence::Foreign => Answer::Foreign,
+        Existence::Unknown | Existence::Unspecified => {
+            let error = result.error.unwrap_or_default();
+            let retry_after = error.retry_after.and_then(|delay| delay.try_into().ok());
+            Answer::Failed {
+                error: format!("{}: {}", error.reason().as_str_name(), error.message),
+                retry_after,
+            }
+        }
+    }
+}
+
+/// When the absence was seen. An adapter that names no method, or no time, has proven nothing.
+fn evidence(result: &InstanceResult) -> Option<Timestamp> {
+    let evidence = result.evidence.as_ref().filter(|evidence| evidence.method() != Method::Unspecified)?;
+    let observed = evidence.observed_at.as_ref()?;
+    Timestamp::new(observed.seconds, observed.nanos).ok()
+}
+
+fn failed(error: &AdapterError) -> Answer {
+    Answer::Failed { error: error.to_string(), retry_after: error.retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::{Evidence, InstanceState};
+    use controller_core::testing::instance;
+
+    use super::*;
+
+    fn gone(method: Method, seconds: Option<i64>) -> InstanceResult {
+        let observed_at = seconds.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 });
+        let evidence = Evidence { method: method.into(), observed_at, ..Evidence::default() };
+        InstanceResult { existence: Existence::Gone.into(), evidence: Some(evidence), ..<_>::default() }
+    }
+
+    #[test]
+    fn gone_without_evidence_proves_nothing() {
+        let bare = InstanceResult { existence: Existence::Gone.into(), ..InstanceResult::default() };
+        for result in [bare, gone(Method::Unspecified, Some(7)), gone(Method::DirectGetNotFound, None)] {
+            assert_eq!(answer(result.clone()), Answer::NotVisible, "{result:?}");
+        }
+        for method in [Method::DirectGetNotFound, Method::TerminalState] {
+            let observed = Timestamp::from_second(7).expect("a time");
+            assert_eq!(answer(gone(method, Some(7))), Answer::Gone { observed });
+        }
+    }
+
+    #[test]
+    fn a_word_that_we_do_not_know_is_no_answer() {
+        let result = InstanceResult { existence: 99, ..InstanceResult::default() };
+        assert!(matches!(answer(result), Answer::Failed { .. }));
+    }
+
+    #[test]
+    fn a_machine_that_ends_is_still_there() {
+        use InstanceState::{Error, Running, Stopped, Stopping, Terminated, Terminating};
+        let states = [
+            (Running, false),
+            (Stopping, false),
+            (Terminating, false),
+            (Error, false),
+            (Stopped, true),
+            (Terminated, true),
+        ];
+        for (state, stopped) in states {
+            let found = Some(instance("sim://north/i-1").state(state).build());
+            let result = InstanceResult {
+                existence: Existence::Exists.into(),
+                instance: found,
+                ..InstanceResult::default()
+            };
+            assert_eq!(answer(result), Answer::Exists { stopped }, "{state:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
+//! half upgraded. Nothing is lost, no node goes, and nobody is asked again and again.
+
+use std::time::Duration;
+
+use controller_core::mirror::ObjectName;
+use controller_core::testing::{Fault, NodeBuilder, Verb, eventually, instance, node};
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use super::world::{World, calm};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_mins(20);
+
+/// A world in which these machines are, and have been for a while.
+async fn machines(names: &[&str]) -> World {
+    let world = World::new();
+    for name in names {
+        world.cloud.put(instance(&format!("sim://north/{name}")).named(name).at("10.0.0.1"));
+    }
+    calm().await;
+    world
+}
+
+fn joining(name: &str) -> NodeBuilder {
+    node(name).uninitialised()
+}
+
+/// How many foreign taints a node has.
+fn taints(world: &World, name: &str) -> usize {
+    world.node(name).spec.and_then(|spec| spec.taints).unwrap_or_default().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_up() {
+    let mut world = machines(&["a"]).await;
+    for n in 0..20 {
+        let taint = Taint { key: format!("other-{n}"), effect: "NoSchedule".to_owned(), ..Taint::default() };
+        world.kube.before_next_write(move |kube| {
+            let add = |node: &mut Node| {
+                node.spec.get_or_insert_default().taints.get_or_insert_default().push(taint);
+            };
+            kube.change::<Node>(&ObjectName::cluster("a"), add);
+        });
+    }
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    tokio::time::timeout(60 * SECOND, eventually("the node is initialised", || world.is_initialised("a")))
+        .await
+        .expect("whoever changes a node wakes us");
+    assert_eq!(taints(&world, "a"), 20, "all of the other's");
+    assert_eq!((world.kube.writes().len(), world.cloud.calls("BatchGetInstances")), (21, 0));
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.kube.writes().len(), 21);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_without_a_change_are_outlived() {
+    let mut world = machines(&["a"]).await;
+    world.kube.order(Fault::status(409).on(Verb::Patch, "nodes").times(8));
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.kube.writes().len(), 10, "8 in vain, then addresses and the rest");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_write_that_hangs_holds_no_other_node_up() {
+    let mut world = machines(&["a", "b"]).await;
+    world.kube.order(Fault::hang().on(Verb::Patch, "nodes").of("a"));
+    world.kube.put::<Node>(joining("a"));
+    world.kube.put::<Node>(joining("b"));
+    world.start();
+    tokio::time::timeout(5 * SECOND, eventually("b is initialised", || world.is_initialised("b")))
+        .await
+        .expect("long before the write to a is given up");
+    tokio::time::sleep(LONG).await;
+    assert!(!world.is_initialised("a"));
+    world.kube.heal();
+    eventually("a is initialised", || world.is_initialised("a")).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
+    for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
+        let mut world = machines(&["a"]).await;
+        world.kube.order(Fault::slow(seconds * SECOND).on_writes());
+        world.kube.put::<Node>(joining("a"));
+        world.start();
+        eventually("the node is initialised", || world.is_initialised("a")).await;
+        tokio::time::sleep(LONG).await;
+        let writes: Vec<String> = world.kube.writes().iter().map(|write| write.body.to_string()).collect();
+        assert_eq!(writes.len(), 2, "{name}: {writes:#?}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_no_node_goes() {
+    for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
+        let mut world = machines(&["a"]).await;
+        world.kube.put::<Node>(joining("a"));
+        world.kube.order(fault);
+        world.start();
+        tokio::time::sleep(LONG).await;
+        let lists = world.kube.requests(Verb::List, "nodes");
+        assert!((10..150).contains(&lists), "{lists} listings in 20 min");
+        assert_eq!(world.kube.writes().len(), 0);
+        world.kube.heal();
+        eventually("the node is initialised", || world.is_initialised("a")).await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
+    let mut world = machines(&["a", "b"]).await;
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("a is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    world.kube.compact();
+    world.kube.put::<Node>(joining("b"));
+    eventually("b is initialised", || world.is_initialised("b")).await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.kube.writes().len(), 4, "two a node");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_without_the_fields_that_one_expects_harm_nobody() {
+    let mut world = machines(&["bare", "a"]).await;
+    let read = |name: &str, rest: serde_json::Value| {
+        let mut node: Node = serde_json::from_value(rest).expect("a node");
+        node.metadata.name = Some(name.to_owned());
+        node
+    };
+    let taint = serde_json::json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "" });
+    world
+        .kube
+        .put::<Node>(read("bare", serde_json::json!({ "metadata": {}, "spec": { "taints": [taint] } })));
+    world.kube.put::<Node>(read("nothing", serde_json::json!({ "metadata": {} })));
+    world.kube.put::<Node>(read("empty", serde_json::json!({ "metadata": {}, "spec": {}, "status": {} })));
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("those that have a taint are initialised", || {
+        world.is_initialised("a") && world.is_initialised("bare")
+    })
+    .await;
+    assert_eq!(world.addresses("bare"), ["InternalIP=10.0.0.1"]);
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.kube.writes().len(), 4, "two a node that had the taint");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_in_a_state_that_we_do_not_know_is_there() {
+    let mut world = machines(&["a"]).await;
+    world.cloud.edit(|state| state.instances.values_mut().for_each(|it| it.state = 99));
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.node("a").spec.and_then(|spec| spec.taints).unwrap_or_default(), []);
+    assert_eq!(world.kube.writes().len(), 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_half_upgraded_is_waited_for() {
+    for rpc in ["WatchInstances", "BatchGetInstances", "GetInfo"] {
+        let mut world = machines(&["a"]).await;
+        world.put_unlisted("sim://north/late", "late");
+        world.cloud.without(rpc);
+        world.kube.put::<Node>(joining("a"));
+        world.kube.put::<Node>(joining("late"));
+        world.start();
+        tokio::time::sleep(LONG).await;
+        assert!(world.cloud.calls(rpc) < 400, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
+        world.cloud.with(rpc);
+        eventually("both are initialised", || world.is_initialised("a") && world.is_initialised("late"))
+            .await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_is_begun_anew() {
+    let mut world = machines(&["a", "b"]).await;
+    world.kube.put::<Node>(joining("a"));
+    world.kube.order(Fault::hang().on(Verb::Watch, "nodes").times(2));
+    world.start();
+    tokio::time::sleep(LONG).await;
+    world.kube.put::<Node>(joining("b"));
+    eventually("both are initialised", || world.is_initialised("a") && world.is_initialised("b")).await;
+    assert_eq!(world.kube.writes().len(), 4, "two a node");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_says_nothing_is_waited_for_and_the_node_shows_why() {
+    let mut world = machines(&["a"]).await;
+    world.cloud.hang(true);
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("it says why", || world.has_event("CloudProviderUnavailable", "not reachable since")).await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.kube.writes().len(), 0);
+    assert!(world.kube.events().len() <= 10, "no flood: {:#?}", world.kube.events());
+    world.cloud.hang(false);
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    world.stop().await;
+}

@@ -1,0 +1,205 @@
+//! Whatever happens to machines, nodes, cloud and API server, in whatever order: no node goes whose machine is not proven to be gone.
+
+use std::time::Duration;
+
+use controller_core::{mirror::ObjectName, testing::instance};
+use k8s_openapi::api::core::v1::Node;
+use proptest::prelude::{Just, ProptestConfig, Strategy, prop, prop_oneof, proptest};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    lifecycle::{id, known},
+    world::World,
+};
+
+/// Few, so that much happens to each.
+const NODES: usize = 3;
+
+/// A side that is back is noticed within this time.
+const CATCH_UP: Duration = Duration::from_secs(15);
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// The machine goes, and the cloud can prove it.
+    Ends(usize),
+    /// It is not shown any more, and nobody can say why.
+    Vanishes(usize),
+    /// It is there (again).
+    IsThere(usize),
+    /// The cloud cannot tell what became of it, or can again.
+    Untold(usize),
+    Ready(usize, bool),
+    /// The node is registered anew under its name.
+    Anew(usize),
+    AdapterAway(bool),
+    ServerAway(bool),
+    Restart,
+    /// Nothing but time.
+    Passes,
+}
+
+fn moment() -> impl Strategy<Value = Moment> {
+    prop_oneof![
+        6 => (0..NODES).prop_map(Moment::Ends),
+        1 => (0..NODES).prop_map(Moment::Vanishes),
+        2 => (0..NODES).prop_map(Moment::IsThere),
+        1 => (0..NODES).prop_map(Moment::Untold),
+        6 => (0..NODES, prop::bool::weighted(0.3)).prop_map(|(n, ready)| Moment::Ready(n, ready)),
+        1 => (0..NODES).prop_map(Moment::Anew),
+        1 => prop::bool::weighted(0.4).prop_map(Moment::AdapterAway),
+        1 => prop::bool::weighted(0.4).prop_map(Moment::ServerAway),
+        1 => Just(Moment::Restart),
+        6 => Just(Moment::Passes),
+    ]
+}
+
+/// What the controller can see.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    adapter: bool,
+    server: bool,
+}
+
+/// A node as the judge sees it, who knows everything.
+#[derive(Debug)]
+struct Truth {
+    name: String,
+    uid: String,
+    /// When it could first and last be proven that the machine is gone, with no sign of life before or since.
+    proofs: Option<(Instant, Instant)>,
+}
+
+impl Truth {
+    fn new(n: usize) -> Self {
+        let name = format!("n{n}");
+        Self { uid: format!("uid-{name}"), name, proofs: None }
+    }
+
+    fn look(&mut self, world: &World, sight: Sight) {
+        let ready = controller_core::node::is_ready(&world.node(&self.name));
+        let id = id(&self.name);
+        let (listed, proven) = world.cloud.read(|state| {
+            let listed = state.instances.contains_key(&id);
+            (listed, !listed && state.gone.contains(&id) && !state.untold.contains(&id))
+        });
+        let now = Instant::now();
+        if ready || (listed && sight.adapter) {
+            self.proofs = None;
+        } else if proven {
+            self.proofs = Some((self.proofs.map_or(now, |(first, _)| first), now));
+        }
+    }
+
+    /// Whether the controller has deleted it; then it must have been right.
+    #[track_caller]
+    fn judge(&self, world: &World, history: &[(u64, Moment)]) -> bool {
+        let there = world.node(&self.name).metadata.uid;
+        if there.as_deref() == Some(self.uid.as_str()) {
+            return false;
+        }
+        assert_eq!(there, None, "nobody else makes nodes");
+        let (first, last) = self.proofs.expect("a proof");
+        assert!(last - first >= Duration::from_secs(30), "{}, {:?}: {history:?}", self.name, last - first);
+        assert!(
+            last.elapsed() <= Duration::from_mins(10),
+            "{}, {:?}: {history:?}",
+            self.name,
+            last.elapsed()
+        );
+        true
+    }
+}
+
+async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment, sight: &mut Sight) {
+    let id = |n: usize| id(&format!("n{n}"));
+    match moment {
+        Moment::Ends(n) => world.cloud.end(&id(n)),
+        Moment::Vanishes(n) => world.cloud.edit(|state| {
+            state.instances.remove(&id(n));
+            state.gone.remove(&id(n));
+        }),
+        Moment::IsThere(n) => world.cloud.put(instance(&id(n)).named(&truths[n].name)),
+        Moment::Untold(n) => world.cloud.edit(|state| {
+            if !state.untold.remove(&id(n)) {
+                state.untold.insert(id(n));
+            }
+        }),
+        Moment::AdapterAway(away) => {
+            world.cloud.away(away);
+            sight.adapter = !away;
+            sleep(CATCH_UP).await;
+        }
+        Moment::ServerAway(away) => {
+            world.kube.away(away);
+            sight.server = !away;
+            sleep(CATCH_UP).await;
+        }
+        // Without an API server there is nobody whom a kubelet could tell.
+        Moment::Ready(..) | Moment::Anew(_) if !sight.server => {}
+        Moment::Ready(n, ready) => world.set_ready(&truths[n].name, if ready { "True" } else { "Unknown" }),
+        Moment::Anew(n) => {
+            let truth = &mut truths[n];
+            (truth.uid, truth.proofs) = (format!("{}-anew", truth.uid), None);
+            world.kube.delete::<Node>(&ObjectName::cluster(&truth.name));
+            world.kube.put::<Node>(known(&truth.name).uid(&truth.uid).ready("Unknown"));
+        }
+        Moment::Restart => {
+            world.stop().await;
+            world.start();
+        }
+        Moment::Passes => {}
+    }
+}
+
+/// Returns how many nodes went.
+async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
+    let mut world = World::new();
+    // The brake is another subject.
+    world.settings.lifecycle.limits.share = 100;
+    world.settings.lifecycle.limits.window = Duration::from_secs(1);
+    let mut truths: [Truth; NODES] = std::array::from_fn(Truth::new);
+    for truth in &truths {
+        world.cloud.put(instance(&id(&truth.name)).named(&truth.name));
+        world.kube.put::<Node>(known(&truth.name).ready("Unknown"));
+    }
+    world.start();
+    let (mut n_deleted, mut sight) = (0, Sight { adapter: true, server: true });
+    for (seconds, moment) in history {
+        // Not in the same instant as anything that the controller does.
+        sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
+        for n in 0..NODES {
+            truths[n].look(&world, sight);
+            if truths[n].judge(&world, history) {
+                n_deleted += 1;
+                happens(&mut world, &mut truths, Moment::Anew(n), &mut sight).await;
+                truths[n].look(&world, sight);
+            }
+        }
+        happens(&mut world, &mut truths, *moment, &mut sight).await;
+        truths.iter_mut().for_each(|truth| truth.look(&world, sight));
+    }
+    n_deleted
+}
+
+fn in_paused_time<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+#[test]
+fn a_history_with_a_proof_in_it_ends_a_node() {
+    let history = [(10, Moment::Ends(1)), (60, Moment::Passes)];
+    assert_eq!(in_paused_time(nobody_goes_without_a_proof(&history)), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_history_ends_a_node_without_a_proof(
+        history in prop::collection::vec((1_u64..60, moment()), 1..40),
+    ) {
+        in_paused_time(nobody_goes_without_a_proof(&history));
+    }
+}

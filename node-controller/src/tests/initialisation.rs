@@ -1,0 +1,183 @@
+//! New nodes and known ones when somebody else writes them, too, and when the API server is in trouble.
+
+use std::time::Duration;
+
+use controller_core::{
+    mirror::ObjectName,
+    testing::{FakeKube, Fault, Verb, eventually, instance, node},
+};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use tokio::time::sleep;
+
+use super::world::{World, calm};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const OLDER_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+
+/// A world with one initialised node `a`.
+async fn initialised() -> World {
+    let mut world = World::new();
+    calm().await;
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    world
+}
+
+fn change(kube: &FakeKube, change: impl FnOnce(&mut Node)) {
+    kube.change::<Node>(&ObjectName::cluster("a"), change);
+}
+
+fn set_label(kube: &FakeKube, key: &str, value: Option<&str>) {
+    change(kube, |node| {
+        let labels = node.metadata.labels.get_or_insert_default();
+        match value {
+            Some(value) => drop(labels.insert(key.to_owned(), value.to_owned())),
+            None => drop(labels.remove(key)),
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_addresses_keeps_its_taint() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.kube.order(Fault::status(500).on(Verb::Patch, "nodes/status"));
+    world.start();
+    sleep(Duration::from_mins(30)).await;
+    assert!(!world.is_initialised("a"));
+    world.kube.heal();
+    eventually("it goes on", || world.is_initialised("a")).await;
+    assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_ends_between_addresses_and_taint_goes_on_where_it_was() {
+    let mut world = World::new();
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    // The first write is that of the addresses; the second and all after it fail.
+    world.kube.before_next_write(|_: &FakeKube| ());
+    world.kube.before_next_write(|kube: &FakeKube| kube.order(Fault::status(503).on(Verb::Patch, "nodes")));
+    world.start();
+    eventually("the addresses are there", || !world.addresses("a").is_empty()).await;
+    assert!(!world.is_initialised("a"));
+    world.stop().await;
+    let before = world.kube.writes().len();
+    world.kube.heal();
+    world.start();
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    assert_eq!(world.kube.writes().len(), before + 1, "the addresses are not written twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_heartbeats_are_no_work() {
+    let world = initialised().await;
+    let (writes, reads) = (world.kube.writes().len(), world.kube.requests(Verb::Get, "nodes"));
+    for _ in 0..50 {
+        let now = Time(world.cloud.clock().now());
+        change(&world.kube, |node| {
+            let again: Node = controller_core::testing::node("x").ready("False").build();
+            let mut conditions = again.status.and_then(|status| status.conditions).expect("one");
+            conditions[0].last_heartbeat_time = Some(now);
+            node.status.get_or_insert_default().conditions = Some(conditions);
+        });
+        sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(world.kube.writes().len(), writes);
+    assert_eq!(world.kube.requests(Verb::Get, "nodes"), reads);
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+    assert!(
+        world.node("a").status.and_then(|status| status.conditions).is_some(),
+        "conditions are the kubelet's"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_of_ours_is_from_the_classic_component() {
+    let world = initialised().await;
+    let events = world.kube.event_objects();
+    let [synced] = events.as_slice() else { panic!("{:?}", world.kube.events()) };
+    assert_eq!(synced.reason.as_deref(), Some("Synced"));
+    assert_eq!(synced.reporting_controller.as_deref(), Some("cloud-node-controller"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_makes_of_our_labels_is_put_right_by_one_write() {
+    let world = initialised().await;
+    let before = world.kube.writes().len();
+    set_label(&world.kube, ZONE, Some("by-hand"));
+    eventually("the cloud is the truth", || world.label("a", ZONE).as_deref() == Some("north-1")).await;
+    set_label(&world.kube, OLDER_ZONE, None);
+    eventually("under both names", || world.label("a", OLDER_ZONE).as_deref() == Some("north-1")).await;
+    calm().await;
+    assert_eq!(world.kube.writes().len(), before + 2);
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_cloud_the_older_label_follows_the_one_of_today() {
+    let world = initialised().await;
+    world.cloud.away(true);
+    sleep(Duration::from_mins(1)).await;
+    // Its instance is still in the mirror, whose word counts.
+    set_label(&world.kube, ZONE, Some("by-hand"));
+    eventually("the cloud is the truth", || world.label("a", ZONE).as_deref() == Some("north-1")).await;
+
+    world.kube.put::<Node>(
+        node("b").provider_id("sim://north/unseen").label(ZONE, "mine").label(OLDER_ZONE, "old"),
+    );
+    world.kube.put::<Node>(node("c").provider_id("sim://north/unseen-2").label(OLDER_ZONE, "old"));
+    eventually("today's name is the truth", || world.label("b", OLDER_ZONE).as_deref() == Some("mine")).await;
+    eventually("or is made", || world.label("c", ZONE).as_deref() == Some("old")).await;
+    let before = world.kube.writes().len();
+    calm().await;
+    assert_eq!(world.kube.writes().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn extra_labels_come_later_and_follow_the_cloud_and_nobody_elses_do() {
+    let world = initialised().await;
+    let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
+    let rack = || world.label("a", "example.com/rack");
+    set_label(&world.kube, "example.com/owner", Some("me"));
+    world.cloud.put(machine.clone().label("example.com/rack", "r1").label("example.com/owner", "cloud"));
+    eventually("it is added", || rack().as_deref() == Some("r1")).await;
+    world.cloud.put(machine.clone().label("example.com/rack", "r2").label("example.com/owner", "cloud-2"));
+    eventually("it follows", || rack().as_deref() == Some("r2")).await;
+    set_label(&world.kube, "example.com/rack", Some("mine"));
+    calm().await;
+    assert_eq!(rack().as_deref(), Some("mine"), "a person's word stays");
+    set_label(&world.kube, "example.com/rack", None);
+    eventually("what is absent is added", || rack().as_deref() == Some("r2")).await;
+    world.cloud.put(machine);
+    calm().await;
+    assert_eq!(rack().as_deref(), Some("r2"), "never removed");
+    assert_eq!(world.label("a", "example.com/owner").as_deref(), Some("me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_regular_comparison_finds_nothing_to_do() {
+    let world = initialised().await;
+    let before = world.kube.writes().len();
+    sleep(Duration::from_hours(6)).await;
+    assert_eq!(world.kube.writes().len(), before);
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_a_known_node_breaks_later_changes_nothing() {
+    let world = initialised().await;
+    let before = world.kube.writes().len();
+    change(&world.kube, |node| {
+        let annotations = node.metadata.annotations.get_or_insert_default();
+        annotations.insert("alpha.kubernetes.io/provided-node-ip".to_owned(), "192.0.2.99".to_owned());
+    });
+    calm().await;
+    assert_eq!(world.kube.writes().len(), before);
+    assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
+}
