@@ -1,21 +1,34 @@
 //! Flags and environment to a checked [`Config`]. Reads in one function, judges in another, and reports all faults at once.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Duration};
 
 use clap::Parser;
 use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
-use crate::plan::{
-    annotations::{add_default, settings::Defaults},
-    compat::Compat,
+use crate::{
+    mirror::Reading,
+    plan::{
+        annotations::{add_default, settings::Defaults, template::Template, values},
+        compat::Compat,
+        left_over::Orphans,
+        service::Classes,
+    },
 };
 
 /// More at once than any cloud answers.
 const MOST_SYNCS: usize = 1000;
 
+/// Ends the help.
+const EXAMPLE: &str = "\
+Example, outside of a cluster, with an adapter on this machine:
+  service-controller --kubeconfig admin.conf --adapter-endpoint http://127.0.0.1:8443 \\
+    --cluster-id \"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"
+
+Services of type LoadBalancer without a class get a load balancer; their Events say what it waits for.";
+
 /// Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
 #[derive(Debug, Parser)]
-#[command(name = "service-controller", version)]
+#[command(name = "service-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
@@ -24,29 +37,69 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 10)]
     concurrent_service_syncs: usize,
 
-    /// Where /metrics, /healthz and /readyz are served over plain HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271")]
+    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271", help_heading = "Pages")]
     http_address: String,
 
     /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     service_default: Vec<String>,
 
+    /// How load balancers are called at the cloud, such as {cluster}-{namespace}-{service}. Without it: as the adapter likes.
+    ///
+    /// {cluster} is --cluster-name, {namespace} and {service} are the Service's, and {uid} is its UID: 31 digits without dashes, so that
+    /// a{uid} is the name that Go cloud controller managers give. It must have {uid}, or {namespace} and {service}; the rest is letters,
+    /// digits, -, _ and . (with _ or . between them no two Services have one name). Whose a load balancer is never depends on its name:
+    /// what is there is renamed in place if the cloud can, and never made anew. A Service says otherwise by the annotation name.
+    #[arg(long, value_name = "TEMPLATE")]
+    load_balancer_name_template: Option<String>,
+
     /// Whose annotations are understood beside ours, for Services that come from another controller. What it made is taken over.
     #[arg(long, value_name = "CONTROLLER")]
     compat: Option<Compat>,
+
+    /// The `spec.loadBalancerClass` that is ours.
+    #[arg(long, value_name = "NAME")]
+    load_balancer_class: Option<String>,
+
+    /// Whether Services without a class are ours.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    default_load_balancer: bool,
+
+    /// What becomes of load balancers of this cluster that no Service wants any more.
+    #[arg(long, value_name = "WHAT", default_value = "report")]
+    orphans: OrphansArg,
+
+    /// With --orphans=delete: one goes when it was without a Service for so long, and no more within this time than 10 or 30 % of all.
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    orphan_minimum_age: String,
+}
+
+/// What becomes of orphans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OrphansArg {
+    /// They are told, in a log line, an Event and a metric, and stay.
+    Report,
+    /// They are told, and removed after a while.
+    Delete,
 }
 
 /// The flags, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) common: CommonConfig,
+    pub(crate) work: Work,
+}
+
+/// What is done, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
     /// Services worked on at once.
     pub(crate) workers: usize,
-    /// What the cluster says of every Service that says nothing itself.
-    pub(crate) defaults: Defaults,
-    /// Whose annotations are understood beside ours.
-    pub(crate) compat: Option<Compat>,
+    /// How Services are read.
+    pub(crate) reading: Reading,
+    /// What becomes of load balancers without a Service.
+    pub(crate) orphans: Orphans,
 }
 
 impl Config {
@@ -63,8 +116,59 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let workers =
         faults.in_range("--concurrent-service-syncs <N>", args.concurrent_service_syncs, 1..=MOST_SYNCS);
     let common = args.common.check(&args.http_address, faults);
-    let defaults = defaults(&args.service_default, faults);
-    Some(Config { common: common?, workers: workers?, defaults, compat: args.compat })
+    let classes = classes(args, faults);
+    let orphans = orphans(args, faults);
+    let defaults = defaults(&args.service_default, faults).called(names(args, faults));
+    let reading = Reading { defaults, compat: args.compat, classes: classes? };
+    Some(Config { common: common?, work: Work { workers: workers?, reading, orphans: orphans? } })
+}
+
+fn classes(args: &Args, faults: &mut Faults) -> Option<Classes> {
+    let own = args.load_balancer_class.clone();
+    let given = own.as_deref().unwrap_or_default();
+    let named = match &own {
+        Some(class) if !is_class(class) => {
+            Err("is no class: write one as Kubernetes takes it, such as example.com/internal")
+        }
+        Some(_) | None => Ok(()),
+    };
+    let any = if own.is_none() && !args.default_load_balancer {
+        Err("leaves nothing to do: name a class with --load-balancer-class")
+    } else {
+        Ok(())
+    };
+    let named = faults.check("--load-balancer-class <NAME>", given, named);
+    faults.check("--default-load-balancer <BOOL>", "false", any)?;
+    named.map(|()| Classes { own, unclassed: args.default_load_balancer })
+}
+
+/// `None`: nobody asks for it, or something is wrong, which stands in `faults`.
+fn names(args: &Args, faults: &mut Faults) -> Option<Template> {
+    let given = args.load_balancer_name_template.as_deref()?;
+    let read = Template::read(given, &args.common.cluster_name);
+    faults.check("--load-balancer-name-template <TEMPLATE>", given, read)
+}
+
+/// A label's name, with a prefix or without: all that an API server takes.
+fn is_class(class: &str) -> bool {
+    let (prefix, name) = class.split_once('/').unwrap_or(("a", class));
+    let fits = |word: &str, longest: usize, rest: &[char]| {
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        word.len() <= longest
+            && edge(word.chars().next())
+            && edge(word.chars().last())
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || rest.contains(&c))
+    };
+    fits(name, 63, &['-', '_', '.']) && fits(prefix, 253, &['-', '.'])
+}
+
+fn orphans(args: &Args, faults: &mut Faults) -> Option<Orphans> {
+    let given = &args.orphan_minimum_age;
+    let age = faults.check("--orphan-minimum-age <DURATION>", given, values::duration(given))?;
+    Some(match args.orphans {
+        OrphansArg::Report => Orphans::Report,
+        OrphansArg::Delete => Orphans::DeleteAfter(Duration::from_secs(age.0.into())),
+    })
 }
 
 fn defaults(pairs: &[String], faults: &mut Faults) -> Defaults {
@@ -94,7 +198,9 @@ mod tests {
     #[test]
     fn everything_but_the_cluster_id_has_a_default() {
         let config = parse(&[]).unwrap();
-        assert_eq!(config.workers, 10);
+        assert_eq!(config.work.workers, 10);
+        assert_eq!(config.work.orphans, Orphans::Report);
+        assert_eq!(config.work.reading.classes, Classes { own: None, unclassed: true });
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10271");
     }
 
@@ -129,11 +235,57 @@ mod tests {
     }
 
     #[test]
+    fn a_template_of_names_has_the_cluster_s_name_in_it_and_is_judged_at_the_start() {
+        let names = |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults);
+        assert_eq!(names(&[]), Ok(Defaults::default()));
+        let template = Template::read("{cluster}-{namespace}-{service}", "prod").unwrap();
+        let flag = "--load-balancer-name-template={cluster}-{namespace}-{service}";
+        assert_eq!(names(&[flag, "--cluster-name=prod"]), Ok(Defaults::default().called(Some(template))));
+        let error = names(&["--load-balancer-name-template={cluster}-{name}"]).unwrap_err();
+        assert!(
+            error.contains("for '--load-balancer-name-template <TEMPLATE>': {name} is not known"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn annotations_of_other_controllers_are_understood_only_if_that_is_asked_for() {
-        assert_eq!(parse(&[]).unwrap().compat, None);
-        assert_eq!(parse(&["--compat=openstack"]).unwrap().compat, Some(Compat::Openstack));
+        assert_eq!(parse(&[]).unwrap().work.reading.compat, None);
+        assert_eq!(parse(&["--compat=openstack"]).unwrap().work.reading.compat, Some(Compat::Openstack));
         let error = parse(&["--compat=openstck"]).unwrap_err();
         assert!(error.contains("--compat <CONTROLLER>") && error.contains("openstack"), "{error}");
+    }
+
+    #[test]
+    fn a_class_of_our_own_is_one_that_an_api_server_takes() {
+        let classes = |flags: &[&str]| parse(flags).map(|config| config.work.reading.classes);
+        let own = |class: &str, unclassed| Classes { own: Some(class.to_owned()), unclassed };
+        let internal = "--load-balancer-class=example.com/internal";
+        assert_eq!(classes(&[internal]), Ok(own("example.com/internal", true)));
+        assert_eq!(
+            classes(&[internal, "--default-load-balancer=false"]),
+            Ok(own("example.com/internal", false))
+        );
+        assert_eq!(classes(&["--load-balancer-class=Internal_1"]), Ok(own("Internal_1", true)));
+        for bad in ["", "a/b/c", "/a", "a/", "-a", "a b", "a_b/c"] {
+            let error = classes(&[&format!("--load-balancer-class={bad}")]).unwrap_err();
+            assert!(error.contains("is no class"), "{bad}: {error}");
+        }
+        let error = classes(&["--default-load-balancer=false"]).unwrap_err();
+        assert!(error.contains("leaves nothing to do"), "{error}");
+    }
+
+    #[test]
+    fn orphans_go_only_if_that_is_asked_for() {
+        let orphans = |flags: &[&str]| parse(flags).map(|config| config.work.orphans);
+        let after = |secs| Ok(Orphans::DeleteAfter(Duration::from_secs(secs)));
+        assert_eq!(orphans(&["--orphan-minimum-age=2h"]), Ok(Orphans::Report));
+        assert_eq!(orphans(&["--orphans=delete"]), after(3600));
+        assert_eq!(orphans(&["--orphans=delete", "--orphan-minimum-age=90s"]), after(90));
+        let error = orphans(&["--orphans=remove", "--orphan-minimum-age=soon"]).unwrap_err();
+        assert!(error.contains("--orphans"), "{error}");
+        let error = orphans(&["--orphan-minimum-age=soon"]).unwrap_err();
+        assert!(error.contains("'soon' for '--orphan-minimum-age <DURATION>'"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use controller_core::events::{Kind, Notice};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::plan::{News, service::ServiceId};
+use crate::plan::{News, Step, service::ServiceId};
 
 /// The Service that an Event is about.
 pub(crate) fn about(id: &ServiceId) -> ObjectReference {
@@ -30,6 +30,10 @@ pub(crate) fn notice(news: &News) -> Notice {
             let note = "There are no available nodes for LoadBalancer".to_owned();
             warning("UnAvailableLoadBalancer", "Ensure", note)
         }
+        News::NoNodes => {
+            let note = "No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is";
+            warning("NoNodesListed", "Update", note.to_owned())
+        }
         News::Compatible(words) => {
             let note = format!("Understood, and better written in our words: {}", words.join("; "));
             Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
@@ -40,8 +44,40 @@ pub(crate) fn notice(news: &News) -> Notice {
             let note = format!("These annotations do nothing here: {}; {instead}", keys.join(", "));
             Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note }
         }
-        News::Trouble(why) => {
+        News::Unnamed => {
+            let note = "The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template \
+                        does nothing here";
+            Notice {
+                kind: Kind::Normal,
+                reason: "IgnoredNameTemplate",
+                action: "Read",
+                note: note.to_owned(),
+            }
+        }
+        News::Failed(Step::Sync, why) => {
             warning("SyncLoadBalancerFailed", "Sync", format!("Error syncing load balancer: {why}"))
+        }
+        News::Failed(Step::Hosts(hosts), why) => {
+            let note = format!("Error updating load balancer with new hosts {hosts}, error: {why}");
+            warning("UpdateLoadBalancerFailed", "Update", note)
+        }
+        News::Failed(Step::LeftOver, why) => {
+            warning("DeleteLoadBalancerFailed", "Delete", format!("Error deleting load balancer: {why}"))
+        }
+        News::Orphaned(ids) => {
+            let note = format!(
+                "No Service wants load balancer {ids} any more; delete it at the cloud if nobody needs it, or start \
+                 service-controller with --orphans=delete"
+            );
+            warning("OrphanedLoadBalancer", "Sweep", note)
+        }
+        News::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
+        News::OfAnother(ids) => {
+            let note = format!(
+                "The Service is of a class that is not ours, and load balancer {ids} in its status is: it is left alone; start \
+                 service-controller with --load-balancer-class if the class is meant for it"
+            );
+            warning("LoadBalancerClassChanged", "Sync", note)
         }
     }
 }
@@ -57,6 +93,18 @@ fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::targets::{Hosts, Node, Targets};
+
+    fn hosts(n: usize) -> Hosts {
+        let node = |n| Node {
+            name: format!("n{n:02}"),
+            provider_id: Some(format!("sim://r1/{n}")),
+            addresses: vec!["10.0.0.1".parse().unwrap()],
+            ..Node::default()
+        };
+        let nodes: Vec<Node> = (0..n).rev().map(node).collect();
+        Targets::of(&nodes, None).hosts
+    }
 
     #[test]
     fn reasons_and_messages_are_the_classic_ones() {
@@ -65,11 +113,19 @@ mod tests {
             News::Ensured,
             News::Updated,
             News::NoTargets,
+            News::NoNodes,
             News::Deleting,
             News::Deleted,
-            News::Trouble("spec.ports: none".to_owned()),
+            News::Failed(Step::Sync, "spec.ports: none".to_owned()),
+            News::Failed(Step::Hosts(hosts(3)), "no quota".to_owned()),
+            News::Failed(Step::Hosts(hosts(23)), "no quota".to_owned()),
+            News::Failed(Step::LeftOver, "token expired".to_owned()),
+            News::Orphaned("lb-1".to_owned()),
+            News::OrphanHeld("12 of 20 would go".to_owned()),
+            News::OfAnother("lb-1".to_owned()),
             News::Compatible(vec!["a is b: 1".to_owned(), "c is d: 2".to_owned()]),
             News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
+            News::Unnamed,
         ];
         let line = |news| {
             let notice = notice(news);
@@ -80,11 +136,19 @@ mod tests {
         Normal EnsuredLoadBalancer: Ensured load balancer
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
+        Warning NoNodesListed: No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: none
+        Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
+        Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
+        Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
+        Warning OrphanedLoadBalancer: No Service wants load balancer lb-1 any more; delete it at the cloud if nobody needs it, or start service-controller with --orphans=delete
+        Warning OrphanHeld: 12 of 20 would go
+        Warning LoadBalancerClassChanged: The Service is of a class that is not ours, and load balancer lb-1 in its status is: it is left alone; start service-controller with --load-balancer-class if the class is meant for it
         Normal CompatibleAnnotations: Understood, and better written in our words: a is b: 1; c is d: 2
         Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
+        Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here
         ");
     }
 }

@@ -3,9 +3,12 @@
 mod backends;
 pub(crate) mod patch;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use cloud_api_proto::{
@@ -16,15 +19,15 @@ use cloud_api_proto::{
     },
 };
 use controller_core::{
-    Clock,
     adapter::{Adapter, Call},
     events::Recorder,
     kube_api::within,
+    start::Term,
 };
 use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -34,16 +37,21 @@ use self::backends::Backends;
 use crate::{
     events,
     metrics::Metrics,
+    mirror::{Reading, kubernetes::service as to_service},
     plan::{
-        Action, Ask, News, Why,
+        Action, Ask, News, Step, Why,
         cloud::{Answer, Balancer, Removal},
+        left_over::Standing,
         memory::{Memory, Next, Settled},
-        service::{Ingress, Service, ServiceId},
+        service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
         targets::Targets,
     },
     requeue::Error,
 };
+
+/// Services a page, when all are listed.
+const PAGE: u32 = 500;
 
 /// The one shard that there is.
 const SCOPE: &str = "service-controller/0";
@@ -55,8 +63,7 @@ pub(crate) struct Executor {
     recorder: Recorder,
     metrics: Metrics,
     backends: Backends,
-    /// Seconds of the wall clock at the start: grows over restarts as long as there is one replica.
-    epoch: u64,
+    term: Term,
     sequence: AtomicU64,
 }
 
@@ -69,6 +76,8 @@ pub(crate) struct Job<'a> {
     /// When these became the targets.
     pub(crate) targets_since: Instant,
     pub(crate) seen: Option<Vec<Balancer>>,
+    /// Since the start of the process.
+    pub(crate) now: Duration,
 }
 
 impl Executor {
@@ -77,7 +86,7 @@ impl Executor {
         client: Client,
         recorder: Recorder,
         metrics: Metrics,
-        clock: &Clock,
+        term: Term,
     ) -> Self {
         Self {
             adapter,
@@ -85,7 +94,7 @@ impl Executor {
             recorder,
             metrics,
             backends: Backends::default(),
-            epoch: u64::try_from(clock.now().as_second()).unwrap_or_default(),
+            term,
             sequence: AtomicU64::new(0),
         }
     }
@@ -100,8 +109,15 @@ impl Executor {
                 Action::AddFinalizer => self.add_finalizer(job).await?,
                 Action::Ensure(ask) => self.ensure(job, ask).await?,
                 Action::WriteStatus(ingress) => self.write_status(job, ingress).await?,
-                Action::Delete(takeover) => self.delete(job, takeover).await?,
+                Action::Delete(takeover) => {
+                    let id = job.service.id.clone();
+                    self.delete(&id, job.memory, takeover, &Step::Sync).await?
+                }
                 Action::Release => self.release(job).await?,
+                Action::Forget => {
+                    self.tell(&job.service.id, &job.memory.forgotten(job.seen.as_deref(), job.now));
+                    Next::Now
+                }
             };
             if next != Next::Now {
                 return Ok(next);
@@ -117,20 +133,32 @@ impl Executor {
         }
     }
 
+    /// Event and log line on what is about the whole cluster.
+    pub(crate) fn tell_all(&self, news: &News) {
+        self.recorder.tell(&self.term.regarding(), events::notice(news));
+    }
+
     /// Whether the adapter refuses this call for every Service, and does so for long enough that people should hear of it.
     pub(crate) fn is_refused(&self, call: &str) -> bool {
-        self.adapter.standing().is_refused(call)
+        self.adapter.standing().is_refused(call) || self.adapter.scope().readiness().is_err()
     }
 
     async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<Next, Error> {
         let id = job.service.id.clone();
         self.tell(&id, &job.memory.asking(ask));
         let called = Instant::now();
-        let answer = self.ask(job, ask).await.inspect_err(|_error| {
-            if ask.why == Why::Hosts {
-                self.metrics.hosts_failed();
+        let answer = match self.ask(job, ask).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if ask.why == Why::Hosts {
+                    self.metrics.hosts_failed();
+                }
+                if error.refuses_the_wish() && !ask.stands_in {
+                    job.memory.refuse(ask);
+                }
+                return Err(error);
             }
-        })?;
+        };
         debug!(service = %id, why = %ask.why, ?answer, "Asked for the load balancer");
         let outcome = job.memory.answered(ask, answer, job.seen.as_deref());
         if let Some(earlier) = outcome.hosts_updated {
@@ -145,18 +173,21 @@ impl Executor {
         let call = Call::with_priority(priority(&ask.why));
         for attempt in 0..2 {
             let put = self.backends.put(&self.adapter, call, &job.targets).await;
-            put.map_err(|source| Error::Adapter { call: "PutBackendSet", source })?;
+            put.map_err(|source| Error::Adapter { call: "PutBackendSet", step: ask.step(), source })?;
             match self.adapter.ensure_load_balancer(call, self.request(job, ask)).await {
                 Ok(answer) => return Ok(answer.into()),
                 Err(error) if error.reason == Reason::BackendSetUnknown && attempt == 0 => {
                     self.backends.forget(&job.targets).await;
                 }
-                Err(source) => return Err(Error::Adapter { call: "EnsureLoadBalancer", source }),
+                Err(source) => {
+                    return Err(Error::Adapter { call: "EnsureLoadBalancer", step: ask.step(), source });
+                }
             }
         }
         let text = "the adapter forgets the set of backends as soon as it is put";
         Err(Error::Adapter {
             call: "EnsureLoadBalancer",
+            step: ask.step(),
             source: AdapterError::new(Reason::OperationConflict, text),
         })
     }
@@ -168,20 +199,29 @@ impl Executor {
             owner: Some(owner(&job.service.id)),
             fence: Some(self.fence()),
             spec: Some(ask.spec.clone()),
-            known: known(job.memory.settled.as_ref(), ask.takeover.id()),
-            adoption: ask.takeover.adoption().into(),
+            known: known(job.memory.settled.as_ref(), ask.wanted.shape.takeover.id()),
+            adoption: ask.wanted.shape.takeover.adoption().into(),
             recreate: ask.recreate.into(),
             dry_run: false,
         }
     }
 
-    async fn delete(&self, job: &mut Job<'_>, takeover: &Takeover) -> Result<Next, Error> {
-        let id = job.service.id.clone();
-        self.tell(&id, &job.memory.removing());
+    /// Asks for the removal of what a Service had.
+    ///
+    /// # Errors
+    /// The adapter's; `step` is what fails then.
+    pub(crate) async fn delete(
+        &self,
+        id: &ServiceId,
+        memory: &mut Memory,
+        takeover: &Takeover,
+        step: &Step,
+    ) -> Result<Next, Error> {
+        self.tell(id, &memory.removing());
         let request = DeleteLoadBalancerRequest {
             context: None,
-            key: Some(self.key(&id)),
-            owner: Some(owner(&id)),
+            key: Some(self.key(id)),
+            owner: Some(owner(id)),
             fence: Some(self.fence()),
             known: None,
             dry_run: false,
@@ -189,33 +229,79 @@ impl Executor {
         };
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, request).await;
-        let answer = answer.map_err(|source| Error::Adapter { call: "DeleteLoadBalancer", source })?;
-        let outcome = job.memory.removal(&Removal::from(answer));
-        self.tell(&id, &outcome.news);
+        let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
+        let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?));
+        self.tell(id, &outcome.news);
         Ok(outcome.next)
+    }
+
+    /// Asks the API server what became of a Service, live.
+    ///
+    /// # Errors
+    /// The API server's.
+    pub(crate) async fn standing(&self, id: &ServiceId, reading: &Reading) -> Result<Standing, Error> {
+        let services: Api<KubeService> = Api::namespaced(self.client.clone(), &id.namespace);
+        let found = match within(services.get(&id.name)).await {
+            Err(error) if error.is_not_found() => None,
+            found => Some(
+                found
+                    .map_err(|source| Error::ApiServer { call: "say what became of the Service", source })?,
+            ),
+        };
+        let service = found.and_then(|it| to_service(&it, reading)).filter(|it| it.id.uid == id.uid);
+        Ok(match service {
+            None => Standing::Gone,
+            Some(service) => match (service.role(), &service.class) {
+                (Role::Wanted | Role::Cleanup, _) => Standing::Ours,
+                (Role::Ignored, Class::Others) => Standing::Others,
+                (Role::Ignored, Class::Ours(_) | Class::Lost) => Standing::WantsNone,
+            },
+        })
+    }
+
+    /// Whether the API server knows a Service of this UID, under whatever name: names in tags may be cut short.
+    ///
+    /// Cost: one call for each 500 Services.
+    ///
+    /// # Errors
+    /// The API server's.
+    pub(crate) async fn knows(&self, uid: &str) -> Result<bool, Error> {
+        let services: Api<KubeService> = Api::all(self.client.clone());
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = within(services.list_metadata(&params)).await;
+            let page = page.map_err(|source| Error::ApiServer { call: "list the Services", source })?;
+            if page.items.iter().any(|it| it.metadata.uid.as_deref() == Some(uid)) {
+                return Ok(true);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(false),
+            }
+        }
     }
 
     async fn add_finalizer(&self, job: &mut Job<'_>) -> Result<Next, Error> {
         let id = &job.service.id;
-        self.patch(id, "add the finalizer", patch::add_finalizer(id)).await?;
+        self.patch(&job.service, "add the finalizer", patch::add_finalizer(id)).await?;
         info!(service = %id, "Added the finalizer");
         job.service.finalizer = true;
-        job.memory.wrote(&job.service);
+        job.memory.wrote_finalizer(&job.service, job.now);
         Ok(Next::Now)
     }
 
     async fn write_status(&self, job: &mut Job<'_>, ingress: &[Ingress]) -> Result<Next, Error> {
         let id = &job.service.id;
-        self.patch(id, "write the status", patch::status(id, ingress)).await?;
+        self.patch(&job.service, "write the status", patch::status(id, ingress)).await?;
         info!(service = %id, addresses = %addresses(ingress), "Wrote the status");
         job.service.ingress = ingress.to_vec();
-        job.memory.wrote(&job.service);
+        job.memory.wrote_status(&job.service, job.now);
         Ok(Next::Now)
     }
 
     async fn release(&self, job: &mut Job<'_>) -> Result<Next, Error> {
         let id = job.service.id.clone();
-        match self.patch(&id, "remove the finalizer", patch::release(&id)).await {
+        match self.patch(&job.service, "remove the finalizer", patch::release(&id)).await {
             // Somebody was faster, and nothing is left in the cloud: just as well.
             Err(Error::ApiServer { source, .. }) if source.is_not_found() => (),
             patched => patched?,
@@ -227,9 +313,14 @@ impl Executor {
         Ok(Next::Now)
     }
 
-    async fn patch(&self, id: &ServiceId, what: &'static str, patch: Value) -> Result<(), Error> {
+    async fn patch(&self, service: &Service, what: &'static str, patch: Value) -> Result<(), Error> {
+        let id = &service.id;
         let services: Api<KubeService> = Api::namespaced(self.client.clone(), &id.namespace);
-        let params = PatchParams::default();
+        let class = match &service.class {
+            Class::Ours(class) => class.as_deref(),
+            Class::Others | Class::Lost => None,
+        };
+        let params = PatchParams { field_manager: Some(manager(class)), ..PatchParams::default() };
         let patched = within(services.patch_status(&id.name, &params, &Patch::Strategic(patch))).await;
         patched.map(drop).map_err(|source| Error::ApiServer { call: what, source })
     }
@@ -240,7 +331,7 @@ impl Executor {
 
     fn fence(&self) -> Fence {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        Fence { scope: SCOPE.to_owned(), epoch: self.epoch, sequence }
+        Fence { scope: SCOPE.to_owned(), epoch: self.term.epoch(), sequence }
     }
 }
 

@@ -30,49 +30,51 @@ use controller_core::{
 };
 
 use self::{
-    config::Config,
+    config::{Config, Work},
     execute::Executor,
     metrics::Metrics,
     mirror::Mirrors,
-    plan::{annotations::settings::Defaults, compat::Compat},
     reconcile::Reconciler,
 };
 
 const CONTROLLER: &str = "service-controller";
-const NAMES: Names = Names { controller: CONTROLLER, component: CONTROLLER };
+const NAMES: Names = Names { controller: CONTROLLER, component: CONTROLLER, managed: &["service"] };
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
 /// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
         Ok(config) => {
-            let Config { common, workers, defaults, compat } = config;
-            start::run(NAMES, &common, |process| controller(process, workers, defaults, compat))
+            let Config { common, work } = config;
+            start::run(NAMES, &common, |process| controller(process, work))
         }
         Err(error) => error.exit(),
     }
 }
 
 /// Mirrors, queue and workers, until the process is told to stop.
-async fn controller(
-    mut process: Process,
-    workers: usize,
-    defaults: Defaults,
-    compat: Option<Compat>,
-) -> anyhow::Result<()> {
+async fn controller(mut process: Process, work: Work) -> anyhow::Result<()> {
+    let Work { workers, reading, orphans } = work;
     let queue = Queue::new("service", BACKOFF);
-    let mirrors = Mirrors::new(process.clock, queue.clone(), defaults, compat);
+    let mirrors = Mirrors::new(process.clock, queue.clone(), reading);
     queue.register(&mut process.registry);
     let metrics = Metrics::register(&mut process.registry, &mirrors);
     process.health.needs(&mirrors.services);
     process.health.needs(&mirrors.nodes);
-    process.health.needs(&mirrors.cloud);
+    let cloud = mirrors.clone();
+    process.health.ready_if("cloud", move || cloud.cloud_readiness());
     process.health.watches(&queue);
 
     let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
-    let executor =
-        Executor::new(adapter.clone(), client.clone(), process.recorder.clone(), metrics, &process.clock);
-    let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, process.clock, stop.clone()));
+    let executor = Executor::new(
+        adapter.clone(),
+        client.clone(),
+        process.recorder.clone(),
+        metrics,
+        process.term.clone(),
+    );
+    let reconciler =
+        Arc::new(Reconciler::new(mirrors.clone(), executor, orphans, process.clock, stop.clone()));
     let following = mirrors.clone();
     process.background("mirrors", async move {
         Box::pin(following.follow(&client, &adapter)).await;
@@ -83,7 +85,7 @@ async fn controller(
         }
         let work = |id, _attempt| {
             let reconciler = Arc::clone(&reconciler);
-            async move { reconciler.reconcile(&id).await }
+            async move { Box::pin(reconciler.reconcile(&id)).await }
         };
         queue.run(workers, stop, work).await;
     });

@@ -78,6 +78,7 @@ struct Sizes(Mirrors);
 impl Collector for Sizes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (targets, _since) = self.0.targets(None);
+        let balance = self.0.balance();
         let sizes = [
             ("load_balancer_targets", "Nodes behind every load balancer that selects none", targets.len()),
             (
@@ -87,8 +88,13 @@ impl Collector for Sizes {
             ),
             (
                 "load_balancer_orphans",
-                "Load balancers of this cluster that no Service wants; never deleted, see the log",
-                self.0.orphans(),
+                "Load balancers of this cluster that no Service wants, see the log and --orphans",
+                balance.orphans,
+            ),
+            (
+                "load_balancer_services_elsewhere",
+                "Services that get no load balancer because the cloud adapter has none",
+                self.0.elsewhere(),
             ),
         ];
         for (name, help, size) in sizes {

@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::LoadBalancer;
 use controller_core::{
     Clock, Link,
     adapter::Adapter,
-    mirror::{Change, Mirror, ObjectName, cloud::LoadBalancers},
+    mirror::{Change, Mirror, ObjectName},
     queue::Queue,
 };
 use k8s_openapi::api::core::v1::{Node as KubeNode, Service as KubeService};
@@ -24,13 +24,32 @@ use crate::plan::{
     annotations::settings::Defaults,
     cloud::Balancer,
     compat::Compat,
-    features::Features,
-    service::{Role, Service, ServiceId},
+    features::{Features, name},
+    service::{Class, Classes, Kind, Role, Service, ServiceId},
     targets::Node,
 };
 
 /// As often as a lasting difference between mirror and adapter is asked about again.
 const RESYNC: Duration = crate::plan::memory::LAG;
+
+/// How Services are read: what stands in the flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// What the cluster says of every Service that says nothing itself.
+    pub(crate) defaults: Defaults,
+    /// Whose annotations are understood beside ours.
+    pub(crate) compat: Option<Compat>,
+    /// Which Services are ours.
+    pub(crate) classes: Classes,
+}
+
+impl Reading {
+    /// Whether what stands under this manager's name on a Service was written for one that is ours.
+    pub(crate) fn writes_as(&self, manager: &str) -> bool {
+        let taken_over = self.compat.filter(|_| self.classes.unclassed).map(Compat::manager);
+        self.classes.write_as(manager) || taken_over == Some(manager)
+    }
+}
 
 /// A load balancer, and whose it says it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +69,14 @@ impl From<LoadBalancer> for Item {
     }
 }
 
+/// How many load balancers this cluster has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Balance {
+    pub(crate) all: usize,
+    /// That no Service wants.
+    pub(crate) orphans: usize,
+}
+
 /// All that is known of both sides. Cloning gives another handle to the same mirrors.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
@@ -57,28 +84,20 @@ pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     pub(crate) cloud: Mirror<String, Item>,
     shared: Arc<Shared>,
-    pub(crate) defaults: Arc<Defaults>,
-    /// Whose annotations are understood beside ours.
-    compat: Option<Compat>,
+    pub(crate) reading: Arc<Reading>,
     nodes_changed: Arc<Notify>,
     queue: Queue<ServiceId>,
 }
 
 impl Mirrors {
     /// Empty mirrors that will wake keys of `queue`.
-    pub(crate) fn new(
-        clock: Clock,
-        queue: Queue<ServiceId>,
-        defaults: Defaults,
-        compat: Option<Compat>,
-    ) -> Self {
+    pub(crate) fn new(clock: Clock, queue: Queue<ServiceId>, reading: Reading) -> Self {
         Self {
             services: Mirror::new("services", clock),
             nodes: Mirror::new("nodes", clock),
             cloud: Mirror::new("load-balancers", clock),
             shared: Arc::default(),
-            defaults: Arc::new(defaults),
-            compat,
+            reading: Arc::new(reading),
             nodes_changed: Arc::default(),
             queue,
         }
@@ -89,18 +108,16 @@ impl Mirrors {
         tokio::join!(
             self.services.follow_kubernetes(
                 Api::<KubeService>::all(client.clone()),
-                |object| ours(&object, self.compat),
+                |object| of_interest(&object, &self.reading),
                 |change| self.service_changed(&change),
             ),
             self.nodes.follow_kubernetes(
                 Api::<KubeNode>::all(client.clone()),
                 |object| kubernetes::node(&object),
-                |_change| self.nodes_changed.notify_one(),
+                |change| self.node_changed(&change),
             ),
-            self.cloud
-                .follow_cloud(adapter, LoadBalancers, Item::from, |change| self.balancer_changed(&change),),
+            self.follow_balancers(adapter),
             self.follow_targets(),
-            self.follow_features(adapter),
             self.resync(),
         );
     }
@@ -116,6 +133,19 @@ impl Mirrors {
     pub(crate) fn service(&self, id: &ServiceId) -> Option<Service> {
         let found = self.services.get(&ObjectName::namespaced(&id.namespace, &id.name))?;
         (found.id.uid == id.uid).then(|| Service::clone(&found))
+    }
+
+    /// Whether Services get load balancers from this adapter at all. `None`: it was never reached.
+    pub(crate) fn has_load_balancers(&self) -> Option<bool> {
+        self.features().map(|features| features.has(name::LOAD_BALANCERS))
+    }
+
+    /// Readiness: nothing of an adapter without load balancers is waited for.
+    ///
+    /// # Errors
+    /// The text for `/readyz`.
+    pub(crate) fn cloud_readiness(&self) -> Result<(), String> {
+        if self.has_load_balancers() == Some(false) { Ok(()) } else { self.cloud.readiness() }
     }
 
     /// What the cloud has under a Service's key. `None`: the adapter has not listed it yet.
@@ -138,13 +168,24 @@ impl Mirrors {
         self.cloud.link()
     }
 
-    /// Load balancers that nobody in this cluster wants.
-    pub(crate) fn orphans(&self) -> usize {
-        let owners = self.cloud.items();
-        if !self.services.is_synced() {
+    /// How many load balancers of this cluster there are, and how many of them no Service wants.
+    pub(crate) fn balance(&self) -> Balance {
+        let items = self.cloud.items();
+        let orphaned = |item: &Item| self.service(&self.owner(item)).is_none();
+        let orphans = if self.services.is_synced() {
+            items.iter().filter(|(_, item)| orphaned(item)).count()
+        } else {
+            0
+        };
+        Balance { all: items.len(), orphans }
+    }
+
+    /// Services that would get a load balancer if the adapter had any.
+    pub(crate) fn elsewhere(&self) -> usize {
+        if self.has_load_balancers() != Some(false) {
             return 0;
         }
-        owners.iter().filter(|(_, item)| self.service(&self.owner(item)).is_none()).count()
+        self.services.read(|services| services.values().filter(|it| it.role() == Role::Wanted).count())
     }
 
     /// Looks at every Service now and then, so that no difference stays only because nobody was woken.
@@ -163,6 +204,9 @@ impl Mirrors {
     }
 
     fn service_changed(&self, change: &Change<ObjectName, Service>) {
+        if is_echo(change) {
+            return;
+        }
         let both = [&change.old, &change.new];
         both.into_iter().flatten().for_each(|service| self.queue.add(service.id.clone()));
     }
@@ -181,7 +225,17 @@ impl Mirrors {
     }
 }
 
-/// Services that we have nothing to do with are not kept at all.
-fn ours(object: &KubeService, compat: Option<Compat>) -> Option<Service> {
-    kubernetes::service(object, compat).filter(|service| service.role() != Role::Ignored)
+/// Whether nothing has come but our finalizer, to a Service that shall have it. Whoever put it there is at work, or waits for a good
+/// reason before the next try.
+fn is_echo(change: &Change<ObjectName, Service>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+    let echo = Service { finalizer: true, version: new.version.clone(), ..Service::clone(old) };
+    old.role() == Role::Wanted && !old.finalizer && echo == **new
+}
+
+/// Services that we have nothing to do with are not kept at all. Those of another's class are: something of ours may be left of them.
+fn of_interest(object: &KubeService, reading: &Reading) -> Option<Service> {
+    let of_another = |service: &Service| service.kind == Kind::LoadBalancer && service.class == Class::Others;
+    kubernetes::service(object, reading)
+        .filter(|service| service.role() != Role::Ignored || of_another(service))
 }

@@ -8,6 +8,7 @@ pub(crate) mod cloud;
 pub(crate) mod compat;
 pub(crate) mod features;
 mod health_check;
+pub(crate) mod left_over;
 pub(crate) mod listeners;
 pub(crate) mod memory;
 mod requested_address;
@@ -16,8 +17,9 @@ pub(crate) mod source_ranges;
 pub(crate) mod spec;
 mod status;
 pub(crate) mod targets;
+pub(crate) mod wanted;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
@@ -26,15 +28,17 @@ use self::{
     cloud::{Balancer, State},
     features::Features,
     memory::Memory,
-    service::{Ingress, Role, Service, same_ingress},
-    spec::{Checked, Shape, Takeover},
-    status::shown,
-    targets::Targets,
+    service::{Class, Ingress, Role, Service, same_ingress},
+    spec::Takeover,
+    targets::{Hosts, Targets},
+    wanted::{Judged, Wanted},
 };
 
 /// What is known beside the Service itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
+    /// What shall be in force.
+    pub(crate) judged: &'a Judged,
     /// Shared by all Services that select the same nodes.
     pub(crate) targets: &'a Targets,
     /// What the cluster says of every Service that says nothing itself.
@@ -72,6 +76,17 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What failed: it decides under which reason people hear of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// To build, to compare, or to remove for a Service.
+    Sync,
+    /// To follow a change of nodes; these should be behind it.
+    Hosts(Hosts),
+    /// To remove what no Service wants any more.
+    LeftOver,
+}
+
 /// What people shall hear; the words are in `events.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
@@ -80,14 +95,24 @@ pub(crate) enum News {
     /// The nodes behind it changed.
     Updated,
     NoTargets,
+    /// No node is listed, which is not believed.
+    NoNodes,
     Deleting,
     Deleted,
     /// What is wrong and what is being waited for.
-    Trouble(String),
+    Failed(Step, String),
+    /// No Service wants the load balancer of this ID; it stays.
+    Orphaned(String),
+    /// The same, and it shall go; this holds it.
+    OrphanHeld(String),
+    /// The load balancer of this ID serves a Service of a class that is not ours.
+    OfAnother(String),
     /// Annotations of another controller, and what to write in place of each.
     Compatible(Vec<String>),
     /// Annotations of another controller that nobody was asked to understand.
     Ignored(Vec<String>),
+    /// The adapter calls load balancers as it likes, and the template does nothing.
+    Unnamed,
 }
 
 /// Why the adapter is asked.
@@ -121,15 +146,23 @@ impl fmt::Display for Why {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ask {
     pub(crate) spec: LoadBalancerSpec,
-    /// Digest of the specification but for its backends.
-    pub(crate) shape: String,
+    /// What the specification was made from.
+    pub(crate) wanted: Arc<Wanted>,
+    /// It stands in for what the Service asks for now, which cannot be done.
+    pub(crate) stands_in: bool,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
-    pub(crate) takeover: Takeover,
-    /// No node stands behind it.
-    pub(crate) no_targets: bool,
+    /// The nodes behind it.
+    pub(crate) hosts: Hosts,
     /// When, since the start of the process.
     pub(crate) at: Duration,
+}
+
+impl Ask {
+    /// What fails if this does.
+    pub(crate) fn step(&self) -> Step {
+        if self.why == Why::Hosts { Step::Hosts(self.hosts.clone()) } else { Step::Sync }
+    }
 }
 
 /// One thing to do.
@@ -144,6 +177,8 @@ pub(crate) enum Action {
     Delete(Takeover),
     /// Our finalizer off and the status empty, in one write.
     Release,
+    /// Nothing is left of what was ours: the finalizer and the status are another's.
+    Forget,
 }
 
 impl fmt::Display for Action {
@@ -151,7 +186,7 @@ impl fmt::Display for Action {
         match self {
             Self::AddFinalizer => f.write_str("add finalizer"),
             Self::Ensure(ask) => {
-                let nodes = if ask.no_targets { ", no nodes" } else { "" };
+                let nodes = if ask.hosts.is_empty() { ", no nodes" } else { "" };
                 write!(f, "ensure ({}{nodes})", ask.why)
             }
             Self::WriteStatus(ingress) => {
@@ -160,6 +195,7 @@ impl fmt::Display for Action {
             }
             Self::Delete(_) => f.write_str("delete"),
             Self::Release => f.write_str("release"),
+            Self::Forget => f.write_str("forget"),
         }
     }
 }
@@ -169,32 +205,29 @@ impl fmt::Display for Action {
 pub(crate) struct Plan {
     /// In this order; the first that fails ends the look.
     pub(crate) actions: Vec<Action>,
-    /// What keeps us from calling anything until the Service changes.
+    /// What keeps that from being done which the Service asks for, until it changes. What was good before stays in force.
     pub(crate) refusals: Vec<Refusal>,
-    /// Whether the adapter must be there first, and whether anybody misses it.
+    /// What must be there first, and whether anybody misses it.
     pub(crate) waits: Option<Wait>,
-    /// Vendor IDs of load balancers that carry our key while nobody wants them. Reported, never deleted.
-    pub(crate) orphans: Vec<String>,
+    /// Vendor IDs of load balancers that are ours and in use, while their Service is of another's class. Reported, and left alone.
+    pub(crate) claimed: Vec<String>,
 }
 
-/// Waiting for the adapter.
+/// Waiting, mostly for the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// As far as we can see all is well: nobody needs to hear of it.
     Quietly,
     /// Something is visibly left undone.
     Aloud,
+    /// Not for the adapter: it would take the last nodes from a load balancer, and that they are gone is not proven.
+    ForNodes,
 }
 
 impl Plan {
     /// Whether all is as it should be.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    /// Whether the adapter is called, and with it perhaps the cloud.
-    pub(crate) fn calls_the_adapter(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::Ensure(_) | Action::Delete(_)))
     }
 }
 
@@ -206,11 +239,14 @@ impl fmt::Display for Plan {
         for refusal in &self.refusals {
             writeln!(f, "refuse {refusal}")?;
         }
-        if let Some(wait) = self.waits {
-            writeln!(f, "wait for the adapter, {}", if wait == Wait::Aloud { "aloud" } else { "quietly" })?;
+        match self.waits {
+            Some(Wait::Quietly) => writeln!(f, "wait for the adapter, quietly")?,
+            Some(Wait::Aloud) => writeln!(f, "wait for the adapter, aloud")?,
+            Some(Wait::ForNodes) => writeln!(f, "wait for nodes")?,
+            None => (),
         }
-        for orphan in &self.orphans {
-            writeln!(f, "report orphan {orphan}")?;
+        for claimed in &self.claimed {
+            writeln!(f, "leave {claimed}, though of another's class")?;
         }
         Ok(())
     }
@@ -220,64 +256,92 @@ impl fmt::Display for Plan {
 pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
+        Role::Cleanup if service.class == Class::Lost && !is_proven(memory, facts) => Plan::default(),
         Role::Cleanup => cleanup(service, memory, facts),
-        Role::Ignored => Plan { orphans: orphans(facts.cloud.unwrap_or_default()), ..Plan::default() },
+        Role::Ignored if service.class == Class::Others => of_another(service, memory, facts),
+        Role::Ignored => Plan::default(),
     }
 }
 
-/// Load balancers under the key of a Service that nobody wants one for.
-pub(crate) fn orphans(cloud: &[Balancer]) -> Vec<String> {
-    cloud.iter().filter(|it| it.state != State::Deleting).map(|it| it.vendor_id.clone()).collect()
-}
-
 fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    let checked = match Checked::new(service, facts.defaults) {
-        Ok(checked) => checked,
-        Err(refusals) => return Plan { refusals, ..Plan::default() },
-    };
-    let Some(features) = facts.features else {
+    let Judged { wanted, refusals, stands_in } = facts.judged;
+    let refusals = refusals.clone();
+    let Some(wanted) = wanted else {
         let undone = !service.finalizer || service.ingress.is_empty();
-        return Plan { waits: Some(if undone { Wait::Aloud } else { Wait::Quietly }), ..Plan::default() };
+        let waits = match facts.features {
+            None if !refusals.is_empty() => None,
+            None if undone => Some(Wait::Aloud),
+            None => Some(Wait::Quietly),
+            // Nothing to wait for: it cannot be done, or this adapter has no load balancers.
+            Some(_) => None,
+        };
+        return Plan { waits, refusals, ..Plan::default() };
     };
-    let shape = match checked.shape(features) {
-        Ok(shape) => shape,
-        Err(refusals) => return Plan { refusals, ..Plan::default() },
-    };
+    let why = why_ask(wanted, memory, facts);
+    if why.is_some() && would_empty(memory, facts) {
+        return Plan { waits: Some(Wait::ForNodes), refusals, ..Plan::default() };
+    }
     let mut actions = Vec::new();
     if !service.finalizer {
         actions.push(Action::AddFinalizer);
     }
-    if let Some(why) = why_ask(&shape, memory, facts) {
-        actions.push(Action::Ensure(Box::new(ask(service, &shape, why, facts))));
+    if let Some(why) = why {
+        actions.push(Action::Ensure(Box::new(ask(service, wanted, (why, *stands_in), facts))));
     } else if let Some(settled) = &memory.settled {
-        let ingress = shown(&settled.ingress, &checked.wishes);
+        let ingress = wanted.shown.of(&settled.ingress);
         if !same_ingress(&ingress, &service.ingress) {
             actions.push(Action::WriteStatus(ingress));
         }
     }
-    Plan { actions, ..Plan::default() }
+    Plan { actions, refusals, ..Plan::default() }
 }
 
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
+    removal(Takeover::wished(service, facts.defaults), Action::Release, memory, facts)
+}
+
+/// Of a Service of another's class nothing is touched, unless it is proven to be ours: by its tags, a load balancer is.
+///
+/// One whose address, or the name asked for in its place, stands in the status serves: then the class is new to us and not to the
+/// Service, and the load balancer stays as long as the Service does. Any other is left from before the Service had that class; its
+/// finalizer and its status are the other's.
+fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
+    let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
+    let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
+    if memory.claimed {
+        if service.deleting && service.finalizer {
+            return cleanup(service, memory, facts);
+        }
+        return Plan { claimed: there().map(|it| it.vendor_id.clone()).collect(), ..Plan::default() };
+    }
+    if there().next().is_some() || memory.removes() || memory.removed {
+        return removal(Takeover::None, Action::Forget, memory, facts);
+    }
+    Plan::default()
+}
+
+fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>) -> Plan {
     if memory.removed {
-        return Plan { actions: vec![Action::Release], ..Plan::default() };
+        return Plan { actions: vec![then], ..Plan::default() };
     }
     match facts.features {
-        Some(_) => {
-            let takeover = Takeover::wished(service, facts.defaults);
-            Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() }
-        }
+        Some(_) => Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() },
         None => Plan { waits: Some(Wait::Aloud), ..Plan::default() },
     }
 }
 
-fn why_ask(shape: &Shape, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
+/// Whether a Service that has no class any more was ours.
+fn is_proven(memory: &Memory, facts: &Facts<'_>) -> bool {
+    memory.made || memory.removed || memory.removes() || facts.cloud.is_some_and(|cloud| !cloud.is_empty())
+}
+
+fn why_ask(wanted: &Wanted, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
     let Some(settled) = &memory.settled else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
         return Some(if active { Why::FirstLook } else { Why::Missing });
     };
-    if settled.shape != shape.digest {
+    if settled.shape != wanted.shape.digest {
         return Some(Why::Changed);
     }
     if settled.targets != facts.targets.id {
@@ -286,16 +350,23 @@ fn why_ask(shape: &Shape, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
     facts.cloud.and_then(|cloud| memory.drift(cloud, facts.now)).map(Why::Drift)
 }
 
+/// Whether an ensure takes the last nodes from a load balancer, and nothing but an empty list says that they are gone.
+fn would_empty(memory: &Memory, facts: &Facts<'_>) -> bool {
+    let settled = memory.settled.as_ref();
+    let has_nodes = || facts.cloud.is_none_or(|all| all.iter().any(|it| it.backends > 0));
+    facts.targets.blind && (settled.is_some_and(|it| it.targets != facts.targets.id) || has_nodes())
+}
+
 /// A load balancer that failed before anybody learnt its address may be built anew; one whose address is in the status may
 /// still serve, and a new one would have another address: that is for a person to decide.
-fn ask(service: &Service, shape: &Shape, why: Why, facts: &Facts<'_>) -> Ask {
+fn ask(service: &Service, wanted: &Arc<Wanted>, (why, stands_in): (Why, bool), facts: &Facts<'_>) -> Ask {
     Ask {
-        spec: shape.with_targets(&facts.targets.id),
-        shape: shape.digest.clone(),
+        spec: wanted.shape.with_targets(&facts.targets.id),
+        wanted: Arc::clone(wanted),
+        stands_in,
         why,
-        takeover: shape.takeover.clone(),
         recreate: if service.ingress.is_empty() { Recreate::IfError } else { Recreate::Never },
-        no_targets: facts.targets.is_empty(),
+        hosts: facts.targets.hosts.clone(),
         at: facts.now,
     }
 }

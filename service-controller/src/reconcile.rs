@@ -1,5 +1,7 @@
 //! The corridor: takes one Service through the four rooms. Decides nothing itself.
 
+mod left_over;
+
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -12,15 +14,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
+use self::left_over::Sweep;
 use crate::{
     execute::{Executor, Job},
     mirror::Mirrors,
     plan::{
-        Facts, Wait,
-        annotations::node_selector,
+        Action, Facts, News, Wait,
+        left_over::Orphans,
         memory::{Memory, Next},
-        orphans, plan,
+        plan,
         service::{Role, ServiceId},
+        wanted::Judged,
     },
     requeue::Error,
 };
@@ -40,25 +44,40 @@ pub(crate) struct Reconciler {
     /// Ends the process when a newer one is at work.
     stop: CancellationToken,
     started: Instant,
-    /// One worker at a time has a key: it takes the memory out and puts it back.
+    /// One worker at a time has a key. It works on a copy, so that whoever counts them sees this one, too.
     memories: Mutex<BTreeMap<ServiceId, Memory>>,
+    orphans: Orphans,
+    /// Over what no Service wants any more.
+    sweep: Mutex<Sweep>,
 }
 
 impl Reconciler {
-    pub(crate) fn new(mirrors: Mirrors, executor: Executor, clock: Clock, stop: CancellationToken) -> Self {
-        Self { mirrors, executor, clock, stop, started: Instant::now(), memories: Mutex::default() }
+    pub(crate) fn new(
+        mirrors: Mirrors,
+        executor: Executor,
+        orphans: Orphans,
+        clock: Clock,
+        stop: CancellationToken,
+    ) -> Self {
+        let started = Instant::now();
+        let sweep = Mutex::new(Sweep::new(orphans, started));
+        Self { mirrors, executor, clock, stop, started, memories: Mutex::default(), orphans, sweep }
     }
 
     /// Looks at one Service until nothing is left to do, or until it has to wait.
     pub(crate) async fn reconcile(&self, id: &ServiceId) -> Again {
-        let mut memory = self.memories().remove(id).unwrap_or_default();
+        let mut memory = self.memories().get(id).cloned().unwrap_or_default();
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
             Err(error) => self.report(id, &mut memory, &error),
         };
-        // What exists nowhere needs no memory; an orphan's keeps it from being told again and again.
-        if memory != Memory::default() && (self.mirrors.service(id).is_some() || memory.is_of_an_orphan()) {
+        // What exists nowhere needs no memory.
+        let kept = memory != Memory::default()
+            && (self.mirrors.service(id).is_some() || memory.outlives_its_service());
+        if kept {
             self.memories().insert(id.clone(), memory);
+        } else {
+            self.memories().remove(id);
         }
         again
     }
@@ -79,44 +98,71 @@ impl Reconciler {
     async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<Next>, Error> {
         let seen = self.mirrors.balancers(&id.uid);
         let Some(service) = self.mirrors.service(id) else {
-            let orphans = orphans(seen.as_deref().unwrap_or_default());
-            return Ok(report_orphans(id, memory, &orphans, self.started.elapsed()));
+            return self.left_over(id, memory, seen.as_deref()).await;
         };
         let service = memory.overlay(service);
         if service.role() == Role::Wanted {
             self.executor.tell(id, &memory.foreign(&service.foreign));
         }
-        memory.observe(seen.as_deref());
-        let defaults = &self.mirrors.defaults;
-        let (targets, targets_since) = self.mirrors.targets(node_selector(&service, defaults).as_ref());
+        let now = self.started.elapsed();
+        let defaults = &self.mirrors.reading.defaults;
+        memory.observe(&service, seen.as_deref(), now);
         let features = self.mirrors.features();
+        let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
+        self.executor.tell(id, &memory.unnamed(&judged));
+        let (targets, targets_since) = self.mirrors.targets_of(id, judged.selector());
         let facts = Facts {
+            judged: &judged,
             targets: &targets,
             defaults,
             features: features.as_deref(),
             cloud: seen.as_deref(),
-            now: self.started.elapsed(),
+            now,
         };
         let plan = plan(&service, memory, &facts);
         if plan.is_empty() {
             memory.calm();
+            if !judged.stands_in {
+                memory.agree();
+            }
             return Ok(None);
         }
         debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
-        match plan.waits {
-            Some(Wait::Aloud) => return Err(Error::AdapterAway(self.mirrors.adapter_link())),
-            Some(Wait::Quietly) => return Ok(None),
-            None if !plan.refusals.is_empty() => return Err(Error::Refused(plan.refusals)),
-            None if plan.actions.is_empty() => {
-                return Ok(report_orphans(id, memory, &plan.orphans, facts.now));
+        if let Some(wait) = plan.waits {
+            if wait == Wait::ForNodes {
+                self.executor.tell(id, &memory.once(News::NoNodes));
             }
-            None => (),
+            let away = || Error::AdapterAway(self.mirrors.adapter_link());
+            return if wait == Wait::Aloud { Err(away()) } else { Ok(None) };
         }
-        if let Some(rest) = memory.held(facts.now).filter(|_rest| plan.calls_the_adapter()) {
-            return Ok(Some(Next::After(rest)));
+        if !plan.refusals.is_empty() {
+            let refused = Error::Refused(plan.refusals.clone());
+            if plan.actions.is_empty() {
+                return Err(refused);
+            }
+            // What was good before stays in force meanwhile.
+            self.report(id, memory, &refused);
         }
-        let mut job = Job { service, memory, targets, targets_since, seen };
-        self.executor.carry_out(&mut job, &plan.actions).await.map(Some)
+        if !plan.claimed.is_empty() {
+            self.executor.tell(id, &memory.once(News::OfAnother(plan.claimed.join(", "))));
+            return Ok(None);
+        }
+        let (due, wait) = due(memory, plan.actions, now);
+        if due.is_empty() {
+            return Ok(wait.map(Next::After));
+        }
+        self.count(id, memory, &due);
+        let mut job = Job { service, memory, targets, targets_since, seen, now };
+        self.executor.carry_out(&mut job, &due).await.map(Some)
+    }
+
+    /// Tells whoever counts load balancers what this worker is about to do to one.
+    fn count(&self, id: &ServiceId, memory: &Memory, actions: &[Action]) {
+        if actions.iter().any(|it| matches!(it, Action::Delete(_))) {
+            self.goes(id);
+        } else if actions.iter().any(|it| matches!(it, Action::Ensure(_))) {
+            self.memories().insert(id.clone(), memory.begun());
+        }
     }
 
     /// Tells people, once, and says when to look again.
@@ -140,7 +186,8 @@ impl Reconciler {
         if passes {
             debug!(service = %id, error = %error.text(), "Tries again");
         } else if error.is_news() {
-            self.executor.tell(id, &memory.trouble_named(&error.name(), &error.text()));
+            let news = News::Failed(error.step().clone(), error.text());
+            self.executor.tell(id, &memory.trouble_named(error.topic(), &error.name(), news));
         } else {
             warn!(service = %id, error = %error.text(), "Tries again");
         }
@@ -161,21 +208,23 @@ impl Reconciler {
     }
 }
 
-/// There is no object to tell it at: a log line, and the metric `load_balancer_orphans`. Says when to look again.
-fn report_orphans(id: &ServiceId, memory: &mut Memory, orphans: &[String], now: Duration) -> Option<Next> {
-    if orphans.is_empty() {
-        memory.calm();
-        return None;
+/// What is done now, and how long the rest of it waits: for an adapter that asked not to be called, or because somebody else undoes a
+/// write each time.
+fn due(memory: &Memory, actions: Vec<Action>, now: Duration) -> (Vec<Action>, Option<Duration>) {
+    let (mut due, mut wait) = (Vec::new(), None);
+    for action in actions {
+        let rest = match &action {
+            Action::AddFinalizer => memory.finalizer_paced(now),
+            Action::Ensure(_) | Action::Delete(_) => memory.held(now),
+            Action::WriteStatus(ingress) => memory.status_paced(ingress, now),
+            Action::Release | Action::Forget => None,
+        };
+        match rest {
+            None => due.push(action),
+            // Nothing is made before the finalizer is there; what is there goes on following the nodes.
+            Some(rest) if action == Action::AddFinalizer && memory.settled.is_some() => wait = Some(rest),
+            Some(rest) => return (due, Some(rest)),
+        }
     }
-    if let Some(doubt) = memory.orphan_doubt(now) {
-        return Some(Next::After(doubt));
-    }
-    let vendor_ids = orphans.join(" ");
-    if !memory.trouble(&vendor_ids).is_empty() {
-        warn!(
-            service = %id, uid = %id.uid, %vendor_ids,
-            "No Service wants this load balancer; it is not deleted by itself, delete it at the cloud if nobody needs it"
-        );
-    }
-    None
+    (due, wait)
 }

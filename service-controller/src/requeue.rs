@@ -8,7 +8,7 @@ use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, adapter::concerns_all, kube_api};
 use tonic::Code;
 
-use crate::plan::Refusal;
+use crate::plan::{Refusal, Step, memory::Topic};
 
 /// What is known of the adapter when it comes back wakes all Services; this is only the safety net.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
@@ -27,6 +27,8 @@ pub(crate) enum Error {
     Adapter {
         /// The name of the RPC.
         call: &'static str,
+        /// What it was for.
+        step: Step,
         /// Why.
         source: AdapterError,
     },
@@ -66,8 +68,41 @@ impl Error {
     /// The call that the adapter refuses for every Service alike.
     pub(crate) fn refused_altogether(&self) -> Option<&'static str> {
         match self {
-            Self::Adapter { call, source } => concerns_all(source.reason).then_some(call),
+            Self::Adapter { call, source, .. } => concerns_all(source.reason).then_some(call),
             Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => None,
+        }
+    }
+
+    /// What people hear is about this.
+    pub(crate) fn topic(&self) -> Topic {
+        match self {
+            Self::Refused(_) => Topic::Wish,
+            Self::Adapter { .. } if self.refuses_the_wish() => Topic::Refused,
+            Self::Adapter { .. } | Self::AdapterAway(_) | Self::ApiServer { .. } => Topic::of(self.step()),
+        }
+    }
+
+    /// Whether the adapter does not take up what the Service asks for, however often it is asked.
+    pub(crate) fn refuses_the_wish(&self) -> bool {
+        match self {
+            Self::Adapter { source, .. } => matches!(
+                source.reason,
+                Reason::FieldInvalid
+                    | Reason::UnsupportedFeature
+                    | Reason::UnknownParameter
+                    | Reason::ImmutableField
+                    | Reason::ResourceGone
+                    | Reason::OwnedByOther
+            ),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => false,
+        }
+    }
+
+    /// What failed.
+    pub(crate) fn step(&self) -> &Step {
+        match self {
+            Self::Adapter { step, .. } => step,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => &Step::Sync,
         }
     }
 
@@ -159,10 +194,17 @@ fn list(refusals: &[Refusal]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tonic::Status;
+
     use super::*;
+    use crate::plan::targets::Hosts;
 
     fn adapter(reason: Reason, message: &str) -> Error {
-        Error::Adapter { call: "EnsureLoadBalancer", source: AdapterError::new(reason, message) }
+        Error::Adapter {
+            call: "EnsureLoadBalancer",
+            step: Step::Sync,
+            source: AdapterError::new(reason, message),
+        }
     }
 
     #[test]
@@ -185,6 +227,27 @@ mod tests {
         }
     }
 
+    /// Over the wire, and whatever it was for: a removal with our finalizer, one without it, nodes.
+    #[test]
+    fn a_delay_that_the_adapter_names_is_kept_on_every_path() {
+        let delay = Duration::from_secs(7);
+        for (call, step) in [
+            ("EnsureLoadBalancer", Step::Sync),
+            ("EnsureLoadBalancer", Step::Hosts(Hosts::default())),
+            ("DeleteLoadBalancer", Step::Sync),
+            ("DeleteLoadBalancer", Step::LeftOver),
+        ] {
+            let sent = AdapterError::new(Reason::VendorThrottled, "429").retry_after(delay);
+            let error = Error::Adapter { call, step, source: Status::from(sent).into() };
+            assert_eq!(
+                (error.again(), error.hold()),
+                (Again::After(delay), Some(delay)),
+                "{call} {:?}",
+                error.step()
+            );
+        }
+    }
+
     #[test]
     fn the_same_trouble_has_the_same_name_while_it_is_tried_again() {
         let throttled = |text| adapter(Reason::VendorThrottled, text).name();
@@ -201,7 +264,7 @@ mod tests {
         insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; waits for a change of the Service");
         let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
             .with("fields", "spec.ip_families,spec.scheme");
-        let error = Error::Adapter { call: "EnsureLoadBalancer", source };
+        let error = Error::Adapter { call: "EnsureLoadBalancer", step: Step::Sync, source };
         insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; waits for a change of the Service");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
         insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    LoadBalancerIngress, Node as KubeNode, PortStatus, Service as KubeService, ServicePort, ServiceSpec,
+use k8s_openapi::{
+    api::core::v1::{
+        LoadBalancerIngress, Node as KubeNode, PortStatus, Service as KubeService, ServicePort, ServiceSpec,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use super::Reading;
+use crate::CONTROLLER;
 use crate::plan::{
     annotations::keys,
-    compat::{Compat, Translation, is_foreign, translate},
+    compat::{Translation, is_foreign, translate},
     service::{
-        Affinity, FINALIZER, Family, FamilyPolicy, Ingress, IngressPort, Kind, NodePorts, Port, Service,
-        ServiceId, Traffic, Transport,
+        Affinity, Class, FINALIZER, Family, FamilyPolicy, Ingress, IngressPort, Kind, NodePorts, Port,
+        Service, ServiceId, Traffic, Transport,
     },
     source_ranges,
     targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL, Node},
@@ -20,14 +25,19 @@ use crate::plan::{
 /// Labels of a node's zone, the current one first.
 const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
+/// Where `metadata.managedFields` says who wrote a load balancer's addresses.
+const STATUS: [&str; 3] = ["f:status", "f:loadBalancer", "f:ingress"];
+
 /// A Service as far as its load balancer cares. `None`: an object that no API server would send.
-///
-/// `compat`: whose annotations are understood beside ours.
-pub(crate) fn service(object: &KubeService, compat: Option<Compat>) -> Option<Service> {
+pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service> {
     let meta = &object.metadata;
     let own = meta.annotations.as_ref().map(ours).unwrap_or_default();
-    let Translation { annotations, foreign } = translate(compat, own);
+    let Translation { annotations, foreign } = translate(reading.compat, own);
     let spec = object.spec.clone().unwrap_or_default();
+    let kind = match spec.type_.as_deref() {
+        Some("LoadBalancer") => Kind::LoadBalancer,
+        Some(_) | None => Kind::Other,
+    };
     let status = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_ref());
     Some(Service {
@@ -37,11 +47,12 @@ pub(crate) fn service(object: &KubeService, compat: Option<Compat>) -> Option<Se
             uid: meta.uid.clone()?,
         },
         version: meta.resource_version.clone().unwrap_or_default(),
-        kind: match spec.type_.as_deref() {
-            Some("LoadBalancer") => Kind::LoadBalancer,
-            Some(_) | None => Kind::Other,
+        kind,
+        class: match kind {
+            Kind::LoadBalancer => reading.classes.class(spec.load_balancer_class.clone()),
+            Kind::Other if is_held_by_us(meta, reading) => Class::Ours(None),
+            Kind::Other => Class::Lost,
         },
-        class: spec.load_balancer_class.clone(),
         deleting: meta.deletion_timestamp.is_some(),
         finalizer: meta.finalizers.iter().flatten().any(|it| it == FINALIZER),
         ports: spec.ports.iter().flatten().filter_map(port).collect(),
@@ -61,7 +72,31 @@ pub(crate) fn service(object: &KubeService, compat: Option<Compat>) -> Option<Se
         annotations,
         foreign,
         ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
+        ingress_of_another: {
+            let writers = holders(meta, &STATUS);
+            !writers.is_empty() && !writers.iter().any(|writer| writer.starts_with(CONTROLLER))
+        },
     })
+}
+
+/// Whether we put the finalizer there, and nobody else has written the status since.
+///
+/// The class that would tell is gone with the type. Another's controller may have found the finalizer there and rely on it: what its
+/// load balancer has for addresses is written under its own name, and so it stays though the API server empties the status.
+fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
+    let finalizer = holders(meta, &["f:metadata", "f:finalizers", &format!("v:\"{FINALIZER}\"")]);
+    let ours = |name: &&str| reading.writes_as(name);
+    !finalizer.is_empty() && finalizer.iter().all(ours) && holders(meta, &STATUS).iter().all(ours)
+}
+
+/// Who wrote the field at this path of `metadata.managedFields`.
+fn holders<'a>(meta: &'a ObjectMeta, path: &[&str]) -> Vec<&'a str> {
+    let entries = meta.managed_fields.iter().flatten();
+    let held = entries.filter(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        path.iter().try_fold(fields, |fields, key| fields?.get(*key).map(Some)).is_some_and(|it| it.is_some())
+    });
+    held.filter_map(|entry| entry.manager.as_deref()).collect()
 }
 
 /// A node as far as load balancers care. `None`: an object that no API server would send.
@@ -180,6 +215,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::plan::{
+        compat::Compat,
+        service::{Classes, Role, manager},
+    };
 
     fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
@@ -215,9 +254,12 @@ mod tests {
 
     #[test]
     fn what_matters_of_a_service_is_kept() {
-        let service = service(&object(), None).unwrap();
+        let service = service(&object(), &Reading::default()).unwrap();
         assert_eq!(service.id.to_string(), "shop/web");
-        assert_eq!((service.kind, service.class, service.finalizer), (Kind::LoadBalancer, None, true));
+        assert_eq!(
+            (service.kind, service.class, service.finalizer),
+            (Kind::LoadBalancer, Class::Ours(None), true)
+        );
         assert_eq!(service.families, [Family::V6, Family::V4]);
         assert_eq!(service.family_policy, FamilyPolicy::BothRequired);
         assert_eq!(service.traffic, Traffic::Local { health_check_node_port: 32_000 });
@@ -239,10 +281,163 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_class_is_a_class() {
+    fn whose_a_load_balancer_is_follows_from_its_class() {
+        let ours = |class: &str| Class::Ours(Some(class.to_owned()));
+        let (unclassed, any) = (|| Class::Ours(None), Class::Others);
+        let rows = [
+            // our class, whether those without one are ours, class, whose it is
+            (None, true, None, unclassed()),
+            (None, true, Some(""), any.clone()),
+            (None, true, Some("a/b"), any.clone()),
+            (Some("a/b"), true, None, unclassed()),
+            (Some("a/b"), true, Some("a/b"), ours("a/b")),
+            (Some("a/b"), true, Some("A/B"), any.clone()),
+            (Some("a/b"), false, None, any),
+            (Some("a/b"), false, Some("a/b"), ours("a/b")),
+        ];
+        for (own, unclassed, class, want) in rows {
+            let mut object = object();
+            object.spec.as_mut().unwrap().load_balancer_class = class.map(str::to_owned);
+            let classes = Classes { own: own.map(str::to_owned), unclassed };
+            let reading = Reading { classes, ..Reading::default() };
+            let found = service(&object, &reading).unwrap().class;
+            assert_eq!(found, want, "{own:?} {unclassed} {class:?}");
+        }
+    }
+
+    /// Entries of `metadata.managedFields` as an API server writes them.
+    fn managed(object: &mut KubeService, finalizer: &[&str], status: &[&str]) {
+        let finalizer_fields = json!({ "f:metadata": { "f:finalizers": {
+            ".": {}, "v:\"service.kubernetes.io/load-balancer-cleanup\"": {},
+        } } });
+        let status_fields = json!({ "f:status": { "f:loadBalancer": { "f:ingress": {} } } });
+        let entry = |manager: &&str, fields: &Value| {
+            read(json!({
+                "manager": manager, "operation": "Update", "apiVersion": "v1", "subresource": "status",
+                "fieldsType": "FieldsV1", "fieldsV1": fields,
+            }))
+        };
+        let finalizer = finalizer.iter().map(|manager| entry(manager, &finalizer_fields));
+        let status = status.iter().map(|manager| entry(manager, &status_fields));
+        object.metadata.managed_fields = Some(finalizer.chain(status).collect());
+    }
+
+    type Row<'a> = (&'a str, Classes, &'a [&'a str], &'a [&'a str], bool);
+
+    #[test]
+    fn whose_the_finalizer_of_a_former_load_balancer_is_follows_from_who_put_it_there() {
+        let (own, plain, occm) =
+            ("service-controller a/b", "service-controller", "openstack-cloud-controller-manager");
+        let rows: [Row<'_>; 11] = [
+            // which classes are ours, who put the finalizer there, who wrote the status, whether it is ours
+            ("nobody knows", Classes::default(), &[], &[], false),
+            ("we did", Classes::default(), &[plain], &[plain], true),
+            ("we did, and never had an address", Classes::default(), &[plain], &[], true),
+            ("somebody else did", Classes::default(), &["other"], &["other"], false),
+            ("both did", Classes::default(), &[plain, "other"], &[], false),
+            ("somebody else found ours there", Classes::default(), &[plain], &["other"], false),
+            ("one like us, for its class", Classes::default(), &[own], &[own], false),
+            (
+                "we did, for our class",
+                Classes { own: Some("a/b".to_owned()), unclassed: false },
+                &[own],
+                &[own],
+                true,
+            ),
+            (
+                "one like us, for those without",
+                Classes { own: Some("a/b".to_owned()), unclassed: false },
+                &[plain],
+                &[],
+                false,
+            ),
+            (
+                "we did, for those without",
+                Classes { own: Some("a/b".to_owned()), unclassed: true },
+                &[plain],
+                &[],
+                true,
+            ),
+            ("whom we are not asked to follow", Classes::default(), &[occm], &[occm], false),
+        ];
+        let found = |reading: &Reading, finalizer: &[&str], status: &[&str]| {
+            let mut object = object();
+            object.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+            managed(&mut object, finalizer, status);
+            service(&object, reading).unwrap().class
+        };
+        for (name, classes, finalizer, status, is_ours) in rows {
+            let reading = Reading { classes, ..Reading::default() };
+            let want = if is_ours { Class::Ours(None) } else { Class::Lost };
+            assert_eq!(found(&reading, finalizer, status), want, "{name}");
+        }
+        let compat = Reading { compat: Some(Compat::Openstack), ..Reading::default() };
+        assert_eq!(found(&compat, &[occm], &[occm]), Class::Ours(None), "whom we follow");
+    }
+
+    #[test]
+    fn a_name_in_the_status_may_be_ours_unless_somebody_else_wrote_it() {
         let mut object = object();
-        object.spec.as_mut().unwrap().load_balancer_class = Some(String::new());
-        assert_eq!(service(&object, None).unwrap().class.as_deref(), Some(""));
+        object.status = read(json!({ "loadBalancer": { "ingress": [{ "hostname": "web.example.com" }] } }));
+        let address = [Ingress { ip: Some("192.0.2.7".to_owned()), ..Ingress::default() }];
+        for (writers, may_be) in [
+            (&[][..], true),
+            (&["service-controller"][..], true),
+            (&["service-controller a/b"][..], true),
+            (&["other"][..], false),
+        ] {
+            managed(&mut object, &[], writers);
+            let service = service(&object, &Reading::default()).unwrap();
+            assert_eq!(service.shows(&address), may_be, "{writers:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_writer_fits_whatever_the_class_is() {
+        let long = format!("{}/b", "a".repeat(200));
+        assert_eq!(manager(Some("a/b")), "service-controller a/b");
+        assert!(manager(Some(&long)).len() <= 128);
+        assert_ne!(manager(Some(&long)), manager(Some(&long.replace("/b", "/c"))));
+    }
+
+    #[test]
+    fn an_object_without_the_fields_that_one_expects_asks_for_nothing() {
+        let meta = json!({"namespace": "shop", "name": "web", "uid": "u-1"});
+        for object in [
+            json!({ "metadata": meta }),
+            json!({ "metadata": meta, "spec": {} }),
+            json!({ "metadata": meta, "spec": { "type": "LoadBalancers" }, "status": {} }),
+        ] {
+            let service = service(&read(object), &Reading::default()).unwrap();
+            assert_eq!((service.kind, service.role()), (Kind::Other, Role::Ignored));
+            assert_eq!((service.families, service.ports.len()), (vec![Family::V4], 0));
+        }
+        for nameless in [json!({}), json!({ "metadata": { "name": "web", "uid": "u-1" } })] {
+            assert_eq!(service(&read(nameless), &Reading::default()), None);
+        }
+    }
+
+    #[test]
+    fn unknown_words_count_as_the_most_careful_ones() {
+        let object = read(json!({
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u-1"},
+            "spec": {
+                "type": "LoadBalancer",
+                "ports": [
+                    {"port": 80, "nodePort": 30080, "protocol": "QUIC"},
+                    {"port": 70_000, "nodePort": 30081},
+                    {"port": 81, "nodePort": -1},
+                ],
+                "ipFamilies": ["IPv5"], "ipFamilyPolicy": "Whatever", "externalTrafficPolicy": "Nearby",
+                "sessionAffinity": "Cookie", "healthCheckNodePort": -5,
+            },
+            "status": {"loadBalancer": {"ingress": [{}]}},
+        }));
+        let service = service(&object, &Reading::default()).unwrap();
+        assert!(service.ports.is_empty(), "what cannot be served is not guessed: {:?}", service.ports);
+        assert_eq!((service.families, service.family_policy), (vec![Family::V4], FamilyPolicy::OneWillDo));
+        assert_eq!((service.traffic, service.affinity), (Traffic::Cluster, Affinity::None));
+        assert_eq!(service.ingress, [Ingress::default()]);
     }
 
     #[test]

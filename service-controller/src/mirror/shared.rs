@@ -2,22 +2,30 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use controller_core::{Link, adapter::Adapter};
+use controller_core::{
+    Link,
+    adapter::Adapter,
+    mirror::{Change, ObjectName, cloud::LoadBalancers},
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
 
-use super::Mirrors;
+use super::{Item, Mirrors, RESYNC};
 use crate::plan::{
     annotations::{node_selector, selector::Selector},
-    features::Features,
-    targets::Targets,
+    features::{Features, name},
+    service::{Role, ServiceId},
+    targets::{Node, Targets},
 };
 
 /// After the last change of a node nothing else has to come for so long.
@@ -26,6 +34,8 @@ const QUIET: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two questions to an adapter that does not say what it can do.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Between two questions to an adapter whose load balancers cannot be watched.
+const ASK_BESIDE: Duration = Duration::from_secs(10);
 
 /// A set of targets, and since when it is these.
 type Since = (Arc<Targets>, Instant);
@@ -35,6 +45,10 @@ type Since = (Arc<Targets>, Instant);
 pub(crate) struct Shared {
     /// By what selects them; `None`: all nodes. Every operation is a single one: it is consistent whatever happened.
     targets: Mutex<BTreeMap<Option<Selector>, Since>>,
+    /// What Services select that do not select all nodes, as they were looked at last.
+    selectors: Mutex<BTreeMap<ServiceId, Selector>>,
+    /// Whether the API server told of the node that went last. If not, a listing had it no more.
+    told_of_last: AtomicBool,
     /// Whether it is known which nodes there are.
     computed: watch::Sender<bool>,
     /// `None`: not known yet.
@@ -44,6 +58,10 @@ pub(crate) struct Shared {
 impl Shared {
     fn sets(&self) -> MutexGuard<'_, BTreeMap<Option<Selector>, Since>> {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn selectors(&self) -> MutexGuard<'_, BTreeMap<ServiceId, Selector>> {
+        self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a set is another one now. One that stays keeps its time.
@@ -83,9 +101,50 @@ impl Mirrors {
         }
     }
 
+    /// Mirrors the load balancers of an adapter that has some. Of one that has none nothing is expected but the word, now and then,
+    /// that this is still so.
+    pub(super) async fn follow_balancers(&self, adapter: &Adapter) {
+        loop {
+            tokio::select! {
+                () = self.cloud.follow_cloud(adapter, LoadBalancers, Item::from, |it| self.balancer_changed(&it)) => (),
+                () = self.follow_features(adapter) => (),
+                () = self.without_load_balancers(adapter) => (),
+            }
+            warn!(
+                "The cloud adapter has no load balancers: Services of type LoadBalancer are left to others"
+            );
+            while self.has_load_balancers() == Some(false) {
+                sleep(RESYNC).await;
+                self.ask_features(adapter).await;
+            }
+        }
+    }
+
+    /// Waits until the adapter says that it has none. Such an adapter need not know the watch, so it is asked when that fails.
+    async fn without_load_balancers(&self, adapter: &Adapter) {
+        let without = |features: &Features| !features.has(name::LOAD_BALANCERS);
+        let (mut links, mut known) = (self.cloud.links(), self.shared.features.subscribe());
+        let asked = async {
+            while links.wait_for(|link| matches!(link, Link::Down { .. })).await.is_ok() {
+                let answer = adapter.get_info().await.map(|answer| Features::from(&answer));
+                if let Some(features) = answer.ok().filter(without) {
+                    self.know(features);
+                    return;
+                }
+                sleep(ASK_BESIDE).await;
+            }
+        };
+        let told = known.wait_for(|known| known.as_deref().is_some_and(without));
+        tokio::select! {
+            () = asked => (),
+            // The sender lives in `self`: waiting cannot fail.
+            _told = told => (),
+        }
+    }
+
     /// Asks the adapter what it can do: once its mirror is complete, and again whenever it was away, since another version may
     /// be back.
-    pub(super) async fn follow_features(&self, adapter: &Adapter) {
+    async fn follow_features(&self, adapter: &Adapter) {
         let mut links = self.cloud.links();
         self.cloud.synced().await;
         // The sender lives in `self`: waiting fails only when nobody is left to care.
@@ -107,28 +166,66 @@ impl Mirrors {
         }
     }
 
+    /// The nodes that a Service's load balancer selects, and since when it is these.
+    ///
+    /// Noted is what is selected, which need not be what the Service says now: so the set goes on following the nodes.
+    pub(crate) fn targets_of(&self, id: &ServiceId, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
+        match selector {
+            None => self.shared.selectors().remove(id),
+            Some(selector) => self.shared.selectors().insert(id.clone(), selector.clone()),
+        };
+        self.targets(selector)
+    }
+
     /// The nodes that are selected, and since when it is these. Computed for the first Service that selects so.
     pub(crate) fn targets(&self, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         let compute = || (Arc::new(self.select(selector)), Instant::now());
         self.shared.sets().entry(selector.cloned()).or_insert_with(compute).clone()
     }
 
+    /// A node is not what it was.
+    pub(super) fn node_changed(&self, change: &Change<ObjectName, Node>) {
+        if change.new.is_none() {
+            self.shared.told_of_last.store(change.told, Ordering::Relaxed);
+        }
+        self.nodes_changed.notify_one();
+    }
+
     fn select(&self, selector: Option<&Selector>) -> Targets {
-        self.nodes.read(|nodes| Targets::of(nodes.values().map(AsRef::as_ref), selector))
+        let told = self.shared.told_of_last.load(Ordering::Relaxed);
+        self.nodes.read(|nodes| {
+            let mut targets = Targets::of(nodes.values().map(AsRef::as_ref), selector);
+            targets.blind = nodes.is_empty() && !told;
+            targets
+        })
     }
 
     /// Sets that nobody selects any more are forgotten.
     fn compute_targets(&self) {
+        let defaults = &self.reading.defaults;
         let mut selectors = self.services.read(|services| {
-            services.values().map(|service| node_selector(service, &self.defaults)).collect::<BTreeSet<_>>()
+            let wanted = services.values().filter(|service| service.role() == Role::Wanted);
+            wanted.map(|service| node_selector(service, defaults)).collect::<BTreeSet<_>>()
         });
+        let mut noted = self.shared.selectors();
+        noted.retain(|id, _selector| self.service(id).is_some());
+        selectors.extend(noted.values().cloned().map(Some));
+        drop(noted);
         selectors.insert(None);
         let computed = selectors.iter().map(|selector| self.select(selector.as_ref()));
         let changed = self.shared.replace(computed.collect());
         self.shared.computed.send_replace(true);
         if changed {
             let (all, _since) = self.targets(None);
-            info!(nodes = all.len(), withheld = all.withheld, "Load balancers have these nodes behind them");
+            if all.blind {
+                warn!("No node is listed at all: load balancers that have nodes keep them until one is");
+            } else {
+                info!(
+                    nodes = all.len(),
+                    withheld = all.withheld,
+                    "Load balancers have these nodes behind them"
+                );
+            }
             self.wake_all();
         }
     }
@@ -143,7 +240,11 @@ impl Mirrors {
         };
         let (name, version) = (&answer.adapter_name, &answer.adapter_version);
         info!(adapter = %name, %version, "Knows what the adapter can do");
-        self.shared.features.send_replace(Some(Arc::new(Features::from(&answer))));
+        self.know(Features::from(&answer));
+    }
+
+    fn know(&self, features: Features) {
+        self.shared.features.send_replace(Some(Arc::new(features)));
         // Not only those that need another feature: whoever waits for the adapter need not wait for its backoff to end.
         self.wake_all();
     }

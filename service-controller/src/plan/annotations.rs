@@ -7,6 +7,7 @@ pub(crate) mod keys;
 mod name;
 pub(crate) mod selector;
 pub(crate) mod settings;
+pub(crate) mod template;
 pub(crate) mod values;
 
 use std::{collections::BTreeMap, net::IpAddr};
@@ -39,6 +40,7 @@ pub(crate) struct Wishes {
     pub(crate) id: Option<Wish<String>>,
     pub(crate) adopt: Option<Wish<Adopt>>,
     pub(crate) on_delete: Option<Wish<OnDelete>>,
+    pub(crate) name: Option<Wish<String>>,
     pub(crate) addresses: Option<Wish<Vec<IpAddr>>>,
     pub(crate) address_pool: Option<Wish<String>>,
     pub(crate) subnets: Option<Wish<Vec<String>>>,
@@ -131,6 +133,7 @@ impl Reader<'_> {
             id: self.read(keys::ID, values::text),
             adopt: self.read(keys::ADOPT, values::word),
             on_delete: self.read(keys::ON_DELETE, values::word),
+            name: self.read(keys::NAME, values::name),
             addresses: self.read(keys::ADDRESS, values::addresses),
             address_pool: self.read(keys::ADDRESS_POOL, values::text),
             subnets: self.read(keys::SUBNET, values::texts),

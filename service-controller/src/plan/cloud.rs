@@ -60,6 +60,8 @@ pub(crate) struct Balancer {
     pub(crate) ingress: Vec<Ingress>,
     /// As `tcp/443`, sorted. Empty: the adapter does not tell.
     pub(crate) listeners: Vec<String>,
+    /// Over all listeners. How many a node counts for is the driver's business.
+    pub(crate) backends: u32,
 }
 
 impl From<&LoadBalancer> for Balancer {
@@ -70,6 +72,7 @@ impl From<&LoadBalancer> for Balancer {
             applied_hash: item.applied_hash.clone(),
             ingress: ingress(&item.addresses),
             listeners: sorted(item.listeners.clone()),
+            backends: item.backends,
         }
     }
 }

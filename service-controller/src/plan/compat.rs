@@ -22,6 +22,15 @@ pub(crate) enum Compat {
     Openstack,
 }
 
+impl Compat {
+    /// Under which name that controller writes to Services: what it made is taken over, its finalizers too.
+    pub(crate) fn manager(self) -> &'static str {
+        match self {
+            Self::Openstack => "openstack-cloud-controller-manager",
+        }
+    }
+}
+
 /// An annotation of another controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {

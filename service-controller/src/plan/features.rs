@@ -27,6 +27,7 @@ pub(crate) mod name {
     pub(crate) const SUBNETS: &str = "lb.subnets";
     pub(crate) const SIZE: &str = "lb.size";
     pub(crate) const ZONE: &str = "lb.zone";
+    pub(crate) const NAME: &str = "lb.name";
     pub(crate) const KEEP_ADDRESS: &str = "lb.keep-address";
     pub(crate) const ALGORITHM: &str = "lb.algorithm";
     pub(crate) const LISTENER_PROTOCOL: &str = "lb.listener-protocol";
@@ -126,7 +127,6 @@ pub(crate) fn missing(needs: &[Need], features: &Features) -> Vec<Refusal> {
 pub(crate) fn of_fields(service: &Service, ranged: Ranged) -> Vec<Need> {
     let transports: BTreeSet<Transport> = service.ports.iter().map(|port| port.transport).collect();
     let rows = [
-        (true, name::LOAD_BALANCERS, "spec.type LoadBalancer".to_owned()),
         (transports.contains(&Transport::Udp), name::UDP, port_field(service, Transport::Udp)),
         (transports.contains(&Transport::Sctp), name::SCTP, port_field(service, Transport::Sctp)),
         (transports.len() > 1, name::MIXED_PROTOCOLS, "spec.ports with more than one protocol".to_owned()),

@@ -108,7 +108,8 @@ fn http(port: u32) -> HealthCheck {
 
 /// `None` where no port speaks TCP: only the driver knows how its vendor probes UDP.
 fn node_port(service: &Service) -> Option<HealthCheck> {
-    let tcp = service.ports.iter().find(|port| port.transport == Transport::Tcp)?;
+    let tcp = service.ports.iter().filter(|port| port.transport == Transport::Tcp);
+    let tcp = tcp.min_by_key(|port| port.port)?;
     let mixed = service.ports.iter().any(|port| port.transport != Transport::Tcp);
     // Each listener probes its own node port, but a UDP one would never answer.
     let port = mixed.then(|| u32::from(tcp.node_port));

@@ -1,13 +1,24 @@
 //! What is remembered of one Service between two looks at it. All of it may be lost at any time: a restart costs one
 //! question to the adapter per Service, which it answers from its own memory.
 
-use std::time::Duration;
+mod pace;
+mod settled;
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use self::pace::Pace;
+pub(crate) use self::settled::Settled;
 use super::{
-    Ask, News, Why,
-    cloud::{Answer, Balancer, Removal, State, listeners},
+    Ask, News, Step, Why,
+    cloud::{Answer, Balancer, Removal, State},
     compat::Foreign,
-    service::{Ingress, Service, same_ingress},
+    service::{Class, FINALIZER, Ingress, Service},
+    spec::Shape,
+    wanted::{Judged, Wanted},
 };
 
 /// How long a difference between the mirror and the adapter's own word is believed to be the mirror's lag.
@@ -16,45 +27,87 @@ pub(crate) const LAG: Duration = Duration::from_mins(5);
 /// A load balancer that was just removed may be shown for a while yet, above all by an adapter that comes back.
 const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 
+/// One that this process made is no lag of the mirror. It waits only so that many that lose their Services at once are seen as many.
+const CROWD: Duration = Duration::from_secs(5);
+
 /// When an adapter does not say when to ask again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What is remembered of one Service.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
+    /// The last wish that the adapter took up. It stays in force while what is asked for now cannot be done.
+    pub(crate) good: Option<Arc<Wanted>>,
+    /// The digest of the wish that the adapter refused last, and when.
+    refused: Option<(String, Duration)>,
+    /// This process asked for a load balancer, and was not told since that nothing is left.
+    pub(crate) made: bool,
+    /// It is of another's class, and yet the load balancer in its status is ours.
+    pub(crate) claimed: bool,
     /// The adapter's last word that what we asked for is there.
     pub(crate) settled: Option<Settled>,
     /// The adapter's word that nothing is left.
     pub(crate) removed: bool,
     /// What is going on, and since when.
     work: Option<(Work, Duration)>,
-    /// The trouble that people were told last.
-    told: Option<String>,
+    /// The trouble that people were told last, of each kind.
+    told: BTreeMap<Topic, String>,
     /// The adapter asked us not to call before this, since the start of the process.
     held_until: Option<Duration>,
-    /// Since when the mirror shows a load balancer that nobody wants.
-    orphan_since: Option<Duration>,
+    /// The mirror shows a load balancer that nobody wants.
+    orphan: Option<Orphan>,
+    /// What the mirror still showed when the adapter said that nothing is left.
+    gone: Option<Gone>,
     /// What people were told of annotations of another controller.
     told_foreign: Foreign,
+    /// People know that its load balancer has the adapter's name.
+    told_unnamed: bool,
     /// Our own last write, as long as the cache may not show it.
     written: Option<Written>,
+    status_pace: Pace,
+    finalizer_pace: Pace,
 }
 
-/// What an adapter confirmed.
+/// What a trouble is about: one of each may last beside the others, and is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// What the Service asks for cannot be done.
+    Wish,
+    /// The adapter does not take it up.
+    Refused,
+    /// Whatever else fails.
+    Work,
+    /// Nodes could not be followed.
+    Hosts,
+}
+
+impl Topic {
+    /// What it is about if this fails for a while.
+    pub(crate) fn of(step: &Step) -> Self {
+        match step {
+            Step::Sync | Step::LeftOver => Self::Work,
+            Step::Hosts(_) => Self::Hosts,
+        }
+    }
+}
+
+/// A load balancer that nobody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Orphan {
+    /// Since when, since the start of the process.
+    since: Duration,
+    /// People know of it.
+    told: bool,
+    /// The mirror has shown it meanwhile.
+    shown: bool,
+}
+
+/// Load balancers that are not there any more, whatever the mirror shows for a while yet.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settled {
-    /// Digest of what was asked for, but for the backends.
-    pub(crate) shape: String,
-    /// The set of backends that was asked for.
-    pub(crate) targets: String,
-    pub(crate) state: State,
-    pub(crate) applied_hash: String,
-    pub(crate) ingress: Vec<Ingress>,
-    listeners: Vec<String>,
-    /// What the mirror showed at that time. A difference that the adapter has been asked about is not asked about again
-    /// before [`LAG`] is over: the mirror may be behind.
-    seen: Option<Vec<Balancer>>,
-    /// When, since the start of the process.
+struct Gone {
+    vendor_ids: BTreeSet<String>,
+    /// Since the start of the process.
     at: Duration,
 }
 
@@ -122,30 +175,62 @@ impl Memory {
         });
     }
 
-    /// Takes note of what the mirror shows: once it has caught up, the next difference is news.
-    pub(crate) fn observe(&mut self, cloud: Option<&[Balancer]>) {
-        if let Some(cloud) = cloud
-            && let Some(settled) = &mut self.settled
-            && settled.difference(cloud).is_none()
-        {
-            settled.seen = None;
+    /// Takes note of what the mirror shows.
+    pub(crate) fn observe(&mut self, service: &Service, cloud: Option<&[Balancer]>, now: Duration) {
+        let Some(cloud) = cloud else { return };
+        if let Some(settled) = &mut self.settled {
+            settled.observe(cloud, now);
+        }
+        let shown = |gone: &Gone| cloud.iter().any(|it| gone.vendor_ids.contains(&it.vendor_id));
+        self.gone = self.gone.take().filter(|gone| shown(gone) && now.saturating_sub(gone.at) < LAG);
+        // A removal under way would change the answer.
+        if !self.removes() && !self.removed {
+            let of_another = service.class == Class::Others;
+            self.claimed = of_another && cloud.iter().any(|it| service.shows(&it.ingress));
+            // Nothing of ours is left on it: what this process made before says no more whose the finalizer is.
+            self.made &= !(of_another && cloud.is_empty());
         }
     }
 
     /// Why what the mirror shows is not what the adapter confirmed, unless it was asked about exactly this already.
     pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
-        let settled = self.settled.as_ref()?;
-        // What is pending will be shown again when it is not: mostly it is the work that was just confirmed as done.
-        let shown_again = cloud.iter().any(|it| it.state == State::Pending);
-        let asked = settled.seen.as_deref() == Some(cloud) || shown_again;
-        let lags = now.saturating_sub(settled.at) < LAG;
-        settled.difference(cloud).filter(|_| !(asked && lags))
+        self.settled.as_ref()?.drift(cloud, now)
+    }
+
+    /// The adapter does not take up this wish, and only a change of it, or time, can help.
+    pub(crate) fn refuse(&mut self, ask: &Ask) {
+        let digest = &ask.wanted.shape.digest;
+        if self.good.as_ref().is_some_and(|good| good.shape.digest == *digest) {
+            // What it took up before it does not any more: there is nothing to go back to.
+            self.good = None;
+        }
+        if self.good.is_some() {
+            self.work = None;
+        }
+        self.refused = Some((digest.clone(), ask.at));
+    }
+
+    /// Whether the adapter refused this wish, so lately that it need not be asked again.
+    pub(crate) fn is_refused(&self, shape: &Shape, now: Duration) -> bool {
+        let lately = |at: Duration| now.saturating_sub(at) < LAG;
+        self.refused.as_ref().is_some_and(|(digest, at)| *digest == shape.digest && lately(*at))
+    }
+
+    /// As it is from the moment in which the adapter is asked: whoever counts what there may be counts this one.
+    pub(crate) fn begun(&self) -> Self {
+        Self { made: true, ..self.clone() }
     }
 
     /// What people hear before the adapter is asked. The load balancer may exist from now on.
     pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<News> {
         self.removed = false;
+        self.made = true;
         match ask.why {
+            // It was said when it was refused.
+            Why::Changed if self.refused.as_ref().is_some_and(|(it, _)| *it == ask.wanted.shape.digest) => {
+                self.work = Some((Work::Build, ask.at));
+                Vec::new()
+            }
             Why::Changed | Why::Missing => self.start(Work::Build, ask),
             Why::Hosts => self.start(Work::Hosts, ask),
             Why::FirstLook | Why::Drift(_) => Vec::new(),
@@ -160,30 +245,26 @@ impl Memory {
             news = self.start(work, ask);
         }
         let hosts_updated = self.hosts_since().map(|since| ask.at.saturating_sub(since));
+        if matches!(answer.state, State::Active | State::Degraded | State::Pending) && !ask.stands_in {
+            self.good = Some(Arc::clone(&ask.wanted));
+            self.refused = None;
+        }
         match answer.state {
             State::Active | State::Degraded => {
+                // What it stands in for is still wrong.
+                if !ask.stands_in {
+                    self.agree();
+                }
                 news.extend(self.finish(ask));
                 news.extend(self.doubts(&answer));
-                self.settled = Some(Settled {
-                    shape: ask.shape.clone(),
-                    targets: ask.spec.backend_set_id.clone(),
-                    state: answer.state,
-                    applied_hash: answer.applied_hash,
-                    ingress: answer.ingress,
-                    listeners: listeners(&ask.spec),
-                    seen: seen.map(<[Balancer]>::to_vec),
-                    at: ask.at,
-                });
+                self.settled = Some(Settled::new(ask, answer, seen));
                 Outcome { news, next: Next::Now, hosts_updated }
             }
             State::Pending => Outcome::later(news, Next::After(answer.retry_after.unwrap_or(ASK_AGAIN))),
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
-                news.extend(self.trouble(&format!(
-                    "the load balancer is {}{}",
-                    answer.state,
-                    tail(&answer.why)
-                )));
+                let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
+                news.extend(self.trouble(&ask.step(), &text));
                 Outcome::later(news, answer.retry_after.map_or(Next::Backoff, Next::After))
             }
         }
@@ -192,17 +273,25 @@ impl Memory {
     /// What people hear before the removal is asked for. Whatever was confirmed is void from now on.
     pub(crate) fn removing(&mut self) -> Vec<News> {
         self.settled = None;
+        self.good = None;
+        self.refused = None;
         match self.work.replace((Work::Remove, Duration::ZERO)) {
             Some((Work::Remove, _)) => Vec::new(),
             Some((Work::Hosts | Work::Build, _)) | None => vec![News::Deleting],
         }
     }
 
+    /// Whether a removal was begun that has not ended.
+    pub(crate) fn removes(&self) -> bool {
+        self.work.is_some_and(|(work, _)| work == Work::Remove) && !self.removed
+    }
+
     /// What follows from the answer to a delete.
-    pub(crate) fn removal(&mut self, answer: &Removal) -> Outcome {
+    pub(crate) fn removal(&mut self, step: &Step, answer: &Removal) -> Outcome {
         match answer.state {
             State::Absent => {
                 self.removed = true;
+                self.made = false;
                 Outcome::default()
             }
             State::Deleting | State::Pending => {
@@ -210,29 +299,39 @@ impl Memory {
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
                 let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));
-                Outcome::later(self.trouble(&text), Next::Backoff)
+                Outcome::later(self.trouble(step, &text), Next::Backoff)
             }
         }
     }
 
-    /// The finalizer is off: only the fact that we wrote is kept.
+    /// Nothing is left, and we have nothing more to do with it: only the fact that we wrote is kept.
     pub(crate) fn released(&mut self) -> Vec<News> {
         *self = Self { written: self.written.take(), ..Self::default() };
         vec![News::Deleted]
     }
 
+    /// The same, while the Service stays as it is: what the mirror shows of it for a while yet is its lag.
+    pub(crate) fn forgotten(&mut self, seen: Option<&[Balancer]>, now: Duration) -> Vec<News> {
+        let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
+        let news = self.released();
+        self.gone = Some(Gone { vendor_ids, at: now });
+        news
+    }
+
+    /// Whether the adapter said already that this one is not there any more.
+    pub(crate) fn is_gone(&self, balancer: &Balancer) -> bool {
+        self.gone.as_ref().is_some_and(|gone| gone.vendor_ids.contains(&balancer.vendor_id))
+    }
+
     /// A trouble, if it is another one than last time.
-    pub(crate) fn trouble(&mut self, text: &str) -> Vec<News> {
-        self.trouble_named(text, text)
+    pub(crate) fn trouble(&mut self, step: &Step, text: &str) -> Vec<News> {
+        self.trouble_named(Topic::of(step), text, News::Failed(step.clone(), text.to_owned()))
     }
 
     /// A trouble whose text may vary from try to try; only its name tells whether it is another one.
-    pub(crate) fn trouble_named(&mut self, name: &str, text: &str) -> Vec<News> {
-        if self.told.as_deref() == Some(name) {
-            return Vec::new();
-        }
-        self.told = Some(name.to_owned());
-        vec![News::Trouble(text.to_owned())]
+    pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: News) -> Vec<News> {
+        let before = self.told.insert(topic, name.to_owned());
+        if before.as_deref() == Some(name) { Vec::new() } else { vec![news] }
     }
 
     /// What people shall hear of annotations of another controller: once for each change of them.
@@ -245,6 +344,13 @@ impl Memory {
         let Foreign { understood, ignored, .. } = told;
         let news = [(understood, News::Compatible as fn(_) -> _), (ignored, News::Ignored)];
         news.into_iter().filter(|(words, _)| !words.is_empty()).map(|(words, news)| news(words)).collect()
+    }
+
+    /// That its load balancer is not called as the cluster's template says, once.
+    pub(crate) fn unnamed(&mut self, judged: &Judged) -> Vec<News> {
+        let unnamed = judged.wanted.as_ref().is_some_and(|wanted| wanted.unnamed);
+        let known = std::mem::replace(&mut self.told_unnamed, unnamed);
+        if unnamed && !known { vec![News::Unnamed] } else { Vec::new() }
     }
 
     /// The adapter asks us not to call for so long, whatever happens to the Service meanwhile.
@@ -260,21 +366,83 @@ impl Memory {
     /// All is well: the next trouble is news again.
     pub(crate) fn calm(&mut self) {
         if self.settled.as_ref().is_none_or(|settled| settled.state != State::Degraded) {
-            self.told = None;
+            self.told.remove(&Topic::Work);
         }
+        self.told.remove(&Topic::Hosts);
         self.held_until = None;
-        self.orphan_since = None;
+        self.orphan = None;
     }
 
-    /// How much longer a load balancer that nobody wants may be only the mirror's lag. `None`: it is an orphan.
+    /// What the Service asks for is in force: what was wrong with it is news again.
+    pub(crate) fn agree(&mut self) {
+        self.told.remove(&Topic::Wish);
+        self.told.remove(&Topic::Refused);
+    }
+
+    /// For how much longer this status must not be written again.
+    pub(crate) fn status_paced(&self, ingress: &[Ingress], now: Duration) -> Option<Duration> {
+        self.status_pace.rest(&format!("{ingress:?}"), now)
+    }
+
+    /// The status was written.
+    pub(crate) fn wrote_status(&mut self, service: &Service, now: Duration) {
+        self.status_pace.wrote(&format!("{:?}", service.ingress), now);
+        self.wrote(service);
+    }
+
+    /// For how much longer our finalizer must not be written again.
+    pub(crate) fn finalizer_paced(&self, now: Duration) -> Option<Duration> {
+        self.finalizer_pace.rest(FINALIZER, now)
+    }
+
+    /// The finalizer was written.
+    pub(crate) fn wrote_finalizer(&mut self, service: &Service, now: Duration) {
+        self.finalizer_pace.wrote(FINALIZER, now);
+        self.wrote(service);
+    }
+
+    /// How much longer a load balancer that nobody wants may be only the mirror's lag, or the first of many. `None`: it is an orphan.
     pub(crate) fn orphan_doubt(&mut self, now: Duration) -> Option<Duration> {
-        let since = *self.orphan_since.get_or_insert(now);
-        (since + ORPHAN_AFTER).checked_sub(now).filter(|doubt| !doubt.is_zero())
+        let doubt = if self.made { CROWD } else { ORPHAN_AFTER };
+        let orphan = self.orphan.get_or_insert(Orphan { since: now, told: false, shown: false });
+        (orphan.since + doubt).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// Whether it is about a load balancer and no Service.
-    pub(crate) fn is_of_an_orphan(&self) -> bool {
-        self.orphan_since.is_some()
+    /// For how long it was seen without a Service.
+    pub(crate) fn orphan_for(&self, now: Duration) -> Duration {
+        self.orphan.map_or(Duration::ZERO, |orphan| now.saturating_sub(orphan.since))
+    }
+
+    /// Takes note of whether the mirror shows it. Whether it did and does not any more: somebody else removed it.
+    pub(crate) fn orphan_went(&mut self, shown: bool) -> bool {
+        let Some(orphan) = &mut self.orphan else { return false };
+        orphan.shown |= shown;
+        orphan.shown && !shown
+    }
+
+    /// Whether people know of it.
+    pub(crate) fn is_orphan_told(&self) -> bool {
+        self.orphan.is_some_and(|orphan| orphan.told)
+    }
+
+    /// People are told of it now. Whether they knew already.
+    pub(crate) fn tell_orphan(&mut self) -> bool {
+        self.orphan.as_mut().is_some_and(|orphan| std::mem::replace(&mut orphan.told, true))
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_one_that_was_made() -> Self {
+        Self { made: true, ..Self::default() }
+    }
+
+    /// Whether there is more to remember than of a Service that is gone.
+    pub(crate) fn outlives_its_service(&self) -> bool {
+        self.orphan.is_some() || self.made || self.removes()
+    }
+
+    /// Something about load balancers without a Service, if it is not what people were told last.
+    pub(crate) fn once(&mut self, news: News) -> Vec<News> {
+        self.trouble_named(Topic::Work, &format!("{news:?}"), news)
     }
 
     fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
@@ -285,7 +453,7 @@ impl Memory {
         self.work = Some((work, ask.at));
         match work {
             Work::Hosts | Work::Remove => Vec::new(),
-            Work::Build if ask.no_targets => vec![News::Ensuring, News::NoTargets],
+            Work::Build if ask.hosts.is_empty() => vec![News::Ensuring, News::NoTargets],
             Work::Build => vec![News::Ensuring],
         }
     }
@@ -294,7 +462,7 @@ impl Memory {
         match self.work.take().map(|(work, _since)| work) {
             None | Some(Work::Remove) => Vec::new(),
             Some(Work::Build) => vec![News::Ensured],
-            Some(Work::Hosts) if ask.no_targets => vec![News::NoTargets],
+            Some(Work::Hosts) if ask.hosts.is_empty() => vec![News::NoTargets],
             Some(Work::Hosts) => vec![News::Updated],
         }
     }
@@ -304,9 +472,11 @@ impl Memory {
     }
 
     fn doubts(&mut self, answer: &Answer) -> Vec<News> {
+        self.told.remove(&Topic::Hosts);
         match answer.state {
             State::Degraded => {
-                self.trouble(&format!("the load balancer serves, but is degraded{}", tail(&answer.why)))
+                let text = format!("the load balancer serves, but is degraded{}", tail(&answer.why));
+                self.trouble(&Step::Sync, &text)
             }
             State::Active
             | State::Pending
@@ -314,25 +484,9 @@ impl Memory {
             | State::Deleting
             | State::Absent
             | State::Unknown => {
-                self.told = None;
+                self.told.remove(&Topic::Work);
                 Vec::new()
             }
-        }
-    }
-}
-
-impl Settled {
-    fn difference(&self, cloud: &[Balancer]) -> Option<String> {
-        match cloud {
-            [] => Some("it is gone".to_owned()),
-            [one] if one.state != self.state => Some(format!("it is {}", one.state)),
-            [one] if one.applied_hash != self.applied_hash => Some("it was changed".to_owned()),
-            [one] if !same_ingress(&one.ingress, &self.ingress) => Some("its addresses changed".to_owned()),
-            [one] if !one.listeners.is_empty() && one.listeners != self.listeners => {
-                Some("its listeners changed".to_owned())
-            }
-            [_] => None,
-            several => Some(format!("there are {} of it", several.len())),
         }
     }
 }

@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::compat::Foreign;
+use sha2::{Digest as _, Sha256};
+
+use super::{compat::Foreign, targets::short};
+use crate::CONTROLLER;
+
+/// Longer names of managers no API server takes. Unit: bytes.
+const MANAGER_MAX: usize = 128;
 
 /// The finalizer that keeps a Service until its load balancer is gone. The name is Kubernetes' own.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -164,6 +170,64 @@ pub(crate) fn same_ingress(ours: &[Ingress], theirs: &[Ingress]) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.same_as(b))
 }
 
+/// `spec.loadBalancerClass`, and whose it is. The empty string is a class too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// `None`: the Service names no class.
+    Ours(Option<String>),
+    /// Another controller's.
+    Others,
+    /// It is no load balancer any more, the API server took its class away, and what stands on it is not known to be ours: whose it was
+    /// must be proven.
+    Lost,
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Self::Ours(None)
+    }
+}
+
+/// Which classes are ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Classes {
+    /// The one that is, if any.
+    pub(crate) own: Option<String>,
+    /// Whether Services without a class are ours, too.
+    pub(crate) unclassed: bool,
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self { own: None, unclassed: true }
+    }
+}
+
+impl Classes {
+    /// Whose a load balancer of this class is.
+    pub(crate) fn class(&self, class: Option<String>) -> Class {
+        match class {
+            None if self.unclassed => Class::Ours(None),
+            Some(_) if class == self.own => Class::Ours(class),
+            Some(_) | None => Class::Others,
+        }
+    }
+
+    /// Whether what stands under this manager's name on a Service was written for one of these.
+    pub(crate) fn write_as(&self, name: &str) -> bool {
+        (self.unclassed && name == manager(None))
+            || self.own.as_deref().is_some_and(|it| name == manager(Some(it)))
+    }
+}
+
+/// The name under which a Service of this class is written to. It stands in `metadata.managedFields` and tells whose the finalizer is
+/// when the API server has taken the class away: another process of this kind, for another class, writes under another name.
+pub(crate) fn manager(class: Option<&str>) -> String {
+    let Some(class) = class else { return CONTROLLER.to_owned() };
+    let name = format!("{CONTROLLER} {class}");
+    if name.len() <= MANAGER_MAX { name } else { format!("{CONTROLLER} {}", short(&Sha256::digest(class))) }
+}
+
 /// A Service as far as its load balancer cares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
@@ -171,8 +235,7 @@ pub(crate) struct Service {
     /// `metadata.resourceVersion`: tells whether the cache has seen our last write.
     pub(crate) version: String,
     pub(crate) kind: Kind,
-    /// `spec.loadBalancerClass`. The empty string is a class too.
-    pub(crate) class: Option<String>,
+    pub(crate) class: Class,
     pub(crate) deleting: bool,
     /// Whether *our* finalizer is on it.
     pub(crate) finalizer: bool,
@@ -191,6 +254,8 @@ pub(crate) struct Service {
     /// What is to be said of annotations of another controller.
     pub(crate) foreign: Foreign,
     pub(crate) ingress: Vec<Ingress>,
+    /// Whether somebody else is known to have written [`Self::ingress`].
+    pub(crate) ingress_of_another: bool,
 }
 
 /// What is to be done for a Service.
@@ -207,10 +272,10 @@ pub(crate) enum Role {
 impl Service {
     /// Whose job this Service is.
     ///
-    /// A Service with a class is never touched, not even if it carries our finalizer: its own controller put it there.
+    /// A Service of another's class is not touched, not even if it carries our finalizer: its own controller put it there.
     /// One that is being deleted without our finalizer cannot get it any more, so nothing may be built for it.
     pub(crate) fn role(&self) -> Role {
-        if self.class.is_some() {
+        if self.class == Class::Others {
             return Role::Ignored;
         }
         match (self.kind, self.deleting, self.finalizer) {
@@ -218,5 +283,16 @@ impl Service {
             (Kind::LoadBalancer, true, true) | (Kind::Other, _, true) => Role::Cleanup,
             (Kind::LoadBalancer, true, false) | (Kind::Other, _, false) => Role::Ignored,
         }
+    }
+
+    /// Whether a load balancer with these addresses serves whoever reads the status: one of them stands there, or a name alone, which
+    /// may stand in place of any address, unless somebody else wrote it.
+    pub(crate) fn shows(&self, addresses: &[Ingress]) -> bool {
+        let same = |a: &Ingress, b: &Ingress| {
+            (a.ip.is_some() && a.ip == b.ip) || (a.hostname.is_some() && a.hostname == b.hostname)
+        };
+        let named = !self.ingress.is_empty() && self.ingress.iter().all(|shown| shown.ip.is_none());
+        (named && !self.ingress_of_another)
+            || self.ingress.iter().any(|shown| addresses.iter().any(|address| same(shown, address)))
     }
 }

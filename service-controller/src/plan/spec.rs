@@ -14,7 +14,7 @@ use super::{
     annotations::{
         Wish, Wishes,
         keys::{self, PREFIX},
-        settings::Defaults,
+        settings::{Defaults, Origin},
         values::{Adopt, OnDelete, Switch},
         wishes,
     },
@@ -22,7 +22,7 @@ use super::{
     health_check::{Probe, probe},
     listeners::Listeners,
     requested_address::Requested,
-    service::{Affinity, Family, NodePorts, Service, Traffic},
+    service::{Affinity, Class, Family, NodePorts, Service, Traffic},
     source_ranges::{open_to_all, source_ranges},
     targets::short,
 };
@@ -83,12 +83,18 @@ impl<'a> Checked<'a> {
     fn spec(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
         let wishes = &self.wishes;
         let vendor = wishes.vendor.iter().map(|wish| (wish.key.clone(), wish.value.value.clone()));
+        // Ports in another order are the same load balancer.
+        let mut listeners = self.listeners.all.clone();
+        listeners.sort_by_key(|listener| (listener.protocol, listener.port));
         LoadBalancerSpec {
-            class: None,
+            class: match &self.service.class {
+                Class::Ours(class) => class.clone(),
+                Class::Others | Class::Lost => None,
+            },
             scheme: self.scheme().into(),
             ip_families: families.iter().map(family).collect(),
             requested_addresses: self.requested.addresses.iter().map(ToString::to_string).collect(),
-            listeners: self.listeners.all.clone(),
+            listeners,
             backend_set_id: String::new(),
             health_check: self.probe.check.clone(),
             source_ranges: self.ranges.iter().map(ToString::to_string).collect(),
@@ -109,7 +115,13 @@ impl<'a> Checked<'a> {
                 Some(OnDelete::KeepAddress) => contract::AddressRetention::Keep,
             }
             .into(),
+            name: value(wishes.name.as_ref().filter(|_| features.has(name::NAME))),
         }
+    }
+
+    /// Whether the cluster's template is passed over: an adapter that gives load balancers names of its own still gives load balancers.
+    pub(crate) fn is_unnamed(&self, features: &Features) -> bool {
+        self.wishes.name.is_some() && !features.has(name::NAME)
     }
 
     fn is_internal(&self) -> bool {
@@ -130,12 +142,16 @@ impl<'a> Checked<'a> {
     }
 
     fn needs(&self) -> Vec<Need> {
-        let Wishes { internal, on_delete, addresses, address_pool, subnets, size, zone, .. } = &self.wishes;
+        let Wishes {
+            internal, on_delete, name: called, addresses, address_pool, subnets, size, zone, ..
+        } = &self.wishes;
         let ranged = if self.ranges.is_empty() { Ranged::Nobody } else { Ranged::Some };
+        let insists = |wish: &&Wish<String>| wish.given.origin != Origin::Default;
         let keeps = on_delete.as_ref().filter(|wish| wish.value == OnDelete::KeepAddress);
         let rows = [
             (name::INTERNAL, place(internal.as_ref().filter(|wish| wish.value == Switch::On))),
             (name::KEEP_ADDRESS, place(keeps)),
+            (name::NAME, place(called.as_ref().filter(insists))),
             (name::RESERVED_IP, place(addresses.as_ref())),
             (name::ADDRESS_POOL, place(address_pool.as_ref())),
             (name::SUBNETS, place(subnets.as_ref())),
@@ -243,7 +259,7 @@ impl Takeover {
 /// A load balancer but for its backends, which all Services share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
-    spec: LoadBalancerSpec,
+    pub(super) spec: LoadBalancerSpec,
     pub(crate) takeover: Takeover,
     /// Equal shapes have equal digests.
     pub(crate) digest: String,

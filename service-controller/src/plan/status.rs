@@ -5,22 +5,41 @@ use super::{
     service::Ingress,
 };
 
-/// The adapter's addresses as people want to see them: a name in place of them, or with another mode.
-pub(crate) fn shown(addresses: &[Ingress], wishes: &Wishes) -> Vec<Ingress> {
-    let Some(first) = addresses.first() else { return Vec::new() };
-    if let Some(wish) = &wishes.hostname {
-        let hostname = Some(wish.value.clone());
-        return vec![Ingress { hostname, ports: first.ports.clone(), ..Ingress::default() }];
+/// What people want to see in place of the adapter's addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// A name in place of all of them.
+    hostname: Option<String>,
+    /// Another mode beside each IP.
+    mode: Option<&'static str>,
+}
+
+impl From<&Wishes> for Shown {
+    fn from(wishes: &Wishes) -> Self {
+        let mode = match wishes.ip_mode.as_ref().map(|wish| wish.value) {
+            None | Some(IpMode::Auto) => None,
+            Some(IpMode::Vip) => Some("VIP"),
+            Some(IpMode::Proxy) => Some("Proxy"),
+        };
+        Self { hostname: wishes.hostname.as_ref().map(|wish| wish.value.clone()), mode }
     }
-    let mode = match wishes.ip_mode.as_ref().map(|wish| wish.value) {
-        None | Some(IpMode::Auto) => return addresses.to_vec(),
-        Some(IpMode::Vip) => "VIP",
-        Some(IpMode::Proxy) => "Proxy",
-    };
-    let mut shown = addresses.to_vec();
-    // The API server takes a mode beside an IP only.
-    shown.iter_mut().filter(|it| it.ip.is_some()).for_each(|it| it.ip_mode = Some(mode.to_owned()));
-    shown
+}
+
+impl Shown {
+    /// What the status shows of these addresses.
+    pub(crate) fn of(&self, addresses: &[Ingress]) -> Vec<Ingress> {
+        let Some(first) = addresses.first() else { return Vec::new() };
+        if self.hostname.is_some() {
+            let hostname = self.hostname.clone();
+            return vec![Ingress { hostname, ports: first.ports.clone(), ..Ingress::default() }];
+        }
+        let mut shown = addresses.to_vec();
+        if let Some(mode) = self.mode {
+            // The API server takes a mode beside an IP only.
+            shown.iter_mut().filter(|it| it.ip.is_some()).for_each(|it| it.ip_mode = Some(mode.to_owned()));
+        }
+        shown
+    }
 }
 
 #[cfg(test)]
@@ -36,9 +55,10 @@ mod tests {
         let name = Ingress { hostname: Some("lb.example.com".to_owned()), ..Ingress::default() };
         let annotations = annotation.map(|(key, value)| (format!("{PREFIX}{key}"), value.to_owned()));
         let service = Service { annotations: annotations.into_iter().collect(), ..Service::default() };
-        let (wishes, _none) = wishes(&service, &Defaults::default());
-        assert_eq!(shown(&[], &wishes), [], "what there is not is not shown");
-        shown(&[ip, name], &wishes).iter().map(ToString::to_string).collect()
+        let (wishes, _faults) = wishes(&service, &Defaults::default());
+        let shown = Shown::from(&wishes);
+        assert_eq!(shown.of(&[]), [], "what there is not is not shown");
+        shown.of(&[ip, name]).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(crate) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 /// Bytes of the digest that name a set: 128 bits, so that two sets never meet.
 const ID_BYTES: usize = 16;
 
+/// More names of nodes than this nobody reads.
+const NAMES_MAX: usize = 20;
+
 /// A node as far as load balancers care.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -49,6 +52,41 @@ fn excludes(value: &str) -> bool {
     !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
 
+/// Names of nodes for people: so many, and how many there are in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hosts {
+    names: Vec<String>,
+    total: usize,
+}
+
+impl Hosts {
+    fn of(backends: &BTreeMap<String, Backend>) -> Self {
+        let mut names: Vec<&String> = backends.values().map(|it| &it.node_name).collect();
+        names.sort();
+        Self { names: names.into_iter().take(NAMES_MAX).cloned().collect(), total: backends.len() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn some() -> Self {
+        Self { names: vec!["a".to_owned()], total: 1 }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+}
+
+/// As the classic controller writes them.
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = self.total.saturating_sub(self.names.len());
+        let more = (more > 0).then(|| format!("<{more} more>"));
+        let words: Vec<&str> = self.names.iter().chain(&more).map(String::as_str).collect();
+        write!(f, "[{}] [node names limited, total number of nodes: {}]", words.join(" "), self.total)
+    }
+}
+
 /// The nodes behind load balancers that select them, and the name of exactly this set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Targets {
@@ -60,6 +98,11 @@ pub(crate) struct Targets {
     backends: BTreeMap<String, Backend>,
     /// Nodes that would be targets and cannot be addressed yet.
     pub(crate) withheld: usize,
+    /// Their names, for people.
+    pub(crate) hosts: Hosts,
+    /// No node is listed at all, and nobody said that the last one went: an API server that was restored, or that answers wrongly, looks
+    /// the same.
+    pub(crate) blind: bool,
 }
 
 impl Targets {
@@ -78,17 +121,13 @@ impl Targets {
         let withheld = wanted.len().saturating_sub(backends.len());
         let list = BackendList { backends: backends.values().cloned().collect() };
         let id = short(&Sha256::digest(list.encode_to_vec()));
-        Self { id, selector: selector.cloned(), backends, withheld }
+        let hosts = Hosts::of(&backends);
+        Self { id, selector: selector.cloned(), backends, withheld, hosts, blind: false }
     }
 
     /// How many nodes get traffic.
     pub(crate) fn len(&self) -> usize {
         self.backends.len()
-    }
-
-    /// Whether no node gets traffic.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.backends.is_empty()
     }
 
     /// The whole set, for an adapter that knows none.

@@ -88,6 +88,7 @@ fn of_service(name: &str, tail: &str) -> Option<Key> {
         ("subnets", _) => keys::SUBNET,
         ("size", _) => keys::SIZE,
         ("zone", _) => keys::ZONE,
+        ("name", _) => keys::NAME,
         ("address_retention", _) => keys::ON_DELETE,
         ("tags", _) => keys::TAGS,
         ("health_check", "path") => keys::HEALTH_PATH,

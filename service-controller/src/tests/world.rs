@@ -12,8 +12,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NAMES, controller,
-    plan::{annotations::settings::Defaults, compat::Compat},
+    NAMES,
+    config::Work,
+    controller,
+    mirror::Reading,
+    plan::{annotations::template::Template, compat::Compat, left_over::Orphans, service::Classes},
 };
 
 /// Longer than any pause of the controller that is not a backoff or a resync.
@@ -24,25 +27,46 @@ pub(super) struct World {
     pub(super) cloud: FakeCloud,
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
-    compat: Option<Compat>,
+    work: Work,
 }
 
 impl World {
     /// Both fakes, and no controller yet.
     pub(super) fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
-        let capability = |name: &str| Capability {
-            name: name.to_owned(),
-            level: Level::Stable.into(),
-            ..Capability::default()
-        };
-        cloud.edit(|state| state.info.capabilities = vec![capability("loadbalancers")]);
-        Self { kube, cloud, stop: CancellationToken::new(), running: JoinSet::new(), compat: None }
+        cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
+        let work = Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report };
+        Self { kube, cloud, stop: CancellationToken::new(), running: JoinSet::new(), work }
     }
 
     /// The controller that is started then understands these annotations, too.
     pub(super) fn compat(mut self, compat: Compat) -> Self {
-        self.compat = Some(compat);
+        self.work.reading.compat = Some(compat);
+        self
+    }
+
+    /// The controller that is started then understands no annotations but ours.
+    pub(super) fn without_compat(mut self) -> Self {
+        self.work.reading.compat = None;
+        self
+    }
+
+    /// To the controller that is started then these classes are ours.
+    pub(super) fn classes(mut self, classes: Classes) -> Self {
+        self.work.reading.classes = classes;
+        self
+    }
+
+    /// The controller that is started then calls load balancers so.
+    pub(super) fn names(mut self, template: &str) -> Self {
+        let template = Template::read(template, "prod").expect("good");
+        self.work.reading.defaults = self.work.reading.defaults.called(Some(template));
+        self
+    }
+
+    /// The controller that is started then does this about orphans.
+    pub(super) fn orphans(mut self, orphans: Orphans) -> Self {
+        self.work.orphans = orphans;
         self
     }
 
@@ -53,7 +77,7 @@ impl World {
     pub(super) async fn started(mut self) -> Self {
         let process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
-        self.running.spawn(controller(process, 4, Defaults::default(), self.compat));
+        self.running.spawn(controller(process, self.work.clone()));
         tokio::task::yield_now().await;
         self
     }
@@ -145,6 +169,16 @@ impl World {
     pub(super) async fn quiet(&self) {
         tokio::time::sleep(QUIET).await;
     }
+}
+
+/// What an adapter can do.
+pub(super) fn capabilities(names: &[&str]) -> Vec<Capability> {
+    let capability = |name: &&str| Capability {
+        name: (*name).to_owned(),
+        level: Level::Stable.into(),
+        ..Capability::default()
+    };
+    names.iter().map(capability).collect()
 }
 
 /// A Service in the namespace of the tests.

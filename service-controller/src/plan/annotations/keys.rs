@@ -86,6 +86,15 @@ pub(crate) const ADOPT: Key = Key::service("adopt");
 /// Needs: `lb.keep-address` for `keep-address`
 pub(crate) const ON_DELETE: Key = Key::service("on-delete");
 
+/// The name of the load balancer at the vendor, for people; whose it is never depends on it. One that is there is renamed in place if the
+/// vendor can, and never made anew for it. Without it: `--load-balancer-name-template`, else the adapter's own.
+///
+/// Type: name
+/// Default: the cluster's template, else the adapter's
+/// Unit: 1 to 255 letters, digits, `-`, `_` and `.`
+/// Needs: `lb.name`
+pub(crate) const NAME: Key = Key::one("name");
+
 /// The addresses that the load balancer shall have, at most one a family. `spec.loadBalancerIP` says the same of one.
 ///
 /// Type: list of IP addresses
@@ -289,11 +298,12 @@ pub(crate) const SIZE: Key = Key::service("size");
 pub(crate) const ZONE: Key = Key::service("zone");
 
 /// All of them, in the order above.
-pub(crate) const ALL: [Key; 29] = [
+pub(crate) const ALL: [Key; 30] = [
     INTERNAL,
     ID,
     ADOPT,
     ON_DELETE,
+    NAME,
     ADDRESS,
     ADDRESS_POOL,
     SUBNET,

@@ -9,8 +9,9 @@ use super::{
         Refusal,
         service::{Port, Service},
     },
-    keys::{Key, PREFIX, Reach},
+    keys::{Key, NAME, PREFIX, Reach},
     name::Name,
+    template::Template,
 };
 
 /// Who said it. What is meant for all does not insist where it makes no sense; what is said of one thing does.
@@ -41,9 +42,19 @@ impl Given {
 
 /// What the cluster says of every Service that says nothing itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Defaults(BTreeMap<String, String>);
+pub(crate) struct Defaults {
+    /// Values by names without the prefix.
+    said: BTreeMap<String, String>,
+    /// How load balancers are called.
+    names: Option<Template>,
+}
 
 impl Defaults {
+    /// The same with names by this template.
+    pub(crate) fn called(self, names: Option<Template>) -> Self {
+        Self { names, ..self }
+    }
+
     /// Takes one, by its name without the prefix.
     ///
     /// # Errors
@@ -53,11 +64,11 @@ impl Defaults {
         match Name::read(name)? {
             Name::Port { .. } => of_one(name),
             Name::Plain(Key { reach: Reach::One, .. }) => of_one(name),
-            Name::Plain(_) | Name::Vendor { .. } if self.0.contains_key(name) => {
+            Name::Plain(_) | Name::Vendor { .. } if self.said.contains_key(name) => {
                 Err(format!("{name} is there twice: give it once"))
             }
             Name::Plain(_) | Name::Vendor { .. } => {
-                self.0.insert(name.to_owned(), value.to_owned());
+                self.said.insert(name.to_owned(), value.to_owned());
                 Ok(())
             }
         }
@@ -79,7 +90,12 @@ impl Settings {
     pub(crate) fn of(service: &Service, defaults: &Defaults) -> (Self, Vec<Refusal>) {
         let mut settings = Self::default();
         let mut refusals = Vec::new();
-        for (name, value) in &defaults.0 {
+        if let Some(template) = &defaults.names {
+            let (origin, place) = (Origin::Default, "--load-balancer-name-template".to_owned());
+            let given = Given { origin, place, value: template.name(&service.id) };
+            settings.plain.insert(NAME.name, given);
+        }
+        for (name, value) in &defaults.said {
             let place = format!("cluster default {name}");
             let given = Given { origin: Origin::Default, place, value: value.clone() };
             refusals.extend(settings.put(name, given, &service.ports));

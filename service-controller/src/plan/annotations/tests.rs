@@ -58,3 +58,18 @@ fn every_fault_is_told_once_with_its_repair() {
     annotation lb.cloudadapter.dev/port.81.proxy-protocol: "3" is not known: write off, v1 or v2, or remove it
     "#);
 }
+
+/// The chart's admission policy is tried on the same on a real API server.
+#[test]
+fn examples_are_judged_as_they_say() {
+    let examples = include_str!("examples.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut n_taken = 0;
+    for line in examples {
+        let mut parts = line.split('|').map(str::trim);
+        let (judged, key, value) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+        let (_wishes, faults) = read(&[(&format!("{PREFIX}{key}"), value)]);
+        assert_eq!(faults.is_empty(), judged == "taken", "{line}: {faults}");
+        n_taken += usize::from(judged == "taken");
+    }
+    assert!(n_taken > keys::ALL.len(), "every key");
+}

@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
 /// The longest text. Source: the contract's bound on strings.
 const TEXT_MAX: usize = 256;
+/// The longest name of a load balancer. Source: contract, `LoadBalancerSpec`.
+pub(crate) const NAME_MAX: usize = 255;
 /// The longest DNS name, and the longest of its labels.
-const NAME_MAX: usize = 253;
+const HOSTNAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 /// Source: contract, `Listener`.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -163,6 +165,23 @@ pub(crate) fn text(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
+/// The name of a load balancer.
+pub(crate) fn name(value: &str) -> Result<String, Fault> {
+    let edge = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
+    let inner = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let good = value.len() <= NAME_MAX
+        && value.chars().all(inner)
+        && edge(value.chars().next())
+        && edge(value.chars().last());
+    let wrong = || {
+        format!(
+            "{value:?} is not a name of 1 to {NAME_MAX} letters, digits, -, _ and ., the first and the last a letter or a digit: write \
+             one such as shop-web"
+        )
+    };
+    if good { Ok(value.to_owned()) } else { Err(wrong()) }
+}
+
 fn is_printable(value: &str) -> bool {
     !value.chars().any(char::is_control)
 }
@@ -231,7 +250,8 @@ pub(crate) fn path(value: &str) -> Result<String, Fault> {
 
 /// A DNS name as the API server takes it for a status: lower case, no address.
 pub(crate) fn hostname(value: &str) -> Result<String, Fault> {
-    let good = value.len() <= NAME_MAX && value.parse::<IpAddr>().is_err() && value.split('.').all(is_label);
+    let good =
+        value.len() <= HOSTNAME_MAX && value.parse::<IpAddr>().is_err() && value.split('.').all(is_label);
     let wrong = || format!("{value:?} is not a DNS name: write one such as shop.example.com, in lower case");
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }

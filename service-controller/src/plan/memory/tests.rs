@@ -3,16 +3,22 @@
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use super::*;
-use crate::plan::spec::Takeover;
+use crate::plan::{spec::Takeover, status::Shown, targets::Hosts};
+
+fn wanted(digest: &str) -> Arc<Wanted> {
+    let shape =
+        Shape { spec: LoadBalancerSpec::default(), takeover: Takeover::None, digest: digest.to_owned() };
+    Arc::new(Wanted { shape, selector: None, shown: Shown::default(), unnamed: false })
+}
 
 fn ask(why: Why) -> Ask {
     Ask {
         spec: LoadBalancerSpec::default(),
-        shape: "shape".to_owned(),
+        wanted: wanted("shape"),
+        stands_in: false,
         why,
         recreate: Recreate::Never,
-        takeover: Takeover::None,
-        no_targets: false,
+        hosts: Hosts::some(),
         at: Duration::ZERO,
     }
 }
@@ -36,7 +42,7 @@ fn service() -> Service {
 fn a_load_balancer_in_error_is_told_once_and_tried_again() {
     let mut memory = Memory::default();
     let first = memory.answered(&ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
-    let told = News::Trouble("the load balancer is in error: no capacity".to_owned());
+    let told = News::Failed(Step::Sync, "the load balancer is in error: no capacity".to_owned());
     assert_eq!((first.news, first.next), (vec![told], Next::Backoff));
     let second = memory.answered(&ask(Why::Missing), answer(State::Error, "no capacity"), None);
     assert_eq!((second.news, second.next), (Vec::new(), Next::Backoff));
@@ -57,7 +63,7 @@ fn a_degraded_load_balancer_serves_and_is_told_once() {
     let mut memory = Memory::default();
     let told = memory.answered(&ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None).news;
     let want = "the load balancer serves, but is degraded: 1 of 2 pools";
-    assert_eq!(told, [News::Trouble(want.to_owned())]);
+    assert_eq!(told, [News::Failed(Step::Sync, want.to_owned())]);
     assert!(memory.settled.is_some());
     memory.calm();
     assert!(
@@ -71,7 +77,7 @@ fn unknown_words_are_neither_success_nor_absence() {
     let outcome = memory.answered(&ask(Why::FirstLook), answer(State::Unknown, ""), None);
     assert_eq!((outcome.next, &memory.settled), (Next::Backoff, &None));
     let unknown = Removal { state: State::Unknown, why: String::new(), retry_after: None };
-    assert_eq!(memory.removal(&unknown).next, Next::Backoff);
+    assert_eq!(memory.removal(&Step::Sync, &unknown).next, Next::Backoff);
     assert!(!memory.removed);
 }
 
@@ -82,7 +88,9 @@ fn the_adapter_says_when_to_ask_again() {
     let outcome = memory.answered(&ask(Why::FirstLook), pending, None);
     assert_eq!((outcome.news, outcome.next), (vec![News::Ensuring], Next::After(Duration::from_secs(7))));
     let deleting = Removal { state: State::Deleting, why: String::new(), retry_after: None };
-    assert_eq!(memory.removal(&deleting).next, Next::After(ASK_AGAIN));
+    assert_eq!(memory.removal(&Step::Sync, &deleting).next, Next::After(ASK_AGAIN));
+    let told = Removal { retry_after: Some(Duration::from_secs(9)), ..deleting };
+    assert_eq!(memory.removal(&Step::LeftOver, &told).next, Next::After(Duration::from_secs(9)));
 }
 
 #[test]
@@ -115,7 +123,7 @@ fn a_removal_voids_what_was_confirmed() {
     assert_eq!(memory.removing(), []);
     assert_eq!(memory.settled, None);
     let absent = Removal { state: State::Absent, why: String::new(), retry_after: None };
-    assert_eq!((memory.removal(&absent).next, memory.removed), (Next::Now, true));
+    assert_eq!((memory.removal(&Step::Sync, &absent).next, memory.removed), (Next::Now, true));
     memory.asking(&ask(Why::Missing));
     assert!(!memory.removed, "it may exist again");
 }
@@ -127,5 +135,103 @@ fn what_was_just_removed_is_no_orphan_yet() {
     assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER / 2), Some(ORPHAN_AFTER / 2));
     assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER), None);
     memory.calm();
-    assert!(!memory.is_of_an_orphan());
+    assert!(!memory.outlives_its_service());
+}
+
+fn shown(backends: u32) -> Vec<Balancer> {
+    vec![Balancer {
+        vendor_id: "lb-1".to_owned(),
+        state: State::Active,
+        applied_hash: "hash".to_owned(),
+        ingress: Vec::new(),
+        listeners: Vec::new(),
+        backends,
+    }]
+}
+
+#[test]
+fn backends_that_somebody_took_away_are_seen_once_the_mirror_has_caught_up() {
+    let (mut memory, now) = (Memory::default(), Duration::from_secs(10));
+    let (service, worked) = (service(), |steps| Answer { steps, ..answer(State::Active, "") });
+    memory.answered(&ask(Why::Hosts), worked(2), Some(&shown(4)));
+    memory.observe(&service, Some(&shown(4)), now);
+    assert_eq!(memory.drift(&shown(6), now), None, "those that were just written");
+    memory.observe(&service, Some(&shown(6)), now);
+    assert_eq!(memory.drift(&shown(6), now), None);
+    let drift = memory.drift(&shown(5), now);
+    assert_eq!(drift.as_deref(), Some("its backends changed from 6 to 5"));
+
+    // Asked about, the adapter repairs it; what the mirror showed before that is no news.
+    memory.answered(&ask(Why::Drift(String::new())), worked(1), Some(&shown(5)));
+    memory.observe(&service, Some(&shown(5)), now);
+    assert_eq!(memory.drift(&shown(6), now), None);
+    memory.observe(&service, Some(&shown(6)), now);
+
+    // Or says that all is well: then what is shown is right.
+    memory.answered(&ask(Why::Drift(String::new())), worked(0), Some(&shown(7)));
+    memory.observe(&service, Some(&shown(7)), now);
+    assert_eq!(memory.drift(&shown(7), now + LAG), None);
+    assert!(memory.drift(&shown(6), now).is_some());
+}
+
+#[test]
+fn backends_that_do_not_change_are_believed_after_a_while() {
+    let (mut memory, service) = (Memory::default(), service());
+    let answer = Answer { steps: 1, ..answer(State::Active, "") };
+    memory.answered(&ask(Why::Hosts), answer, Some(&shown(4)));
+    memory.observe(&service, Some(&shown(4)), LAG);
+    assert!(memory.drift(&shown(5), LAG).is_some());
+}
+
+#[test]
+fn a_wish_that_is_refused_is_not_asked_for_again_for_a_while() {
+    let mut memory = Memory::default();
+    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    let bad = Ask { wanted: wanted("bad"), at: Duration::from_secs(10), ..ask(Why::Changed) };
+    assert_eq!(memory.asking(&bad), [News::Ensuring]);
+    memory.refuse(&bad);
+    let is_refused = |memory: &Memory, digest, at| memory.is_refused(&wanted(digest).shape, at);
+    assert!(is_refused(&memory, "bad", Duration::from_secs(20)) && memory.good.is_some());
+    assert!(!is_refused(&memory, "bad", bad.at + LAG) && !is_refused(&memory, "other", bad.at));
+
+    // Meanwhile the good one follows the nodes, as if nothing else were going on.
+    let hosts = Ask { stands_in: true, ..ask(Why::Hosts) };
+    memory.asking(&hosts);
+    assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [News::Updated]);
+
+    let again = Ask { at: bad.at + LAG, ..bad };
+    assert_eq!(memory.asking(&again), [], "it was said when it was refused");
+    assert_eq!(memory.answered(&again, answer(State::Active, ""), None).news, [News::Ensured]);
+    assert!(!is_refused(&memory, "bad", again.at));
+}
+
+#[test]
+fn a_wish_that_was_good_and_is_refused_now_leaves_nothing_to_go_back_to() {
+    let mut memory = Memory::default();
+    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    memory.refuse(&ask(Why::Changed));
+    assert_eq!(memory.good, None);
+}
+
+#[test]
+fn nodes_that_cannot_be_followed_are_told_beside_what_else_is_wrong() {
+    let mut memory = Memory::default();
+    let hosts = Step::Hosts(Hosts::some());
+    let refusal =
+        |memory: &mut Memory, topic, name: &str| memory.trouble_named(topic, name, News::Ensuring).len();
+    assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1);
+    assert_eq!(refusal(&mut memory, Topic::Refused, "c"), 1);
+    assert_eq!(memory.trouble(&hosts, "b").len(), 1);
+    assert_eq!(memory.trouble(&Step::Sync, "d").len(), 1);
+    assert_eq!(refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c"), 0);
+    assert_eq!(memory.trouble(&hosts, "b"), []);
+    let stands_in = Ask { stands_in: true, ..ask(Why::Hosts) };
+    memory.answered(&stands_in, answer(State::Active, ""), None);
+    memory.calm();
+    let again = refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c");
+    assert_eq!(again, 0, "what it stands in for is still wrong");
+    assert_eq!(memory.trouble(&hosts, "b").len(), 1, "that is over, and news again");
+    assert_eq!(memory.trouble(&Step::Sync, "d").len(), 1, "and that");
+    memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
+    assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "it was repaired in between");
 }

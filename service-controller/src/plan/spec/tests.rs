@@ -10,7 +10,10 @@ use cloud_api_proto::v1alpha1::{
 };
 
 use super::*;
-use crate::plan::service::{FamilyPolicy, Port, Transport};
+use crate::plan::{
+    annotations::template::Template,
+    service::{FamilyPolicy, Port, Transport},
+};
 
 fn port(transport: Transport, port: u16) -> Port {
     Port { name: format!("{transport}-{port}").to_lowercase(), transport, port, node_port: 30_000 + port }
@@ -55,6 +58,7 @@ fn all() -> Features {
         name::SUBNETS,
         name::SIZE,
         name::ZONE,
+        name::NAME,
         name::KEEP_ADDRESS,
         name::ALGORITHM,
         name::LISTENER_PROTOCOL,
@@ -205,7 +209,6 @@ fn what_the_adapter_cannot_do_is_told_by_field() {
         ..service(&[port(Transport::Tcp, 80), port(Transport::Udp, 53), port(Transport::Sctp, 9)])
     };
     insta::assert_snapshot!(refusals(&demanding, &Features::default()), @r"
-    spec.type LoadBalancer: the cloud adapter cannot do this (no capability loadbalancers)
     spec.ports[1].protocol UDP: the cloud adapter cannot do this (no capability lb.udp)
     spec.ports[2].protocol SCTP: the cloud adapter cannot do this (no capability lb.sctp)
     spec.ports with more than one protocol: the cloud adapter cannot do this (no capability lb.mixed-protocols)
@@ -262,7 +265,7 @@ fn only_what_matters_changes_the_digest() {
 fn each_wish_reaches_its_field() {
     type Said = &'static [(&'static str, &'static str)];
     type Shows = fn(&LoadBalancerSpec) -> bool;
-    let rows: [(Said, Shows); 16] = [
+    let rows: [(Said, Shows); 17] = [
         (&[("internal", "true")], |spec| spec.scheme() == contract::Scheme::Internal),
         (&[("internal", "false")], |spec| spec.scheme() == contract::Scheme::Internet),
         (&[("on-delete", "keep-address")], |spec| {
@@ -273,6 +276,7 @@ fn each_wish_reaches_its_field() {
         (&[("subnet", "s-1, s-2")], |spec| spec.subnets == ["s-1", "s-2"]),
         (&[("size", "large")], |spec| spec.size == "large"),
         (&[("zone", "z1")], |spec| spec.zone == "z1"),
+        (&[("name", "shop_web.1")], |spec| spec.name == "shop_web.1"),
         (&[("tags", "team=shop,cost=7")], |spec| spec.tags["team"] == "shop" && spec.tags["cost"] == "7"),
         (&[("x.sim.health-check-tls", "true")], |spec| spec.parameters["health-check-tls"] == "true"),
         (&[("algorithm", "least-connections")], |spec| {
@@ -388,6 +392,24 @@ fn a_value_that_the_adapter_has_not_is_refused_with_those_that_it_has() {
         Algorithm::SourceIp
     );
     insta::assert_snapshot!(refusals(&says(web(), &[("algorithm", "least-connections")]), &some), @"annotation lb.cloudadapter.dev/algorithm: the cloud adapter cannot do least-connections: write one of round-robin, source-ip");
+}
+
+#[test]
+fn a_name_of_the_template_is_no_reason_to_refuse_and_one_of_the_service_is() {
+    let mut shop = web();
+    (shop.id.namespace, shop.id.name) = ("shop".to_owned(), "web".to_owned());
+    let names = Template::read("{cluster}_{namespace}_{service}", "prod").unwrap();
+    let defaults = Defaults::default().called(Some(names));
+    let plain = Features::from([name::LOAD_BALANCERS]);
+    let named = |service: &Service, features: &Features| {
+        let checked = Checked::new(service, &defaults).unwrap();
+        checked.shape(features).map(|shape| (shape.spec.name, checked.is_unnamed(features)))
+    };
+    assert_eq!(named(&shop, &all()), Ok(("prod_shop_web".to_owned(), false)));
+    assert_eq!(named(&shop, &plain), Ok((String::new(), true)));
+    let said = says(shop, &[("name", "front")]);
+    assert_eq!(named(&said, &all()), Ok(("front".to_owned(), false)));
+    insta::assert_snapshot!(refusals(&said, &plain), @"annotation lb.cloudadapter.dev/name: the cloud adapter cannot do this (no capability lb.name)");
 }
 
 #[test]

@@ -35,7 +35,27 @@ pub(super) struct World {
     pub(super) mirror_lags: bool,
     /// How many more times the adapter answers "not yet".
     pub(super) pending: u32,
+    /// What the adapter does not take up, by its digest.
+    pub(super) refuses: Option<String>,
     pub(super) now: Duration,
+    truth: Truth,
+}
+
+/// What nobody is told.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold or not, each without the others")]
+struct Truth {
+    /// We put the finalizer there that is on the Service.
+    finalizer_is_ours: bool,
+    /// Another's controller wrote the status last.
+    status_is_others: bool,
+    /// Another's controller needs the finalizer, whoever put it there.
+    another_needs_it: bool,
+    /// We made something for this Service.
+    made: bool,
+    /// When the class went with the type, something of ours was left, or had just gone, or the Service was ours by all that stands on
+    /// it, for all that we knew: then we clean up, whoever else is there.
+    ours_was_left: bool,
 }
 
 impl World {
@@ -50,7 +70,9 @@ impl World {
             mirror: Vec::new(),
             mirror_lags: false,
             pending: 0,
+            refuses: None,
             now: Duration::ZERO,
+            truth: Truth::default(),
         };
         world.nodes(&["a", "b"]);
         world
@@ -83,17 +105,66 @@ impl World {
             2 => self.nodes(&["a", "b", "c"]),
             3 => self.nodes(&[]),
             4 => self.cloud.clear(),
-            5 => self.service.kind = Kind::Other,
-            6 => self.service.kind = Kind::LoadBalancer,
+            5 => self.stops_being_one(),
+            6 => (self.service.kind, self.service.class) = (Kind::LoadBalancer, Class::default()),
             7 => self.pending = 2,
-            _ => self.service.ingress.clear(),
+            8 => self.annotate("internal", "perhaps"),
+            9 => self.service.annotations.clear(),
+            10 => (self.service.kind, self.service.class) = (Kind::LoadBalancer, Class::Others),
+            11 if self.service.kind == Kind::LoadBalancer => self.service.class = Class::default(),
+            12 => self.cloud.iter_mut().for_each(|it| it.backends = 1),
+            13 => self.service.ingress.clear(),
+            14 if self.service.class == Class::Others => self.another_serves(),
+            15 if self.service.class != Class::Others => self.another_leaves(),
+            16 => self.mirror_lags = !self.mirror_lags,
+            _ => self.now += Duration::from_mins(1),
+        }
+    }
+
+    /// As the API server does it: class and status go with the type. Whose it was is read off the finalizer and the status.
+    fn stops_being_one(&mut self) {
+        if self.service.kind == Kind::Other {
+            return;
+        }
+        let known = self.memory.made
+            || self.memory.removes()
+            || self.memory.removed
+            || self.class_of_former() == Class::Ours(None);
+        self.truth.ours_was_left = known || !self.cloud.is_empty() || !self.mirror.is_empty();
+        self.service.kind = Kind::Other;
+        self.service.ingress.clear();
+        self.service.class = self.class_of_former();
+    }
+
+    /// What is read off a Service that is none any more.
+    pub(super) fn class_of_former(&self) -> Class {
+        let Truth { finalizer_is_ours, status_is_others, .. } = self.truth;
+        if finalizer_is_ours && !status_is_others { Class::Ours(None) } else { Class::Lost }
+    }
+
+    fn another_serves(&mut self) {
+        self.truth.finalizer_is_ours &= self.service.finalizer;
+        self.service.finalizer = true;
+        self.service.ingress = vec![Ingress { ip: Some("198.51.100.7".to_owned()), ..Ingress::default() }];
+        (self.truth.status_is_others, self.truth.another_needs_it) = (true, true);
+    }
+
+    /// It takes the finalizer off by its name.
+    pub(super) fn another_leaves(&mut self) {
+        if std::mem::take(&mut self.truth.another_needs_it) {
+            self.service.finalizer = false;
+            self.truth.finalizer_is_ours = false;
         }
     }
 
     pub(super) fn next_ask(&mut self) -> Option<Ask> {
         self.plan().actions.into_iter().find_map(|action| match action {
             Action::Ensure(ask) => Some(*ask),
-            Action::AddFinalizer | Action::WriteStatus(_) | Action::Delete(_) | Action::Release => None,
+            Action::AddFinalizer
+            | Action::WriteStatus(_)
+            | Action::Delete(_)
+            | Action::Release
+            | Action::Forget => None,
         })
     }
 
@@ -101,7 +172,11 @@ impl World {
     pub(super) fn left_over(&self) -> Option<Adoption> {
         self.plan().actions.iter().find_map(|action| match action {
             Action::Delete(takeover) => Some(takeover.left_over()),
-            Action::AddFinalizer | Action::WriteStatus(_) | Action::Ensure(_) | Action::Release => None,
+            Action::AddFinalizer
+            | Action::WriteStatus(_)
+            | Action::Ensure(_)
+            | Action::Release
+            | Action::Forget => None,
         })
     }
 
@@ -124,8 +199,9 @@ impl World {
         if !self.mirror_lags {
             self.mirror = self.cloud.clone();
         }
-        self.memory.observe(Some(&self.mirror));
+        self.memory.observe(&self.service, Some(&self.mirror), self.now);
         let plan = self.plan();
+        self.assert_proven(&plan);
         let mut text = plan.to_string();
         for action in &plan.actions {
             let outcome = self.carry_out(action);
@@ -136,8 +212,39 @@ impl World {
         (text, plan.actions.is_empty())
     }
 
+    /// What a look at this moment would do is proven, whether there is one or not.
+    pub(super) fn assert_proven_now(&mut self) {
+        let memory = self.memory.clone();
+        if !self.mirror_lags {
+            self.mirror = self.cloud.clone();
+        }
+        self.memory.observe(&self.service, Some(&self.mirror), self.now);
+        self.assert_proven(&self.plan());
+        self.memory = memory;
+    }
+
+    /// Nothing goes that is wanted, that serves, or that may be another's.
+    fn assert_proven(&self, plan: &Plan) {
+        let has = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
+        let goes = has(|action| matches!(action, Action::Delete(_)));
+        let wanted = self.service.role() == Role::Wanted;
+        assert!(!(goes && wanted), "{plan}");
+        let serves = self.service.class == Class::Others
+            && !self.service.deleting
+            && self.cloud.iter().any(|it| self.service.shows(&it.ingress));
+        let known = serves && !self.memory.removes() && !self.mirror_lags;
+        assert!(!(goes && known), "{plan}");
+        assert!(!goes || self.truth.made || self.service.deleting, "nothing of ours was ever there\n{plan}");
+        let released = has(|action| *action == Action::Release);
+        let needed = self.truth.another_needs_it && !self.truth.ours_was_left;
+        assert!(!(released && needed), "another's controller needs the finalizer\n{plan}");
+    }
+
     fn plan(&self) -> Plan {
+        let judged =
+            Judged::of(&self.service, &self.memory, &self.defaults, self.features.as_ref(), self.now);
         let facts = Facts {
+            judged: &judged,
             targets: &self.targets,
             defaults: &self.defaults,
             features: self.features.as_ref(),
@@ -149,15 +256,29 @@ impl World {
 
     fn carry_out(&mut self, action: &Action) -> Vec<News> {
         match action {
-            Action::AddFinalizer => self.service.finalizer = true,
-            Action::WriteStatus(ingress) => self.service.ingress.clone_from(ingress),
+            Action::AddFinalizer => {
+                self.service.finalizer = true;
+                (self.truth.finalizer_is_ours, self.truth.made) = (true, true);
+            }
+            Action::WriteStatus(ingress) => {
+                self.service.ingress.clone_from(ingress);
+                self.truth.status_is_others = false;
+            }
             Action::Release => {
                 self.service.finalizer = false;
+                self.truth.finalizer_is_ours = false;
                 self.service.ingress.clear();
                 return self.memory.released();
             }
+            Action::Forget => return self.memory.forgotten(Some(&self.mirror), self.now),
             Action::Ensure(ask) => {
+                self.truth.made = true;
                 let mut news = self.memory.asking(ask);
+                if self.refuses.as_ref() == Some(&ask.wanted.shape.digest) {
+                    assert!(!ask.stands_in, "what stands in was good");
+                    self.memory.refuse(ask);
+                    return news;
+                }
                 let answer = self.ensure(ask);
                 let outcome = self.memory.answered(ask, answer, Some(&self.mirror));
                 assert_ne!(outcome.next, Next::Backoff);
@@ -167,7 +288,7 @@ impl World {
             Action::Delete(_) => {
                 let mut news = self.memory.removing();
                 let answer = self.delete();
-                news.extend(self.memory.removal(&answer).news);
+                news.extend(self.memory.removal(&Step::Sync, &answer).news);
                 return news;
             }
         }
@@ -175,7 +296,7 @@ impl World {
     }
 
     fn ensure(&mut self, ask: &Ask) -> Answer {
-        let hash = format!("{}/{}", ask.shape, ask.spec.backend_set_id);
+        let hash = format!("{}/{}", ask.wanted.shape.digest, ask.spec.backend_set_id);
         let ingress = vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }];
         let unchanged = self.cloud.iter().any(|it| it.state == State::Active && it.applied_hash == hash);
         let state = if unchanged || self.pending == 0 { State::Active } else { State::Pending };
@@ -186,6 +307,7 @@ impl World {
             applied_hash: if state == State::Active { hash.clone() } else { String::new() },
             ingress: ingress.clone(),
             listeners: listeners(&ask.spec),
+            backends: 2,
         }];
         let steps = if unchanged { 0 } else { 3 };
         Answer { state, steps, applied_hash: hash, ingress, why: String::new(), retry_after: None }

@@ -1,0 +1,85 @@
+//! What shall be in force for a Service: what it asks for, or the last of what it asked for that could be done.
+//!
+//! A mistyped annotation must not cost a running Service its load balancer's nodes: until it is repaired, the last good wish stays in
+//! force, follows the nodes and is repaired at the cloud. People are told of the mistake all the same. The last good wish is known in
+//! memory alone: after a restart nothing is done for a Service with a mistake but to tell it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Refusal,
+    annotations::{node_selector, selector::Selector, settings::Defaults},
+    features::{Features, name},
+    memory::Memory,
+    service::{Role, Service},
+    spec::{Checked, Shape},
+    status::Shown,
+};
+
+/// What a Service's load balancer shall be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wanted {
+    /// What the adapter hears of it.
+    pub(crate) shape: Shape,
+    /// Which nodes stand behind it.
+    pub(crate) selector: Option<Selector>,
+    /// What the status shows of it.
+    pub(crate) shown: Shown,
+    /// The adapter calls it as it likes, and the cluster's template says otherwise.
+    pub(crate) unnamed: bool,
+}
+
+impl Wanted {
+    fn of(service: &Service, defaults: &Defaults, features: &Features) -> Result<Self, Vec<Refusal>> {
+        let checked = Checked::new(service, defaults)?;
+        Ok(Self {
+            shape: checked.shape(features)?,
+            selector: node_selector(service, defaults),
+            shown: Shown::from(&checked.wishes),
+            unnamed: checked.is_unnamed(features),
+        })
+    }
+}
+
+/// What one look makes of a Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Judged {
+    /// What shall be in force. `None`: nothing, or nothing that is known yet.
+    pub(crate) wanted: Option<Arc<Wanted>>,
+    /// What keeps that which the Service asks for now from being done.
+    pub(crate) refusals: Vec<Refusal>,
+    /// What is in force stands in for what is asked for.
+    pub(crate) stands_in: bool,
+}
+
+impl Judged {
+    /// Judges a Service that shall have a load balancer; any other asks for nothing. Cost: no calls.
+    pub(crate) fn of(
+        service: &Service,
+        memory: &Memory,
+        defaults: &Defaults,
+        features: Option<&Features>,
+        now: Duration,
+    ) -> Self {
+        if service.role() != Role::Wanted || features.is_some_and(|it| !it.has(name::LOAD_BALANCERS)) {
+            return Self::default();
+        }
+        let Some(features) = features else {
+            let refusals = Checked::new(service, defaults).err().unwrap_or_default();
+            return Self { refusals, ..Self::default() };
+        };
+        match Wanted::of(service, defaults, features) {
+            Err(refusals) => Self { wanted: memory.good.clone(), refusals, stands_in: true },
+            // Not asked for again at each look: only something else, or time, can help.
+            Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {
+                Self { wanted: memory.good.clone(), refusals: Vec::new(), stands_in: true }
+            }
+            Ok(wanted) => Self { wanted: Some(Arc::new(wanted)), ..Self::default() },
+        }
+    }
+
+    /// Which nodes shall stand behind it.
+    pub(crate) fn selector(&self) -> Option<&Selector> {
+        self.wanted.as_ref().and_then(|wanted| wanted.selector.as_ref())
+    }
+}

@@ -1,0 +1,178 @@
+//! The corridor for load balancers whose Service is not there, or none of ours any more.
+
+use std::{
+    collections::BTreeSet,
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use controller_core::brake::{self, Brake, Limits};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{BREATH, Reconciler};
+use crate::{
+    plan::{
+        News, Step,
+        cloud::Balancer,
+        left_over::{Orphans, Verdict, judge, there},
+        memory::{Memory, Next},
+        service::ServiceId,
+        spec::Takeover,
+    },
+    requeue::Error,
+};
+
+/// Within one window so many per cent of the load balancers may go that no Service wants any more …
+const SHARE: usize = 30;
+/// … and never more than this.
+const NUMBER: usize = 10;
+/// The window, if orphans are only told: for those that this process made itself.
+const WINDOW: Duration = Duration::from_hours(1);
+/// What the brake holds is asked about again after this.
+const HELD: Duration = Duration::from_mins(5);
+
+/// What shall go though its Service is gone, and how many of them may.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    brake: Brake,
+    /// Those that shall go and may not yet.
+    waiting: BTreeSet<ServiceId>,
+}
+
+impl Sweep {
+    /// Nothing shall go yet. Orphans wait at least as long as the window, so that a new brake holds none of them any longer.
+    pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
+        let window = match orphans {
+            Orphans::Report => WINDOW,
+            Orphans::DeleteAfter(age) => age,
+        };
+        let limits = Limits { share: SHARE, number: NUMBER, window };
+        Self { brake: Brake::new(limits, now), waiting: BTreeSet::new() }
+    }
+}
+
+impl Reconciler {
+    /// One look at what is left of a Service that the mirror does not show. `None`: nothing is left to do.
+    pub(super) async fn left_over(
+        &self,
+        id: &ServiceId,
+        memory: &mut Memory,
+        seen: Option<&[Balancer]>,
+    ) -> Result<Option<Next>, Error> {
+        if memory.removed {
+            self.sweep().waiting.remove(id);
+            self.executor.tell(id, &memory.released());
+            return Ok(None);
+        }
+        let there = there(seen.unwrap_or_default());
+        if there.is_empty() && !memory.made && !memory.removes() {
+            self.sweep().waiting.remove(id);
+            memory.calm();
+            return Ok(None);
+        }
+        let now = self.started.elapsed();
+        let doubt = memory.orphan_doubt(now);
+        // What a person removed takes no more with it than parts that nobody sees: it needs no brake, and holds no other.
+        let went = seen.is_some() && memory.orphan_went(!there.is_empty());
+        if let Some(doubt) = doubt {
+            return Ok(Some(Next::After(doubt)));
+        }
+        if let Some(rest) = memory.held(now) {
+            return Ok(Some(Next::After(rest)));
+        }
+        let standing = self.executor.standing(id, &self.mirrors.reading).await?;
+        match judge(standing, memory, self.orphans, now) {
+            Verdict::Leave => {
+                self.sweep().waiting.remove(id);
+                *memory = Memory::default();
+                Ok(None)
+            }
+            Verdict::Wait => Ok(Some(Next::After(BREATH))),
+            Verdict::Report(again) => {
+                if !memory.tell_orphan() {
+                    self.executor.tell(id, &[News::Orphaned(there.join(", "))]);
+                }
+                if again.is_some() {
+                    self.sweep().waiting.insert(id.clone());
+                }
+                Ok(again.map(Next::After))
+            }
+            Verdict::Remove(step) if went => self.removal(id, memory, &step).await.map(Some),
+            Verdict::Remove(step) => self.remove(id, memory, &step).await.map(Some),
+            Verdict::RemoveOrphan if self.executor.knows(&id.uid).await? => Ok(Some(Next::After(HELD))),
+            Verdict::RemoveOrphan => self.remove(id, memory, &Step::LeftOver).await.map(Some),
+        }
+    }
+
+    async fn remove(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {
+        if *step == Step::LeftOver
+            && !memory.removes()
+            && let Some(rest) = self.brake(id, memory)
+        {
+            return Ok(Next::After(rest));
+        }
+        self.removal(id, memory, step).await
+    }
+
+    async fn removal(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {
+        self.sweep().waiting.remove(id);
+        self.goes(id);
+        warn!(service = %id, uid = %id.uid, "Removes a load balancer that no Service wants");
+        self.executor.delete(id, memory, &Takeover::None, step).await
+    }
+
+    /// What holds it, and for how long. `None`: it may go.
+    fn brake(&self, id: &ServiceId, memory: &mut Memory) -> Option<Duration> {
+        let (now, all) = (Instant::now(), self.mirrors.balance().all);
+        let vanished = self.vanished();
+        let mut sweep = self.sweep();
+        sweep.waiting.insert(id.clone());
+        sweep.waiting.extend(vanished);
+        sweep.waiting.retain(|id| self.mirrors.service(id).is_none());
+        let wanted = sweep.waiting.len();
+        let verdict = sweep.brake.ask(now, all.max(wanted), wanted);
+        match verdict {
+            brake::Verdict::Tripped { allowance } => {
+                drop(sweep);
+                let why = format!(
+                    "{wanted} of {all} load balancers have no Service any more, more than the {allowance} that may go at once: none is \
+                     removed; delete those at the cloud that nobody needs"
+                );
+                self.hold(id, memory, why);
+                return Some(HELD);
+            }
+            // A new brake lets go little by little, for what an earlier process may have let go; what this one made it knows.
+            brake::Verdict::Later { after } if !memory.made => return Some(after),
+            brake::Verdict::Later { .. } | brake::Verdict::Go => (),
+        }
+        sweep.waiting.remove(id);
+        sweep.brake.went(now);
+        None
+    }
+
+    /// Its removal begins: until the worker puts its memory back, it counts no more among those that wait for theirs.
+    pub(super) fn goes(&self, id: &ServiceId) {
+        self.memories().remove(id);
+    }
+
+    /// Told at each of them, and once for all.
+    fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
+        let news = memory.once(News::OrphanHeld(why));
+        news.iter().for_each(|news| self.executor.tell_all(news));
+        self.executor.tell(id, &news);
+    }
+
+    /// Those that this process made and whose Services went without it.
+    fn vanished(&self) -> Vec<ServiceId> {
+        let gone = |(id, memory): &(&ServiceId, &Memory)| {
+            memory.made && !memory.removes() && self.mirrors.service(id).is_none()
+        };
+        self.memories().iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
+    }
+
+    fn sweep(&self) -> MutexGuard<'_, Sweep> {
+        // Every operation on it is a single one: it is consistent whatever happened.
+        self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

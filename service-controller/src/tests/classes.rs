@@ -1,0 +1,205 @@
+//! Services of classes, ours and others'.
+
+use cloud_api_proto::DOMAIN;
+use controller_core::testing::service;
+use k8s_openapi::api::core::v1::Service;
+
+use super::world::{World, name};
+use crate::plan::{
+    compat::Compat,
+    service::{Classes, FINALIZER},
+};
+
+fn internal(unclassed: bool) -> Classes {
+    Classes { own: Some("example.com/internal".to_owned()), unclassed }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_another_class_is_left_alone() {
+    let world = World::start().await;
+    world.service(service("web").port(80).class("example.com/other").finalizer(FINALIZER));
+    world.quiet().await;
+    world.kube.delete::<Service>(&name("web"));
+    world.quiet().await;
+    assert!(world.kube.writes().is_empty() && world.cloud.calls("DeleteLoadBalancer") == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_of_our_own_is_served_and_told_to_the_adapter() {
+    let world = World::new().classes(internal(true)).started().await;
+    world.service(service("web").port(80).class("example.com/internal"));
+    world.eventually_ingress_of("web").await;
+    assert_eq!(world.last_ensure().spec.unwrap().class.as_deref(), Some("example.com/internal"));
+    world.service(service("api").port(80));
+    world.eventually_ingress_of("api").await;
+    assert_eq!(world.last_ensure().spec.unwrap().class, None);
+    world.kube.delete::<Service>(&name("web"));
+    world.eventually("it goes", |world| world.get("web").is_none()).await;
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_without_a_class_may_be_left_to_another_controller() {
+    let world = World::new().classes(internal(false)).started().await;
+    world.service(service("web").port(80).finalizer(FINALIZER));
+    world.service(service("own").port(80).class("example.com/internal"));
+    world.eventually_ingress_of("own").await;
+    world.quiet().await;
+    let before = (world.kube.writes().len(), world.cloud.calls("EnsureLoadBalancer"));
+    world.change("web", |service| service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
+    world.quiet().await;
+    assert_eq!((world.kube.writes().len(), world.cloud.calls("EnsureLoadBalancer")), before);
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
+    assert_eq!(world.finalizers("web"), [FINALIZER]);
+
+    // The API server takes the class away with the type: what is ours is known by its load balancer, after a restart, too.
+    let world = world.stop().await;
+    world.change("own", |service| {
+        let spec = service.spec.as_mut().unwrap();
+        (spec.type_, spec.load_balancer_class) = (Some("ClusterIP".to_owned()), None);
+    });
+    let world = world.restart().await;
+    world.eventually("it is released", |world| world.finalizers("own").is_empty()).await;
+    assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
+    assert_eq!(world.finalizers("web"), [FINALIZER]);
+}
+
+/// The class goes with the type, while the finalizer of the class's own controller is still there.
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_of_another_class_is_not_taken_when_the_service_loses_that_class() {
+    for watched in [true, false] {
+        let mut world = World::start().await;
+        world.service(service("web").port(80).class("example.com/other").finalizer(FINALIZER));
+        world.quiet().await;
+        if !watched {
+            world = world.stop().await;
+        }
+        world.change("web", to_cluster_ip);
+        if !watched {
+            world = world.restart().await;
+        }
+        world.quiet().await;
+        assert!(world.kube.writes().is_empty(), "{watched}: {:?}", world.kube.writes());
+        assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "{watched}");
+
+        // Its controller is done; from now on it is as any other.
+        world.change("web", |service| service.metadata.finalizers = None);
+        world.change("web", |service| service.spec.as_mut().unwrap().type_ = Some("LoadBalancer".to_owned()));
+        world.eventually_ingress_of("web").await;
+        world.change("web", to_cluster_ip);
+        world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+        assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
+        world.stop().await;
+    }
+}
+
+/// Two of our kind, each with its own adapter: what one of them put there the other leaves.
+#[tokio::test(start_paused = true)]
+async fn what_one_of_two_controllers_put_on_a_service_the_other_does_not_take_off() {
+    for (theirs, ours) in [(internal(false), Classes::default()), (Classes::default(), internal(false))] {
+        let world = World::new().classes(theirs.clone()).started().await;
+        let web = service("web").port(80);
+        world.service(if theirs.unclassed { web } else { web.class("example.com/internal") });
+        world.eventually_ingress_of("web").await;
+        let world = world.stop().await;
+        let of_theirs = world.cloud.edit(|state| std::mem::take(&mut state.load_balancers));
+        world.change("web", to_cluster_ip);
+
+        let world = world.classes(ours).started().await;
+        tokio::time::sleep(std::time::Duration::from_mins(20)).await;
+        assert_eq!(
+            (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
+            (vec![FINALIZER.to_owned()], 0)
+        );
+
+        let world = world.stop().await.classes(theirs).started().await;
+        world.cloud.edit(|state| state.load_balancers = of_theirs);
+        world.eventually("who put it there takes it off", |world| world.finalizers("web").is_empty()).await;
+        assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
+        world.stop().await;
+    }
+}
+
+/// We ended after the removal and before the release; or somebody removed it at the cloud meanwhile.
+#[tokio::test(start_paused = true)]
+async fn our_finalizer_is_known_as_ours_though_nothing_is_left_at_the_cloud() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    let world = world.stop().await;
+    world.cloud.edit(|state| state.load_balancers.clear());
+    world.change("web", to_cluster_ip);
+    let world = world.restart().await;
+    world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts of it may be left");
+}
+
+/// As the API server does it: the class goes with the type, and the status is emptied.
+fn to_cluster_ip(service: &mut Service) {
+    let spec = service.spec.as_mut().unwrap();
+    (spec.type_, spec.load_balancer_class) = (Some("ClusterIP".to_owned()), None);
+    service.status = None;
+}
+
+/// From no class to another's, by way of another type, while nobody watched.
+#[tokio::test(start_paused = true)]
+async fn what_was_made_before_a_service_had_another_class_goes_and_nothing_else_is_touched() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    let world = world.stop().await;
+    world.change("web", |service| {
+        service.spec.as_mut().unwrap().load_balancer_class = Some("example.com/other".to_owned());
+        service.status = None;
+    });
+    let writes = world.kube.writes().len();
+    let world = world.restart().await;
+    world.eventually("it goes", |world| world.cloud.read(|state| state.load_balancers.is_empty())).await;
+    world.quiet().await;
+    assert_eq!(world.finalizers("web"), [FINALIZER]);
+    let patches = world.kube.writes().split_off(writes);
+    assert!(patches.iter().all(|it| it.path.contains("events")), "{patches:?}");
+}
+
+/// The flags changed and not the Service.
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_ours_no_more_takes_no_load_balancer_that_serves() {
+    let world = World::new().classes(internal(true)).started().await;
+    world.service(service("web").port(80).class("example.com/internal"));
+    world.eventually_ingress_of("web").await;
+    let world = world.stop().await.classes(Classes::default()).started().await;
+    let told =
+        |world: &World| world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count();
+    world.eventually("people hear of it", |world| told(world) == 1).await;
+    tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+    assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (1, 0));
+
+    // With its Service it goes all the same: it is ours.
+    world.kube.delete::<Service>(&name("web"));
+    world.eventually("it goes", |world| world.get("web").is_none()).await;
+    assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
+}
+
+/// The status then shows the name in place of the addresses.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_serves_under_a_name_stays_when_its_class_is_ours_no_more() {
+    let other = Classes { own: Some("example.com/public".to_owned()), unclassed: false };
+    for key in [format!("lb.{DOMAIN}/hostname"), "loadbalancer.openstack.org/hostname".to_owned()] {
+        let world = World::new().classes(internal(true)).compat(Compat::Openstack).started().await;
+        world.service(
+            service("own").port(80).class("example.com/internal").annotation(&key, "own.example.com"),
+        );
+        world.service(service("web").port(80).annotation(&key, "web.example.com"));
+        world.eventually_ingress("own", &["own.example.com"]).await;
+        world.eventually_ingress("web", &["web.example.com"]).await;
+        // Whoever changes the classes may leave that flag out, too.
+        let world = world.stop().await.classes(other.clone()).without_compat().started().await;
+        let told = |world: &World| {
+            world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count()
+        };
+        world.eventually("people hear of both", |world| told(world) == 2).await;
+        tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+        assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (2, 0), "{key}");
+        world.stop().await;
+    }
+}

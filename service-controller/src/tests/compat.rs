@@ -1,0 +1,70 @@
+//! Annotations of controllers that people come from.
+
+use cloud_api_proto::v1alpha1::Adoption;
+use controller_core::testing::service;
+
+use super::world::World;
+use crate::plan::compat::Compat;
+
+#[tokio::test(start_paused = true)]
+async fn annotations_of_the_go_controller_are_understood_and_told_once() {
+    let world = World::new().compat(Compat::Openstack).started().await;
+    world.node("a");
+    let old = |key: &str| format!("loadbalancer.openstack.org/{key}");
+    world.service(
+        service("web")
+            .port(80)
+            .annotation(&old("load-balancer-id"), "lb-7")
+            .annotation(&old("node-selector"), "zone=a"),
+    );
+    let told = "Normal CompatibleAnnotations web: Understood, and better written in our words: \
+                loadbalancer.openstack.org/load-balancer-id is lb.cloudadapter.dev/id: lb-7; \
+                loadbalancer.openstack.org/node-selector is lb.cloudadapter.dev/node-selector: zone=a";
+    world.eventually_events(&[told]).await;
+    world.eventually_ingress_of("web").await;
+    let ensure = world.last_ensure();
+    assert_eq!(ensure.adoption(), Adoption::ById);
+    assert_eq!(
+        ensure.known.and_then(|known| known.vendor_ids).unwrap_or_default().ids["loadbalancer"],
+        "lb-7"
+    );
+    assert_eq!(world.backends(), [""; 0], "no node has the label");
+
+    world.change("web", |service| {
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert("loadbalancer.openstack.org/class".to_owned(), "dmz".to_owned());
+    });
+    let refused = |world: &World| {
+        world
+            .events()
+            .iter()
+            .any(|event| event.starts_with("Warning SyncLoadBalancerFailed web: ") && event.contains("class"))
+    };
+    world.eventually("what cannot be done is refused", refused).await;
+    world.quiet().await;
+    let n_told = world.events().iter().filter(|event| event.contains("CompatibleAnnotations")).count();
+    assert_eq!(n_told, 1, "{:?}", world.events());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_go_controller_made_is_taken_over_without_any_annotation() {
+    let world = World::new().compat(Compat::Openstack).started().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    assert_eq!(world.last_ensure().adoption(), Adoption::IfUnowned);
+    assert!(!world.events().iter().any(|event| event.contains("Annotations")), "{:?}", world.events());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_flag_annotations_of_the_go_controller_do_nothing_and_it_is_said() {
+    let world = World::start().await;
+    world.node("a").service(service("web").port(80).annotation("loadbalancer.openstack.org/class", "dmz"));
+    world.eventually_ingress_of("web").await;
+    assert_eq!(world.last_ensure().adoption(), Adoption::Never);
+    let told = "Normal IgnoredAnnotations web: These annotations do nothing here: loadbalancer.openstack.org/class; start \
+                service-controller with --compat=openstack, or write those of lb.cloudadapter.dev";
+    world.eventually_events(&[told]).await;
+    world.stop().await;
+}

@@ -1,0 +1,150 @@
+//! What each thing that may happen costs: calls to the adapter, writes to the API server, Events. The README's table says the same.
+//!
+//! Each row has its own Service, since Events that repeat count up in one.
+
+use std::time::Duration;
+
+use cloud_api_proto::DOMAIN;
+use controller_core::testing::{node, service};
+use k8s_openapi::{
+    api::core::v1::{Node, NodeCondition, Service},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use super::world::{World, name};
+
+/// Services, and nodes at the begin.
+const SERVICES: [&str; 12] = [
+    "calm", "same", "shown", "port", "cleared", "gone", "wrong", "stripped", "type", "deleted", "class",
+    "back",
+];
+const S: u32 = 12;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cost {
+    puts: u32,
+    ensures: u32,
+    deletes: u32,
+    writes: u32,
+    events: u32,
+}
+
+impl Cost {
+    fn so_far(world: &World) -> Self {
+        let counted = |n: usize| u32::try_from(n).unwrap();
+        Self {
+            puts: world.cloud.calls("PutBackendSet"),
+            ensures: world.cloud.calls("EnsureLoadBalancer"),
+            deletes: world.cloud.calls("DeleteLoadBalancer"),
+            writes: counted(world.kube.writes().len()),
+            events: counted(world.events().len()),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            puts: self.puts - before.puts,
+            ensures: self.ensures - before.ensures,
+            deletes: self.deletes - before.deletes,
+            writes: self.writes - before.writes,
+            events: self.events - before.events,
+        }
+    }
+}
+
+const NOTHING: Cost = Cost { puts: 0, ensures: 0, deletes: 0, writes: 0, events: 0 };
+
+type Row = (&'static str, fn(&World), Duration, Cost);
+
+fn annotate(world: &World, service: &str, key: &str, value: &str) {
+    world.change(service, |service| {
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert(format!("lb.{DOMAIN}/{key}"), value.to_owned());
+    });
+}
+
+/// A kubelet that says that it is alive, fifty times.
+fn heartbeats(world: &World) {
+    for n in 0..50 {
+        let mut beating: Node = node("a").provider_id("sim://r1/a").at("10.0.0.1").build();
+        let at = controller_core::testing::BEGIN + jiff::SignedDuration::from_secs(10 * n);
+        let ready = NodeCondition {
+            type_: "Ready".to_owned(),
+            status: "True".to_owned(),
+            last_heartbeat_time: Some(Time(at)),
+            ..NodeCondition::default()
+        };
+        beating.status.get_or_insert_default().conditions = Some(vec![ready]);
+        world.kube.put::<Node>(beating);
+    }
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+#[rustfmt::skip]
+const ROWS: [Row; 19] = [
+    ("an hour", |_| (), HOUR, NOTHING),
+    ("50 heartbeats", heartbeats, MINUTE, NOTHING),
+    ("an unrelated annotation", |world| world.change("calm", |service| {
+        service.metadata.annotations.get_or_insert_default().insert("example.com/a".to_owned(), "b".to_owned());
+    }), MINUTE, NOTHING),
+    ("a Service that wants none", |world| { world.service(service("none").of_type("ClusterIP").port(80)); }, MINUTE, NOTHING),
+    ("a Service of another class", |world| { world.service(service("other").class("a/b").port(80)); }, MINUTE, NOTHING),
+    ("an annotation that says what is so anyway", |world| annotate(world, "same", "internal", "false"), MINUTE, NOTHING),
+    ("another name in the status", |world| annotate(world, "shown", "hostname", "a.example.com"), MINUTE,
+        Cost { writes: 1, ..NOTHING }),
+    ("a cleared status", |world| world.change("cleared", |service| service.status = None), MINUTE,
+        Cost { writes: 1, ..NOTHING }),
+    ("a stripped finalizer", |world| world.change("stripped", |service| service.metadata.finalizers = None), MINUTE,
+        Cost { writes: 1, ..NOTHING }),
+    ("a mistake", |world| annotate(world, "wrong", "internal", "perhaps"), MINUTE, Cost { events: 1, ..NOTHING }),
+    ("another port", |world| world.change("port", |service| {
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+    }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
+    ("one that somebody removed at the cloud, and that gets another address", |world| world.cloud.edit(|state| {
+        state.load_balancers.remove("lb-uid-gone");
+    }), MINUTE, Cost { ensures: 1, writes: 1, events: 2, ..NOTHING }),
+    ("backends that somebody removed at the cloud", |world| world.cloud.edit(|state| {
+        state.load_balancers.get_mut("lb-uid-back").unwrap().backends = 1;
+    }), MINUTE, Cost { ensures: 1, ..NOTHING }),
+    ("ten nodes join", |world| (0..10).for_each(|n| { world.node(&format!("n{n}")); }), MINUTE,
+        Cost { puts: 1, ensures: S, events: S, ..NOTHING }),
+    ("a new Service", |world| { world.service(service("new").port(80)); }, MINUTE,
+        Cost { ensures: 1, writes: 2, events: 2, ..NOTHING }),
+    ("another type", |world| world.change("type", |service| {
+        service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+    }), MINUTE, Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
+    ("a Service goes", |world| world.kube.delete::<Service>(&name("deleted")), MINUTE,
+        Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
+    ("a Service goes, and its finalizer went before", |world| {
+        world.kube.put::<Service>(service("class").port(80).deleted());
+    }, MINUTE, Cost { deletes: 1, events: 2, ..NOTHING }),
+    ("an hour in which nodes are as they were", |world| world.kube.put::<Node>(
+        node("a").provider_id("sim://r1/a").at("10.0.0.1").label("pet", "cat")), HOUR, NOTHING),
+];
+
+#[tokio::test(start_paused = true)]
+async fn everything_costs_what_the_readme_says() {
+    let world = World::start().await;
+    world.node("a").node("b");
+    for name in SERVICES {
+        world.service(service(name).port(80));
+    }
+    let all = |world: &World| SERVICES.iter().all(|name| !world.ingress(name).is_empty());
+    world.eventually("all have an address", all).await;
+    world.quiet().await;
+    for (what, happens, passes, want) in ROWS {
+        let before = Cost::so_far(&world);
+        happens(&world);
+        tokio::time::sleep(passes).await;
+        assert_eq!(Cost::so_far(&world).since(before), want, "{what}");
+    }
+
+    let before = Cost::so_far(&world);
+    let world = world.restart().await;
+    world.quiet().await;
+    // Three are gone and one is new; the one with a mistake is asked for nothing.
+    let cost = Cost::so_far(&world).since(before);
+    assert_eq!((cost.puts, cost.ensures, cost.deletes, cost.writes), (1, S - 3 + 1 - 1, 0, 0));
+}

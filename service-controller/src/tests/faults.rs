@@ -1,0 +1,186 @@
+//! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
+//! half upgraded. Nothing is lost, no load balancer goes, and nobody is asked again and again.
+
+use std::time::Duration;
+
+use controller_core::testing::{Fault, Verb, service};
+use k8s_openapi::api::core::v1::{Node, Service};
+
+use super::world::{World, name};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_mins(20);
+
+/// A node, and this Service.
+fn with_service(name: &str) -> World {
+    let world = World::new();
+    world.node("n1").service(service(name).port(80));
+    world
+}
+
+/// Writes to Services so far.
+fn writes(world: &World) -> usize {
+    world.kube.writes().iter().filter(|write| write.path.contains("/services/")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_up() {
+    let world = with_service("web");
+    for n in 0..20 {
+        world.kube.before_next_write(move |kube| {
+            kube.change::<Service>(&name("web"), |it| {
+                let finalizers = it.metadata.finalizers.get_or_insert_default();
+                finalizers.push(format!("example.com/{n}"));
+            });
+        });
+    }
+    let world = world.started().await;
+    world.eventually_ingress_of("web").await;
+    tokio::time::sleep(LONG).await;
+    // Two writes meet two changes; the other changes have not happened yet.
+    let ours = world.finalizers("web").into_iter().filter(|it| !it.starts_with("example.com/")).count();
+    assert_eq!((ours, world.cloud.calls("EnsureLoadBalancer")), (1, 1));
+    assert_eq!(world.finalizers("web").len(), 1 + writes(&world), "each of the other's is there");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_without_a_change_are_outlived() {
+    let world = with_service("web");
+    world.kube.order(Fault::status(409).on(Verb::Patch, "services").times(6));
+    let world = world.started().await;
+    world.eventually_ingress_of("web").await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(
+        (writes(&world), world.cloud.calls("EnsureLoadBalancer")),
+        (8, 1),
+        "6 in vain, finalizer, status"
+    );
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_write_that_hangs_holds_no_other_service_up() {
+    let world = with_service("web");
+    world.service(service("other").port(80));
+    world.kube.order(Fault::hang().on(Verb::Patch, "services").of("web"));
+    let world = world.started().await;
+    tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
+        .await
+        .expect("long before the write to web is given up");
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.ingress("web"), [""; 0]);
+    world.kube.heal();
+    world.eventually_ingress_of("web").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
+    for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
+        let world = with_service("web");
+        world.kube.order(Fault::slow(seconds * SECOND));
+        let world = world.started().await;
+        world.eventually_ingress_of("web").await;
+        tokio::time::sleep(LONG).await;
+        assert_eq!((writes(&world), world.cloud.calls("EnsureLoadBalancer")), (2, 1), "{name}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes() {
+    for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
+        let world = with_service("web").started().await;
+        world.eventually_ingress_of("web").await;
+        let world = world.stop().await;
+        world.kube.order(fault);
+        let world = world.started().await;
+        tokio::time::sleep(LONG).await;
+        for resource in ["services", "nodes"] {
+            let lists = world.kube.requests(Verb::List, resource);
+            assert!((10..150).contains(&lists), "{lists} listings of {resource} in 20 min");
+        }
+        assert_eq!((world.cloud.read(|state| state.load_balancers.len()), writes(&world)), (1, 2));
+        world.kube.heal();
+        world.service(service("more").port(80));
+        world.eventually_ingress_of("more").await;
+        assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_behind_a_watch_that_is_too_old_is_done() {
+    let world = with_service("web");
+    world.service(service("gone").port(80));
+    let world = world.started().await;
+    world.eventually_ingress_of("web").await;
+    world.eventually_ingress_of("gone").await;
+    world.quiet().await;
+    let before = world.cloud.calls("EnsureLoadBalancer");
+    world.kube.compact();
+    world.kube.delete::<Service>(&name("gone"));
+    world.service(service("more").port(80));
+    world.eventually_ingress_of("more").await;
+    world.eventually("the deleted one is released", |world| world.get("gone").is_none()).await;
+    world.quiet().await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1, "web is as it was");
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_without_the_fields_that_one_expects_harm_nobody() {
+    let world = with_service("web");
+    for (name, rest) in [
+        ("nothing", serde_json::json!({ "metadata": {} })),
+        ("empty", serde_json::json!({ "metadata": {}, "spec": {}, "status": {} })),
+        ("unknown", serde_json::json!({ "metadata": {}, "spec": { "type": "Fancy" } })),
+        ("portless", serde_json::json!({ "metadata": {}, "spec": { "type": "LoadBalancer" } })),
+    ] {
+        let mut service: Service = serde_json::from_value(rest).expect("a Service");
+        service.metadata.name = Some(name.to_owned());
+        service.metadata.namespace = Some("default".to_owned());
+        world.kube.put::<Service>(service);
+    }
+    let mut bare = Node::default();
+    bare.metadata.name = Some("bare".to_owned());
+    world.kube.put::<Node>(bare);
+    let world = world.started().await;
+    world.eventually_ingress_of("web").await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
+    assert_eq!(world.backends(), ["n1"]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_half_upgraded_is_waited_for() {
+    for rpc in ["WatchLoadBalancers", "PutBackendSet", "EnsureLoadBalancer"] {
+        let world = with_service("web");
+        world.cloud.without(rpc);
+        let world = world.started().await;
+        tokio::time::sleep(LONG).await;
+        assert_eq!(world.ingress("web"), [""; 0], "{rpc}");
+        assert!(world.cloud.calls(rpc) < 400, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
+        world.cloud.with(rpc);
+        world.eventually_ingress_of("web").await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_stays_until_the_adapter_can_remove_its_load_balancer() {
+    let world = with_service("web").started().await;
+    world.eventually_ingress_of("web").await;
+    world.cloud.without("DeleteLoadBalancer");
+    world.kube.delete::<Service>(&name("web"));
+    tokio::time::sleep(LONG).await;
+    assert!(world.get("web").is_some_and(|it| it.metadata.finalizers.is_some()));
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
+    world.cloud.with("DeleteLoadBalancer");
+    world.eventually("it is released", |world| world.get("web").is_none()).await;
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 0);
+    world.stop().await;
+}

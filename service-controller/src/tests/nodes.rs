@@ -1,0 +1,445 @@
+//! Which nodes stand behind load balancers, and how often that is asked for.
+
+use std::time::Duration;
+
+use cloud_api_proto::{AdapterError, DOMAIN, Reason, v1alpha1::put_backend_set_request::Content};
+use controller_core::testing::{node, service};
+use k8s_openapi::{
+    api::core::v1::{Node, Service, Taint},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use super::world::{World, name};
+use crate::plan::targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
+
+#[tokio::test(start_paused = true)]
+async fn services_that_select_the_same_nodes_share_one_set() {
+    let world = World::start().await;
+    let zoned = |name: &str, zone: &str| {
+        node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1").label("zone", zone)
+    };
+    world.kube.put::<Node>(zoned("a", "one"));
+    world.kube.put::<Node>(zoned("b", "two"));
+    let selects = format!("lb.{DOMAIN}/node-selector");
+    world.service(service("all").port(80));
+    world.eventually_ingress_of("all").await;
+    world.eventually("all nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    let before = world.cloud.calls("PutBackendSet");
+    for name in ["web", "api"] {
+        world.service(service(name).port(80).annotation(&selects, "zone=one"));
+        world.eventually_ingress_of(name).await;
+        assert_eq!(world.backends(), ["a"]);
+    }
+    world.quiet().await;
+    assert_eq!(world.cloud.calls("PutBackendSet") - before, 1, "one for both");
+
+    let before = world.cloud.calls("EnsureLoadBalancer");
+    world.kube.put::<Node>(zoned("c", "two"));
+    world.eventually("the third is behind one", |world| world.backends() == ["a", "b", "c"]).await;
+    world.quiet().await;
+    assert_eq!(
+        world.cloud.calls("EnsureLoadBalancer") - before,
+        1,
+        "those that select it not are left alone"
+    );
+
+    world.change("web", |service| {
+        service.metadata.annotations.get_or_insert_default().insert(selects.clone(), "zone=none".to_owned());
+    });
+    world
+        .eventually_events(&[
+            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer",
+        ])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_nodes_at_once_are_one_change() {
+    let world = World::start().await;
+    world.node("a");
+    world.service(service("web").port(80)).service(service("api").port(443));
+    world
+        .eventually("both have an address", |w| !w.ingress("web").is_empty() && !w.ingress("api").is_empty())
+        .await;
+    world.quiet().await;
+    let before = (world.cloud.calls("EnsureLoadBalancer"), world.cloud.calls("PutBackendSet"));
+    for n in 0..50 {
+        world.node(&format!("n{n:02}"));
+    }
+    world.eventually("the nodes are behind it", |world| world.backends().len() == 51).await;
+    world.quiet().await;
+    let after = (world.cloud.calls("EnsureLoadBalancer"), world.cloud.calls("PutBackendSet"));
+    assert_eq!((after.0 - before.0, after.1 - before.1), (2, 1));
+    let delta = world.cloud.read(|state| state.put_backend_sets.last().cloned()).unwrap();
+    assert!(
+        matches!(delta.content, Some(Content::Delta(delta)) if delta.add.len() == 50 && delta.remove.is_empty())
+    );
+    let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
+    assert!(world.events().iter().any(|event| event.starts_with(updated)), "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_forgot_the_nodes_is_given_them_again() {
+    let world = World::start().await;
+    world.node("a");
+    world.service(service("web").port(80));
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    world.cloud.edit(|state| state.backend_sets.clear());
+    world.node("b");
+    world.eventually("the node is behind it", |world| world.backends() == ["a", "b"]).await;
+    world.cloud.edit(|state| state.backend_sets.clear());
+    world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
+    world
+        .eventually("the port is there", |world| world.last_ensure().spec.unwrap().listeners[0].port == 8080)
+        .await;
+    assert_eq!(world.backends(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_nodes_people_are_told() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    world
+        .eventually_events(&[
+            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer",
+        ])
+        .await;
+}
+
+/// An API server that was restored from an old backup, or that answers wrongly.
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_of_nodes_empties_no_load_balancer_and_is_told() {
+    let world = World::start().await;
+    world.node("a").node("b").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    let before = world.cloud.calls("EnsureLoadBalancer");
+    let delete = |world: &World| {
+        for name in ["a", "b"] {
+            world.kube.delete::<Node>(&controller_core::mirror::ObjectName::cluster(name));
+        }
+    };
+    world.kube.away(true);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    delete(&world);
+    world.kube.away(false);
+    let told = |world: &World| world.events().iter().filter(|it| it.contains("NoNodesListed web")).count();
+    world.eventually("people hear of it", |world| told(world) == 1).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!((told(&world), world.cloud.calls("EnsureLoadBalancer")), (1, before));
+
+    // Nor after a restart; a new one is made all the same, as in a cluster that has no nodes yet.
+    let world = world.restart().await;
+    world.service(service("new").port(80));
+    world.eventually_ingress_of("new").await;
+    world.quiet().await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1);
+
+    world.node("a").node("b");
+    world.eventually("both follow", |world| world.cloud.calls("EnsureLoadBalancer") == before + 3).await;
+    assert_eq!(world.backends(), ["a", "b"]);
+    // Nodes that go one by one go.
+    world.quiet().await;
+    delete(&world);
+    world.eventually("none is behind it", |world| world.backends().is_empty()).await;
+    let none = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer";
+    world.eventually_events(&[none]).await;
+}
+
+/// Each by itself, and back where it can come back.
+#[tokio::test(start_paused = true)]
+async fn whatever_makes_a_node_a_target_or_none_is_followed() {
+    let plain = || node("b").provider_id("sim://r1/b").at("10.0.0.2");
+    let taint = |node: Node| {
+        let taint =
+            Taint { key: AUTOSCALER_TAINT.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+        let mut node = node;
+        node.spec.get_or_insert_default().taints.get_or_insert_default().push(taint);
+        node
+    };
+    let deleted = |mut node: Node| {
+        node.metadata.deletion_timestamp = Some(Time(controller_core::testing::BEGIN));
+        node
+    };
+    let rows: [(&str, Node, bool); 12] = [
+        ("excluded", plain().label(EXCLUDE_LABEL, "").build(), false),
+        ("included again", plain().build(), true),
+        ("excluded by a word that Go reads as true", plain().label(EXCLUDE_LABEL, "T").build(), false),
+        ("the label says false", plain().label(EXCLUDE_LABEL, "false").build(), true),
+        ("the autoscaler is about to remove it", taint(plain().build()), false),
+        ("and thought better of it", plain().build(), true),
+        ("its provider ID is gone", node("b").at("10.0.0.2").build(), false),
+        ("it has another one", node("b").provider_id("sim://r1/new").at("10.0.0.2").build(), true),
+        ("its address is gone", node("b").provider_id("sim://r1/new").build(), false),
+        ("it has another one", node("b").provider_id("sim://r1/new").at("10.0.0.9").build(), true),
+        ("it is being deleted", deleted(plain().build()), false),
+        ("it is made anew", plain().build(), true),
+    ];
+    let world = World::start().await;
+    world.node("a");
+    world.kube.put::<Node>(plain());
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+    for (what, changed, is_target) in rows {
+        world.quiet().await;
+        let before = world.cloud.calls("EnsureLoadBalancer");
+        world.kube.put::<Node>(changed);
+        let want: &[&str] = if is_target { &["a", "b"] } else { &["a"] };
+        world.eventually(what, |world| world.backends() == want).await;
+        world.quiet().await;
+        assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1, "{what}");
+    }
+    world.quiet().await;
+    let before = world.cloud.calls("EnsureLoadBalancer");
+    for cordoned in [
+        plain().label("node.kubernetes.io/exclude-balancers", "true").build(),
+        plain().tainted("node.kubernetes.io/unschedulable", None, "NoSchedule").build(),
+        plain().tainted("node.cloudprovider.kubernetes.io/shutdown", None, "NoSchedule").build(),
+    ] {
+        world.kube.put::<Node>(cordoned);
+        world.quiet().await;
+    }
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before, "nothing else matters");
+    world.kube.delete::<Node>(&controller_core::mirror::ObjectName::cluster("b"));
+    world.eventually("it is gone", |world| world.backends() == ["a"]).await;
+}
+
+/// A change of nodes and a change of the Service, again and again, at an adapter that takes its time.
+#[tokio::test(start_paused = true)]
+async fn node_sync_and_service_sync_of_one_service_take_turns() {
+    let world = World::start().await;
+    world.node("n0").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(3));
+    for n in 1..10 {
+        world.node(&format!("n{n}"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.change("web", |service| {
+            service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 80 + n;
+        });
+        tokio::time::sleep(Duration::from_millis(700)).await;
+    }
+    let port = |world: &World| world.last_ensure().spec.unwrap().listeners[0].port;
+    world
+        .eventually("both are followed in the end", |world| world.backends().len() == 10 && port(world) == 89)
+        .await;
+    assert_eq!(world.cloud.read(|state| state.under_way["uid-web"]), (0, 1));
+}
+
+/// With our finalizer, and without it.
+#[tokio::test(start_paused = true)]
+async fn an_update_under_way_does_not_bring_back_what_a_deletion_removes() {
+    for stripped in [false, true] {
+        let world = World::start().await;
+        world.node("a").service(service("web").port(80));
+        world.eventually_ingress_of("web").await;
+        world.quiet().await;
+        let before = world.cloud.calls("EnsureLoadBalancer");
+        world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(10));
+        world.node("b");
+        let begun = |world: &World| world.cloud.read(|state| state.under_way["uid-web"].0 == 1);
+        world.eventually("the node is on its way", begun).await;
+        if stripped {
+            world.kube.put::<Service>(service("web").port(80).deleted());
+        } else {
+            world.kube.delete::<Service>(&name("web"));
+        }
+        // Another change, which comes too late.
+        world.node("c");
+        world
+            .eventually("it is removed", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+            .await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let most = world.cloud.read(|state| state.under_way["uid-web"].1);
+        assert_eq!((world.cloud.calls("EnsureLoadBalancer") - before, most), (1, 1), "{stripped}");
+        assert!(world.cloud.read(|state| state.load_balancers.is_empty()), "{stripped}");
+        world.stop().await;
+    }
+}
+
+/// A cluster that is scaled up slowly: somebody joins before it was quiet for long enough.
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_nodes_keeps_none_of_them_waiting() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let (begin, before) = (tokio::time::Instant::now(), world.cloud.calls("EnsureLoadBalancer"));
+    let mut longest = Duration::ZERO;
+    for n in 0..200 {
+        world.node(&format!("n{n:03}"));
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let behind = world.backends().len();
+        let waits = Duration::from_millis(150) * u32::try_from(n + 1 - behind.min(n + 1)).unwrap();
+        longest = longest.max(waits);
+    }
+    let seconds = u32::try_from(begin.elapsed().as_secs()).unwrap();
+    let asked = world.cloud.calls("EnsureLoadBalancer") - before;
+    assert!(longest <= Duration::from_millis(1500), "one waited {longest:?}");
+    assert!(asked >= seconds / 2 && asked <= seconds + 2, "{asked} questions in {seconds} s");
+    world.eventually("all are behind it", |world| world.backends().len() == 200).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_cannot_be_followed_are_told_in_the_classic_words() {
+    let world = World::start().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    for _ in 0..2 {
+        let error = AdapterError::new(Reason::VendorUnavailable, "503").retry_after(Duration::from_secs(3));
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    }
+    world.node("b");
+    world.eventually("it follows in the end", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    let failed: Vec<_> = world.events().into_iter().filter(|event| event.contains("Failed")).collect();
+    assert_eq!(
+        failed,
+        [
+            "Warning UpdateLoadBalancerFailed web: Error updating load balancer with new hosts [a b] [node names limited, total \
+             number of nodes: 2], error: 503; waits for the cloud adapter and the cloud behind it, tried again by itself"
+        ]
+    );
+    let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
+    world.eventually("that is told", |world| world.events().iter().any(|it| it.starts_with(updated))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mistake_in_a_running_service_does_not_stop_it_from_following_nodes() {
+    let world = World::start().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    let misspelt = format!("lb.{DOMAIN}/intrenal");
+    world.change("web", |service| {
+        service.metadata.annotations.get_or_insert_default().insert(misspelt.clone(), "true".to_owned());
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+    });
+    let refused = |world: &World| world.events().iter().filter(|it| it.contains("did you mean")).count();
+    world.eventually("people hear of it", |world| refused(world) == 1).await;
+    for name in ["b", "c"] {
+        world.node(name);
+        world.eventually("it follows", |world| world.backends().last().is_some_and(|it| it == name)).await;
+        world.quiet().await;
+    }
+    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80, "the last that was good");
+    world.cloud.edit(|state| state.load_balancers.clear());
+    world
+        .eventually("it is repaired", |world| world.cloud.read(|state| state.load_balancers.len() == 1))
+        .await;
+    assert_eq!(refused(&world), 1, "{:?}", world.events());
+
+    world.change("web", |service| service.metadata.annotations = None);
+    world
+        .eventually("the port follows", |world| world.last_ensure().spec.unwrap().listeners[0].port == 8080)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_adapter_refuses_does_not_stop_it_from_following_nodes_either() {
+    let world = World::start().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let immutable =
+        AdapterError::new(Reason::ImmutableField, "cannot be changed").with("fields", "spec.listeners");
+    world.cloud.fail_next("EnsureLoadBalancer", immutable);
+    world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
+    let told = |world: &World| world.events().iter().filter(|it| it.contains("cannot be changed")).count();
+    world.eventually("people hear of it", |world| told(world) == 1).await;
+    world.node("b");
+    world.eventually("it follows", |world| world.backends() == ["a", "b"]).await;
+    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80);
+    tokio::time::sleep(Duration::from_mins(11)).await;
+    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 8080, "asked for again now and then");
+}
+
+/// It is asked for again and again, and that nothing came of it is no news.
+#[tokio::test(start_paused = true)]
+async fn what_stays_refused_is_told_once_for_each_text() {
+    let world = World::start().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let refuse = |text: &str, times: usize| {
+        for _ in 0..times {
+            world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::ImmutableField, text));
+        }
+    };
+    let port = |port| {
+        world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = port);
+    };
+    let told = || {
+        let events = world.events();
+        let told = |text: &str| events.iter().filter(|it| it.contains(text)).count();
+        (told("first"), told("second"))
+    };
+    refuse("first", 10);
+    port(8080);
+    tokio::time::sleep(Duration::from_mins(45)).await;
+    assert_eq!(told(), (1, 0), "{:?}", world.events());
+    let counted_up = |it: &String| it.contains("Failed") && it.contains("(x");
+    assert!(!world.events().iter().any(counted_up), "{:?}", world.events());
+
+    world.cloud.edit(|state| state.errors.clear());
+    refuse("second", 10);
+    tokio::time::sleep(Duration::from_mins(45)).await;
+    assert_eq!(told(), (1, 1));
+
+    // Put right, and the same mistake once more: that is news.
+    port(80);
+    world.quiet().await;
+    port(8080);
+    tokio::time::sleep(Duration::from_mins(11)).await;
+    assert_eq!(told(), (1, 2), "the adapter is asked about it again after a while");
+}
+
+/// Two troubles of one Service do not take turns.
+#[tokio::test(start_paused = true)]
+async fn a_mistake_is_told_once_though_something_else_fails_meanwhile() {
+    let world = World::start().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    world.change("web", |service| {
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert(format!("lb.{DOMAIN}/intrenal"), "true".to_owned());
+    });
+    // So seldom that each telling would be an Event of its own.
+    for _ in 0..10 {
+        let error = AdapterError::new(Reason::VendorQuota, "no quota").retry_after(Duration::from_mins(7));
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    }
+    world.cloud.edit(|state| state.load_balancers.clear());
+    tokio::time::sleep(Duration::from_mins(50)).await;
+    let told = |text: &str| world.events().iter().filter(|it| it.contains(text)).count();
+    assert_eq!((told("did you mean"), told("no quota")), (1, 1), "{:?}", world.events());
+}
+
+/// The set that its last good annotation selects goes on following the nodes, though nobody says so any more.
+#[tokio::test(start_paused = true)]
+async fn a_mistake_in_a_selector_selects_what_it_selected_before() {
+    let world = World::start().await;
+    let zoned = |name: &str, zone: &str| {
+        node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1").label("zone", zone)
+    };
+    world.kube.put::<Node>(zoned("a", "one"));
+    world.kube.put::<Node>(zoned("b", "two"));
+    let key = format!("lb.{DOMAIN}/node-selector");
+    world.service(service("web").port(80).annotation(&key, "zone=one"));
+    world
+        .eventually("one is behind it", |world| !world.ingress("web").is_empty() && world.backends() == ["a"])
+        .await;
+    world.change("web", |service| {
+        service.metadata.annotations.get_or_insert_default().insert(key.clone(), "zone=".to_owned() + "=!");
+    });
+    world.quiet().await;
+    assert!(world.events().iter().any(|it| it.contains("node-selector")), "{:?}", world.events());
+    // It moves from one set to the other, and the set of all nodes stays as it is.
+    world.kube.put::<Node>(zoned("b", "one"));
+    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+}
