@@ -6,16 +6,26 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Parser;
+use controller_core::brake::Limits;
 use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
 pub(crate) use self::cluster_cidrs::ClusterCidrs;
 
-/// Below this the mirror is compared with itself more often than anything can change in it.
-const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+/// Below this mirrors are compared with themselves more often than anything can change in them.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Ends the help.
+const EXAMPLE: &str = "\
+Example, outside of a cluster, with an adapter on this machine:
+  route-controller --kubeconfig admin.conf --adapter-endpoint http://127.0.0.1:8443 --cluster-cidr 10.244.0.0/16 \\
+    --cluster-id \"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"
+
+Run it only where the CNI neither routes nor encapsulates by itself. Each node's condition NetworkUnavailable says whether
+its routes are there.";
 
 /// Lays a route to the pods of each node in the cloud, and says on the node whether it is there.
 #[derive(Debug, Parser)]
-#[command(name = "route-controller", version)]
+#[command(name = "route-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     #[command(flatten)]
     common: CommonArgs,
@@ -28,8 +38,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     route_reconciliation_period: String,
 
-    /// Where /metrics, /healthz and /readyz are served over plain HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10272")]
+    /// How long a route stays that no node asks for any more, such as 10s: nodes are registered anew within that.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    route_removal_grace: String,
+
+    /// At most so many per cent of the routes are removed within the window because their nodes are not listed any more. If more are
+    /// to go, none goes. 100 lets all go, also if no node is listed.
+    #[arg(long, value_name = "PERCENT", default_value_t = 30)]
+    route_removal_max_share: usize,
+
+    /// At most so many routes are removed within the window because their nodes are gone. If more are to go, none goes.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    route_removal_max_number: usize,
+
+    /// The window of both, such as 5m.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    route_removal_window: String,
+
+    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10272", help_heading = "Pages")]
     http_address: String,
 }
 
@@ -39,6 +66,10 @@ pub(crate) struct Config {
     pub(crate) common: CommonConfig,
     pub(crate) cluster_cidrs: ClusterCidrs,
     pub(crate) period: Duration,
+    /// How long a route stays that no node asks for.
+    pub(crate) removal_grace: Duration,
+    /// How many of them go.
+    pub(crate) removal_limits: Limits,
 }
 
 impl Config {
@@ -55,17 +86,30 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let cidrs = args.cluster_cidr.parse::<ClusterCidrs>();
     let cluster_cidrs = faults.check("--cluster-cidr <CIDR[,CIDR]>", &args.cluster_cidr, cidrs);
     let text = &args.route_reconciliation_period;
-    let period = faults.check("--route-reconciliation-period <DURATION>", text, period(text));
+    let period = faults.check("--route-reconciliation-period <DURATION>", text, duration(text));
+    let text = &args.route_removal_grace;
+    let removal_grace = faults.check("--route-removal-grace <DURATION>", text, duration(text));
+    let text = &args.route_removal_window;
+    let window = faults.check("--route-removal-window <DURATION>", text, duration(text));
+    let share = faults.in_range("--route-removal-max-share <PERCENT>", args.route_removal_max_share, 1..=100);
+    let numbers = 1..=1_000_000;
+    let number = faults.in_range("--route-removal-max-number <N>", args.route_removal_max_number, numbers);
     let common = args.common.check(&args.http_address, faults);
-    Some(Config { common: common?, cluster_cidrs: cluster_cidrs?, period: period? })
+    Some(Config {
+        common: common?,
+        cluster_cidrs: cluster_cidrs?,
+        period: period?,
+        removal_grace: removal_grace?,
+        removal_limits: Limits { share: share?, number: number?, window: window? },
+    })
 }
 
 /// Durations as Go's flags write them: `90s`, `5m`, `1h30m`.
-fn period(text: &str) -> Result<Duration, &'static str> {
+fn duration(text: &str) -> Result<Duration, &'static str> {
     let fix = "write a duration of 1s or more, such as 5m";
     let span: jiff::SignedDuration = text.trim().parse().map_err(|_invalid| fix)?;
     match Duration::try_from(span) {
-        Ok(period) if period >= SHORTEST_PERIOD => Ok(period),
+        Ok(duration) if duration >= SHORTEST => Ok(duration),
         Ok(_) | Err(_) => Err(fix),
     }
 }
@@ -86,6 +130,9 @@ mod tests {
     fn the_cluster_cidr_must_be_given_and_the_rest_has_defaults() {
         let config = parse(&["--cluster-cidr=10.244.0.0/16"]).expect("defaults are good");
         assert_eq!(config.period, Duration::from_mins(5));
+        assert_eq!(config.removal_grace, Duration::from_secs(10));
+        let window = Duration::from_mins(5);
+        assert_eq!(config.removal_limits, Limits { share: 30, number: 100, window });
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10272");
         let error = parse(&[]).expect_err("no CIDR");
         assert!(error.contains("--cluster-cidr"), "{error}");
@@ -93,7 +140,13 @@ mod tests {
 
     #[test]
     fn all_faults_are_reported_at_once_with_flag_and_fix() {
-        let flags = ["--cluster-cidr=10.244.0.0", "--route-reconciliation-period=fast", "--http-address=x"];
+        let flags = [
+            "--cluster-cidr=10.244.0.0",
+            "--route-reconciliation-period=fast",
+            "--http-address=x",
+            "--route-removal-max-share=101",
+            "--route-removal-max-number=0",
+        ];
         let error = parse(&flags).expect_err("all of it is wrong");
         for part in [
             "'10.244.0.0' for '--cluster-cidr",
@@ -101,6 +154,8 @@ mod tests {
             "'fast' for '--route-reconciliation-period",
             "such as 5m",
             "'x' for '--http-address",
+            "'--route-removal-max-share <PERCENT>': 101 is not in 1..=100",
+            "'--route-removal-max-number <N>': 0 is not in 1..=1000000",
         ] {
             assert!(error.contains(part), "{part} is missing in:\n{error}");
         }
@@ -109,10 +164,10 @@ mod tests {
     #[test]
     fn periods_are_written_as_elsewhere() {
         for (text, seconds) in [("10s", 10), ("5m", 300), ("1h30m", 5400), ("1m30s", 90)] {
-            assert_eq!(period(text), Ok(Duration::from_secs(seconds)), "{text}");
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         for text in ["", "0s", "-5m", "500ms", "5", "soon"] {
-            let error = period(text).expect_err(text);
+            let error = duration(text).expect_err(text);
             assert!(error.contains("such as 5m"), "{text}: {error}");
         }
     }

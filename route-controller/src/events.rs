@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::plan::Lay;
 use crate::plan::node::Node;
 use crate::plan::refusal::{Refusal, Why};
+use crate::requeue::guard::Held;
 
 /// A route could not be laid. Name and words are those of the reference controller.
 const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
@@ -18,8 +19,13 @@ const POD_CIDR_REFUSED: &str = "PodCIDRRefused";
 /// Nothing can be tried, because the adapter or what is behind it is away.
 const WAITS_FOR_CLOUD: &str = "WaitsForCloud";
 
+/// More routes than may are to go at once, so none goes.
+const ROUTE_REMOVAL_HELD: &str = "RouteRemovalHeld";
+
 /// What was being done.
 const ACTION: &str = "LayRoute";
+/// What was not done.
+const REMOVAL: &str = "RemoveRoute";
 
 /// Tells of routes, at nodes.
 #[derive(Clone, Debug)]
@@ -56,6 +62,12 @@ impl Events {
     pub(crate) fn waits(&self, node: &Node, why: &str) {
         let note = format!("Route to this node's pods waits for the cloud: {why}; goes on by itself");
         self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, note);
+    }
+
+    /// Routes stay until a person says that they may go. Told at what stands for the cluster: their nodes are gone.
+    pub(crate) fn held(&self, about: &ObjectReference, held: &Held) {
+        let note = held.to_string();
+        self.0.tell(about, Notice { kind: Kind::Warning, reason: ROUTE_REMOVAL_HELD, action: REMOVAL, note });
     }
 
     fn tell(&self, name: &str, uid: &str, reason: &'static str, note: String) {

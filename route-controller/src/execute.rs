@@ -37,9 +37,6 @@ const PATCHES_AT_ONCE: usize = 16;
 /// The name under which the API server notes who wrote a field.
 const FIELD_MANAGER: &str = "route-controller";
 
-/// The capability of a cloud that remembers whose a route is. Source: contract, `Capability`.
-const MARKS: &str = "routes.ownership-tags";
-
 /// Writes to both sides.
 pub(crate) struct Executor {
     pub(crate) adapter: Adapter,
@@ -53,16 +50,6 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Whether the cloud remembers whose a route is. Cost: one call, which the adapter answers from memory.
-    ///
-    /// # Errors
-    /// The adapter does not say.
-    pub(crate) async fn marks_routes(&self) -> Result<bool, Error> {
-        let info = self.adapter.get_info().await;
-        let info = info.map_err(|error| Error::Adapter { call: "GetInfo", source: Box::new(error) })?;
-        Ok(info.capabilities.iter().any(|one| one.name == MARKS))
-    }
-
     /// Lays and removes routes, and notes what became of each.
     ///
     /// Cost: one call for 200 routes, and as many before that for what is in their way.
@@ -180,14 +167,16 @@ impl Executor {
 
     async fn patch(&self, change: &Change) -> Result<(), kube_api::Error> {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let body = json!({ "status": { "conditions": [{
+        let condition = json!({
             "type": NETWORK_UNAVAILABLE,
             "status": change.network.status(),
             "reason": change.network.reason(),
             "message": change.network.message(),
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
-        }] } });
+        });
+        // The UID is a guard: the API server answers 409 if it is another node by now.
+        let body = json!({ "metadata": { "uid": change.node_uid }, "status": { "conditions": [condition] } });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         within(self.nodes.patch_status(&change.node_name, &params, &Patch::Strategic(body))).await.map(drop)
     }

@@ -4,7 +4,8 @@
 //! without that, all nodes are compared with all routes in one pass:
 //!
 //! - each CIDR of `spec.podCIDRs` that lies inside `--cluster-cidr` gets a route to the node's machine;
-//! - routes of this cluster that no node asks for are removed; everybody else's are told of and never touched;
+//! - routes of this cluster that no node asks for are removed, unless the list of nodes cannot be believed; everybody else's are
+//!   told of and never touched;
 //! - the node's condition `NetworkUnavailable` says what became of it, and is written only if it says something else.
 //!
 //! Equal mirrors cost nothing: no vendor call, no write to either side, also after a restart.
@@ -34,7 +35,8 @@ use crate::mirror::{Mirrors, Trigger};
 use crate::reconcile::Reconciler;
 
 /// Under which names this controller is known.
-const NAMES: Names = Names { controller: "route-controller", component: "route_controller" };
+const NAMES: Names =
+    Names { controller: "route-controller", component: "route_controller", managed: &["route"] };
 
 /// Runs the controller as a process, until it is told to stop.
 ///
@@ -52,6 +54,9 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     let reconciler = Arc::new(Reconciler::new(&mut process, &config, &mirrors, &trigger));
     reconciler.show(&mut process);
 
+    let adapter = process.adapter.clone();
+    let (follower, waker) = (mirrors.clone(), trigger.clone());
+    process.background("ability", async move { follower.follow_ability(&adapter, &waker).await });
     let (adapter, cidrs) = (process.adapter.clone(), config.cluster_cidrs);
     let nodes = kube::Api::all(process.kube.clone());
     let (follower, waker) = (mirrors.clone(), trigger.clone());

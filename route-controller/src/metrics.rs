@@ -6,6 +6,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use crate::plan::Foreign;
+use crate::plan::route::Owner;
 use crate::requeue::attempts::Outcome;
 
 /// What the route-controller counts.
@@ -17,6 +19,9 @@ pub(crate) struct Metrics {
     pub(crate) conditions: Counter,
     /// Claims that are refused at present.
     pub(crate) refusals: Gauge,
+    /// Routes that stay until a person says that they may go.
+    pub(crate) held: Gauge,
+    foreign: Family<OwnerLabels, Gauge>,
     routes: Family<RouteLabels, Counter>,
 }
 
@@ -24,6 +29,11 @@ pub(crate) struct Metrics {
 struct RouteLabels {
     action: &'static str,
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OwnerLabels {
+    owner: &'static str,
 }
 
 impl Metrics {
@@ -39,6 +49,10 @@ impl Metrics {
         ours.register("route_conditions", help, metrics.conditions.clone());
         let help = "Pod CIDRs that get no route at present, each with an Event on its node";
         ours.register("route_refusals", help, metrics.refusals.clone());
+        let help = "Routes whose nodes are gone and that are not removed until a person says so";
+        ours.register("route_removals_held", help, metrics.held.clone());
+        let help = "Routes that overlap the pods' networks and are not this cluster's";
+        ours.register("routes_foreign", help, metrics.foreign.clone());
         metrics
     }
 
@@ -48,6 +62,14 @@ impl Metrics {
 
     pub(crate) fn removed(&self, outcome: &Outcome) {
         self.count("remove", outcome);
+    }
+
+    pub(crate) fn foreign(&self, foreign: &[Foreign]) {
+        for (owner, label) in [(Owner::OtherCluster, "other-cluster"), (Owner::Unmanaged, "unmanaged")] {
+            let n = foreign.iter().filter(|route| route.owner == owner).count();
+            let gauge = self.foreign.get_or_create(&OwnerLabels { owner: label });
+            gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
+        }
     }
 
     fn count(&self, action: &'static str, outcome: &Outcome) {

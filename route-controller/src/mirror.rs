@@ -1,10 +1,12 @@
 //! Room 1: which objects of both sides are kept, which of their fields, and which change wakes the one key that there is.
 
+pub(crate) mod ability;
 mod nodes;
 mod routes;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use controller_core::Clock;
@@ -14,8 +16,10 @@ use controller_core::mirror::{Change, Mirror, ObjectName};
 use controller_core::queue::{Backoff, Queue};
 use k8s_openapi::api::core::v1 as api;
 use kube::Api;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::ability::{Ability, NO_ROUTES};
 use crate::config::ClusterCidrs;
 use crate::plan::node::Node;
 use crate::plan::route::Route;
@@ -33,12 +37,30 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 /// The name of the queue in metrics. Source: the reference controller.
 const QUEUE_NAME: &str = "Routes";
 
+/// That a node was deleted is remembered for so long without a route that leads to it: one that was laid last may not be seen yet.
+const REMEMBERED: Duration = Duration::from_mins(10);
+
 /// Both sides, trimmed.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     /// By the vendor's ID. `None`: it leads to what is no CIDR.
     pub(crate) routes: Mirror<String, Option<Route>>,
+    /// `None`: not known yet.
+    ability: watch::Sender<Option<Ability>>,
+    deleted: Deleted,
+}
+
+/// Nodes that were seen to be deleted. One that is merely missing in a listing is not in it.
+#[derive(Clone, Debug, Default)]
+struct Deleted(Arc<Mutex<Tombs>>);
+
+#[derive(Debug, Default)]
+struct Tombs {
+    /// By UID.
+    at: BTreeMap<String, Instant>,
+    /// Who is not forgotten: a route led there when one looked last.
+    reached: BTreeSet<String>,
 }
 
 /// Wakes the key: the first time at once, then at most once a [`GAP`].
@@ -50,12 +72,14 @@ pub(crate) struct Trigger {
 
 impl Mirrors {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { nodes: Mirror::new("nodes", clock), routes: Mirror::new("routes", clock) }
+        let (nodes, routes) = (Mirror::new("nodes", clock), Mirror::new("routes", clock));
+        Self { nodes, routes, ability: watch::Sender::new(None), deleted: Deleted::default() }
     }
 
     /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
     pub(crate) async fn follow_nodes(&self, api: Api<api::Node>, trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
+            self.deleted.note(&change);
             let matters = match (&change.old, &change.new) {
                 (Some(before), Some(after)) => nodes::matters(before, after),
                 _ => true,
@@ -67,11 +91,31 @@ impl Mirrors {
         self.nodes.follow_kubernetes(api, |node: api::Node| nodes::trim(&node), wake).await;
     }
 
-    /// Keeps the routes in step with the adapter. Never ends; drop it to stop.
+    /// Keeps the routes in step with the adapter, as long as it has any. Never ends; drop it to stop.
     pub(crate) async fn follow_routes(&self, adapter: &Adapter, cidrs: &ClusterCidrs, trigger: &Trigger) {
-        let source = RouteSource { cluster_cidrs: cidrs.to_strings() };
         let trim = |route| routes::trim(&route, adapter.cluster_id());
-        self.routes.follow_cloud(adapter, source, trim, |_change| trigger.wake()).await;
+        let (mut some, mut none) = (self.ability.subscribe(), self.ability.subscribe());
+        // The sender lives in `self`: waiting cannot fail.
+        while some.wait_for(|ability| *ability != Some(Ability::None)).await.is_ok() {
+            let source = RouteSource { cluster_cidrs: cidrs.to_strings() };
+            tokio::select! {
+                () = self.routes.follow_cloud(adapter, source, trim, |_change| trigger.wake()) => (),
+                _ = none.wait_for(|ability| *ability == Some(Ability::None)) => (),
+            }
+        }
+    }
+
+    /// What the adapter can do about routes. `None`: not known yet.
+    pub(crate) fn ability(&self) -> Option<Ability> {
+        *self.ability.borrow()
+    }
+
+    /// By UID, when nodes were seen to be deleted. Forgets them after a while, but for those that are `reached` by a route.
+    pub(crate) fn deleted(&self, reached: BTreeSet<String>) -> BTreeMap<String, Instant> {
+        let mut tombs = self.deleted.tombs();
+        tombs.reached = reached;
+        tombs.forget();
+        tombs.at.clone()
     }
 
     /// Wakes the key when both sides are listed, and whenever one of them comes or goes: also if nothing else changed. Drop it
@@ -100,7 +144,49 @@ impl Mirrors {
     /// What must be there before anything is decided.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         self.nodes.readiness()?;
-        self.routes.readiness()
+        self.routes_readiness()
+    }
+
+    /// The adapter's part of it.
+    pub(crate) fn routes_readiness(&self) -> Result<(), String> {
+        match self.ability() {
+            Some(Ability::None) => Err(format!("routes: {NO_ROUTES}")),
+            Some(Ability::Unmarked | Ability::Marked) => self.routes.readiness(),
+            None => {
+                self.routes.readiness().and(Err("routes: the adapter has not said what it can do".to_owned()))
+            }
+        }
+    }
+}
+
+impl Deleted {
+    /// A node is gone if the API server says so, or if its name is another's by now.
+    fn note(&self, change: &Change<ObjectName, Node>) {
+        let mut tombs = self.tombs();
+        match (&change.old, &change.new) {
+            (Some(old), None) if change.told => tombs.put(&old.uid),
+            (Some(old), Some(new)) if old.uid != new.uid => tombs.put(&old.uid),
+            _ => (),
+        }
+        if let Some(new) = &change.new {
+            tombs.at.remove(&new.uid);
+        }
+    }
+
+    fn tombs(&self) -> MutexGuard<'_, Tombs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tombs {
+    /// Nobody looks while the adapter is away or has no routes, so that here is where others are forgotten.
+    fn put(&mut self, uid: &str) {
+        self.forget();
+        self.at.insert(uid.to_owned(), Instant::now());
+    }
+
+    fn forget(&mut self) {
+        self.at.retain(|uid, at| self.reached.contains(uid) || at.elapsed() < REMEMBERED);
     }
 }
 
@@ -132,5 +218,33 @@ impl Trigger {
 impl fmt::Display for AllRoutes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("routes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::plan::tests::node;
+
+    /// A node of this UID goes, as the API server tells.
+    fn goes(uid: &str) -> Change<ObjectName, Node> {
+        let old = Some(Arc::new(node("a").uid(uid)));
+        Change { key: ObjectName::cluster("a"), old, new: None, told: true }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_go_while_nobody_looks_are_forgotten_but_those_that_a_route_leads_to() {
+        let mirrors = Mirrors::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
+        mirrors.deleted.note(&goes("reached"));
+        mirrors.deleted(BTreeSet::from(["reached".to_owned()]));
+        for n in 0..1000 {
+            mirrors.deleted.note(&goes(&n.to_string()));
+            tokio::time::advance(Duration::from_mins(1)).await;
+        }
+        let tombs = mirrors.deleted.tombs();
+        assert_eq!(tombs.at.len(), 11, "the last ten minutes' and one: {:?}", tombs.at.keys());
+        assert!(tombs.at.contains_key("reached"));
     }
 }

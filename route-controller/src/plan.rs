@@ -17,7 +17,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use self::claims::{Claim, Standing, claims};
+use self::claims::{Claim, Standing, by_age, claims};
 use self::node::Node;
 use self::record::Record;
 use self::refusal::{Refusal, Why};
@@ -37,6 +37,12 @@ pub(crate) struct Plan {
     pub(crate) standings: BTreeMap<Claim, Standing>,
     /// The UIDs of nodes to which routes of ours lead.
     pub(crate) reached: BTreeSet<String>,
+    /// By the vendor's ID, which node a route of ours serves, where that is not the one that it was laid for.
+    pub(crate) heirs: BTreeMap<String, String>,
+    /// How many routes are ours.
+    pub(crate) n_ours: usize,
+    /// Routes to the cluster's pods, or past them, that are not ours.
+    pub(crate) foreign: Vec<Foreign>,
     /// Which routes without a mark are ours, after this look.
     pub(crate) record: Record,
 }
@@ -51,12 +57,33 @@ pub(crate) struct Lay {
     pub(crate) instead_of: Vec<Removal>,
 }
 
+/// Somebody else's route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    pub(crate) vendor_id: String,
+    pub(crate) to: IpNet,
+    pub(crate) via: NextHop,
+    pub(crate) owner: Owner,
+}
+
+/// Why a route of ours shall not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// Another one leads there, or shall: packets have a way, whatever else is wrong.
+    Replaced,
+    /// Nobody asks for it, and the machine that it leads to is gone.
+    LeadsNowhere,
+    /// Nobody asks for it, as far as the list of nodes can be trusted.
+    Unasked,
+}
+
 /// A route of ours that shall not be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Removal {
+    pub(crate) cause: Cause,
     pub(crate) vendor_id: String,
     pub(crate) to: IpNet,
-    /// The node that it leads to, as far as the cloud, the machine it leads to, or the record says.
+    /// The node that it was laid for, as far as the cloud, the machine it leads to, or the record says.
     pub(crate) node_uid: Option<String>,
     /// Where the mirror shows it to lead, if it bears no mark of ours: the adapter removes it only if it still does.
     pub(crate) via: Option<NextHop>,
@@ -75,7 +102,9 @@ pub(crate) fn plan(
     let claims = claims(nodes, cluster);
     let record = record.map(|record| record.after(routes, &claims, cluster)).unwrap_or_default();
     let table = Table::new(nodes, routes, cluster, &record);
-    let mut plan = Plan { refusals: claims.refusals, reached: table.reached(), ..Plan::default() };
+    let (reached, n_ours) = (table.reached(), table.ours().count());
+    let foreign = foreign(routes, &record);
+    let mut plan = Plan { refusals: claims.refusals, reached, n_ours, foreign, ..Plan::default() };
     for (to, node) in &claims.wanted {
         if let Some(via) = node.next_hop(to) {
             plan.serve(node, *to, via, table.to(to));
@@ -83,11 +112,23 @@ pub(crate) fn plan(
     }
     for (to, known) in &table.by_destination {
         if !claims.wanted.contains_key(to) {
-            plan.removals.extend(known.iter().filter(|known| known.ours).map(Known::removal));
+            plan.removals.extend(known.iter().filter(|known| known.ours).map(Known::unasked));
         }
     }
     plan.record = record;
     plan
+}
+
+/// Those that neither the cloud nor the record says are ours.
+fn foreign(routes: &[Route], record: &Record) -> Vec<Foreign> {
+    let theirs = routes.iter().filter(|route| route.owner != Owner::Ours && record.node_of(route).is_none());
+    let foreign = |route: &Route| Foreign {
+        vendor_id: route.vendor_id.clone(),
+        to: route.destination,
+        via: route.next_hop.clone(),
+        owner: route.owner,
+    };
+    theirs.map(foreign).collect()
 }
 
 /// The cloud's routes by destination.
@@ -95,10 +136,13 @@ struct Table<'a> {
     by_destination: BTreeMap<IpNet, Vec<Known<'a>>>,
 }
 
-/// A route, and the node that it leads to as far as that is known.
+/// A route, and the node that it was laid for as far as that is known.
 struct Known<'a> {
     route: &'a Route,
+    /// In its key.
     holder: Option<&'a str>,
+    /// The node that runs on the machine it leads to.
+    machine: Option<&'a str>,
     /// As the cloud remembers, or the record.
     ours: bool,
 }
@@ -112,14 +156,14 @@ impl Plan {
     /// Decides about one destination, given all routes that lead there.
     fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
         let claim = Claim { node_uid: node.uid.clone(), to };
-        let serves =
-            |known: &&Known<'_>| known.holder == Some(&node.uid) && known.ours && known.leads_to(&via);
-        if let Some(good) = known.iter().find(serves) {
+        if let Some(good) = Known::that_serves(known, node, &via) {
             self.standings.insert(claim, good.standing());
-            // Only those of other nodes. A second one under the same key stays: the key is all that a removal names for
-            // certain, and it is the key of the good one too.
-            let others = known.iter().filter(|other| other.ours && other.holder != Some(&node.uid));
-            self.removals.extend(others.map(Known::removal));
+            if good.holder.is_some_and(|holder| holder != node.uid) {
+                self.heirs.insert(good.route.vendor_id.clone(), node.uid.clone());
+            }
+            // Only those of other keys. A second one under the same key stays: the key is all that a removal names for certain.
+            let others = known.iter().filter(|other| other.ours && other.holder != good.holder);
+            self.removals.extend(others.map(Known::replaced));
             return;
         }
         // It does what is asked, but it is not ours, or nobody can say so: it stays when the node goes.
@@ -133,22 +177,27 @@ impl Plan {
             return;
         }
         let blocks = |known: &&Known<'_>| !known.is_replaced_by(&claim);
-        let instead_of = known.iter().filter(blocks).map(Known::removal).collect();
+        let instead_of = known.iter().filter(blocks).map(Known::replaced).collect();
         self.lays.push(Lay { claim, node_name: node.name.clone(), via, instead_of });
     }
 }
 
 impl<'a> Table<'a> {
     fn new(nodes: &'a [Node], routes: &'a [Route], cluster: &ClusterCidrs, record: &'a Record) -> Self {
-        let by_machine: BTreeMap<&str, &str> =
-            nodes.iter().filter_map(|node| Some((node.provider_id.as_deref()?, node.uid.as_str()))).collect();
+        let mut by_machine: BTreeMap<&str, &str> = BTreeMap::new();
+        for node in by_age(nodes) {
+            if let Some(machine) = &node.provider_id {
+                by_machine.entry(machine).or_insert(&node.uid);
+            }
+        }
         let mut by_destination: BTreeMap<IpNet, Vec<Known<'a>>> = BTreeMap::new();
         for route in routes.iter().filter(|route| cluster.contain(&route.destination)) {
-            let machine = || by_machine.get(route.next_hop.provider_id.as_deref()?).copied();
+            let machine =
+                route.next_hop.provider_id.as_deref().and_then(|machine| by_machine.get(machine)).copied();
             let noted = record.node_of(route);
-            let holder = route.node_uid.as_deref().or_else(machine).or(noted);
+            let holder = route.node_uid.as_deref().or(machine).or(noted);
             let ours = route.owner == Owner::Ours || noted.is_some();
-            by_destination.entry(route.destination).or_default().push(Known { route, holder, ours });
+            by_destination.entry(route.destination).or_default().push(Known { route, holder, machine, ours });
         }
         for known in by_destination.values_mut() {
             known.sort_by(|a, b| a.route.vendor_id.cmp(&b.route.vendor_id));
@@ -160,13 +209,24 @@ impl<'a> Table<'a> {
         self.by_destination.get(destination).map_or(&[], Vec::as_slice)
     }
 
+    fn ours(&self) -> impl Iterator<Item = &Known<'a>> {
+        self.by_destination.values().flatten().filter(|known| known.ours)
+    }
+
     fn reached(&self) -> BTreeSet<String> {
-        let known = self.by_destination.values().flatten().filter(|known| known.ours);
-        known.filter_map(|known| known.holder).map(str::to_owned).collect()
+        self.ours().flat_map(|known| [known.holder, known.machine]).flatten().map(str::to_owned).collect()
     }
 }
 
 impl Known<'_> {
+    /// One of ours that leads where packets for the node shall go: best the node's own. One that was laid for a node that had the
+    /// machine before does as well, as when a node was registered anew: no key of ours can be changed in place, and to lay another
+    /// would cost packets.
+    fn that_serves<'a, 'b>(known: &'a [Known<'b>], node: &Node, via: &NextHop) -> Option<&'a Known<'b>> {
+        let good = || known.iter().filter(|known| known.ours && known.leads_to(via));
+        good().find(|known| known.holder == Some(&node.uid)).or_else(|| good().next())
+    }
+
     fn leads_to(&self, via: &NextHop) -> bool {
         self.route.state != State::Blackhole && self.route.next_hop.is_same_as(via)
     }
@@ -181,8 +241,18 @@ impl Known<'_> {
         self.route.node_uid.as_ref() == Some(&claim.node_uid)
     }
 
-    fn removal(&self) -> Removal {
+    fn replaced(&self) -> Removal {
+        self.removal(Cause::Replaced)
+    }
+
+    fn unasked(&self) -> Removal {
+        let leads_nowhere = self.route.state == State::Blackhole;
+        self.removal(if leads_nowhere { Cause::LeadsNowhere } else { Cause::Unasked })
+    }
+
+    fn removal(&self, cause: Cause) -> Removal {
         Removal {
+            cause,
             vendor_id: self.route.vendor_id.clone(),
             to: self.route.destination,
             node_uid: self.holder.map(str::to_owned),

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use controller_core::Again;
 use controller_core::mirror;
-use controller_core::start::Process;
+use controller_core::start::{Process, Term};
 use kube::Api;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::config::{ClusterCidrs, Config};
 use crate::events::Events;
@@ -19,14 +19,16 @@ use crate::events::told::Told;
 use crate::execute::record::Store;
 use crate::execute::{Executor, Fencing};
 use crate::metrics::Metrics;
+use crate::mirror::ability::Ability;
 use crate::mirror::{Mirrors, Trigger};
 use crate::plan::condition::changes;
 use crate::plan::node::Node;
-use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::refusal::Refusal;
+use crate::plan::{Foreign, Plan, plan};
 use crate::requeue::Error;
 use crate::requeue::attempts::Attempts;
+use crate::requeue::guard::{Guard, Judgement, Nodes};
 
 /// An adapter that is away for less than this is being restarted, which is nobody's concern.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,30 +43,44 @@ pub(crate) struct Reconciler {
     period: Duration,
     /// Ends the passes, and the process with them when nobody asked for that.
     stop: CancellationToken,
+    /// Where people are told what concerns no single node.
+    term: Term,
     memory: Mutex<Memory>,
 }
 
 /// What is known from earlier passes. Lost with the process but for the record, at the cost of an early retry and a repeated Event.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory {
     attempts: Attempts,
-    /// Whether the cloud marks our routes. `None`: the adapter was not asked yet.
-    marks: Option<bool>,
-    /// Where it does not: which routes without a mark are ours.
+    guard: Guard,
+    /// Where the cloud marks no routes: which routes without a mark are ours.
     record: Record,
     /// What of it is kept for the next process. `None`: it was not read yet.
     stored: Option<Record>,
     told_refusals: Told<Refusal>,
     told_waiting: Told<String>,
+    told_held: Told<&'static str>,
+    /// Somebody else's routes that were told of.
+    foreign: BTreeSet<String>,
     waits_since: Option<Instant>,
     /// The adapter asked for peace until then, whatever changes.
     resume: Option<Instant>,
 }
 
 impl Memory {
-    /// The record, on a cloud that does not mark our routes. Until that is known, nothing without a mark is ours.
-    fn unmarked(&self) -> Option<&Record> {
-        (self.marks == Some(false)).then_some(&self.record)
+    fn new(guard: Guard) -> Self {
+        Self {
+            attempts: Attempts::default(),
+            guard,
+            record: Record::default(),
+            stored: None,
+            told_refusals: Told::default(),
+            told_waiting: Told::default(),
+            told_held: Told::default(),
+            foreign: BTreeSet::new(),
+            waits_since: None,
+            resume: None,
+        }
     }
 
     /// The wait is over: the next one is told anew.
@@ -84,9 +100,10 @@ impl Reconciler {
             events: Events::new(process.recorder.clone()),
             metrics: Metrics::register(process),
             cluster_cidrs: config.cluster_cidrs.clone(),
-            fencing: Fencing::starting_at(&process.clock),
+            fencing: Fencing::new(process.term.clone()),
             clock: process.clock,
         };
+        let guard = Guard::new(config.removal_grace, config.removal_limits, Instant::now());
         Self {
             mirrors: mirrors.clone(),
             trigger: trigger.clone(),
@@ -94,14 +111,16 @@ impl Reconciler {
             cluster_cidrs: config.cluster_cidrs.clone(),
             period: config.period,
             stop: process.stop.child_token(),
-            memory: Mutex::default(),
+            term: process.term.clone(),
+            memory: Mutex::new(Memory::new(guard)),
         }
     }
 
     /// Shows on the pages of the process how it stands with the mirrors and the passes.
     pub(crate) fn show(&self, process: &mut Process) {
         process.health.needs(&self.mirrors.nodes);
-        process.health.needs(&self.mirrors.routes);
+        let mirrors = self.mirrors.clone();
+        process.health.ready_if("routes", move || mirrors.routes_readiness());
         process.health.watches(&self.trigger.queue);
         self.trigger.queue.register(&mut process.registry);
         let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
@@ -110,6 +129,7 @@ impl Reconciler {
 
     /// Passes, one at a time, until the process stops or a newer one is at work.
     pub(crate) async fn run(self: Arc<Self>) {
+        self.memory.lock().await.guard.begins(Instant::now());
         self.trigger.wake();
         let (queue, stop) = (self.trigger.queue.clone(), self.stop.clone());
         let pass = |_key, _attempt| {
@@ -129,16 +149,19 @@ impl Reconciler {
         self.executor.metrics.passes.inc();
         if let Err(missing) = self.mirrors.readiness() {
             debug!(%missing, "Waits");
-            self.tell_waiting(memory, &self.mirrors.facts().0, &missing);
+            // An adapter without routes is nothing that a node waits for.
+            if self.mirrors.ability() != Some(Ability::None) {
+                self.tell_waiting(memory, &self.mirrors.facts().0, &missing);
+            }
             self.trigger.wake_after(PATIENCE);
             return Again::Done;
         }
         self.trigger.begins();
-        let (nodes, outcome) = self.pass(memory).await;
+        let (nodes, (outcome, again)) = self.pass(memory).await;
         let Err(error) = outcome else {
             memory.is_served();
-            let next = memory.attempts.next(Instant::now()).unwrap_or(self.period);
-            self.trigger.wake_after(next.min(self.period));
+            let next = memory.attempts.next(Instant::now()).into_iter().chain(again).min();
+            self.trigger.wake_after(next.unwrap_or(self.period).min(self.period));
             return Again::Done;
         };
         self.report(memory, &nodes, &error);
@@ -149,12 +172,20 @@ impl Reconciler {
         again
     }
 
-    async fn pass(&self, memory: &mut Memory) -> (Vec<Node>, Result<(), Error>) {
+    /// The nodes that were compared, how it went, and when something else may be done if nothing changes.
+    async fn pass(&self, memory: &mut Memory) -> (Vec<Node>, (Result<(), Error>, Option<Duration>)) {
         let recalled = self.recall(memory).await;
         let (nodes, routes) = self.mirrors.facts();
-        let plan = plan(&nodes, &routes, &self.cluster_cidrs, memory.unmarked());
-        memory.record.clone_from(&plan.record);
+        let unmarked = (self.mirrors.ability() == Some(Ability::Unmarked)).then_some(&memory.record);
+        let plan = plan(&nodes, &routes, &self.cluster_cidrs, unmarked);
+        if unmarked.is_some() {
+            memory.record.clone_from(&plan.record);
+        } else {
+            // What is known stays for an adapter that is only half upgraded, as long as the routes do.
+            memory.record.keep(&routes);
+        }
         memory.attempts.keep(&plan);
+        let (plan, judgement) = self.guarded(memory, plan, nodes.len());
         let due = memory.attempts.due(plan.clone(), Instant::now());
         if !due.is_settled() {
             debug!(plan = %due, "Carries out");
@@ -164,16 +195,23 @@ impl Reconciler {
         let changes = changes(&nodes, &plan, |lay| memory.attempts.standing(lay));
         let said = self.executor.say(changes).await;
         self.tell_refusals(memory, &plan.refusals);
+        self.tell_foreign(memory, &plan.foreign);
+        self.tell_held(memory, &judgement);
         let kept = self.keep(memory).await;
-        (nodes, applied.and(said).and(recalled).and(kept))
+        (nodes, (applied.and(said).and(recalled).and(kept), judgement.again))
+    }
+
+    /// The plan without the removals that may not be tried now.
+    fn guarded(&self, memory: &mut Memory, mut plan: Plan, n_listed: usize) -> (Plan, Judgement) {
+        let reached = plan.reached.iter().chain(memory.guard.heirs()).cloned().collect();
+        let deleted = self.mirrors.deleted(reached);
+        let judgement = memory.guard.judge(&mut plan, Nodes { n_listed, deleted: &deleted }, Instant::now());
+        (plan, judgement)
     }
 
     /// Reads, once, what earlier processes knew of routes. Without it all goes on, but nothing of theirs is removed.
     async fn recall(&self, memory: &mut Memory) -> Result<(), Error> {
-        if memory.marks.is_none() {
-            memory.marks = Some(self.executor.marks_routes().await?);
-        }
-        if memory.marks == Some(false) && memory.stored.is_none() {
+        if self.mirrors.ability() == Some(Ability::Unmarked) && memory.stored.is_none() {
             let loaded = self.executor.store.load().await;
             let stored = loaded.map_err(|error| Error::Record { done: "read", source: Box::new(error) })?;
             memory.record.recall(&stored);
@@ -210,6 +248,26 @@ impl Reconciler {
         self.executor.metrics.refusals.set(i64::try_from(refusals.len()).unwrap_or(i64::MAX));
         for refusal in memory.told_refusals.news(refusals, Instant::now()) {
             self.executor.events.refused(refusal);
+        }
+    }
+
+    /// Once each, as long as it is there. Gauges say how many there are.
+    fn tell_foreign(&self, memory: &mut Memory, foreign: &[Foreign]) {
+        self.executor.metrics.foreign(foreign);
+        for Foreign { vendor_id, to, via, owner } in foreign {
+            if !memory.foreign.contains(vendor_id) {
+                info!(vendor_id, %to, %via, %owner, "Somebody else's route overlaps the pods' networks, it is left alone");
+            }
+        }
+        memory.foreign = foreign.iter().map(|foreign| foreign.vendor_id.clone()).collect();
+    }
+
+    fn tell_held(&self, memory: &mut Memory, judgement: &Judgement) {
+        self.executor.metrics.held.set(i64::try_from(judgement.n_held()).unwrap_or(i64::MAX));
+        let troubles: Vec<&str> = judgement.held.iter().map(|held| held.why.name()).collect();
+        let news: Vec<&str> = memory.told_held.news(&troubles, Instant::now()).into_iter().copied().collect();
+        for held in judgement.held.iter().filter(|held| news.contains(&held.why.name())) {
+            self.executor.events.held(&self.term.regarding(), held);
         }
     }
 

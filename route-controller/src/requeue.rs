@@ -1,6 +1,7 @@
 //! Room 4: what failed, which of it is tried again, when, and under which name people hear of it.
 
 pub(crate) mod attempts;
+pub(crate) mod guard;
 
 use std::time::Duration;
 

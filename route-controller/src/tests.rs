@@ -1,9 +1,15 @@
 //! The whole controller over a faked API server and a faked cloud, on paused time.
 
+mod cost;
+mod faults;
+mod removal;
+
 use std::time::Duration;
 
+use cloud_api_proto::v1alpha1::capability::Level;
 use cloud_api_proto::v1alpha1::{Capability, NextHop, Route, RouteOwner, RouteState};
 use cloud_api_proto::{AdapterError, Reason};
+use controller_core::health::Health;
 use controller_core::mirror::ObjectName;
 use controller_core::testing::{FakeCloud, FakeKube, NodeBuilder, eventually, node, process};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -17,13 +23,15 @@ struct World {
     kube: FakeKube,
     cloud: FakeCloud,
     stop: CancellationToken,
+    health: Health,
     controller: JoinSet<anyhow::Result<()>>,
 }
 
 impl World {
     fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
-        Self { kube, cloud, stop: CancellationToken::new(), controller: JoinSet::new() }
+        let (stop, health) = (CancellationToken::new(), Health::default());
+        Self { kube, cloud, stop, health, controller: JoinSet::new() }
     }
 
     fn put(&self, node: NodeBuilder) {
@@ -31,11 +39,16 @@ impl World {
     }
 
     fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    fn start_with(&mut self, more: &[&str]) {
         let flags =
             ["route-controller", "--cluster-id=cluster-uid", "--cluster-cidr=10.244.0.0/16", "--kubeconfig="];
-        let config = Config::from_arguments(flags).expect("good flags");
+        let config = Config::from_arguments(flags.iter().chain(more)).expect("good flags");
         let process = process(crate::NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
+        self.health = process.health.clone();
         self.controller.spawn(crate::control(process, config));
     }
 
@@ -44,6 +57,25 @@ impl World {
         while let Some(ended) = self.controller.join_next().await {
             ended.expect("no panic").expect("a stop that was asked for");
         }
+    }
+
+    /// So many nodes `n0`, `n1` and on, each with its route and its condition; waits for them.
+    async fn with_nodes(n: usize) -> Self {
+        let mut world = Self::new();
+        world.marks_routes();
+        (0..n).for_each(|n| world.put(numbered(n)));
+        world.start();
+        eventually("all conditions", || (0..n).all(|n| world.condition(&format!("n{n}")) == SERVED)).await;
+        world
+    }
+
+    fn delete(&self, name: &str) {
+        self.kube.delete::<Node>(&ObjectName::cluster(name));
+    }
+
+    /// Calls that change routes, and writes to the API server but for Events.
+    fn spent(&self) -> (u32, usize) {
+        (self.cloud.calls("ApplyRoutes"), self.kube.writes().len())
     }
 
     /// `status reason` of the condition.
@@ -68,6 +100,12 @@ impl World {
 
 fn ready(name: &str, cidr: &str) -> NodeBuilder {
     node(name).provider_id(&format!("sim://north/{name}")).pods(cidr).at("192.0.2.1")
+}
+
+const SERVED: &str = "False RouteCreated";
+
+fn numbered(n: usize) -> NodeBuilder {
+    ready(&format!("n{n}"), &format!("10.244.{n}.0/24"))
 }
 
 fn foreign(destination: &str) -> Route {
@@ -180,6 +218,13 @@ fn unmarked(id: &str, destination: &str, machine: Option<&str>) -> Route {
 }
 
 impl World {
+    /// The cloud remembers whose a route is.
+    fn marks_routes(&self) {
+        let (name, level) = ("routes.ownership-tags".to_owned(), Level::Stable.into());
+        let capability = Capability { name, level, ..Capability::default() };
+        self.cloud.edit(|state| state.info.capabilities.push(capability));
+    }
+
     fn lay(&self, route: Route) {
         self.cloud.edit(|state| drop(state.routes.insert(route.vendor_id.clone(), route)));
     }
@@ -224,8 +269,7 @@ async fn a_route_without_a_mark_goes_with_its_node_even_if_nobody_looked_meanwhi
 #[tokio::test(start_paused = true)]
 async fn where_the_cloud_marks_routes_there_is_no_record_and_an_unmarked_one_stays() {
     let mut world = World::new();
-    let name = "routes.ownership-tags".to_owned();
-    world.cloud.edit(|state| state.info.capabilities.push(Capability { name, ..Capability::default() }));
+    world.marks_routes();
     world.put(ready("a", "10.244.1.0/24"));
     world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
     world.start();

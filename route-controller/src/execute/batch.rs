@@ -75,12 +75,14 @@ pub(crate) fn batches<'a>(lays: &[&'a Lay], removals: &[&'a Removal]) -> Vec<Bat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Cause;
     use crate::plan::tests::{node, settled};
 
     #[test]
     fn calls_are_full_and_lay_first() {
         let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
         let removal = Removal {
+            cause: Cause::Unasked,
             vendor_id: "1".to_owned(),
             to: plan.lays[0].claim.to,
             node_uid: Some("gone".to_owned()),

@@ -58,6 +58,8 @@ impl Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) node_name: String,
+    /// Of which node: another one may have the name by now.
+    pub(crate) node_uid: String,
     pub(crate) network: Network,
 }
 
@@ -80,7 +82,10 @@ pub(crate) fn changes(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) -
     });
     judged
         .filter(|(node, network)| !network.stands_on(node))
-        .map(|(node, network)| Change { node_name: node.name.clone(), network })
+        .map(|(node, network)| {
+            let (node_name, node_uid) = (node.name.clone(), node.uid.clone());
+            Change { node_name, node_uid, network }
+        })
         .collect()
 }
 

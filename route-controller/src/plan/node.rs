@@ -12,7 +12,7 @@ use super::route::NextHop;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// Names the node in route keys: a recreated node of the same name is another one.
+    /// Names the node in the keys of routes that are laid for it: a recreated node of the same name is another one.
     pub(crate) uid: String,
     /// The older of two nodes that claim one CIDR keeps it.
     pub(crate) created: Timestamp,

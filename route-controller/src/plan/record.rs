@@ -3,7 +3,7 @@
 //! That is the only proof there is, and it is gone with the node: so it is kept. What was never seen to serve a node of ours is
 //! never in it, whatever it looks like.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::claims::Claims;
 use super::route::{Owner, Route};
@@ -31,6 +31,16 @@ impl Record {
             }
         }
         Self(after)
+    }
+
+    /// Forgets those that are gone, and notes nothing.
+    pub(crate) fn keep(&mut self, routes: &[Route]) {
+        let there: BTreeSet<&str> = routes
+            .iter()
+            .filter(|route| route.owner == Owner::Unmanaged)
+            .map(|route| route.vendor_id.as_str())
+            .collect();
+        self.0.retain(|vendor_id, _| there.contains(vendor_id.as_str()));
     }
 
     /// Takes in what an earlier process noted. What this one saw itself is newer.

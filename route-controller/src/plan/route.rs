@@ -39,7 +39,7 @@ pub(crate) enum State {
 }
 
 /// Whose a route is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     Ours,
     OtherCluster,

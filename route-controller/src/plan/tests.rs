@@ -4,9 +4,12 @@ mod conditions;
 mod settles;
 mod unmarked;
 
+use std::collections::BTreeMap;
+
 use insta::assert_snapshot;
 use jiff::Timestamp;
 
+use super::claims::Standing;
 use super::condition::Condition;
 use super::node::Node;
 use super::record::Record;
@@ -76,11 +79,37 @@ fn a_route_that_leads_to_another_node_makes_way_first() {
 }
 
 #[test]
-fn a_recreated_node_on_the_same_machine_gets_a_route_of_its_own() {
-    let nodes = [node("a").uid("a2").pods("10.244.1.0/24")];
-    let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a")];
+fn a_node_that_is_registered_anew_on_its_machine_keeps_its_route() {
+    let nodes = [node("a").uid("a2").pods("10.244.1.0/24").at("192.0.2.11")];
+    for (name, route) in [
+        ("exactly", route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")),
+        ("the cloud knows the machine only", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
+        ("the cloud knows the address only", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
+    ] {
+        let plan = settled(&nodes, &[route]);
+        assert_eq!(plan.to_string(), "", "{name}");
+        assert_eq!(plan.standings.into_values().collect::<Vec<_>>(), [Standing::Ready], "{name}");
+        assert_eq!(plan.heirs, BTreeMap::from([("1".to_owned(), "a2".to_owned())]), "{name}");
+    }
+}
 
-    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a instead of 1");
+#[test]
+fn a_node_that_is_registered_anew_elsewhere_gets_a_route_of_its_own() {
+    let nodes = [node("a").uid("a2").pods("10.244.1.0/24").at("192.0.2.12")];
+    let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")];
+
+    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.12 instead of 1");
+}
+
+#[test]
+fn of_two_routes_that_serve_a_node_its_own_stays() {
+    let nodes = [node("a").uid("a2").pods("10.244.1.0/24")];
+    let routes = [
+        route("1", "10.244.1.0/24").of("a").via("sim://r/a"),
+        route("2", "10.244.1.0/24").of("a2").via("sim://r/a"),
+    ];
+
+    assert_snapshot!(settled(&nodes, &routes), @"remove 10.244.1.0/24 (1) to node a");
 }
 
 #[test]

@@ -60,8 +60,8 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
     ] {
         let nodes = [node];
         let plan = plan(&nodes, &routes, &cluster(), None);
-        let expected: Vec<_> =
-            written.map(|network| Change { node_name: "a".to_owned(), network }).into_iter().collect();
+        let change = |network| Change { node_name: "a".to_owned(), node_uid: "a".to_owned(), network };
+        let expected: Vec<_> = written.map(change).into_iter().collect();
         assert_eq!(changes(&nodes, &plan, |_| laid), expected, "{name}");
     }
 }

@@ -86,6 +86,33 @@ proptest! {
     }
 
     #[test]
+    fn the_order_in_which_things_are_listed_decides_nothing(
+        mut nodes in vec(any_node(), 0..5),
+        mut routes in vec(any_route(), 0..8),
+        turns in (0_usize..5, 0_usize..8),
+        noted in vec(name(), 0..4),
+    ) {
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes.dedup_by(|a, b| a.name == b.name);
+        for (number, route) in routes.iter_mut().enumerate() {
+            route.vendor_id = number.to_string();
+        }
+        let record: Record = (0..).zip(noted).map(|(n, uid): (i32, _)| (n.to_string(), uid.to_owned())).collect();
+        let listed = plan(&nodes, &routes, &cluster(), Some(&record));
+        nodes.reverse();
+        routes.reverse();
+        let (node, route) = (turns.0.min(nodes.len()), turns.1.min(routes.len()));
+        nodes.rotate_left(node);
+        routes.rotate_left(route);
+        let otherwise = plan(&nodes, &routes, &cluster(), Some(&record));
+        assert_eq!(otherwise.to_string(), listed.to_string());
+        assert_eq!(
+            (otherwise.standings, otherwise.record, otherwise.reached, otherwise.n_ours),
+            (listed.standings, listed.record, listed.reached, listed.n_ours)
+        );
+    }
+
+    #[test]
     fn what_bears_no_mark_goes_only_if_it_was_seen_to_serve_a_node(
         mut before in vec(any_node(), 0..5),
         mut after in vec(any_node(), 0..5),

@@ -1,0 +1,143 @@
+//! What the adapter can do about routes, by its own words.
+
+use std::time::Duration;
+
+use cloud_api_proto::AdapterError;
+use cloud_api_proto::v1alpha1::GetInfoResponse;
+use cloud_api_proto::v1alpha1::capability::Level;
+use controller_core::Link;
+use controller_core::adapter::Adapter;
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+use tracing::{debug, info, warn};
+
+use super::{Mirrors, Trigger};
+
+/// The capability of a cloud that has routes. Source: contract, `Capability`.
+const ROUTES: &str = "routes";
+/// That of a cloud that remembers whose a route is.
+const MARKS: &str = "routes.ownership-tags";
+
+/// Between two questions to an adapter whose routes cannot be watched yet, or that has none. It answers from memory.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// Between two questions to one that works: another version may have taken its place in a moment.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// Between two questions to one that does not answer.
+const ASK_SOON: Duration = Duration::from_secs(2);
+
+/// What the adapter can do about routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ability {
+    /// Nothing.
+    None,
+    /// Lays and removes them. The cloud cannot remember whose they are.
+    Unmarked,
+    /// And the cloud remembers whose they are.
+    Marked,
+}
+
+impl Ability {
+    /// A capability of a level that we do not know is none. Source: contract, `Capability.Level`.
+    fn of(info: &GetInfoResponse) -> Self {
+        let can = |name: &str| {
+            let mut capabilities = info.capabilities.iter();
+            capabilities.any(|one| one.name == name && one.level() != Level::Unspecified)
+        };
+        match (can(ROUTES), can(MARKS)) {
+            (false, _) => Self::None,
+            (true, false) => Self::Unmarked,
+            (true, true) => Self::Marked,
+        }
+    }
+
+    /// Of one that does not know the question: what bears no mark is somebody else's, which is safe.
+    fn of_error(error: &AdapterError) -> Option<Self> {
+        (error.code == Code::Unimplemented).then_some(Self::Marked)
+    }
+}
+
+impl Mirrors {
+    /// Asks the adapter what it can do: at once, again when it comes back, and now and then. Never ends; drop it to stop.
+    pub(crate) async fn follow_ability(&self, adapter: &Adapter, trigger: &Trigger) {
+        let mut links = self.routes.links();
+        loop {
+            let known = match adapter.get_info().await {
+                Ok(info) => Some(Ability::of(&info)),
+                Err(error) => {
+                    debug!(%error, "The adapter does not say what it can do");
+                    Ability::of_error(&error)
+                }
+            };
+            if let Some(ability) = known {
+                self.learn(ability, trigger);
+            }
+            // The sender lives in `self`: waiting fails only when nobody is left to care.
+            match known {
+                // The sender lives in `self`: waiting fails only when nobody is left to care.
+                Some(Ability::Unmarked | Ability::Marked) if links.borrow().is_up() => {
+                    let _down = timeout(LOOK_AGAIN, links.wait_for(|link| !link.is_up())).await.is_err();
+                }
+                Some(Ability::Unmarked | Ability::Marked) => {
+                    let _up = timeout(ASK_AGAIN, links.wait_for(Link::is_up)).await.is_err();
+                }
+                Some(Ability::None) => sleep(ASK_AGAIN).await,
+                None => sleep(ASK_SOON).await,
+            }
+        }
+    }
+
+    fn learn(&self, ability: Ability, trigger: &Trigger) {
+        let is_news = self.ability.send_if_modified(|known| known.replace(ability) != Some(ability));
+        if !is_news {
+            return;
+        }
+        match ability {
+            Ability::None => warn!("{NO_ROUTES}"),
+            Ability::Unmarked | Ability::Marked => {
+                info!(remembers_owner = ability == Ability::Marked, "The adapter has routes");
+            }
+        }
+        trigger.wake();
+    }
+}
+
+/// What a person has to do.
+pub(super) const NO_ROUTES: &str = "the adapter has no capability `routes`: give it what its cloud needs for them, such as \
+    a router, or do without the route-controller";
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::Capability;
+
+    use super::*;
+
+    #[test]
+    fn what_an_adapter_does_not_promise_it_cannot_do() {
+        let (stable, experimental, unknown) = (Level::Stable.into(), Level::Experimental.into(), 99);
+        for (name, said, ability) in [
+            ("nothing", vec![], Ability::None),
+            ("routes", vec![(ROUTES, stable)], Ability::Unmarked),
+            ("both", vec![(ROUTES, stable), (MARKS, experimental)], Ability::Marked),
+            ("marks without routes", vec![(MARKS, stable)], Ability::None),
+            ("a level that we do not know", vec![(ROUTES, unknown)], Ability::None),
+            ("no level", vec![(ROUTES, stable), (MARKS, 0)], Ability::Unmarked),
+            (
+                "a word that we do not know",
+                vec![(ROUTES, stable), ("routes.anycast", stable)],
+                Ability::Unmarked,
+            ),
+        ] {
+            let capability = |(name, level): (&str, i32)| Capability {
+                name: name.to_owned(),
+                level,
+                ..Capability::default()
+            };
+            let capabilities = said.into_iter().map(capability).collect();
+            assert_eq!(
+                Ability::of(&GetInfoResponse { capabilities, ..Default::default() }),
+                ability,
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Each reason to believe that a route may go, and what happens to a crowd.
+
+use insta::assert_snapshot;
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
+
+use super::*;
+use crate::plan::route::NextHop;
+
+const GRACE: Duration = Duration::from_secs(10);
+const WINDOW: Duration = Duration::from_mins(5);
+
+fn guard() -> (Guard, Instant) {
+    let now = Instant::now();
+    (Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, now), now)
+}
+
+/// Of node `n<n>`.
+fn removal(n: usize, cause: Cause) -> Removal {
+    Removal {
+        cause,
+        vendor_id: format!("r{n}"),
+        to: format!("10.{}.{}.0/24", n / 256, n % 256).parse().expect("a CIDR"),
+        node_uid: Some(format!("n{n}")),
+        via: Some(NextHop::default()),
+    }
+}
+
+/// So many routes of ours, of which these are to go.
+fn plan(n_ours: usize, removals: impl IntoIterator<Item = Removal>) -> Plan {
+    Plan { n_ours, removals: removals.into_iter().collect(), ..Plan::default() }
+}
+
+fn unasked(n: usize) -> Vec<Removal> {
+    (0..n).map(|n| removal(n, Cause::Unasked)).collect()
+}
+
+/// How many go, how many are held, and when something else may go, in seconds.
+fn judged(guard: &mut Guard, mut plan: Plan, nodes: Nodes<'_>, now: Instant) -> (usize, usize, Option<u64>) {
+    let judgement = guard.judge(&mut plan, nodes, now);
+    (plan.removals.len(), judgement.n_held(), judgement.again.map(|again| again.as_secs()))
+}
+
+fn gone(n: usize, at: Instant) -> BTreeMap<String, Instant> {
+    (0..n).map(|n| (format!("n{n}"), at)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_reason_has_its_delay() {
+    let (begin, none) = (Instant::now(), BTreeMap::new());
+    let (grace, window) = (begin + GRACE, begin + WINDOW + GRACE);
+    let seen = gone(1, begin);
+    for (name, cause, n_listed, deleted, at, expected) in [
+        ("another route leads there", Cause::Replaced, 0, &none, begin, (1, 0, None)),
+        ("the machine is gone, young", Cause::LeadsNowhere, 0, &none, begin, (0, 0, Some(10))),
+        ("the machine is gone", Cause::LeadsNowhere, 0, &none, grace, (1, 0, None)),
+        ("the node was deleted, young", Cause::Unasked, 0, &seen, begin, (0, 0, Some(10))),
+        ("the node was deleted", Cause::Unasked, 0, &seen, grace, (1, 0, None)),
+        ("the node is missing, young", Cause::Unasked, 9, &none, begin, (0, 0, Some(10))),
+        ("the node is missing", Cause::Unasked, 9, &none, grace, (1, 0, None)),
+        ("all nodes are missing", Cause::Unasked, 0, &none, window, (0, 1, None)),
+    ] {
+        let mut guard = Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, begin);
+        let nodes = Nodes { n_listed, deleted };
+        let asked = || plan(10, [removal(0, cause)]);
+        guard.judge(&mut asked(), nodes, begin);
+        assert_eq!(judged(&mut guard, asked(), nodes, at), expected, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_start_missing_nodes_lose_their_routes_little_by_little_and_deleted_ones_at_once() {
+    let (mut guard, begin) = guard();
+    let (none, seen) = (BTreeMap::new(), gone(2, begin));
+    let missing = Nodes { n_listed: 8, deleted: &none };
+    guard.judge(&mut plan(10, unasked(2)), missing, begin);
+    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, begin + GRACE), (0, 0, Some(90)));
+    let now = begin + Duration::from_secs(101);
+    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, now), (2, 0, None));
+
+    let mut guard = Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, begin);
+    let deleted = Nodes { n_listed: 8, deleted: &seen };
+    assert_eq!(judged(&mut guard, plan(10, unasked(2)), deleted, begin + GRACE), (2, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_waited_for_long_begins_as_a_new_one() {
+    let (mut guard, begin) = guard();
+    let term = begin + Duration::from_hours(1);
+    guard.begins(term);
+    let none = BTreeMap::new();
+    let missing = Nodes { n_listed: 8, deleted: &none };
+    guard.judge(&mut plan(10, unasked(2)), missing, term);
+    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, term + GRACE), (0, 0, Some(90)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_missing_nodes_is_held_as_a_whole_until_they_are_back() {
+    let (mut guard, begin) = guard();
+    let deleted = BTreeMap::new();
+    let nodes = Nodes { n_listed: 60, deleted: &deleted };
+    guard.judge(&mut plan(100, unasked(40)), nodes, begin);
+    for hours in 1..10 {
+        let now = begin + Duration::from_hours(hours);
+        assert_eq!(judged(&mut guard, plan(100, unasked(40)), nodes, now), (0, 40, None), "{hours} h");
+    }
+    let now = begin + Duration::from_hours(10);
+    assert_eq!(
+        judged(&mut guard, plan(100, []), Nodes { n_listed: 100, deleted: &deleted }, now),
+        (0, 0, None)
+    );
+    assert_eq!(judged(&mut guard, plan(100, unasked(3)), nodes, now), (0, 0, Some(10)), "counted anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_deleted_nodes_has_a_number_and_no_share() {
+    let (mut guard, begin) = guard();
+    let now = begin + GRACE;
+    let deleted = gone(21, begin);
+    let nodes = Nodes { n_listed: 0, deleted: &deleted };
+    assert_eq!(judged(&mut guard, plan(21, unasked(21)), nodes, now), (0, 21, None));
+    assert_eq!(judged(&mut guard, plan(20, unasked(20)), nodes, now), (20, 0, None));
+    assert_eq!(
+        judged(&mut guard, plan(20, unasked(20)), nodes, now),
+        (20, 0, None),
+        "another try is no other route"
+    );
+    let later = (20..22).map(|n| removal(n, Cause::Unasked));
+    let nodes = Nodes { n_listed: 9, deleted: &gone(22, begin) };
+    assert_eq!(judged(&mut guard, plan(22, later), nodes, now), (0, 2, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_back_within_the_grace_loses_nothing() {
+    let (mut guard, begin) = guard();
+    let deleted = gone(1, begin);
+    let nodes = Nodes { n_listed: 9, deleted: &deleted };
+    assert_eq!(judged(&mut guard, plan(9, unasked(1)), nodes, begin), (0, 0, Some(10)));
+    assert_eq!(judged(&mut guard, plan(9, []), nodes, begin + Duration::from_secs(9)), (0, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_goes_with_the_node_that_it_served_last_and_not_with_the_one_it_was_laid_for() {
+    let (mut guard, begin) = guard();
+    let anew = Plan { heirs: BTreeMap::from([("r0".to_owned(), "n0-anew".to_owned())]), ..plan(9, []) };
+    let former = gone(1, begin);
+    let nodes = Nodes { n_listed: 9, deleted: &former };
+    assert_eq!(judged(&mut guard, anew, nodes, begin), (0, 0, None));
+    assert_eq!(guard.heirs().collect::<Vec<_>>(), ["n0-anew"]);
+
+    let later = begin + Duration::from_mins(1);
+    assert_eq!(
+        judged(&mut guard, plan(9, unasked(1)), nodes, later),
+        (0, 0, Some(10)),
+        "it has its own grace"
+    );
+    assert_eq!(guard.heirs().count(), 1, "as long as the route is to go");
+    let none_listed = Nodes { n_listed: 0, ..nodes };
+    assert_eq!(judged(&mut guard, plan(9, unasked(1)), none_listed, later + GRACE), (0, 1, None), "missing");
+    let seen = BTreeMap::from([("n0-anew".to_owned(), later)]);
+    let nodes = Nodes { n_listed: 0, deleted: &seen };
+    assert_eq!(judged(&mut guard, plan(9, unasked(1)), nodes, later + GRACE), (1, 0, None), "seen to go");
+    judged(&mut guard, plan(8, []), nodes, later + GRACE);
+    assert_eq!(guard.heirs().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_lets_all_of_them_go() {
+    let begin = Instant::now();
+    let mut guard = Guard::new(GRACE, Limits { share: 100, number: 40, window: WINDOW }, begin);
+    let deleted = BTreeMap::new();
+    let nodes = Nodes { n_listed: 0, deleted: &deleted };
+    guard.judge(&mut plan(40, unasked(40)), nodes, begin);
+    assert_eq!(judged(&mut guard, plan(40, unasked(40)), nodes, begin + WINDOW + GRACE), (40, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_says_what_to_do() {
+    let held = |why| Held { removals: unasked(7), why };
+    assert_snapshot!(held(Why::NoNodes), @"7 routes of this cluster lead to machines whose nodes are not listed any more, and no other node is: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-share=100 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+    assert_snapshot!(held(Why::Missing { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to machines whose nodes are not listed any more, at most 3 may go within 5 min: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to machines whose nodes were deleted, at most 3 may go within 5 min: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-number=7 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+}
+
+/// One look: which of eight routes are asked for no more, which of their machines are gone, which deletions were seen, how many
+/// nodes are listed.
+type Look = (Vec<bool>, Vec<bool>, Vec<bool>, usize, u64);
+
+fn look() -> impl Strategy<Value = Look> {
+    let flags = || vec(any::<bool>(), 8);
+    (flags(), flags(), flags(), prop_oneof![Just(0), 1_usize..20], 0_u64..400)
+}
+
+proptest! {
+    /// Whatever happens: no route goes that has not been unasked for the whole grace, none to a living machine of a node that is
+    /// only missing while no node is listed, and never more of these within a window than share and number allow.
+    #[test]
+    fn nothing_goes_without_a_reason(looks in vec(look(), 1..40)) {
+        let (mut guard, mut now) = guard();
+        let mut since: BTreeMap<usize, Instant> = BTreeMap::new();
+        let mut went: BTreeMap<usize, Instant> = BTreeMap::new();
+        let mut gone: Vec<Instant> = Vec::new();
+        for (unasked, nowhere, seen, n_listed, seconds) in looks {
+            now += Duration::from_secs(seconds);
+            let asked: Vec<usize> = (0..8).filter(|n| unasked[*n]).collect();
+            since.retain(|n, _| asked.contains(n));
+            went.retain(|n, _| asked.contains(n));
+            let deleted: BTreeMap<String, Instant> =
+                (0..8).filter(|n| seen[*n]).map(|n| (format!("n{n}"), now)).collect();
+            let cause = |n: usize| if nowhere[n] { Cause::LeadsNowhere } else { Cause::Unasked };
+            let mut plan = plan(8, asked.iter().map(|n| removal(*n, cause(*n))));
+            guard.judge(&mut plan, Nodes { n_listed, deleted: &deleted }, now);
+            for n in &asked {
+                since.entry(*n).or_insert(now);
+            }
+            for n in asked.iter().filter(|n| plan.removals.contains(&removal(**n, cause(**n)))) {
+                assert!(now.duration_since(since[n]) >= GRACE, "r{n} was asked for a moment ago");
+                if nowhere[*n] || seen[*n] {
+                    went.entry(*n).or_insert(now);
+                    continue;
+                }
+                assert!(n_listed > 0, "r{n} goes though no node is listed");
+                if !went.contains_key(n) {
+                    went.insert(*n, now);
+                    gone.push(now);
+                }
+            }
+            let recent = gone.iter().filter(|at| now.duration_since(**at) < WINDOW).count();
+            // 30 % of eight, and of those that went within the window besides.
+            assert!(recent <= (8 + recent) * 30 / 100 + 1, "{recent} went");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What each action costs: calls that change routes, and writes to the API server. The README says the same in words.
+
+use super::*;
+
+/// Something happens, and what it costs with five nodes.
+struct Row {
+    name: &'static str,
+    happens: fn(&World),
+    /// Calls of `ApplyRoutes`, each up to 200 routes.
+    calls: u32,
+    /// Writes to the API server, Events left out.
+    writes: usize,
+}
+
+const NODES: usize = 5;
+
+fn n0(world: &World, change: impl FnOnce(&mut Node)) {
+    world.kube.change::<Node>(&ObjectName::cluster("n0"), change);
+}
+
+fn conditions(node: &mut Node) -> &mut Vec<k8s_openapi::api::core::v1::NodeCondition> {
+    node.status.get_or_insert_default().conditions.get_or_insert_default()
+}
+
+fn heartbeat(world: &World, number: i64) {
+    n0(world, |node| {
+        conditions(node).retain(|condition| condition.type_ != "Ready");
+        let heartbeat =
+            serde_json::json!({ "type": "Ready", "status": "True", "reason": number.to_string() });
+        conditions(node).push(serde_json::from_value(heartbeat).expect("a condition"));
+    });
+}
+
+const ROWS: [Row; 12] = [
+    Row { name: "nothing, for 20 minutes", happens: |_| (), calls: 0, writes: 0 },
+    Row {
+        name: "50 heartbeats",
+        happens: |world| (0..50).for_each(|number| heartbeat(world, number)),
+        calls: 0,
+        writes: 0,
+    },
+    Row {
+        name: "a label and an annotation that are none of ours",
+        happens: |world| {
+            n0(world, |node| {
+                node.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
+                node.metadata.annotations = Some([("example.com/x".to_owned(), "1".to_owned())].into());
+            });
+        },
+        calls: 0,
+        writes: 0,
+    },
+    Row {
+        name: "somebody else's route",
+        happens: |world| world.lay(foreign("10.244.77.0/24")),
+        calls: 0,
+        writes: 0,
+    },
+    Row {
+        name: "the adapter is started anew",
+        happens: |world| {
+            world.cloud.away(true);
+            world.cloud.away(false);
+        },
+        calls: 0,
+        writes: 0,
+    },
+    Row { name: "a node joins", happens: |world| world.put(numbered(5)), calls: 1, writes: 1 },
+    Row {
+        name: "50 nodes join at once",
+        happens: |world| (6..56).for_each(|n| world.put(numbered(n))),
+        calls: 1,
+        writes: 50,
+    },
+    Row {
+        name: "a node gets another address",
+        happens: |world| {
+            n0(world, |node| {
+                let addresses = &mut node.status.get_or_insert_default().addresses;
+                addresses.get_or_insert_default().clear();
+                let address = serde_json::json!({ "type": "InternalIP", "address": "192.0.2.2" });
+                let address = serde_json::from_value(address).expect("an address");
+                addresses.get_or_insert_default().push(address);
+            });
+        },
+        calls: 1,
+        writes: 0,
+    },
+    Row {
+        name: "somebody removes a route",
+        happens: |world| {
+            world.cloud.edit(|state| state.routes.retain(|_, route| route.destination != "10.244.1.0/24"));
+        },
+        calls: 1,
+        writes: 0,
+    },
+    Row {
+        name: "somebody else writes the condition",
+        happens: |world| n0(world, |node| conditions(node).retain(|it| it.type_ == "Ready")),
+        calls: 0,
+        writes: 1,
+    },
+    Row { name: "a node goes", happens: |world| world.delete("n5"), calls: 1, writes: 0 },
+    Row {
+        name: "50 nodes go at once",
+        happens: |world| (6..56).for_each(|n| world.delete(&format!("n{n}"))),
+        calls: 1,
+        writes: 0,
+    },
+];
+
+#[tokio::test(start_paused = true)]
+async fn each_action_costs_what_the_readme_says() {
+    let mut world = World::with_nodes(NODES).await;
+    settle().await;
+    for Row { name, happens, calls, writes } in ROWS {
+        let before = world.spent();
+        happens(&world);
+        settle().await;
+        let after = world.spent();
+        assert_eq!((after.0 - before.0, after.1 - before.1), (calls, writes), "{name}");
+    }
+    let before = world.spent();
+    world.stop().await;
+    world.start();
+    settle().await;
+    world.stop().await;
+    assert_eq!(world.spent(), before, "a restart");
+    assert_eq!(world.kube.events(), [""; 0]);
+}

@@ -1,0 +1,290 @@
+//! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
+//! half upgraded. Nothing is lost, nothing is removed, and nobody is asked again and again.
+
+use cloud_api_proto::v1alpha1::GetInfoResponse;
+use controller_core::testing::{Fault, Verb};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_in_each_attempt_is_outlived_and_then_it_is_quiet() {
+    let mut world = World::new();
+    world.kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").times(20));
+    world.put(ready("a", "10.244.1.0/24"));
+    world.start();
+    eventually("the condition", || world.condition("a") == SERVED).await;
+    settle().await;
+    assert_eq!(world.spent(), (1, 21));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_is_not_written_to_a_node_that_was_made_anew_under_the_name() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.kube.before_next_write(|kube| kube.put::<Node>(node("a").uid("another")));
+    world.start();
+    eventually("the attempt", || !world.kube.writes().is_empty()).await;
+    settle().await;
+    assert_eq!(world.condition("a"), "");
+    assert_eq!(world.kube.writes().len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_write_that_hangs_holds_no_other_node_up() {
+    let mut world = World::new();
+    world.kube.order(Fault::hang().on(Verb::Patch, "nodes/status").of("a"));
+    world.put(ready("a", "10.244.1.0/24"));
+    world.put(ready("b", "10.244.2.0/24"));
+    world.start();
+    tokio::time::timeout(5 * SECOND, eventually("b's condition", || world.condition("b") == SERVED))
+        .await
+        .expect("long before the write to a is given up");
+    settle().await;
+    world.put(ready("c", "10.244.3.0/24"));
+    eventually("c's condition, which joined later", || world.condition("c") == SERVED).await;
+    assert_eq!(world.condition("a"), "");
+    world.kube.heal();
+    eventually("a's condition", || world.condition("a") == SERVED).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
+    for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
+        let mut world = World::new();
+        world.kube.order(Fault::slow(seconds * SECOND));
+        world.put(ready("a", "10.244.1.0/24"));
+        world.start();
+        eventually("the condition", || world.condition("a") == SERVED).await;
+        settle().await;
+        assert_eq!(world.spent(), (1, 1), "{name}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes() {
+    for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
+        let mut world = World::with_nodes(3).await;
+        world.stop().await;
+        let before = world.spent();
+        world.kube.order(fault);
+        world.start();
+        settle().await;
+        let lists = world.kube.requests(Verb::List, "nodes");
+        assert!((10..150).contains(&lists), "{lists} listings in 20 min");
+        assert_eq!((world.routes().len(), world.spent()), (3, before));
+        assert!(world.health.readiness().is_err());
+        world.kube.heal();
+        eventually("it is ready", || world.health.readiness().is_ok()).await;
+        settle().await;
+        assert_eq!((world.routes().len(), world.spent()), (3, before));
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
+    let mut world = World::with_nodes(3).await;
+    let before = world.spent();
+    world.kube.compact();
+    world.delete("n0");
+    world.put(numbered(3));
+    eventually("the new node is served", || world.condition("n3") == SERVED).await;
+    settle().await;
+    assert_eq!(world.routes().len(), 3, "one came, one went");
+    assert_eq!(world.cloud.calls("ApplyRoutes"), before.0 + 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_is_begun_anew() {
+    let mut world = World::with_nodes(1).await;
+    world.stop().await;
+    world.kube.order(Fault::hang().on(Verb::Watch, "nodes").times(2));
+    world.start();
+    settle().await;
+    world.put(numbered(1));
+    eventually("the new node is served", || world.condition("n1") == SERVED).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_without_the_fields_that_one_expects_harm_nobody() {
+    let mut world = World::new();
+    let bare = |name: &str| {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.to_owned());
+        node
+    };
+    let read = |name: &str, rest: serde_json::Value| {
+        let mut node: Node = serde_json::from_value(rest).expect("a node");
+        node.metadata.name = Some(name.to_owned());
+        node
+    };
+    world.kube.put::<Node>(bare("bare"));
+    world.kube.put::<Node>(read("empty", serde_json::json!({ "metadata": {}, "spec": {}, "status": {} })));
+    let spec = serde_json::json!({ "providerID": "sim://north/x", "podCIDRs": [] });
+    world.kube.put::<Node>(read("x", serde_json::json!({ "metadata": {}, "spec": spec })));
+    let strange =
+        serde_json::json!({ "conditions": [{ "type": "NetworkUnavailable", "status": "Perhaps" }] });
+    let spec = serde_json::json!({ "providerID": "sim://north/y", "podCIDRs": ["10.244.9.0/24"] });
+    world.kube.put::<Node>(read("y", serde_json::json!({ "metadata": {}, "spec": spec, "status": strange })));
+    world.put(ready("a", "10.244.1.0/24"));
+    world.start();
+    eventually("the whole ones are served", || {
+        world.condition("a") == SERVED && world.condition("y") == SERVED
+    })
+    .await;
+    settle().await;
+    assert_eq!(world.kube.writes().len(), 2);
+    assert_eq!(world.kube.events(), [""; 0]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_in_words_that_we_do_not_know_are_left_alone() {
+    let mut world = World::with_nodes(1).await;
+    let before = world.spent();
+    world.lay(Route { owner: 99, ..foreign("10.244.8.0/24") });
+    world.lay(Route { owner: 99, state: 99, vendor_id: "rt-8".to_owned(), ..foreign("10.244.9.0/24") });
+    world.cloud.edit(|state| {
+        state
+            .routes
+            .values_mut()
+            .filter(|route| route.vendor_id.starts_with("route-"))
+            .for_each(|it| it.state = 99);
+    });
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent(), world.condition("n0")), (3, before, SERVED.to_owned()));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_without_routes_is_not_ready_and_no_node_is_told_to_wait() {
+    for (name, info) in [
+        ("no capability", GetInfoResponse::default()),
+        ("a level that we do not know", {
+            let routes = Capability { name: "routes".to_owned(), level: 99, ..Capability::default() };
+            GetInfoResponse { capabilities: vec![routes], ..GetInfoResponse::default() }
+        }),
+    ] {
+        let mut world = World::new();
+        let routes = world.cloud.edit(|state| std::mem::replace(&mut state.info, info));
+        world.put(ready("a", "10.244.1.0/24"));
+        world.start();
+        settle().await;
+        let missing = world.health.readiness().expect_err(name);
+        assert!(missing.contains("the adapter has no capability `routes`"), "{name}: {missing}");
+        assert_eq!((world.spent(), world.kube.events().len()), ((0, 0), 0), "{name}");
+
+        world.cloud.edit(|state| state.info = routes);
+        eventually("an adapter that has them is used", || world.condition("a") == SERVED).await;
+        assert_eq!(world.health.readiness(), Ok(()), "{name}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_loses_its_routes_removes_none() {
+    let mut world = World::with_nodes(2).await;
+    let before = world.spent();
+    world.cloud.away(true);
+    let routes = world.cloud.edit(|state| std::mem::take(&mut state.info));
+    world.cloud.away(false);
+    eventually("it is not ready", || world.health.readiness().is_err_and(|it| it.contains("capability")))
+        .await;
+    world.delete("n0");
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent()), (2, before));
+    world.cloud.edit(|state| state.info = routes);
+    eventually("the node's route is gone", || world.routes().len() == 1).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_half_upgraded_is_waited_for() {
+    for rpc in ["WatchRoutes", "ApplyRoutes"] {
+        let mut world = World::new();
+        world.cloud.without(rpc);
+        world.put(ready("a", "10.244.1.0/24"));
+        world.start();
+        settle().await;
+        assert_eq!((world.routes().len(), world.condition("a").as_str()), (0, ""), "{rpc}");
+        assert!(world.cloud.calls(rpc) < 200, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
+        world.cloud.with(rpc);
+        eventually("it is served", || world.condition("a") == SERVED).await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_does_not_say_what_it_can_do_is_not_thought_to_forget_owners() {
+    let mut world = World::new();
+    world.cloud.without("GetInfo");
+    world.put(ready("a", "10.244.1.0/24"));
+    world.put(ready("b", "10.244.2.0/24"));
+    world.lay(unmarked("one", "10.244.2.0/24", Some("b")));
+    world.start();
+    eventually("both are served", || world.condition("a") == SERVED && world.condition("b") == SERVED).await;
+    world.delete("b");
+    settle().await;
+    assert_eq!((world.routes().len(), world.kept().len()), (2, 0), "nobody can say whose it is");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_does_not_say_for_a_while_what_it_can_do_costs_no_record() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.put(ready("b", "10.244.2.0/24"));
+    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.lay(unmarked("two", "10.244.2.0/24", Some("b")));
+    world.start();
+    eventually("the record", || world.kept().len() == 2).await;
+    world.cloud.without("GetInfo");
+    settle().await;
+    assert_eq!(world.kept(), ["one uid-a", "two uid-b"]);
+    world.delete("a");
+    world.cloud.edit(|state| drop(state.routes.remove("two")));
+    settle().await;
+    assert!(world.cloud.read(|state| state.routes.contains_key("one")), "nobody can say whose it is");
+    assert_eq!(world.kept(), ["one uid-a"], "what is gone is forgotten all the same");
+
+    world.cloud.with("GetInfo");
+    eventually("the route goes with its node", || {
+        !world.cloud.read(|state| state.routes.contains_key("one"))
+    })
+    .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for_and_the_node_shows_why() {
+    for (name, hangs) in [("says nothing", true), ("lets nobody in", false)] {
+        let mut world = World::with_nodes(2).await;
+        world.put(numbered(2));
+        for _ in 0..400 {
+            let refusal = AdapterError::new(Reason::CallerForbidden, "you may not");
+            world.cloud.fail_next("ApplyRoutes", refusal);
+        }
+        world.cloud.hang(hangs);
+        world.delete("n0");
+        settle().await;
+        assert_eq!(world.routes().len(), 2, "{name}");
+        let told: Vec<String> =
+            world.kube.events().into_iter().filter(|event| event.contains("WaitsForCloud n2: ")).collect();
+        assert_eq!((told.len(), world.condition("n2").as_str()), (1, ""), "{name}: {told:?}");
+        assert!(world.cloud.calls("ApplyRoutes") < 200, "{name}: {}", world.cloud.calls("ApplyRoutes"));
+
+        world.cloud.hang(false);
+        world.cloud.edit(|state| state.errors.clear());
+        eventually("it is served", || world.condition("n2") == SERVED).await;
+        eventually("the other's route is gone", || world.routes().len() == 2).await;
+        world.stop().await;
+    }
+}

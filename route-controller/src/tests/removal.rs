@@ -1,0 +1,133 @@
+//! Routes whose nodes are gone: which of them go, and when none does.
+
+use super::*;
+
+fn events(world: &World, reason: &str) -> Vec<String> {
+    world.kube.events().into_iter().filter(|event| event.contains(reason)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_of_nodes_removes_nothing_and_says_so() {
+    let mut world = World::with_nodes(3).await;
+    world.stop().await;
+    let before = world.spent();
+    (0..3).for_each(|n| world.delete(&format!("n{n}")));
+    world.start();
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent()), (3, before));
+    let told = events(&world, "RouteRemovalHeld");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("Warning RouteRemovalHeld kube-system: 3 routes of this cluster"),
+        "{told:?}"
+    );
+    assert!(told[0].contains("--route-removal-max-share=100"), "{told:?}");
+
+    (0..3).for_each(|n| world.put(numbered(n)));
+    eventually("they are served again", || world.condition("n2") == SERVED).await;
+    settle().await;
+    assert_eq!((world.routes().len(), world.cloud.calls("ApplyRoutes")), (3, before.0));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lost_most_nodes_removes_nothing() {
+    let mut world = World::with_nodes(10).await;
+    settle().await;
+    let before = world.spent();
+    world.kube.away(true);
+    (0..7).for_each(|n| world.delete(&format!("n{n}")));
+    world.kube.compact();
+    world.kube.away(false);
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent()), (10, before));
+    let told = events(&world, "RouteRemovalHeld");
+    assert!(told.len() == 1 && told[0].contains("7 routes"), "{told:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_lets_all_of_them_go() {
+    let mut world = World::with_nodes(3).await;
+    world.stop().await;
+    (0..3).for_each(|n| world.delete(&format!("n{n}")));
+    world.start_with(&["--route-removal-max-share=100"]);
+    eventually("all routes are gone", || world.routes().is_empty()).await;
+    assert_eq!(events(&world, "RouteRemovalHeld"), [""; 0]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_route_of_one_node_that_went_while_nobody_looked_goes() {
+    let mut world = World::with_nodes(4).await;
+    world.stop().await;
+    world.delete("n1");
+    world.start();
+    eventually("its route is gone", || world.routes().len() == 3).await;
+    settle().await;
+    assert_eq!(world.spent(), (2, 4));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_to_machines_that_are_gone_go_whatever_their_number() {
+    let mut world = World::with_nodes(10).await;
+    world.stop().await;
+    (0..8).for_each(|n| world.delete(&format!("n{n}")));
+    let gone = |route: &Route| (0..8).any(|n| route.destination == format!("10.244.{n}.0/24"));
+    world.cloud.edit(|state| {
+        let routes = state.routes.values_mut().filter(|route| gone(route));
+        routes.for_each(|route| route.state = RouteState::Blackhole.into());
+    });
+    world.start();
+    eventually("two routes are left", || world.routes().len() == 2).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_seen_to_be_deleted_take_their_routes_along_the_last_one_too() {
+    let mut world = World::with_nodes(3).await;
+    (0..3).for_each(|n| world.delete(&format!("n{n}")));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(world.routes().len(), 3, "they could be registered anew");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.routes(), [""; 0]);
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_registered_anew_at_once_keeps_its_route() {
+    let mut world = World::with_nodes(2).await;
+    let before = world.spent();
+    let n0: Node = world.kube.get(&ObjectName::cluster("n0")).expect("a node");
+    world.delete("n0");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.kube.put::<Node>(n0);
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent()), (2, before));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_registered_anew_under_another_uid_keeps_its_route_and_takes_it_along_when_it_goes() {
+    let mut world = World::with_nodes(2).await;
+    let before = world.spent();
+    world.delete("n0");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.put(numbered(0).uid("anew"));
+    eventually("it is served", || world.condition("n0") == SERVED).await;
+    settle().await;
+    assert_eq!(
+        (world.routes().len(), world.spent()),
+        (2, (before.0, before.1 + 1)),
+        "its condition, and no route"
+    );
+
+    world.delete("n0");
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(world.routes().len(), 2, "it could be registered anew once more");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/n1 at 192.0.2.1"]);
+    world.stop().await;
+}
