@@ -51,7 +51,7 @@ pub struct Options {
     pub replicas: ReplicaOptions,
 
     /// How log lines are written.
-    #[arg(long, value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto, help_heading = "Log")]
     pub log_format: LogFormat,
 
     /// What is logged: error, warn, info, debug, trace, or directives such as `info,cloud_adapter=debug`.
@@ -82,6 +82,8 @@ fn filter(text: &str) -> Result<String, String> {
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
     /// For people.
     Text,
     /// One JSON object a line.

@@ -10,6 +10,7 @@ mod fence_tag;
 mod headers;
 mod item;
 mod limit;
+mod name;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -29,6 +30,7 @@ pub use self::{
     fence_tag::{read_fence, write_fence},
     item::{Item, LoadBalancerRecord, Lookup, Page},
     limit::VendorLimit,
+    name::wished_name,
 };
 use crate::vendor::{Operation, Session, VendorResponse};
 
@@ -279,8 +281,11 @@ pub struct Description {
     pub call_limits: Vec<(&'static str, VendorLimit)>,
     /// The vendor extras that it takes.
     pub parameters: Vec<Parameter>,
-    /// For how long reads may lag behind writes, those included whose answer was lost.
+    /// For how long reads may lag behind writes.
     pub consistency_horizon: Duration,
+    /// For how long the vendor may still be at a create whose answer was lost, from when nobody waited for it any more until reads show
+    /// what it made. Until then it is not repeated, and nothing proves that there is nothing. At least the horizon.
+    pub create_horizon: Duration,
     /// What keeps a repeated create from making a second load balancer.
     pub deduplication: Deduplication,
     /// IDs in one [`InstanceLookup::get_batch`].

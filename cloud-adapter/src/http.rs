@@ -14,12 +14,12 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 
 /// Serves until told to stop.
 pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, stop: CancellationToken) {
-    let pages = Router::new()
+    let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
         .with_state(rpc);
-    plain_http::serve(listener, pages, stop).await;
+    pages::serve(listener, router, stop).await;
 }
 
 /// A process that serves is ready, whatever its part: rollouts and disruption budgets count one that stands by, and one whose

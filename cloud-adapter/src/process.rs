@@ -1,4 +1,4 @@
-//! What every adapter's `main` does: crypto provider, log, signals, exit code.
+//! What every adapter's `main` does: crypto provider, log and traces, signals, exit code.
 
 use std::{future::Future, io::IsTerminal as _, process::ExitCode};
 
@@ -6,7 +6,10 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tracing_subscriber::EnvFilter;
+use traces::{NOT_IN_THE_LOG, Traces};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
+};
 
 use crate::{
     config::{ConfigError, LogFormat, Options},
@@ -44,13 +47,23 @@ pub fn run_through<D: Driver, F>(
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    match start(options, driver, front) {
+    let traces = Traces::from_environment(&program(), env!("CARGO_PKG_VERSION"));
+    let ended = log(options, &traces).and_then(|()| start(options, driver, front));
+    let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::from(code(&error))
         }
-    }
+    };
+    traces.end();
+    code
+}
+
+/// The name of the program, by which traces know it.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_name().map_or_else(|| "cloud-adapter".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// What stands in the files that flags name is usage as the flags are, and their faults end a process with this code.
@@ -66,7 +79,6 @@ fn start<D: Driver, F>(
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    log(options)?;
     // Fails only if a provider is there already: then that one is used.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -89,14 +101,18 @@ where
     })
 }
 
-fn log(options: &Options) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&options.log_level)
+fn log(options: &Options, traces: &Traces) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(format!("{NOT_IN_THE_LOG},{}", options.log_level))
         .with_context(|| format!("--log-level {:?}: use info, debug or target=level", options.log_level))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match options.log_format {
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => log.json().init(),
-    }
+    let log = fmt::layer().with_writer(std::io::stderr);
+    let terminal = std::io::stderr().is_terminal();
+    let log = match options.log_format {
+        LogFormat::Auto if !terminal => log.json().with_filter(filter).boxed(),
+        LogFormat::Auto | LogFormat::Text => log.with_ansi(terminal).with_filter(filter).boxed(),
+        LogFormat::Json => log.json().with_filter(filter).boxed(),
+    };
+    registry().with(traces.layer()).with(log).init();
+    traces.tell();
     Ok(())
 }
 

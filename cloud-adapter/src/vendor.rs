@@ -13,6 +13,7 @@ mod report;
 mod scrub;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trace;
 mod translate;
 mod waiters;
 mod wire;
@@ -35,6 +36,7 @@ use self::{
     dispatch::{Dispatcher, Permit, Waiting},
     flight::{Flight, Job},
     hurry::{Hurry, News},
+    trace::Sent,
     wire::{Transport, Wire},
 };
 pub use self::{
@@ -258,8 +260,11 @@ impl Session {
     ) -> Result<Waiting<'_>, VendorError> {
         let (call, purpose) = self.on_behalf(operation, until);
         let meter = Arc::clone(&self.meter);
-        let job = |told| Job { operation, request, purpose, meter, throttled: None, told };
-        self.vendor.dispatcher.submit(call, job)
+        let (span, sent) = (trace::begin(operation, &purpose.object), Sent::default());
+        let refused = span.clone();
+        let job = |told| Job { operation, request, purpose, meter, throttled: None, span, sent, told };
+        let submitted = self.vendor.dispatcher.submit(call, job);
+        submitted.inspect_err(|error| trace::end(&refused, &Sent::default(), Some(error)))
     }
 
     /// What happens to its work from now on.

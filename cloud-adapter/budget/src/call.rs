@@ -79,8 +79,10 @@ pub enum RefusalReason {
     Budget,
     /// Too much waits already, or it was shed for something more urgent.
     QueueFull,
-    /// The breaker of the family, or of the credentials, is open.
+    /// The breaker of the family is open.
     BreakerOpen,
+    /// The breaker of the credentials is open: the vendor rejects them.
+    Rejected,
     /// The vendor asked for a pause that lasts beyond the deadline.
     Throttled,
 }
@@ -93,6 +95,7 @@ impl RefusalReason {
             Self::Budget => "budget",
             Self::QueueFull => "queue-full",
             Self::BreakerOpen => "breaker-open",
+            Self::Rejected => "credentials",
             Self::Throttled => "throttled",
         }
     }

@@ -120,25 +120,32 @@ fn cut(text: &mut String, max: usize) {
     }
 }
 
+impl Fault {
+    /// The contract's word for it.
+    pub(crate) const fn reason(self) -> Reason {
+        match self {
+            Self::Budget => Reason::BudgetExhausted,
+            Self::NotLeader => Reason::NotLeader,
+            Self::QueueFull => Reason::QueueFull,
+            Self::Throttled => Reason::VendorThrottled,
+            Self::Auth => Reason::VendorAuth,
+            Self::Forbidden => Reason::VendorForbidden,
+            Self::Quota => Reason::VendorQuota,
+            Self::NotFound => Reason::ResourceGone,
+            Self::Busy => Reason::OperationConflict,
+            Self::Immutable => Reason::ImmutableField,
+            Self::Invalid => Reason::FieldInvalid,
+            Self::Unsupported => Reason::UnsupportedFeature,
+            Self::Unavailable => Reason::VendorUnavailable,
+            Self::OutcomeUnknown => Reason::OutcomeUnknown,
+            Self::Nonsense => Reason::Internal,
+        }
+    }
+}
+
 impl From<VendorError> for AdapterError {
     fn from(error: VendorError) -> Self {
-        let reason = match error.fault {
-            Fault::Budget => Reason::BudgetExhausted,
-            Fault::NotLeader => Reason::NotLeader,
-            Fault::QueueFull => Reason::QueueFull,
-            Fault::Throttled => Reason::VendorThrottled,
-            Fault::Auth => Reason::VendorAuth,
-            Fault::Forbidden => Reason::VendorForbidden,
-            Fault::Quota => Reason::VendorQuota,
-            Fault::NotFound => Reason::ResourceGone,
-            Fault::Busy => Reason::OperationConflict,
-            Fault::Immutable => Reason::ImmutableField,
-            Fault::Invalid => Reason::FieldInvalid,
-            Fault::Unsupported => Reason::UnsupportedFeature,
-            Fault::Unavailable => Reason::VendorUnavailable,
-            Fault::OutcomeUnknown => Reason::OutcomeUnknown,
-            Fault::Nonsense => Reason::Internal,
-        };
+        let reason = error.fault.reason();
         let fields = error.fields.into_iter().take(FIELDS_TOLD).map(|mut field| {
             cut(&mut field, NAME_MAX);
             field

@@ -16,6 +16,9 @@ pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const OTHERS: &str = "others";
 
+/// For how long it may be at a create whose answer was lost.
+pub(crate) const CREATE_HORIZON: Duration = Duration::from_mins(2);
+
 /// A cloud of which nothing is known but that it takes writes.
 #[derive(Debug)]
 pub(crate) struct WriteOnly;
@@ -93,6 +96,7 @@ impl Driver for WriteOnly {
             call_limits: Vec::new(),
             parameters: Vec::new(),
             consistency_horizon: Duration::ZERO,
+            create_horizon: CREATE_HORIZON,
             deduplication: Deduplication::ClientToken,
             batch: 1,
             poll: Duration::from_secs(1),

@@ -31,6 +31,9 @@ use crate::{
     vendor::{Session, Waiter, Waiters},
 };
 
+/// What a listing is taken to cost before there was one: more batches than that are not made.
+const PAGES: usize = 8;
+
 /// What is asked for: vendor IDs by provider ID.
 pub(crate) type Wanted = BTreeMap<String, String>;
 

@@ -19,6 +19,8 @@ use cloud_api_proto::{
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
+use traces::Origin;
+use tracing::{Instrument as _, Span, field::Empty};
 
 use self::{
     tasks::Tasks,
@@ -66,6 +68,8 @@ pub(crate) struct Handle<T> {
     /// How urgently it is asked for: what waits for its turn at the vendor is raised.
     asked: watch::Sender<Priority>,
     progress: watch::Receiver<Progress<T>>,
+    /// The trace of the call that began it.
+    origin: Origin,
     /// Counts the task's calls; each answer takes over what was counted so far.
     meter: Arc<Meter>,
 }
@@ -188,6 +192,7 @@ impl<D: Driver> Converger<D> {
         let term = self.replica.term()?;
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = tasks.get(&name(key)) {
+            running.origin.link();
             let mut number = Ok(0);
             running.orders.send_if_modified(|there| {
                 let taken = there.take(order);
@@ -202,10 +207,12 @@ impl<D: Driver> Converger<D> {
         let (orders, inbox) = watch::channel(order);
         let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);
-        let handle = Handle { orders, asked, progress, meter: self.unpaid(key) };
+        let span = span(key);
+        let origin = Origin::of(&span);
+        let handle = Handle { orders, asked, progress, origin, meter: self.unpaid(key) };
         tasks.insert(name(key), handle.clone());
         let work = self.begin(key, term, (inbox.borrow().bound, urgency));
-        self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox));
+        self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox).instrument(span));
         Ok((0, handle))
     }
 
@@ -288,6 +295,17 @@ impl<T: Clone> Handle<T> {
     }
 }
 
+/// A task is part of the trace of the call that began it, and goes on after that.
+fn span(key: &LoadBalancerKey) -> Span {
+    traces::child(traces::span!(
+        "converge",
+        otel.name = "converge load balancer",
+        cloud.owner_uid = key.owner_uid,
+        "error.type" = Empty,
+        otel.status_code = Empty,
+    ))
+}
+
 /// The next multiple of `delay` since the term began: tasks that wait equally long wake together and share a listing.
 async fn tick(epoch: Instant, delay: Duration) -> Instant {
     let now = Instant::now();
@@ -330,6 +348,7 @@ impl<D: Driver> Place<'_, D> {
         if let Err(error) = &result {
             let owner_uid = self.key.owner_uid.as_str();
             tracing::warn!(owner_uid, reason = %error.reason, %error, "Load balancer is not as desired");
+            Span::current().record("error.type", error.reason.word()).record("otel.status_code", "ERROR");
         }
         tasks.remove(&name(self.key));
         self.left = true;

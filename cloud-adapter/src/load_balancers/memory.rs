@@ -13,7 +13,7 @@ use crate::vendor::Meter;
 
 /// Keys that are remembered before those of no use are forgotten.
 const KEYS_MIN: usize = 4096;
-/// For how long a key is remembered at least. Longer than any consistency horizon.
+/// For how long a key is remembered at least. Longer than any horizon.
 const KEPT: Duration = Duration::from_mins(15);
 
 pub(super) type KeyName = (String, String);
@@ -60,6 +60,8 @@ impl<S, R> Memory<S, R> {
 pub(super) struct Written<S> {
     pub(super) step: Arc<S>,
     pub(super) at: Instant,
+    /// From then on reads are sure to show it, if it was done.
+    pub(super) shows: Instant,
     pub(super) effect: Effect,
 }
 
@@ -112,7 +114,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_for_which_nothing_was_done_do_not_fill_the_memory() {
         let memories: Memories<(), ()> = Memories::default();
-        let written = Written { step: Arc::new(()), at: Instant::now(), effect: Effect::Creates };
+        let now = Instant::now();
+        let written = Written { step: Arc::new(()), at: now, shows: now, effect: Effect::Creates };
         memories.of(&key("written"), |memory| memory.last = Some(written));
         memories.of(&key("unpaid"), |memory| memory.meter.count(CREATE, Duration::ZERO));
         let at_work = memories.of(&key("at work"), |memory| Arc::clone(&memory.meter));

@@ -25,6 +25,9 @@ use sha2::{Digest as _, Sha256};
 use super::decide::Terms;
 use crate::{driver::Description, strings};
 
+/// Bytes of a load balancer's name. Source: load_balancer_service.proto, `LoadBalancerSpec`.
+const NAME_MAX: usize = 255;
+
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
 ///
 /// It stays what it was if the contract gets fields: unset ones are not written, so that they do not count.
@@ -83,6 +86,7 @@ pub(super) fn spec(
     faults.0.extend(texts::faults(&spec));
     listeners(&spec.listeners, &mut faults);
     addresses(&spec, &mut faults);
+    name(&spec.name, &mut faults);
     if let Some(check) = &spec.health_check {
         health_check(check, &mut faults);
     }
@@ -133,6 +137,7 @@ pub(super) fn known_id(known: Option<&Known>) -> Option<String> {
 pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     let mut canonical = spec.clone();
     canonical.backend_set_id.clear();
+    canonical.name.clear();
     canonical.source_ranges.sort();
     canonical.listeners.sort_by_key(|listener| (listener.protocol, listener.port));
     for listener in &mut canonical.listeners {
@@ -260,6 +265,20 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
             let text = format!("{range:?} is no CIDR: write it as 192.0.2.0/24");
             faults.add(format!("spec.source_ranges[{at}]"), text);
         }
+    }
+}
+
+fn name(name: &str, faults: &mut Faults) {
+    let edge = |letter: Option<char>| letter.is_none_or(|it| it.is_ascii_alphanumeric());
+    let inner = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let good = name.len() <= NAME_MAX
+        && name.chars().all(inner)
+        && edge(name.chars().next())
+        && edge(name.chars().last());
+    if !good {
+        let text =
+            "is not of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit";
+        faults.add("spec.name", text);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Measures every answer of the gRPC port, refusals of the layers below included. Looks at nothing but path, caller and trailers.
+//! Measures every answer of the gRPC port, refusals of the layers below included, and makes calls part of their callers' traces. Looks at
+//! nothing but path, caller, `traceparent` and trailers.
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +17,7 @@ use prost::Message as _;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
+use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{Metrics, RpcLabels};
 
@@ -29,8 +31,16 @@ pub(crate) struct RpcLayer {
     methods: Methods,
 }
 
-/// Service and method by path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
-type Methods = Arc<BTreeMap<String, (Arc<str>, Arc<str>)>>;
+/// By path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
+type Methods = Arc<BTreeMap<String, Method>>;
+
+#[derive(Clone, Debug)]
+struct Method {
+    service: Arc<str>,
+    name: Arc<str>,
+    /// A watch lasts for as long as its reader likes: it is part of nothing.
+    streams: bool,
+}
 
 impl RpcLayer {
     pub(crate) fn new(metrics: Metrics) -> Self {
@@ -38,22 +48,46 @@ impl RpcLayer {
     }
 
     fn labels<B>(&self, request: &Request<B>) -> RpcLabels {
-        let other = || (Arc::from(OTHER), Arc::from(OTHER));
-        let (service, method) = self.methods.get(request.uri().path()).cloned().unwrap_or_else(other);
+        let other = || Method { service: Arc::from(OTHER), name: Arc::from(OTHER), streams: false };
+        let known = self.methods.get(request.uri().path()).cloned();
+        let Method { service, name: method, .. } = known.unwrap_or_else(other);
         let role = request.extensions().get::<Caller>().map_or(Role::Anyone, |caller| caller.role);
         // Until trailers say otherwise: the caller, or the process, has gone.
         RpcLabels { service, method, code: word(Code::Cancelled), reason: "", controller: role.word() }
     }
+
+    /// Of a unary call of the contract.
+    fn span<B>(&self, request: &Request<B>, controller: &str) -> Span {
+        let method = self.methods.get(request.uri().path()).filter(|method| !method.streams);
+        let Some(Method { service, name, .. }) = method else { return Span::none() };
+        let span = traces::span!(
+            "serve",
+            otel.name = format!("{service}/{name}"),
+            otel.kind = "server",
+            rpc.system = "grpc",
+            rpc.service = &**service,
+            rpc.method = &**name,
+            budget.controller = controller,
+            rpc.grpc.status_code = Empty,
+            "error.type" = Empty,
+            otel.status_code = Empty,
+        );
+        traces::take_over(span, request.headers())
+    }
 }
 
-fn methods() -> BTreeMap<String, (Arc<str>, Arc<str>)> {
+fn methods() -> BTreeMap<String, Method> {
     let files = prost_types::FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap_or_default().file;
     let services = files.iter().flat_map(|file| file.service.iter().map(move |one| (file.package(), one)));
     let methods = services.flat_map(|(package, service)| {
         let name: Arc<str> = format!("{package}.{}", service.name()).into();
-        service.method.iter().map(move |method| (Arc::clone(&name), Arc::from(method.name())))
+        service.method.iter().map(move |method| Method {
+            service: Arc::clone(&name),
+            name: Arc::from(method.name()),
+            streams: method.server_streaming(),
+        })
     });
-    methods.map(|(service, method)| (format!("/{service}/{method}"), (service, method))).collect()
+    methods.map(|method| (format!("/{}/{}", method.service, method.name), method)).collect()
 }
 
 impl<S> Layer<S> for RpcLayer {
@@ -87,8 +121,10 @@ where
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let labels = self.layer.labels(&request);
-        let mut running = Running { metrics: self.layer.metrics.clone(), labels, started: Instant::now() };
-        let answer = self.inner.call(request);
+        let span = self.layer.span(&request, labels.controller);
+        let answer = self.inner.call(request).instrument(span.clone());
+        let metrics = self.layer.metrics.clone();
+        let mut running = Running { metrics, labels, span, started: Instant::now() };
         Box::pin(async move {
             let answer = answer.await?;
             // A refusal before the first message has its trailers in the headers.
@@ -103,6 +139,7 @@ where
 struct Running {
     metrics: Metrics,
     labels: RpcLabels,
+    span: Span,
     started: Instant,
 }
 
@@ -110,8 +147,13 @@ impl Running {
     fn read(&mut self, trailers: &HeaderMap) {
         let Some(status) = Status::from_header_map(trailers) else { return };
         self.labels.code = word(status.code());
-        self.labels.reason =
-            if status.code() == Code::Ok { "" } else { AdapterError::from(status).reason.word() };
+        self.span.record("rpc.grpc.status_code", status.code() as i32);
+        if status.code() == Code::Ok {
+            self.labels.reason = "";
+            return;
+        }
+        self.labels.reason = AdapterError::from(status).reason.word();
+        self.span.record("error.type", self.labels.reason).record("otel.status_code", "ERROR");
     }
 
     fn took(&self) -> Duration {

@@ -6,6 +6,7 @@ use cloud_budget::{BreakerState, BucketReport, LeafReport};
 use insta::assert_snapshot;
 use tonic::{Code, Status, body::Body};
 use tower::{Layer as _, ServiceExt as _};
+use traces::testing::{Recorder, attribute};
 
 use super::*;
 use crate::vendor::Family as VendorFamily;
@@ -187,6 +188,41 @@ async fn an_answer_is_told_with_its_reason_and_caller() {
     cloud_adapter_rpc_duration_seconds_sum{service="cloudadapter.v1alpha1.RouteService",method="WatchRoutes",code="CANCELLED",reason="",controller="route-controller"} 2.0
     cloud_adapter_rpc_duration_seconds_sum{service="other",method="other",code="UNIMPLEMENTED",reason="UNSPECIFIED",controller="route-controller"} 2.0
     "#);
+}
+
+#[tokio::test]
+async fn a_call_is_part_of_its_callers_trace_and_a_watch_of_none() {
+    let recorder = Recorder::start();
+    let layer = RpcLayer::new(Metrics::new());
+    for (method, error) in [
+        ("RouteService/ApplyRoutes", Some(Reason::BudgetExhausted)),
+        ("InstanceService/BatchGetInstances", None),
+        ("RouteService/WatchRoutes", None),
+    ] {
+        let service = tower::service_fn(move |_request: http::Request<()>| async move {
+            traces::child(traces::span!("inside")).in_scope(|| ());
+            let status = error.map_or(Status::ok(""), |reason| AdapterError::new(reason, "no").into());
+            Ok::<_, Infallible>(status.into_http::<Body>())
+        });
+        let request = http::Request::get(format!("/cloudadapter.v1alpha1.{method}"));
+        let request =
+            request.header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        drop(layer.layer(service).oneshot(request.body(()).expect("a request")).await);
+    }
+    let told = recorder.ended().into_iter().map(|span| {
+        let ours = span.span_context.trace_id().to_string() == "0af7651916cd43dd8448eb211c80319c";
+        format!("{} {ours} {}", span.name, attribute(&span, "error.type"))
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            "inside true ",
+            "cloudadapter.v1alpha1.RouteService/ApplyRoutes true BUDGET_EXHAUSTED",
+            "inside true ",
+            "cloudadapter.v1alpha1.InstanceService/BatchGetInstances true ",
+            "inside false ",
+        ]
+    );
 }
 
 #[test]

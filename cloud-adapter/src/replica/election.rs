@@ -56,7 +56,7 @@ async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
     loop {
         let verdict = leadership.borrow_and_update().clone();
         let more = match verdict {
-            Leadership::Leader { valid_until, epoch } if valid_until > Instant::now() => {
+            Leadership::Leader { valid_until, epoch, .. } if valid_until > Instant::now() => {
                 lead(rpc, epoch, valid_until);
                 tokio::select! {
                     changed = leadership.changed() => changed,
@@ -79,7 +79,7 @@ async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
     }
 }
 
-fn lead(rpc: &Rpc, epoch: u32, valid_until: Instant) {
+fn lead(rpc: &Rpc, epoch: u64, valid_until: Instant) {
     if rpc.replica.drains() {
         // The Lease is kept until the last call has ended. What was halted stays so.
         return;
@@ -89,7 +89,7 @@ fn lead(rpc: &Rpc, epoch: u32, valid_until: Instant) {
         rpc.vendor.start_empty();
     }
     rpc.vendor.allow_until(valid_until);
-    rpc.replica.lead(epoch.into());
+    rpc.replica.lead(epoch);
     rpc.metrics.leader(rpc.replica.leads());
 }
 
@@ -132,7 +132,8 @@ mod tests {
     /// Follows one verdict: this replica leads.
     async fn elected(rpc: &Rpc) {
         let valid_until = Instant::now() + Duration::from_secs(9);
-        let (verdicts, leadership) = watch::channel(Leadership::Leader { valid_until, epoch: 1 });
+        let (verdicts, leadership) =
+            watch::channel(Leadership::Leader { valid_until, epoch: 1, since: 1, uid: Arc::from("u") });
         drop(verdicts);
         follow(leadership, rpc).await;
     }

@@ -12,6 +12,7 @@ use cloud_api_proto::{
 };
 use ipnet::IpNet;
 use tonic::{Request, Response, Status};
+use tracing::Instrument as _;
 
 use super::{
     Applied, Applier, ITEMS_MAX, Order, plan,
@@ -90,11 +91,14 @@ impl<D: Driver> Service<D> {
         let keys: Vec<RouteKey> = order.items.iter().map(Item::key).collect();
         let (applier, session) = (Arc::clone(&self.applier), context.session.patient().about(OBJECT));
         let place = applier.places.take()?;
-        let task = self.applier.tracker.spawn(async move {
+        let task = async move {
             let applied = applier.apply(&order, &session).await;
             drop(place);
             applied
-        });
+        };
+        let span =
+            traces::child(traces::span!("converge", otel.name = "converge routes", routes = keys.len()));
+        let task = self.applier.tracker.spawn(task.instrument(span));
         let until = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(applied)) => applied,

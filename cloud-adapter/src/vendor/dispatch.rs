@@ -196,7 +196,8 @@ impl Shared {
 
     /// Tells the scheduler what came of a call, and whoever waits for it, unless it is sent once more.
     fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Job), landed: Landed) {
-        let Landed { result, answer } = landed;
+        let Landed { result, answer, sent } = landed;
+        job.sent = sent;
         if answer.outcome == Outcome::Unauthorized && !call.self_check {
             self.flight.rejected.notify_one();
         }

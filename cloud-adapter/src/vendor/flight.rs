@@ -7,9 +7,12 @@ use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
 };
+use tracing::Span;
 
 use super::{
-    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub, translate,
+    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub,
+    trace::{self, Sent},
+    translate,
     wire::Transport,
 };
 use crate::{
@@ -26,11 +29,15 @@ pub(super) struct Job {
     pub(super) meter: Arc<Meter>,
     /// It was sent once already, and this is what the vendor said.
     pub(super) throttled: Option<VendorError>,
+    /// From when it was handed in until it is told.
+    pub(super) span: Span,
+    pub(super) sent: Sent,
     pub(super) told: oneshot::Sender<Result<VendorResponse, VendorError>>,
 }
 
 impl Job {
     pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
+        trace::end(&self.span, &self.sent, result.as_ref().err());
         // Whoever asked may have left; the call is counted all the same.
         self.told.send(result).ok();
     }
@@ -43,6 +50,8 @@ pub(super) struct Landed {
     pub(super) result: Result<VendorResponse, VendorError>,
     /// For the scheduler.
     pub(super) answer: Answer,
+    /// For traces.
+    pub(super) sent: Sent,
 }
 
 /// What a request needs on its way.
@@ -84,6 +93,7 @@ impl Flight {
             VendorError { request_id, ..error }.bounded()
         });
         audit::answer(job, code, landed.result.as_ref().err(), vendor_request_id.as_deref());
+        landed.sent = job.sent.again(purpose, waited).answered(code, vendor_request_id);
         landed
     }
 
@@ -99,7 +109,7 @@ impl Flight {
         let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
         let error = VendorError::new(fault, format!("{operation}: the driver broke on the cloud's answer"));
         let answer = Answer { outcome: Outcome::Failed, latency: Duration::ZERO, hint: None };
-        Landed { result: Err(error), answer }
+        Landed { result: Err(error), answer, sent: Sent::default() }
     }
 
     /// What an answer means, to who asked and to the scheduler.
@@ -119,6 +129,6 @@ impl Flight {
             }
         });
         let outcome = translate::outcome(result.as_ref().err(), bucket);
-        Landed { answer: Answer { outcome, latency: took, hint }, result }
+        Landed { answer: Answer { outcome, latency: took, hint }, result, sent: Sent::default() }
     }
 }

@@ -2,6 +2,7 @@
 
 mod jumps;
 mod shared;
+mod traces;
 
 use std::{collections::VecDeque, sync::Mutex, time::Duration};
 
@@ -108,6 +109,7 @@ impl Classify for Table {
             401 => Fault::Auth,
             409 => Fault::Busy,
             429 => Fault::Throttled,
+            504 => Fault::OutcomeUnknown,
             LOQUACIOUS => {
                 let code = Some("é".repeat(50_000));
                 let fields = vec!["é".repeat(100_000); 2_000];
@@ -327,7 +329,7 @@ async fn rejected_credentials_stop_everything_but_the_self_check() {
     assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
     vendor.self_check(false);
     let stopped = session(&vendor).call(WRITE, get("/write")).await.expect_err("stopped");
-    assert_eq!(stopped.fault, Fault::Unavailable);
+    assert_eq!(stopped.fault, Fault::Auth);
     read(&vendor.self_checking(), "/check").await.expect("passes, in its time");
     vendor.self_check(true);
     read(&session(&vendor), "/").await.expect("all goes on");

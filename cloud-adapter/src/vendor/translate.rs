@@ -73,6 +73,7 @@ pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> Vendo
         RefusalReason::Budget => Fault::Budget,
         RefusalReason::QueueFull => Fault::QueueFull,
         RefusalReason::BreakerOpen => Fault::Unavailable,
+        RefusalReason::Rejected => Fault::Auth,
         RefusalReason::Throttled => Fault::Throttled,
     };
     let mut error = throttled.unwrap_or_else(|| VendorError::new(fault, message));

@@ -75,8 +75,10 @@ impl Scheduler {
     /// A refusal with the time to come back.
     pub(super) fn refusal(&mut self, now: Time, waiting: &Waiting, reason: RefusalReason) -> Refusal {
         let family = waiting.call.family;
+        let rejected = reason == RefusalReason::BreakerOpen && !self.credentials.admits(now, false);
+        let reason = if rejected { RefusalReason::Rejected } else { reason };
         let wait = match reason {
-            RefusalReason::BreakerOpen => {
+            RefusalReason::BreakerOpen | RefusalReason::Rejected => {
                 let family = self.families.open_until(now, family);
                 let until = family.max(self.credentials_open_until(now));
                 until.map_or(Duration::ZERO, |until| until.since(now))
@@ -86,14 +88,18 @@ impl Scheduler {
             }
         };
         let seconds = wait.as_secs_f64();
+        let slow = self.latency(now, &waiting.call).p95;
         let message = match reason {
+            // What is short is the request's time, and not the budget: more budget would not help.
+            RefusalReason::Budget if wait < slow => format!(
+                "the request has no time left for a call to {family}, which takes about {:.1} s to answer",
+                slow.as_secs_f64()
+            ),
             RefusalReason::Budget => {
                 format!("the budget of {family} is spent: a call would wait about {seconds:.1} s")
             }
             RefusalReason::QueueFull => format!("too many calls wait for the budget of {family}"),
-            RefusalReason::BreakerOpen if !self.credentials.admits(now, false) => {
-                "the vendor rejects the credentials".to_owned()
-            }
+            RefusalReason::Rejected => "the vendor rejects the credentials".to_owned(),
             RefusalReason::BreakerOpen => format!("{family} fails too often and is left alone for a while"),
             RefusalReason::Throttled => format!("the vendor wants no calls to {family} for a while"),
         };

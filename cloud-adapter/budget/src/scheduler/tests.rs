@@ -162,7 +162,7 @@ fn with_rejected_credentials_only_self_checks_pass() {
     let waiting = scheduler.submit(at(0.0), call("Get", "a")).expect("place");
     scheduler.self_check(at(0.0), false);
     let refusal = scheduler.submit(at(0.0), call("Get", "b")).expect_err("rejected");
-    assert_eq!(refusal.reason, RefusalReason::BreakerOpen);
+    assert_eq!(refusal.reason, RefusalReason::Rejected);
     assert!(refusal.retry_after >= Duration::from_secs(30), "{refusal:?}");
     let check = scheduler.submit(at(0.0), check()).expect("place");
     assert_eq!(scheduler.next(at(0.0)), Decision::Wait(Some(at(30.0))));

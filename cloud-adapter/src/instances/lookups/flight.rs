@@ -8,7 +8,7 @@ use std::{
 use cloud_api_proto::v1alpha1::Instance;
 use tokio::time::Instant;
 
-use super::{Answer, Answers, Gathering, LookUps, Wanted};
+use super::{Answer, Answers, Gathering, LookUps, PAGES, Wanted};
 use crate::{
     driver::{Collection, Fault, InstanceLookup, Item as _, Lookup, VendorError},
     metrics::Coalesced,
@@ -51,7 +51,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
     async fn answer(&self, mut wanted: Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {
         let batches = wanted.len().div_ceil(self.batch);
         let mut witnesses = Vec::new();
-        if self.snapshot.pages().is_some_and(|pages| batches > pages) {
+        if batches > self.snapshot.pages().unwrap_or(PAGES) {
             self.metrics.coalesced(Instance::COLLECTION, Coalesced::Promotion);
             self.list(&mut wanted, flying).await?;
         } else {

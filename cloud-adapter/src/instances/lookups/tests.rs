@@ -261,6 +261,16 @@ async fn one_listing_replaces_many_batches_and_what_it_misses_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_batches_are_replaced_by_a_listing_though_there_was_none_yet() {
+    let bed = Bed::new(90);
+    assert_eq!(found(&bed.get(ids(0..80)).await.expect("answered")), 80);
+    assert_eq!((bed.pages(), bed.batches().len()), (0, 8), "as many as a listing is taken to cost");
+    let bed = Bed::new(90);
+    assert_eq!(found(&bed.get(ids(0..90)).await.expect("answered")), 90);
+    assert_eq!(bed.batches(), Vec::<usize>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_few_that_are_known_are_asked_for_along() {
     let bed = Bed::new(30);
     bed.listed().await;

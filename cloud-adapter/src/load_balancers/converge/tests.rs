@@ -7,7 +7,10 @@ use futures::future::join_all;
 use super::{super::decide::Terms, *};
 use crate::{
     config::CollectionSettings,
-    driver::{DesiredLoadBalancer, testing::WriteOnly},
+    driver::{
+        DesiredLoadBalancer,
+        testing::{CREATE_HORIZON, WriteOnly},
+    },
     vendor::tests::{limits, read, vendor},
 };
 
@@ -93,4 +96,16 @@ async fn what_a_former_one_had_is_asked_for_and_done_without_if_the_cloud_refuse
     tokio::time::sleep(Duration::from_secs(60)).await;
     let paths: Vec<String> = fake.arrived().into_iter().map(|(path, _)| path).take(2).collect();
     assert_eq!(paths, ["/write-again", "/write"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_of_which_nobody_heard_is_not_made_again_while_the_cloud_may_be_at_it() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(504, None)]);
+    let converger = converger(&vendor);
+    converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
+    tokio::time::sleep(CREATE_HORIZON * 2).await;
+    let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at).take(2).collect();
+    let [first, second] = tries[..] else { panic!("made again in the end: {tries:?}") };
+    assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }

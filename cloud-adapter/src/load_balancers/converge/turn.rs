@@ -28,6 +28,14 @@ const STUCK: Duration = Duration::from_mins(15);
 /// Unknown outcomes in a row after which the caller hears of it.
 const UNKNOWN_MAX: u32 = 3;
 
+/// Whether the vendor was heard of a write.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Heard,
+    /// Not yet, or never.
+    Lost,
+}
+
 /// What a task keeps between turns.
 pub(super) struct Work<D: Driver> {
     key: LoadBalancerKey,
@@ -191,15 +199,14 @@ impl<D: Driver> Converger<D> {
         let creates = matches!(goal, Goal::Present(_, terms) if terms.adoption != Adoption::ById);
         let guarded = cloud.deduplication != Deduplication::ListThenCreate;
         let before = (!(creates && guarded)).then(|| work.term.since());
-        let last = work.last.as_ref().filter(|last| last.effect != Effect::Removes).map(|last| last.at);
-        let built = before.max(last).map(|at| at + cloud.consistency_horizon);
+        let last = work.last.as_ref().filter(|last| last.effect != Effect::Removes).map(|last| last.shows);
+        let built = before.map(|at| at + cloud.consistency_horizon).max(last);
         built.map_or(work.started, |built| built.max(work.started))
     }
 
     /// Whether the very step was made so shortly ago that reads may not show it.
     fn repeats(&self, step: &D::Step, work: &Work<D>) -> bool {
-        let horizon = self.driver.describe().consistency_horizon;
-        work.last.as_ref().is_some_and(|last| *last.step == *step && last.at.elapsed() < horizon)
+        work.last.as_ref().is_some_and(|last| *last.step == *step && Instant::now() < last.shows)
     }
 
     async fn execute(
@@ -210,14 +217,14 @@ impl<D: Driver> Converger<D> {
     ) -> Turned<D> {
         // The intent first: should this task break, the next one of the key knows what may have been done.
         let before = work.last.clone();
-        self.note(&step, effect, work);
+        self.note(&step, effect, Answer::Lost, work);
         if work.refused.as_ref() != Some(&step) {
             work.poll = self.driver.describe().poll;
         }
         let session = self.session(order, step.class(), work);
         match self.driver.execute(&session, &step).await {
             Ok(Outcome::Accepted | Outcome::Items(_)) => {
-                self.note(&step, effect, work);
+                self.note(&step, effect, Answer::Heard, work);
                 if effect == Effect::Creates {
                     self.memories.of(&work.key, |memory| memory.former = None);
                 }
@@ -231,9 +238,11 @@ impl<D: Driver> Converger<D> {
                 let vain = matches!(error.fault, Fault::Busy | Fault::NotFound);
                 work.refused = vain.then(|| Arc::clone(&step));
                 let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
-                if error.fault == Fault::OutcomeUnknown || hidden {
-                    // Done, or there already and not shown by reads: from now on they have the horizon's time to show it.
-                    self.note(&step, effect, work);
+                if error.fault == Fault::OutcomeUnknown {
+                    self.note(&step, effect, Answer::Lost, work);
+                } else if hidden {
+                    // There already and not shown by reads: from now on they have the horizon's time to show it.
+                    self.note(&step, effect, Answer::Heard, work);
                 } else {
                     work.last.clone_from(&before);
                     self.memories.of(&work.key, |memory| memory.last = before);
@@ -266,8 +275,14 @@ impl<D: Driver> Converger<D> {
         refused && self.memories.of(&work.key, |memory| memory.former.take()).is_some()
     }
 
-    fn note(&self, step: &Arc<D::Step>, effect: Effect, work: &mut Work<D>) {
-        let written = Written { step: Arc::clone(step), at: Instant::now(), effect };
+    fn note(&self, step: &Arc<D::Step>, effect: Effect, answer: Answer, work: &mut Work<D>) {
+        let (at, cloud) = (Instant::now(), self.driver.describe());
+        // The vendor goes on when its caller has hung up, and only of a create a second one is a second thing.
+        let horizon = match (answer, effect) {
+            (Answer::Lost, Effect::Creates) => cloud.create_horizon,
+            (Answer::Lost | Answer::Heard, _) => cloud.consistency_horizon,
+        };
+        let written = Written { step: Arc::clone(step), at, shows: at + horizon, effect };
         work.last = Some(written.clone());
         self.memories.of(&work.key, |memory| memory.last = Some(written));
     }

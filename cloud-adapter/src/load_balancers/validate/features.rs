@@ -73,6 +73,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         subnets,
         size,
         zone,
+        name,
         address_retention: _,
         // Every cloud takes these.
         class: _,
@@ -93,6 +94,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         ("spec.subnets", "lb.subnets", !subnets.is_empty()),
         ("spec.size", "lb.size", !size.is_empty()),
         ("spec.zone", "lb.zone", !zone.is_empty()),
+        ("spec.name", "lb.name", !name.is_empty()),
         ("spec.address_retention", "lb.keep-address", keeps),
     ];
     let of_spec = rows.into_iter().filter(|(_, _, needed)| *needed);

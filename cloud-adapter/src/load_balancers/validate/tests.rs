@@ -100,6 +100,23 @@ fn every_fault_is_told_under_its_field() {
 }
 
 #[test]
+fn a_name_is_for_people_and_of_plain_letters() {
+    let named = |name: &str| LoadBalancerSpec { name: name.to_owned(), ..plain() };
+    assert_eq!(hash(&named("shop-web")), hash(&plain()), "another name is no other load balancer");
+    let told = |text: &str| {
+        let mut faults = Faults::default();
+        name(text, &mut faults);
+        faults.0.into_iter().map(|fault| fault.field).collect::<Vec<_>>()
+    };
+    for good in ["", "a", "Shop_web.1", &"x".repeat(255)] {
+        assert!(told(good).is_empty(), "{good}");
+    }
+    for bad in ["-web", "web-", "shop/web", "sh\u{f6}p", " ", &"x".repeat(256)] {
+        assert_eq!(told(bad), ["spec.name"], "{bad}");
+    }
+}
+
+#[test]
 fn every_string_is_measured() {
     let long = || "x".repeat(257);
     let rows: [(&str, Change); 7] = [

@@ -1,0 +1,47 @@
+//! What traces show of vendor calls.
+
+use ::traces::testing::{Recorder, attribute};
+use tracing::Instrument as _;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_part_of_what_asked_for_it_and_its_wait_and_repetition_are_shown() {
+    let recorder = Recorder::start();
+    let (fake, vendor) = vendor(&limits(1.0, 1));
+    let session = session(&vendor).about("Service shop/web");
+    fake.answers([(429, Some(7)), (200, None), (409, None)]);
+    let work = async {
+        read(&session, "/first").await.expect("sent once more");
+        read(&session, "/second").await.expect_err("busy");
+    };
+    work.instrument(::traces::child(::traces::span!("work"))).await;
+    let [first, second, work] = recorder.ended().try_into().expect("three spans");
+    for (name, call) in [("first", &first), ("second", &second)] {
+        assert_eq!(call.name, "ListInstances", "{name}");
+        assert_eq!(call.parent_span_id, work.span_context.span_id(), "{name}");
+        assert_eq!(attribute(call, "cloud.object"), "Service shop/web", "{name}");
+        assert_eq!(attribute(call, "budget.class"), "interactive", "{name}");
+    }
+    let told = |span, names: [&str; 3]| names.map(|name| attribute(span, name));
+    let names = ["http.response.status_code", "http.request.resend_count", "error.type"];
+    assert_eq!(told(&first, names), ["200", "1", ""]);
+    assert_eq!(told(&second, names), ["409", "", "OPERATION_CONFLICT"]);
+    assert_eq!(attribute(&second, "cloud.request_id"), "req-7");
+    let waited: f64 = attribute(&second, "budget.waited_seconds").parse().expect("a number");
+    assert!(waited > 0.9, "a token a second: {waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_unsent_says_so() {
+    let recorder = Recorder::start();
+    let (fake, vendor) = vendor(&limits(1.0, 1));
+    fake.answers([(409, None)]);
+    let session = session(&vendor);
+    read(&session, "/").await.expect_err("busy");
+    vendor.halt();
+    read(&session, "/").await.expect_err("another leads");
+    let told: Vec<_> = recorder.ended().iter().map(|span| attribute(span, "error.type")).collect();
+    assert_eq!(told, ["OPERATION_CONFLICT", "NOT_LEADER"]);
+    assert_eq!(attribute(&recorder.ended()[1], "budget.waited_seconds"), "", "it was not sent");
+}
