@@ -24,6 +24,8 @@ const NO_SUCH_PATH: &str = "The resource could not be found";
 
 /// What Octavia says of a port or address that somebody has.
 const TAKEN: [&str; 3] = ["is already using", "already exists", "IP address is already in use"];
+/// What Neutron says of a port that is in a group of the other kind.
+const OTHER_KIND: &str = "Cannot apply both stateful and stateless";
 
 /// What an answer means: `None` for success.
 pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
@@ -57,12 +59,16 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         403 => Fault::Forbidden,
         // Keystone does not find an application credential, a trust or a token that was taken back: nothing else is asked of it.
         404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
-        404 if is_absence(refusal) => Fault::NotFound,
+        404 if is_absence(refusal) || is_absence_by_type(operation, refusal) => Fault::NotFound,
         // An address that is not the service's answers 404 to everything.
         404 => Fault::Nonsense,
         // 406: Nova does not know the microversion.
         406 | 501 => Fault::Unsupported,
         409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
+        // Somebody was faster: the next look finds it.
+        409 if refusal.code.as_deref() == Some("SecurityGroupRuleExists") => Fault::Busy,
+        // Somebody has to choose other groups.
+        409 if refusal.says(OTHER_KIND) => Fault::Invalid,
         // Octavia: another listener has the port, or another port the address. Waiting does not help.
         409 if TAKEN.iter().any(|words| refusal.says(words)) => Fault::Invalid,
         // Octavia: it, or what it is a part of, is being changed. Neutron: it is in use, or changed since it was read (412).
@@ -86,6 +92,12 @@ fn is_absence(refusal: &Refusal) -> bool {
     let named =
         refusal.says("could not be found") || refusal.says("not found") || refusal.says("Could not find");
     refusal.is_ours() && named && !refusal.says(NO_SUCH_PATH)
+}
+
+/// Neutron has other words for each thing, such as "Security group rule 1 does not exist", and a type that ends alike.
+fn is_absence_by_type(operation: Operation, refusal: &Refusal) -> bool {
+    let typed = refusal.code.as_deref().is_some_and(|code| code.ends_with("NotFound"));
+    operation.family == Family::Network && refusal.is_ours() && typed && !refusal.says(NO_SUCH_PATH)
 }
 
 /// Neutron says it by type, Octavia and Nova in words alone.

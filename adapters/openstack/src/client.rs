@@ -7,6 +7,7 @@ pub(crate) mod floating_ips;
 pub(crate) mod octavia;
 mod paging;
 pub(crate) mod routers;
+pub(crate) mod security_groups;
 #[cfg(test)]
 mod tests;
 

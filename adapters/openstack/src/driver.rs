@@ -25,7 +25,7 @@ use crate::{
     load_balancers::{
         self, Detail, LoadBalancers,
         requests::{CreateLoadBalancer, Neighbour, NewMember},
-        settings::LoadBalancerOptions,
+        settings::{LoadBalancerOptions, Site},
     },
     ownership::{self, GoNames},
     parameters::Parameters,
@@ -47,9 +47,11 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// Reads come from the database that writes go to. A create whose answer did not come in time may be at work still: Octavia first asks
-/// Neutron for a port, and goes on when its caller has hung up.
+/// Reads come from the database that writes go to, or from a replica of it.
 const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
+/// Octavia asks Neutron for a port before it writes down what it makes, goes on when its caller has hung up, and was seen to take longer
+/// than a minute while busy. A proxy before it mostly gives up after one.
+const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
 /// The driver. Keeps no state but where the cloud is and who we are there.
 #[derive(Clone, Debug)]
@@ -203,6 +205,7 @@ impl Driver for OpenStackDriver {
             call_limits: CALL_LIMITS.to_vec(),
             parameters: Parameters::declared(),
             consistency_horizon: CONSISTENCY_HORIZON,
+            create_horizon: CREATE_HORIZON,
             // Octavia takes any number of load balancers of one name, and no token with a create.
             deduplication: Deduplication::ListThenCreate,
             // One ID, one call: more than a few are cheaper listed, which the runtime decides.
@@ -250,7 +253,8 @@ impl Driver for OpenStackDriver {
         fence: &Fence,
         observed: Option<&LoadBalancerRecord<Detail>>,
     ) -> Result<Vec<Step>, VendorError> {
-        plan::plan(desired, fence, observed, &self.balancers.site())
+        let guards = self.balancers.guards.last();
+        plan::plan(desired, fence, observed, &Site { guards: guards.as_deref(), ..self.balancers.site() })
     }
 
     fn plan_again(
@@ -275,7 +279,7 @@ impl Driver for OpenStackDriver {
     }
 
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
-        plan::plan_deletion(observed)
+        plan::plan_deletion(observed, self.balancers.guards.last().as_deref())
     }
 
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
@@ -298,6 +302,7 @@ impl OpenStackDriver {
             Step::ChangeRoutes(changes) => return self.change_routes(session, changes).await,
             Step::CreateLoadBalancer(new) => self.create_load_balancer(session, new).await,
             Step::AdoptLoadBalancer { id, tags } => client.tag_load_balancer(session, id, tags).await,
+            Step::RenameLoadBalancer { id, name } => client.rename_load_balancer(session, id, name).await,
             Step::CompleteLoadBalancer { id, tags } => {
                 client.tag_load_balancer(session, id.id()?, tags).await
             }
@@ -338,6 +343,8 @@ impl OpenStackDriver {
             }
             Step::DetachFloatingIp { id, .. } => client.detach_floating_ip(session, id).await,
             Step::DeleteFloatingIp { id, .. } => client.delete_floating_ip(session, id).await,
+            Step::OpenNodes(opening) => self.open_nodes(session, there(opening.as_deref())?).await,
+            Step::CloseNodes(closing) => self.close_nodes(session, closing).await,
         }
         .map(|()| Outcome::Accepted)
     }

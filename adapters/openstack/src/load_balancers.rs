@@ -5,9 +5,12 @@
 //! changed, their listing and that of the floating IPs are all that is read.
 
 pub(crate) mod answers;
+mod guard_drift;
+pub(crate) mod guards;
 mod join;
 mod known_members;
 mod known_parts;
+pub(crate) mod node_access;
 pub(crate) mod requests;
 pub(crate) mod settings;
 #[cfg(test)]
@@ -24,7 +27,8 @@ use cloud_adapter::{
 };
 
 use self::{
-    answers::{Balancer, FloatingIp, Listener, Member, Monitor, Pool},
+    answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
+    guards::{Guards, KnownGuards, Needs, User},
     known_members::KnownMembers,
     known_parts::KnownParts,
     requests::Neighbour,
@@ -32,8 +36,9 @@ use self::{
 };
 use crate::{
     OpenStackDriver,
-    client::{self, octavia::Listed},
-    ownership,
+    client::{self, octavia::Listed, security_groups::GuardedPorts},
+    ownership, plan,
+    step::Transport,
 };
 
 /// What Octavia says of a load balancer or pool that nobody changes.
@@ -66,6 +71,7 @@ pub(crate) struct LoadBalancers {
     version: OnceLock<Version>,
     pub(crate) members: KnownMembers,
     pub(crate) parts: KnownParts,
+    pub(crate) guards: KnownGuards,
     /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
@@ -85,6 +91,7 @@ impl LoadBalancers {
             version: OnceLock::new(),
             members: KnownMembers::default(),
             parts: KnownParts::default(),
+            guards: KnownGuards::default(),
             beside: Mutex::default(),
         }
     }
@@ -103,7 +110,7 @@ impl LoadBalancers {
     /// What plans go by. A listing comes before every plan, and brings the version.
     pub(crate) fn site(&self) -> Site<'_> {
         let newest = Version { major: u32::MAX, minor: 0 };
-        Site { options: &self.options, version: self.version.get().copied().unwrap_or(newest) }
+        Site { options: &self.options, version: self.version.get().copied().unwrap_or(newest), guards: None }
     }
 }
 
@@ -117,6 +124,10 @@ struct Sweep {
     pools: Vec<Arc<[Pool]>>,
     monitors: Vec<Arc<[Monitor]>>,
     floating_ips: Vec<Arc<[FloatingIp]>>,
+    /// Whether security groups are looked at, and what was seen.
+    guarded: bool,
+    groups: Vec<Arc<[SecurityGroup]>>,
+    ports: Vec<Arc<[GuardedPort]>>,
     /// Pools whose members are asked for, and how many of them were.
     unknown: Arc<[Pool]>,
     asked: usize,
@@ -131,17 +142,21 @@ enum Place {
     Octavia(Listed),
     /// Of the first pool that is not known.
     Members,
+    SecurityGroups,
+    Ports,
     FloatingIps,
 }
 
 impl Place {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Versions,
         Self::Octavia(Listed::LoadBalancers),
         Self::Octavia(Listed::Listeners),
         Self::Octavia(Listed::Pools),
         Self::Octavia(Listed::Monitors),
         Self::Members,
+        Self::SecurityGroups,
+        Self::Ports,
         Self::FloatingIps,
     ];
 
@@ -150,6 +165,8 @@ impl Place {
             Self::Versions => "versions",
             Self::Octavia(what) => what.word(),
             Self::Members => "members",
+            Self::SecurityGroups => "security-groups",
+            Self::Ports => "ports",
             Self::FloatingIps => "floatingips",
         }
     }
@@ -184,7 +201,52 @@ impl Sweep {
         pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
     }
 
-    /// What is read after a place that is done. Where there is no load balancer, nothing else of Octavia is.
+    /// What was seen of security groups. `None`: this sweep has not looked, and what was seen before holds.
+    fn guards(&self, known: &LoadBalancers) -> Option<Guards> {
+        self.groups.first()?;
+        let balancers = self.balancers.iter().flat_map(|page| page.iter());
+        let balancers: Vec<&Balancer> =
+            balancers.filter(|one| one.provisioning_status != plan::PENDING_DELETE).collect();
+        let mut found = Guards::default();
+        found.balancers.extend(balancers.iter().map(|one| one.id.clone()));
+        let mut pools: BTreeMap<&str, Vec<&Pool>> = BTreeMap::new();
+        for pool in self.pools.iter().flat_map(|page| page.iter()) {
+            for of in &pool.loadbalancers {
+                pools.entry(&of.id).or_default().push(pool);
+            }
+        }
+        let user = |one: &Balancer| {
+            let pools = pools.get(one.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+            Some((one.id.clone(), known.user(one, pools)?))
+        };
+        found.users.extend(balancers.iter().filter_map(|one| user(one)));
+        let groups = self.groups.iter().flat_map(|page| page.iter());
+        let ours = groups.filter(|group| ownership::cluster_of(&group.description).is_some());
+        found.groups.extend(ours.cloned());
+        for port in self.ports.iter().flat_map(|page| page.iter()) {
+            found.ports.entry(port.device_id.clone()).or_default().push(port.clone());
+        }
+        Some(found)
+    }
+
+    /// Subnets of load balancers of ours, and of their members, whose addresses nobody has asked for.
+    fn unknown_subnets(&self, known: &LoadBalancers) -> Vec<String> {
+        let balancers = self.balancers.iter().flat_map(|page| page.iter());
+        let ours = balancers.filter(|one| ownership::owner(&one.tags).is_some());
+        let vips = ours.flat_map(|one| {
+            let additional = one.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_ref());
+            one.vip_subnet_id.iter().chain(additional).cloned().collect::<Vec<_>>()
+        });
+        let pools = self.pools.iter().flat_map(|page| page.iter());
+        let members = pools.filter_map(|pool| known.members.of(pool));
+        let members =
+            members.flat_map(|all| all.iter().filter_map(|one| one.subnet_id.clone()).collect::<Vec<_>>());
+        let subnets: BTreeSet<String> = vips.chain(members).collect();
+        let learned = known.guards.subnets();
+        subnets.into_iter().filter(|id| !learned.contains_key(id)).collect()
+    }
+
+    /// What is read after a place that is done. Where there is no load balancer, nothing else of Octavia is; a security group may be left.
     ///
     /// Load balancers come first: one that is made while the sweep is under way is not seen without its parts. Floating IPs come last:
     /// one that was made for a load balancer which is not seen is left of one that is gone, and not of one to come.
@@ -193,12 +255,15 @@ impl Sweep {
         let left = self.asked < self.unknown.len();
         let next = match place {
             Place::Versions => Place::Octavia(Listed::LoadBalancers),
-            Place::Octavia(Listed::LoadBalancers) if nothing => Place::FloatingIps,
+            Place::Octavia(Listed::LoadBalancers) if nothing && self.guarded => Place::SecurityGroups,
+            Place::Octavia(Listed::LoadBalancers) | Place::SecurityGroups if nothing => Place::FloatingIps,
             Place::Octavia(Listed::LoadBalancers) => Place::Octavia(Listed::Listeners),
             Place::Octavia(Listed::Listeners) => Place::Octavia(Listed::Pools),
             Place::Octavia(Listed::Pools) => Place::Octavia(Listed::Monitors),
             Place::Octavia(Listed::Monitors) | Place::Members if left => Place::Members,
-            Place::Octavia(Listed::Monitors) | Place::Members => Place::FloatingIps,
+            Place::Octavia(Listed::Monitors) | Place::Members if self.guarded => Place::SecurityGroups,
+            Place::SecurityGroups => Place::Ports,
+            Place::Octavia(Listed::Monitors) | Place::Members | Place::Ports => Place::FloatingIps,
             Place::FloatingIps => return None,
         };
         Some(next)
@@ -241,6 +306,14 @@ impl OpenStackDriver {
                 Ok(keep(&mut sweep.monitors, page))
             }
             Place::Members => self.read_members(session, query, sweep).await,
+            Place::SecurityGroups => {
+                let page = client.list_security_groups(session, None, (query, size)).await?;
+                Ok(keep(&mut sweep.groups, page))
+            }
+            Place::Ports => {
+                let page = client.list_guarded_ports(session, GuardedPorts::All, (query, size)).await?;
+                Ok(keep(&mut sweep.ports, page))
+            }
             Place::FloatingIps => {
                 let page = client.list_floating_ips(session, query, size).await?;
                 Ok(keep(&mut sweep.floating_ips, page))
@@ -272,6 +345,24 @@ impl OpenStackDriver {
 }
 
 impl LoadBalancers {
+    /// A load balancer of ours with what its pools of ours need. `None`: it is not ours.
+    fn user(&self, balancer: &Balancer, pools: &[&Pool]) -> Option<User> {
+        let (key, _) = ownership::owner(&balancer.tags)?;
+        let tag = ownership::part_tag(&key);
+        let ours = pools.iter().filter(|pool| pool.tags.contains(&tag));
+        let known = ours.map(|pool| Some((Transport::of(&pool.protocol)?, self.members.of(pool)?)));
+        // One that is being made has pools to come.
+        let is_active = balancer.provisioning_status == ACTIVE;
+        let known: Option<Vec<_>> =
+            known.collect::<Option<Vec<_>>>().filter(|all| is_active || !all.is_empty());
+        let all = known.as_deref().unwrap_or_default();
+        let members =
+            || all.iter().flat_map(|(transport, all)| all.iter().map(|member| (*transport, member)));
+        let addresses = members().map(|(_, member)| member.address).collect();
+        let needs = known.is_some().then(|| Needs::of(balancer, members(), self.options.is_ovn()));
+        Some(User { cluster_id: key.cluster_id, is_active, needs, addresses })
+    }
+
     /// Where a sweep begins: once a process it asks for the version first.
     fn beginning(&self) -> Place {
         if self.version.get().is_some() { Place::Octavia(Listed::LoadBalancers) } else { Place::Versions }
@@ -296,7 +387,8 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
         size: Option<u32>,
     ) -> Result<Page<LoadBalancerRecord<Detail>>, VendorError> {
         let LoadBalancers { members: known, parts, .. } = &*self.balancers;
-        let begun = || Sweep { writes: parts.writes(), ..Sweep::default() };
+        let guarded = self.balancers.options.manage_security_groups;
+        let begun = || Sweep { writes: parts.writes(), guarded, ..Sweep::default() };
         let mut sweep: Sweep = cursor.and_then(Cursor::kept).cloned().unwrap_or_else(begun);
         let (place, query) = match cursor {
             None => (self.balancers.beginning(), None),
@@ -321,7 +413,12 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
             None => {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
                 parts.learn(&sweep);
-                Page { items: join::records(&sweep, known), next: None, total: None }
+                if let Some(guards) = sweep.guards(&self.balancers) {
+                    self.learn_subnets(session, &sweep.unknown_subnets(&self.balancers)).await?;
+                    self.balancers.guards.learn(guards);
+                }
+                let guards = self.balancers.guards.last();
+                Page { items: join::records(&sweep, known, guards.as_deref()), next: None, total: None }
             }
         })
     }

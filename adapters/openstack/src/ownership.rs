@@ -3,37 +3,52 @@
 
 mod description;
 mod go;
+mod security_groups;
 mod tags;
 
-use cloud_adapter::driver::DesiredLoadBalancer;
+use cloud_adapter::driver::{DesiredLoadBalancer, wished_name};
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::{
     description::Description,
     go::{GoNames, is_balancer as is_of_go},
+    security_groups::{balancer_of, cluster_of, group_description, group_name, owner_of, rule_description},
     tags::{
         Expectation, Tags, applied_hash, expects_floating_ip, fence, is_part_of, missing, owner, part_tag,
         signed, wanted,
     },
 };
 
-/// Bytes of a name at the cloud.
+/// Bytes of the names that are made here.
 const NAME_MAX: usize = 63;
+/// Bytes of a name at the cloud. Source: Octavia API reference.
+const WISH_MAX: usize = 255;
 /// Letters of the digest that are written into names.
 const NAME_DIGEST: usize = 10;
 /// Bytes of a digest that are told.
 const DIGEST: usize = 16;
 
-/// The name of a new load balancer: readable, limited, and another one for each key.
+/// The name of a new load balancer: the one that is wished for; else readable, limited, and another one for each key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
-    let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
+    let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
+    if !spec.name.is_empty() {
+        return wished_name(&spec.name, &digest, WISH_MAX);
+    }
     let words = format!("{cluster_name}-{}-{}", owner.namespace, owner.name);
     let plain =
         words.chars().map(|one| if one.is_ascii_alphanumeric() { one.to_ascii_lowercase() } else { '-' });
     let readable: String = plain.take(NAME_MAX.saturating_sub(digest.len() + 1)).collect();
     format!("{}-{digest}", readable.trim_matches('-'))
+}
+
+/// The name that one which is there gets, if it is wished for and another.
+///
+/// A name that the Go cloud controller manager gives stays: by it that one finds its load balancers, should it come back.
+pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
+    let wished = !desired.spec.name.is_empty() && !is_of_go(there);
+    wished.then(|| balancer_name(desired)).filter(|name| name != there)
 }
 
 /// Recognises the names of a key: the readable part may have been another one.

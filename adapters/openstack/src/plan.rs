@@ -5,6 +5,7 @@
 //! there from the beginning, and what is not in that call, its floating IP, has a tag by which it is missed.
 
 mod floating_ips;
+mod node_access;
 mod pools;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use ipnet::IpNet;
 
 pub(crate) use self::floating_ips::ipv4;
 use self::{
+    node_access::NodeAccess,
     pools::{create_pool, pool_changes},
     wanted::{Wanted, WantedPort},
 };
@@ -25,6 +27,7 @@ use crate::{
     load_balancers::{
         Detail, PoolTree,
         answers::{Balancer, Listener},
+        guards::Guards,
         requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
         settings::{Creation, Site},
     },
@@ -84,18 +87,19 @@ pub(crate) fn plan_again(
 }
 
 /// What removes a load balancer: one write, since Octavia cascades, and then one for its floating IP, unless it is kept. Nothing
-/// while it is on the way out already.
+/// while it is on the way out already. Before it goes what lets it through to the nodes.
 ///
 /// The address goes last: should the load balancer not go, it serves on. That of one which was not taken over yet goes first: nothing
 /// would tell whose it was.
-pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
         Some(balancer) => Some(Step::DeleteLoadBalancer { id: balancer.id.clone() }),
         None => None,
     };
-    let first = floating_ips::releases_of_go(observed);
-    first.into_iter().chain(delete).chain(floating_ips::releases(observed)).collect()
+    let first =
+        floating_ips::releases_of_go(observed).into_iter().chain(node_access::closing(observed, guards));
+    first.chain(delete).chain(floating_ips::releases(observed)).collect()
 }
 
 /// Route changes as one step, for the router takes many at once.
@@ -110,7 +114,7 @@ struct Goal<'a> {
     wanted: &'a Wanted,
     site: &'a Site<'a>,
     pool_tags: Vec<String>,
-    /// Of a load balancer that the Go cloud controller manager made also its own: it would not take its port back without.
+    /// Of a load balancer with a name that the Go cloud controller manager gives also its own: it would not take its port back without.
     listener_tags: Vec<String>,
 }
 
@@ -121,7 +125,11 @@ impl<'a> Goal<'a> {
         site: &'a Site<'a>,
         there: Option<&Balancer>,
     ) -> Self {
-        let of_go = there.is_some_and(|balancer| ownership::is_of_go(&balancer.name));
+        let name = match there {
+            None => ownership::balancer_name(desired),
+            Some(there) => ownership::new_name(desired, &there.name).unwrap_or_else(|| there.name.clone()),
+        };
+        let of_go = ownership::is_of_go(&name);
         let also_of_go = of_go.then(|| GoNames::of(&desired.heir()).name);
         let pool_tags = vec![ownership::part_tag(&desired.key)];
         let listener_tags = pool_tags.iter().cloned().chain(also_of_go).collect();
@@ -164,6 +172,7 @@ impl<'a> Goal<'a> {
             }
         }
         steps.extend(floating_ips::changes(self.desired, self.wanted, None)?);
+        steps.extend(self.site.options.manage_security_groups.then_some(Step::OpenNodes(None)));
         if !at_once {
             steps.push(Step::CompleteLoadBalancer { id: Part::Coming, tags: complete });
         }
@@ -178,6 +187,8 @@ impl<'a> Goal<'a> {
             let tags = ownership::signed(tags, self.fence, &balancer.tags);
             steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
         }
+        let access = NodeAccess::plan(self.desired, self.wanted, (balancer, tree), self.site);
+        steps.extend(access.opening);
         let mut used = BTreeSet::new();
         for (port, wanted) in ports {
             let listener = tree.listeners.iter().find(|listener| port_of(listener) == Some(*port));
@@ -185,7 +196,10 @@ impl<'a> Goal<'a> {
             steps.extend(change.steps(&mut used));
         }
         steps.extend(self.removals(balancer, tree, &used));
+        steps.extend(access.closing);
         steps.extend(floating_ips::changes(self.desired, self.wanted, Some((balancer, tree)))?);
+        let name = ownership::new_name(self.desired, &balancer.name);
+        steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
         let id = Part::Known(balancer.id.clone());
         steps.extend(complete.map(|tags| Step::CompleteLoadBalancer { id, tags }));

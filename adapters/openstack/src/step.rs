@@ -9,10 +9,13 @@ use cloud_adapter::{
 use cloud_api_proto::v1alpha1::Priority;
 
 use crate::{
-    client::{floating_ips, octavia, routers},
-    load_balancers::requests::{
-        CreateLoadBalancer, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener, NewMember,
-        NewMonitor, NewPool, Target, UpdatePool,
+    client::{floating_ips, octavia, routers, security_groups},
+    load_balancers::{
+        node_access::{Closing, Opening},
+        requests::{
+            CreateLoadBalancer, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener, NewMember,
+            NewMonitor, NewPool, Target, UpdatePool,
+        },
     },
 };
 
@@ -27,6 +30,11 @@ pub enum Step {
     AdoptLoadBalancer {
         id: String,
         tags: Vec<String>,
+    },
+    /// The name that people see.
+    RenameLoadBalancer {
+        id: String,
+        name: String,
     },
     /// Tags that say that it is complete.
     CompleteLoadBalancer {
@@ -130,6 +138,10 @@ pub enum Step {
         id: String,
         address: IpAddr,
     },
+    /// The nodes' security groups let the load balancer through. `None`: it is not there yet.
+    OpenNodes(Option<Box<Opening>>),
+    /// They do no more, where it needs it no more.
+    CloseNodes(Closing),
 }
 
 /// Part of a load balancer that a step needs.
@@ -154,12 +166,12 @@ impl Part {
     }
 }
 
-/// Where a floating IP shall lead.
+/// What a step needs to know of what it is for, such as where a floating IP shall lead.
 ///
 /// # Errors
 /// [`Fault::Nonsense`] if it is not there yet.
-pub(crate) fn there(target: Option<&Target>) -> Result<&Target, VendorError> {
-    target.ok_or_else(not_there)
+pub(crate) fn there<T>(known: Option<&T>) -> Result<&T, VendorError> {
+    known.ok_or_else(not_there)
 }
 
 fn not_there() -> VendorError {
@@ -178,10 +190,12 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// That of one of Octavia's listener protocols. `None`: nobody knows it.
+    /// That of one of Octavia's protocols, of a listener or a pool. `None`: nobody knows it.
     pub(crate) fn of(protocol: &str) -> Option<Self> {
         match protocol {
-            "TCP" | "HTTP" | "HTTPS" | "TERMINATED_HTTPS" | "PROMETHEUS" => Some(Self::Tcp),
+            "TCP" | "HTTP" | "HTTPS" | "TERMINATED_HTTPS" | "PROMETHEUS" | "PROXY" | "PROXYV2" => {
+                Some(Self::Tcp)
+            }
             "UDP" => Some(Self::Udp),
             "SCTP" => Some(Self::Sctp),
             _ => None,
@@ -196,8 +210,16 @@ pub struct Port {
     pub(crate) number: u16,
 }
 
+impl Transport {
+    /// That of a word of [`Port::word`].
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        let all = [Self::Tcp, Self::Udp, Self::Sctp];
+        all.into_iter().find(|one| Port { transport: *one, number: 0 }.word() == word)
+    }
+}
+
 impl Port {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self.transport {
             Transport::Tcp => "tcp",
             Transport::Udp => "udp",
@@ -223,9 +245,9 @@ impl DriverStep for Step {
             Self::ChangeRoutes(changes) if changes.add.is_empty() => routers::REMOVE_ROUTES,
             Self::ChangeRoutes(_) => routers::ADD_ROUTES,
             Self::CreateLoadBalancer(_) => octavia::CREATE_LOAD_BALANCER,
-            Self::AdoptLoadBalancer { .. } | Self::CompleteLoadBalancer { .. } => {
-                octavia::UPDATE_LOAD_BALANCER
-            }
+            Self::AdoptLoadBalancer { .. }
+            | Self::RenameLoadBalancer { .. }
+            | Self::CompleteLoadBalancer { .. } => octavia::UPDATE_LOAD_BALANCER,
             Self::DeleteLoadBalancer { .. } => octavia::DELETE_LOAD_BALANCER,
             Self::CreateListener { .. } => octavia::CREATE_LISTENER,
             Self::UpdateListener { .. } => octavia::UPDATE_LISTENER,
@@ -243,6 +265,8 @@ impl DriverStep for Step {
             | Self::DescribeFloatingIp { .. }
             | Self::DetachFloatingIp { .. } => floating_ips::UPDATE_FLOATING_IP,
             Self::DeleteFloatingIp { .. } => floating_ips::DELETE_FLOATING_IP,
+            Self::OpenNodes(_) => security_groups::CREATE_RULES,
+            Self::CloseNodes(_) => security_groups::DELETE_RULE,
         }
     }
 
@@ -253,9 +277,12 @@ impl DriverStep for Step {
             | Self::AddMembers { .. }
             | Self::DeleteLoadBalancer { .. }
             | Self::DetachFloatingIp { .. }
-            | Self::DeleteFloatingIp { .. } => Priority::Traffic,
+            | Self::DeleteFloatingIp { .. }
+            | Self::OpenNodes(_)
+            | Self::CloseNodes(_) => Priority::Traffic,
             Self::CreateLoadBalancer(_)
             | Self::AdoptLoadBalancer { .. }
+            | Self::RenameLoadBalancer { .. }
             | Self::CompleteLoadBalancer { .. }
             | Self::CreateListener { .. }
             | Self::UpdateListener { .. }
@@ -287,6 +314,7 @@ impl fmt::Display for Step {
                 write!(f, "create load balancer {} with {} listeners", new.name, new.listeners.len())
             }
             Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as ours"),
+            Self::RenameLoadBalancer { id, name } => write!(f, "call load balancer {id} {name}"),
             Self::CompleteLoadBalancer { .. } => write!(f, "tag load balancer as complete"),
             Self::DeleteLoadBalancer { id } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { port, .. } => write!(f, "create listener {port}"),
@@ -314,6 +342,8 @@ impl fmt::Display for Step {
             Self::DescribeFloatingIp { address, .. } => write!(f, "describe floating IP {address} as ours"),
             Self::DetachFloatingIp { address, .. } => write!(f, "detach floating IP {address}"),
             Self::DeleteFloatingIp { address, .. } => write!(f, "delete floating IP {address}"),
+            Self::OpenNodes(_) => write!(f, "let the load balancer through to the nodes"),
+            Self::CloseNodes(_) => write!(f, "close what the load balancer needs of the nodes no more"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! For tests: a small OpenStack on a loopback port, with what Keystone, Nova and Neutron answer, and a session of the runtime to it.
 
 pub(crate) mod routers;
+pub(crate) mod security_groups;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -141,13 +142,17 @@ impl FakeCloud {
     }
 
     pub(crate) fn driver(&self) -> OpenStackDriver {
+        self.driver_with(LoadBalancerOptions::default())
+    }
+
+    pub(crate) fn driver_with(&self, load_balancers: LoadBalancerOptions) -> OpenStackDriver {
         let settings = Settings {
             source: Source::Environment(self.environment()),
             given: Given::default(),
             networking: Networking::default(),
             form: Form::Plain,
             router: None,
-            load_balancers: LoadBalancerOptions::default(),
+            load_balancers,
         };
         OpenStackDriver::new(self.cloud(), None, settings)
     }
@@ -190,8 +195,11 @@ async fn answer(
     if let Some((status, body)) = store.faults.pop_front() {
         return told(status, &body);
     }
-    let Store { routers, ports, .. } = &mut *store;
+    let Store { routers, ports, lists, .. } = &mut *store;
     if let Some(answer) = routers.answer(ports, (&method, &path), &headers, &body) {
+        return answer;
+    }
+    if let Some(answer) = security_groups::answer(lists, ports, (&method, &path), &body) {
         return answer;
     }
     let query: Vec<(&str, &str)> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
@@ -201,8 +209,11 @@ async fn answer(
 fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)]) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     if let ("GET", Some((name, items))) = (method.as_str(), store.lists.get(path)) {
-        let fits =
-            |item: &&Value| ["id", "name"].iter().all(|key| of(key).is_none_or(|wanted| item[key] == wanted));
+        let asked =
+            |key: &'static str| query.iter().filter(move |(name, _)| *name == key).map(|(_, value)| *value);
+        let is =
+            |item: &Value, key| asked(key).next().is_none() || asked(key).any(|wanted| item[key] == wanted);
+        let fits = |item: &&Value| is(item, "id") && is(item, "name");
         return paged(name, items.iter().filter(fits).collect(), query, store.page);
     }
     match (method.as_str(), path) {
@@ -225,8 +236,13 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
                     let mut all = addresses.clone().filter_map(|one| one["ip_address"].as_str());
                     all.any(|one| wanted == format!("ip_address%3D{}", one.replace(':', "%3A")))
                 };
-                is("device_id")
+                let in_group = |wanted: &str| {
+                    port["security_groups"].as_array().into_iter().flatten().any(|one| one == wanted)
+                };
+                is("id")
+                    && is("device_id")
                     && is("project_id")
+                    && of("security_groups").is_none_or(in_group)
                     && (of("fixed_ips").is_none() || asked("fixed_ips").any(has))
             };
             paged("ports", store.ports.iter().filter(fits).collect(), query, store.page)

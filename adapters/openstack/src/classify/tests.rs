@@ -7,6 +7,7 @@ use super::*;
 
 const READ: Operation = Operation::read(Family::Compute, "Read");
 const WRITE: Operation = Operation::write(Family::LoadBalancer, "Write");
+const WRITE_NETWORK: Operation = Operation::write(Family::Network, "Write");
 
 fn answer(status: u16, body: &Value) -> VendorResponse {
     let answer = http::Response::builder().status(status).header("x-openstack-request-id", "req-1");
@@ -140,6 +141,24 @@ fn each_refusal_of_neutron_and_octavia_has_its_meaning() {
     ] {
         assert_eq!(meaning(WRITE, status, &body).0, wanted, "{body}");
     }
+}
+
+#[test]
+fn neutrons_refusals_about_security_groups_are_told_apart_by_type() {
+    let conflict = "Error Cannot apply both stateful and stateless security groups on the same port at the same time \
+                    while attempting the operation.";
+    for (status, kind, message, wanted) in [
+        (404, "SecurityGroupRuleNotFound", "Security group rule 1 does not exist", Fault::NotFound),
+        (404, "SecurityGroupNotFound", "Security group 1 does not exist", Fault::NotFound),
+        (404, "HTTPNotFound", "The resource could not be found.", Fault::Nonsense),
+        (409, "SecurityGroupRuleExists", "Security group rule already exists. Rule id is 1.", Fault::Busy),
+        (409, "SecurityGroupInUse", "Security Group 1 in use.", Fault::Busy),
+        (409, "SecurityGroupConflict", conflict, Fault::Invalid),
+    ] {
+        assert_eq!(meaning(WRITE_NETWORK, status, &neutron(kind, message)).0, wanted, "{message}");
+    }
+    let of_nova = json!({ "somethingNotFound": { "code": 404, "message": "no" } });
+    assert_eq!(meaning(READ, 404, &of_nova).0, Fault::Nonsense, "absence deletes nodes");
 }
 
 #[test]

@@ -145,6 +145,11 @@ impl Client {
         self.write(session, call, &json!({ "loadbalancer": { "tags": tags } })).await
     }
 
+    pub(crate) async fn rename_load_balancer(&self, session: &Session, id: &str, name: &str) -> Answer<()> {
+        let call = call(UPDATE_LOAD_BALANCER, Method::PUT, path("loadbalancers", Some(id)));
+        self.write(session, call, &json!({ "loadbalancer": { "name": name } })).await
+    }
+
     pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> Answer<()> {
         let path = format!("{}?cascade=true", path("loadbalancers", Some(id)));
         self.delete(session, call(DELETE_LOAD_BALANCER, Method::DELETE, path)).await

@@ -141,6 +141,8 @@ pub(crate) struct Member {
     pub(crate) weight: Option<u32>,
     #[serde(default)]
     pub(crate) monitor_port: Option<u16>,
+    #[serde(default)]
+    pub(crate) subnet_id: Option<String>,
 }
 
 /// A floating IP of Neutron.
@@ -155,6 +157,77 @@ pub(crate) struct FloatingIp {
     pub(crate) port_id: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) description: String,
+}
+
+/// A security group of Neutron, with its rules.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct SecurityGroup {
+    pub(crate) id: String,
+    /// To the second.
+    #[serde(default)]
+    pub(crate) created_at: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) description: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) security_group_rules: Vec<SecurityRule>,
+}
+
+/// What a security group lets through.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct SecurityRule {
+    pub(crate) id: String,
+    /// To the second.
+    #[serde(default)]
+    pub(crate) created_at: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) direction: String,
+    #[serde(default)]
+    pub(crate) protocol: Option<String>,
+    #[serde(default)]
+    pub(crate) port_range_min: Option<i64>,
+    #[serde(default)]
+    pub(crate) port_range_max: Option<i64>,
+    #[serde(default)]
+    pub(crate) remote_ip_prefix: Option<String>,
+    #[serde(default)]
+    pub(crate) remote_group_id: Option<String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) description: String,
+}
+
+/// A port of a machine, with the groups that it is in.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct GuardedPort {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) device_id: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) fixed_ips: Vec<FixedAddress>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) security_groups: Vec<String>,
+    /// Without it no group counts, and Neutron takes none.
+    #[serde(default = "guarded")]
+    pub(crate) port_security_enabled: bool,
+    #[serde(default)]
+    pub(crate) revision_number: u64,
+}
+
+fn guarded() -> bool {
+    true
+}
+
+/// An address of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct FixedAddress {
+    #[serde(default)]
+    pub(crate) ip_address: Option<IpAddr>,
+}
+
+/// A subnet with its addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Subnet {
+    pub(crate) id: String,
+    pub(crate) cidr: ipnet::IpNet,
 }
 
 /// An object by its ID.

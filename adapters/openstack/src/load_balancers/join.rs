@@ -8,13 +8,15 @@ use std::{
 
 use cloud_adapter::driver::LoadBalancerRecord;
 use cloud_api_proto::v1alpha1::{
-    LoadBalancer, LoadBalancerAddress, LoadBalancerKey, LoadBalancerState, PortStatus, Protocol, VendorIds,
+    LoadBalancer, LoadBalancerAddress, LoadBalancerKey, LoadBalancerState, Owner, PortStatus, Protocol,
+    VendorIds,
     load_balancer_address::{IpMode, Value},
 };
 
 use super::{
     Detail, PoolTree, Sweep,
     answers::{Balancer, FloatingIp, Listener, Monitor},
+    guards::Guards,
     known_members::KnownMembers,
 };
 use crate::{
@@ -29,8 +31,9 @@ type Record = LoadBalancerRecord<Detail>;
 const PORT_FAILED: &str = "ListenerFailed";
 const ERROR: &str = "ERROR";
 
-/// The load balancers; and, as what is left of one, each floating IP that was made for a load balancer which is gone.
-pub(super) fn records(sweep: &Sweep, known: &KnownMembers) -> Vec<Record> {
+/// The load balancers; and, as what is left of one, each floating IP that was made for a load balancer which is gone, and rules of
+/// security groups.
+pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guards>) -> Vec<Record> {
     let balancers: Vec<&Balancer> = sweep.balancers.iter().flat_map(|page| page.iter()).collect();
     let mut parts = Parts::of(sweep, known);
     let keys: BTreeSet<(String, String)> = balancers
@@ -38,10 +41,19 @@ pub(super) fn records(sweep: &Sweep, known: &KnownMembers) -> Vec<Record> {
         .filter_map(|balancer| ownership::owner(&balancer.tags))
         .map(|(key, _)| words(&key))
         .collect();
-    let mut records: Vec<Record> = balancers.iter().map(|balancer| record(balancer, &mut parts)).collect();
+    let drift = guards.map(|guards| &guards.drift);
+    let mut records: Vec<Record> = balancers
+        .iter()
+        .map(|balancer| {
+            let reached = drift.is_none_or(|drift| !drift.balancers.contains(&balancer.id));
+            record(balancer, &mut parts, reached)
+        })
+        .collect();
     let left = parts.own.iter().filter(|(key, _)| !keys.contains(*key)).flat_map(|(_, ips)| ips);
     let left = left.filter(|ip| Description::read(&ip.description).is_some_and(|ours| !ours.keep));
     records.extend(left.filter_map(|ip| remains(ip)));
+    let left = drift.into_iter().flat_map(|drift| &drift.left).filter(|key| !keys.contains(&words(key)));
+    records.extend(left.map(rules_left));
     records
 }
 
@@ -96,7 +108,8 @@ fn words(key: &LoadBalancerKey) -> (String, String) {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-fn record(balancer: &Balancer, parts: &mut Parts<'_>) -> Record {
+/// `reached`: nothing differs in security groups from what it needs of them.
+fn record(balancer: &Balancer, parts: &mut Parts<'_>, reached: bool) -> Record {
     let (key, owner) = ownership::owner(&balancer.tags).unzip();
     let at_port =
         balancer.vip_port_id.as_deref().and_then(|port| parts.at_port.get(port)).into_iter().flatten();
@@ -111,7 +124,7 @@ fn record(balancer: &Balancer, parts: &mut Parts<'_>) -> Record {
     };
     let public = public(balancer, &detail);
     // It was made with this tag, in one call: without its floating IP it is not complete.
-    let lacks = ownership::expects_floating_ip(&balancer.tags) && public.is_none();
+    let lacks = ownership::expects_floating_ip(&balancer.tags) && public.is_none() || !reached;
     let applied_hash = if lacks { "" } else { ownership::applied_hash(&balancer.tags) };
     let backends: usize =
         detail.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
@@ -146,6 +159,20 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     let detail =
         Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: vec![ip.clone()] };
     Some(LoadBalancerRecord { summary, detail })
+}
+
+/// What is left of a load balancer: rules by which nodes let it in.
+fn rules_left(key: &LoadBalancerKey) -> Record {
+    let summary = LoadBalancer {
+        vendor_id: format!("securitygroup/{}/{}", ownership::group_name(&key.cluster_id), key.owner_uid),
+        key: Some(key.clone()),
+        owner: Some(Owner { kind: "Service".to_owned(), uid: key.owner_uid.clone(), ..Owner::default() }),
+        state: LoadBalancerState::Absent.into(),
+        ..LoadBalancer::default()
+    };
+    let detail =
+        Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: Vec::new() };
+    Record { summary, detail }
 }
 
 fn state(balancer: &Balancer, detail: &Detail) -> LoadBalancerState {

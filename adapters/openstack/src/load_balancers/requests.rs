@@ -204,3 +204,16 @@ pub struct Target {
 fn null_if_empty<S: Serializer>(ranges: &Option<Vec<IpNet>>, to: S) -> Result<S::Ok, S::Error> {
     ranges.as_ref().filter(|ranges| !ranges.is_empty()).serialize(to)
 }
+
+/// A rule of a security group that lets packets in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct NewRule {
+    pub(crate) security_group_id: String,
+    pub(crate) direction: &'static str,
+    pub(crate) ethertype: &'static str,
+    pub(crate) protocol: &'static str,
+    pub(crate) port_range_min: u16,
+    pub(crate) port_range_max: u16,
+    pub(crate) remote_ip_prefix: IpNet,
+    pub(crate) description: String,
+}

@@ -4,6 +4,8 @@ use std::fmt;
 
 use clap::{Args, ValueEnum};
 
+use super::guards::Guards;
+
 /// The provider that has neither proxies nor timeouts: the network itself balances.
 const OVN: &str = "ovn";
 
@@ -34,6 +36,9 @@ pub(crate) struct LoadBalancerOptions {
     /// How a load balancer is made
     #[arg(long, value_name = "HOW", default_value = "at-once", help_heading = "Load balancers")]
     pub(crate) load_balancer_creation: Creation,
+    /// Lets load balancers through to the nodes: a security group of the cluster's own, which the nodes' ports are put into
+    #[arg(long, help_heading = "Load balancers")]
+    pub(crate) manage_security_groups: bool,
 }
 
 /// How a load balancer is made.
@@ -112,6 +117,8 @@ impl fmt::Display for Version {
 pub(crate) struct Site<'a> {
     pub(crate) options: &'a LoadBalancerOptions,
     pub(crate) version: Version,
+    /// `None`: security groups are nobody's business here, or are not known.
+    pub(crate) guards: Option<&'a Guards>,
 }
 
 impl Site<'_> {
@@ -129,6 +136,7 @@ impl Site<'_> {
             "lb.address-pool",
             "lb.keep-address",
             "lb.subnets",
+            "lb.name",
             "lb.in-place-update",
             "lb.ownership-tags",
         ]
@@ -169,7 +177,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_not_promised() {
         let can = |options: &LoadBalancerOptions, minor, name| {
-            let site = Site { options, version: Version::v2(minor) };
+            let site = Site { options, version: Version::v2(minor), guards: None };
             site.capabilities().iter().any(|(there, _)| *there == name)
         };
         let plain = LoadBalancerOptions::default();
@@ -206,7 +214,7 @@ mod tests {
         ] {
             let load_balancer_provider = provider.map(str::to_owned);
             let options = LoadBalancerOptions { load_balancer_provider, ..LoadBalancerOptions::default() };
-            let can = Site { options: &options, version: Version::v2(minor) }.capabilities();
+            let can = Site { options: &options, version: Version::v2(minor), guards: None }.capabilities();
             let values = can.into_iter().find(|(there, _)| *there == name).and_then(|(_, values)| values);
             assert_eq!(values.as_deref(), Some(wanted), "{provider:?} {name}");
         }

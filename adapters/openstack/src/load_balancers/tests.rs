@@ -41,7 +41,7 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
         floating_ips: vec![all(&listings.floating_ips).into()],
         ..Sweep::default()
     };
-    join::records(&sweep, &known)
+    join::records(&sweep, &known, None)
 }
 
 fn all<T: DeserializeOwned>(values: &[Value]) -> Vec<T> {

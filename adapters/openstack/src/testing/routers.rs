@@ -53,7 +53,7 @@ impl Routers {
         }
         if let (&Method::PUT, Some(id)) = (method, path.strip_prefix("/ports/")) {
             let port = ports.iter_mut().find(|port| port["id"] == id)?;
-            return Some(pairs(port, revision, &body));
+            return Some(changed(port, revision, &body));
         }
         let id = path.strip_prefix("/routers/")?;
         let (id, verb) = id.split_once('/').unwrap_or((id, ""));
@@ -100,11 +100,16 @@ impl Routers {
     }
 }
 
-/// Fills in the port's own MAC address, as Neutron does.
-fn pairs(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
+/// Changes the port's groups or pairs. Fills in its own MAC address, as Neutron does.
+fn changed(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
     let current = port["revision_number"].as_u64().unwrap_or_default();
     if revision != Some(&format!("revision_number={current}")) {
         return stale();
+    }
+    if body["port"]["security_groups"].is_array() {
+        port["security_groups"] = body["port"]["security_groups"].clone();
+        port["revision_number"] = json!(current + 1);
+        return told(200, &json!({ "port": port }));
     }
     let mut pairs = body["port"]["allowed_address_pairs"].clone();
     for pair in pairs.as_array_mut().into_iter().flatten() {

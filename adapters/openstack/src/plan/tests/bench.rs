@@ -48,7 +48,7 @@ impl Bench {
     }
 
     pub(super) fn site(&self) -> Site<'_> {
-        Site { options: &self.options, version: self.version }
+        Site { options: &self.options, version: self.version, guards: None }
     }
 
     pub(super) fn observe(&self) -> Option<Record> {
@@ -98,7 +98,9 @@ impl Bench {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
             let records = records(&self.cloud);
-            let Some(step) = records.iter().flat_map(plan_deletion).next() else { break };
+            let Some(step) = records.iter().flat_map(|record| plan_deletion(record, None)).next() else {
+                break;
+            };
             self.execute(&step);
         }
         self.writes.clone()
@@ -109,9 +111,13 @@ impl Bench {
         self.writes.push(step.to_string());
         match step {
             Step::ChangeRoutes(_) => panic!("no step of a load balancer"),
+            Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("nobody looks after security groups here"),
             Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
             Step::AdoptLoadBalancer { id, tags } => {
                 set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+            }
+            Step::RenameLoadBalancer { id, name } => {
+                set(&mut self.cloud.balancers, id, &json!({ "name": name }));
             }
             Step::CompleteLoadBalancer { id, tags } => {
                 set(&mut self.cloud.balancers, id.id().expect("there"), &json!({ "tags": tags }));

@@ -48,7 +48,7 @@ fn one_that_is_made_anew_keeps_its_address() {
     let mut bench = Bench::new();
     let desired = public([tcp(80)]);
     let (before, _) = bench.settled(&desired);
-    bench.execute(&crate::plan::plan_deletion(&before)[0]);
+    bench.execute(&crate::plan::plan_deletion(&before, None)[0]);
     assert!(bench.run(&desired, 3));
     let record = bench.observe().expect("anew");
     assert_eq!(addresses(&record), addresses(&before));

@@ -35,6 +35,7 @@ prop_compose! {
         closed in any::<bool>(),
         algorithm in prop::option::of(prop::sample::select(vec![Algorithm::RoundRobin, Algorithm::SourceIp])),
         tag in prop::option::of("[a-c]"),
+        name in prop::sample::select(vec!["", "front", GO]),
     ) -> DesiredLoadBalancer {
         let mut wanted = if is_public { public(listeners) } else { web(listeners) };
         wanted.backends = nodes.into_iter().map(backend).collect();
@@ -57,6 +58,7 @@ prop_compose! {
                 listener.algorithm = algorithm.unwrap_or_default().into();
             }
             spec.tags.extend(tag.map(|key| (key, "x".to_owned())));
+            name.clone_into(&mut spec.name);
         })
     }
 }

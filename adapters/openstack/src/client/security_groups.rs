@@ -1,0 +1,165 @@
+//! Neutron's calls about security groups, and about the ports that are in them.
+
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Family, Operation, Session},
+};
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Answer, Call, Client, LIST_PORTS, Page, encode, limit, read};
+use crate::{
+    identity::catalogue::Service,
+    load_balancers::{
+        answers::{GuardedPort, SecurityGroup, Subnet},
+        requests::NewRule,
+    },
+};
+
+/// What is read of a group, and of a port.
+const GROUP_FIELDS: &str = "fields=id&fields=created_at&fields=description&fields=security_group_rules";
+const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=fixed_ips&fields=security_groups&fields=port_security_enabled\
+                           &fields=revision_number";
+
+const LIST_GROUPS: Operation = Operation::read(Family::Network, "ListSecurityGroups");
+const LIST_SUBNETS: Operation = Operation::read(Family::Network, "ListSubnets");
+const CREATE_GROUP: Operation = Operation::write(Family::Network, "CreateSecurityGroup");
+const DELETE_GROUP: Operation = Operation::write(Family::Network, "DeleteSecurityGroup");
+pub(crate) const CREATE_RULES: Operation = Operation::write(Family::Network, "CreateSecurityGroupRules");
+pub(crate) const DELETE_RULE: Operation = Operation::write(Family::Network, "DeleteSecurityGroupRule");
+const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
+
+/// Which ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GuardedPorts<'a> {
+    /// All of the project.
+    All,
+    /// These. At most some fifty: they stand in the address of the request.
+    These(&'a [String]),
+    /// Those that are in a group.
+    In(&'a str),
+}
+
+impl Client {
+    /// A page of the project's groups. `named`: only those of this name; `query`: that of a later page. `GET /v2.0/security-groups`
+    pub(crate) async fn list_security_groups(
+        &self,
+        session: &Session,
+        named: Option<&str>,
+        (query, size): (Option<&str>, Option<u32>),
+    ) -> Answer<Page<SecurityGroup>> {
+        let query = match query {
+            Some(query) => query.to_owned(),
+            None => {
+                let name = named.map(|name| format!("name={}&", encode(name))).unwrap_or_default();
+                format!("{}&{name}{GROUP_FIELDS}&{}", self.own(session).await?, limit(size))
+            }
+        };
+        let path = format!("/v2.0/security-groups?{query}");
+        self.page(session, "security_groups", read(LIST_GROUPS, Service::Network, path)).await
+    }
+
+    /// Makes a group. Neutron gives it rules: as it is delivered two, by which whoever is in it may send anywhere.
+    /// `POST /v2.0/security-groups`
+    pub(crate) async fn create_security_group(
+        &self,
+        session: &Session,
+        (name, description): (&str, &str),
+    ) -> Answer<SecurityGroup> {
+        #[derive(Deserialize)]
+        struct Made {
+            security_group: SecurityGroup,
+        }
+        let call = call(CREATE_GROUP, Method::POST, "/v2.0/security-groups".to_owned());
+        let body = json!({ "security_group": { "name": name, "description": description } });
+        let answer = self.send(session, &call, &body.to_string().into()).await?;
+        let made: Made = serde_json::from_slice(answer.body()).map_err(|error| {
+            // It is there, whatever was said of it: the next look finds it.
+            VendorError::new(
+                Fault::OutcomeUnknown,
+                format!("{CREATE_GROUP}: the answer cannot be read: {error}"),
+            )
+        })?;
+        Ok(made.security_group)
+    }
+
+    /// Removes a group that no port is in, with all its rules. `DELETE /v2.0/security-groups/{id}`
+    pub(crate) async fn delete_security_group(&self, session: &Session, id: &str) -> Answer<()> {
+        let path = format!("/v2.0/security-groups/{}", encode(id));
+        gone(self.delete(session, call(DELETE_GROUP, Method::DELETE, path)).await)
+    }
+
+    /// Adds rules, all or none. `POST /v2.0/security-group-rules`
+    pub(crate) async fn create_rules(&self, session: &Session, rules: &[NewRule]) -> Answer<()> {
+        let call = call(CREATE_RULES, Method::POST, "/v2.0/security-group-rules".to_owned());
+        self.write(session, call, &json!({ "security_group_rules": rules })).await
+    }
+
+    /// Removes a rule. `DELETE /v2.0/security-group-rules/{id}`
+    pub(crate) async fn delete_rule(&self, session: &Session, id: &str) -> Answer<()> {
+        let path = format!("/v2.0/security-group-rules/{}", encode(id));
+        gone(self.delete(session, call(DELETE_RULE, Method::DELETE, path)).await)
+    }
+
+    /// A page of the project's ports, with their groups. `query`: that of a later page. `GET /v2.0/ports`
+    pub(crate) async fn list_guarded_ports(
+        &self,
+        session: &Session,
+        which: GuardedPorts<'_>,
+        (query, size): (Option<&str>, Option<u32>),
+    ) -> Answer<Page<GuardedPort>> {
+        let query = match query {
+            Some(query) => query.to_owned(),
+            None => {
+                let these = match which {
+                    GuardedPorts::All => String::new(),
+                    GuardedPorts::These(ids) => {
+                        ids.iter().map(|id| format!("id={}&", encode(id))).collect::<String>()
+                    }
+                    GuardedPorts::In(group) => format!("security_groups={}&", encode(group)),
+                };
+                format!("{}&{these}{PORT_FIELDS}&{}", self.own(session).await?, limit(size))
+            }
+        };
+        self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
+    }
+
+    /// Puts a port into these groups and no others, if nobody else has changed it since it was read. `PUT /v2.0/ports/{id}`
+    pub(crate) async fn replace_groups(
+        &self,
+        session: &Session,
+        port: &GuardedPort,
+        groups: &[String],
+    ) -> Answer<()> {
+        let call = call(UPDATE_PORT, Method::PUT, format!("/v2.0/ports/{}", encode(&port.id)));
+        let body = json!({ "port": { "security_groups": groups } });
+        gone(self.write_over(session, call, Some(port.revision_number), &body).await)
+    }
+
+    /// The addresses of subnets. At most some fifty: they stand in the address of the request. `GET /v2.0/subnets`
+    pub(crate) async fn list_subnets(&self, session: &Session, ids: &[String]) -> Answer<Vec<Subnet>> {
+        let ids: String = ids.iter().map(|id| format!("id={}&", encode(id))).collect();
+        let path = format!("/v2.0/subnets?{ids}fields=id&fields=cidr");
+        let page = self.page(session, "subnets", read(LIST_SUBNETS, Service::Network, path)).await?;
+        Ok(page.items)
+    }
+
+    /// The project is named because administrators are shown those of all.
+    async fn own(&self, session: &Session) -> Answer<String> {
+        let access = self.identity.access(session).await?;
+        Ok(format!("project_id={}", encode(&access.project.id)))
+    }
+}
+
+/// What is not there any more needs nothing.
+fn gone(done: Answer<()>) -> Answer<()> {
+    match done {
+        Err(error) if error.fault == Fault::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn call(operation: Operation, method: Method, path: String) -> Call {
+    Call { operation, service: Service::Network, method, path }
+}

@@ -1,0 +1,100 @@
+//! How security groups differ from what load balancers need of them: what somebody has changed since, and what was left. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use cloud_api_proto::v1alpha1::LoadBalancerKey;
+
+use super::{
+    answers::{SecurityGroup, SecurityRule},
+    guards::{Guards, Rule, User},
+};
+use crate::ownership;
+
+/// What differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drift {
+    /// Load balancers that have less than they need, or more, by ID.
+    pub(crate) balancers: BTreeSet<String>,
+    /// Owners of load balancers that are gone, whose rules are left and needed by nobody.
+    pub(crate) left: Vec<LoadBalancerKey>,
+}
+
+impl Drift {
+    pub(super) fn of(guards: &Guards) -> Self {
+        let mut drift = Self::default();
+        let users = guards.users.values().map(|user| user.cluster_id.as_str());
+        let groups = guards.groups.iter().filter_map(|group| ownership::cluster_of(&group.description));
+        let clusters: BTreeSet<String> = users.map(str::to_owned).chain(groups).collect();
+        for cluster_id in clusters {
+            Cluster::of(guards, &cluster_id).tell(&mut drift);
+        }
+        drift
+    }
+}
+
+/// A cluster's group, as far as each of its load balancers asks for it.
+struct Cluster<'a> {
+    guards: &'a Guards,
+    id: &'a str,
+    open: BTreeSet<Rule>,
+    /// By the load balancer that they were made for.
+    rules: BTreeMap<String, Vec<&'a SecurityRule>>,
+    /// Whether packets to an address get as far as the group's rules, or past all groups.
+    reached: BTreeMap<IpAddr, bool>,
+}
+
+impl<'a> Cluster<'a> {
+    fn of(guards: &'a Guards, id: &'a str) -> Self {
+        let group = guards.group(id);
+        let there = group.map(|group: &SecurityGroup| group.security_group_rules.as_slice());
+        let mut rules: BTreeMap<String, Vec<&SecurityRule>> = BTreeMap::new();
+        for rule in there.unwrap_or_default() {
+            if let Some(balancer) = ownership::balancer_of(&rule.description) {
+                rules.entry(balancer).or_default().push(rule);
+            }
+        }
+        let mut reached = BTreeMap::new();
+        for port in guards.ports.values().flatten() {
+            let open = !port.port_security_enabled || group.is_some_and(|group| port.is_in(&group.id));
+            for address in port.fixed_ips.iter().filter_map(|one| one.ip_address) {
+                *reached.entry(address).or_insert(false) |= open;
+            }
+        }
+        let open = there.unwrap_or_default().iter().filter_map(Rule::of).collect();
+        Self { guards, id, open, rules, reached }
+    }
+
+    fn tell(&self, drift: &mut Drift) {
+        let users = || self.guards.users.iter().filter(|(_, user)| user.cluster_id == self.id);
+        drift.balancers.extend(users().filter(|(id, user)| self.differs(id, user)).map(|(id, _)| id.clone()));
+        let of_no_use = |rule: &&&SecurityRule| !self.guards.is_needed(rule, (self.id, ""));
+        let left = self.rules.iter().filter(|(balancer, _)| !self.guards.balancers.contains(*balancer));
+        let left: Vec<&SecurityRule> =
+            left.flat_map(|(_, rules)| rules.iter().filter(of_no_use)).copied().collect();
+        if !left.is_empty() {
+            // One is enough to take them away.
+            let mut able = users().filter(|(_, user)| user.is_active);
+            drift.balancers.extend(able.next().map(|(id, _)| id.clone()));
+        }
+        let owners: BTreeSet<String> =
+            left.iter().filter_map(|rule| ownership::owner_of(&rule.description)).collect();
+        let key = |owner_uid| LoadBalancerKey { cluster_id: self.id.to_owned(), owner_uid };
+        drift.left.extend(owners.into_iter().map(key));
+    }
+
+    fn differs(&self, balancer: &str, user: &User) -> bool {
+        let Some(needs) = &user.needs else { return false };
+        let (rules, unknown) = needs.rules(&self.guards.subnets);
+        let own = self.rules.get(balancer).into_iter().flatten();
+        let is_needed = |there: &SecurityRule| {
+            rules.iter().any(|rule| rule.is(there)) || self.guards.is_needed(there, (self.id, balancer))
+        };
+        !unknown.is_empty()
+            || !rules.is_subset(&self.open)
+            || user.addresses.iter().any(|address| self.reached.get(address) == Some(&false))
+            || own.into_iter().any(|there| !is_needed(there))
+    }
+}

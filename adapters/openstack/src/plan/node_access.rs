@@ -1,0 +1,123 @@
+//! What is missing until a load balancer reaches its nodes, where they are behind security groups. Pure.
+//!
+//! It comes after a new load balancer, whose subnet is known then, and is taken away before it: as long as it is there, it tells whose the
+//! rules are, and who was interrupted goes on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord};
+
+use super::wanted::Wanted;
+use crate::{
+    load_balancers::{
+        Detail,
+        answers::{Balancer, Member, SecurityRule},
+        guards::{Guards, Needs},
+        node_access::{Closing, Opening},
+        settings::Site,
+    },
+    step::Step,
+};
+
+/// What stands between a load balancer and its nodes.
+pub(super) struct NodeAccess {
+    /// Comes before members and listeners: who is sent to a node gets through. `None`: nothing is missing.
+    pub(super) opening: Option<Step>,
+    /// Comes after them. `None`: it has nothing that it does not need.
+    pub(super) closing: Option<Step>,
+}
+
+impl NodeAccess {
+    /// Nothing is missing where nobody looks after it.
+    pub(super) fn plan(
+        desired: &DesiredLoadBalancer,
+        wanted: &Wanted,
+        (balancer, tree): (&Balancer, &Detail),
+        site: &Site<'_>,
+    ) -> Self {
+        let Some(guards) = site.guards else { return Self { opening: None, closing: None } };
+        let cluster_id = &desired.key.cluster_id;
+        let group = guards.group(cluster_id);
+        let there = group.map(|group| group.security_group_rules.as_slice()).unwrap_or_default();
+        let needs = needs(wanted, (balancer, tree), site);
+        let (rules, unknown) = needs.rules(guards.subnets());
+        let complete = rules.iter().all(|rule| there.iter().any(|there| rule.is(there)));
+        let is_needed = |there: &SecurityRule| {
+            !unknown.is_empty()
+                || rules.iter().any(|rule| rule.is(there))
+                || guards.is_needed(there, (cluster_id, &balancer.id))
+        };
+        // What a load balancer has left which is gone makes room: it would not go with this one.
+        let left: Vec<&SecurityRule> =
+            there.iter().filter(|rule| guards.is_left(rule) && !is_needed(rule)).collect();
+        let of_no_use = there.iter().filter(|rule| rule.is_of(&balancer.id) && !is_needed(rule));
+
+        let addresses = addresses(wanted);
+        let group = group.map(|group| group.id.as_str());
+        let machines = desired.backends.iter().filter_map(|one| one.provider_id.rsplit('/').next());
+        let ports: BTreeSet<&str> =
+            machines.flat_map(|machine| guards.outside(machine, &addresses, group)).collect();
+        let nothing = complete && unknown.is_empty() && left.is_empty() && ports.is_empty();
+        let opening = Opening {
+            key: desired.key.clone(),
+            balancer: balancer.id.clone(),
+            needs,
+            left: left.iter().map(|rule| rule.id.clone()).collect(),
+            ports: ports.into_iter().map(str::to_owned).collect(),
+        };
+        Self {
+            opening: (!nothing).then(|| Step::OpenNodes(Some(opening.into()))),
+            closing: close((cluster_id, &balancer.id), of_no_use.map(|rule| rule.id.clone()).collect()),
+        }
+    }
+}
+
+fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Step> {
+    let closing = Closing { cluster_id: cluster_id.to_owned(), balancer: balancer.to_owned(), rules };
+    (!closing.rules.is_empty()).then_some(Step::CloseNodes(closing))
+}
+
+/// The step that takes away what a load balancer needed, which may be gone; `None` if nothing of it is there.
+pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Step> {
+    let (guards, cluster_id) = (guards?, &observed.summary.key.as_ref()?.cluster_id);
+    let balancer = observed.detail.balancer.as_ref().map(|one| one.id.clone()).unwrap_or_default();
+    let group = guards.group(cluster_id)?;
+    let goes = |rule: &&SecurityRule| {
+        (rule.is_of(&balancer) || guards.is_left(rule)) && !guards.is_needed(rule, (cluster_id, &balancer))
+    };
+    let (ours, others): (Vec<_>, Vec<_>) = group.security_group_rules.iter().partition(goes);
+    let is_last = others.iter().all(|rule| group.was_given(rule)) && guards.is_alone(cluster_id, &balancer);
+    let rules: Vec<String> = ours.iter().map(|rule| rule.id.clone()).collect();
+    let closing = Closing { cluster_id: cluster_id.clone(), balancer, rules };
+    (!closing.rules.is_empty() || is_last).then_some(Step::CloseNodes(closing))
+}
+
+/// A member that is there keeps its subnet, whatever is configured now.
+fn needs(wanted: &Wanted, (balancer, tree): (&Balancer, &Detail), site: &Site<'_>) -> Needs {
+    let there = tree.pools.iter().filter_map(|pool| pool.members.as_ref()).flat_map(|all| all.iter());
+    let there: BTreeMap<(IpAddr, u16), &Member> =
+        there.map(|one| ((one.address, one.protocol_port), one)).collect();
+    let mut members = Vec::new();
+    for (port, wanted) in &wanted.ports {
+        for (at, member) in &wanted.pool.members {
+            let subnet_id = there.get(at).map_or(&member.subnet_id, |there| &there.subnet_id);
+            let member = Member {
+                address: member.address,
+                protocol_port: member.protocol_port,
+                weight: None,
+                monitor_port: member.monitor_port,
+                subnet_id: subnet_id.clone(),
+            };
+            members.push((port.transport, member));
+        }
+    }
+    let members = members.iter().map(|(transport, member)| (*transport, member));
+    Needs::of(balancer, members, site.options.is_ovn())
+}
+
+fn addresses(wanted: &Wanted) -> BTreeSet<IpAddr> {
+    wanted.ports.values().flat_map(|port| port.pool.members.keys()).map(|(address, _)| *address).collect()
+}

@@ -1,0 +1,72 @@
+//! Where a load balancer and its members are.
+
+use super::*;
+
+#[test]
+fn what_a_service_says_of_its_place_and_size_comes_before_the_flags() {
+    let mut bench = Bench::new();
+    bench.options.network_id = Some("net".to_owned());
+    let desired = with(web([tcp(80)]), |spec| {
+        spec.ip_families = [contract::IpFamily::Ipv6, contract::IpFamily::Ipv4].map(i32::from).into();
+        spec.subnets = vec!["subnet-6".into(), "subnet-44".into()];
+        (spec.size, spec.zone) = ("big".into(), "north".into());
+    });
+    let (record, _) = bench.settled(&desired);
+    let balancer = record.detail.balancer.expect("there");
+    assert_eq!(balancer.vip_subnet_id.as_deref(), Some("subnet-6"));
+    assert_eq!(balancer.additional_vips[0].subnet_id.as_deref(), Some("subnet-44"));
+    assert_eq!(
+        (balancer.flavor_id.as_deref(), balancer.availability_zone.as_deref()),
+        (Some("big"), Some("north"))
+    );
+    assert_eq!(bench.plan(&desired), Ok(vec![]));
+}
+
+#[test]
+fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
+    let both = |listener| {
+        with(web([listener]), |spec| {
+            spec.ip_families = [contract::IpFamily::Ipv6, contract::IpFamily::Ipv4].map(i32::from).into();
+        })
+    };
+    let (record, _) = Bench::new().settled(&both(tcp(80)));
+    assert_eq!(addresses(&record), ["fd00::9", "10.0.0.9"]);
+    assert_eq!(members(&record).len(), 2, "a proxy needs one a node");
+    let (record, _) = Bench::new().settled(&both(udp(53)));
+    assert_eq!(members(&record).len(), 4);
+}
+
+#[test]
+fn one_that_takes_the_place_of_another_asks_for_its_addresses() {
+    let both = |spec: &mut LoadBalancerSpec| {
+        spec.ip_families = [contract::IpFamily::Ipv4, contract::IpFamily::Ipv6].map(i32::from).into();
+    };
+    let dual = with(web([tcp(80)]), both);
+    let elsewhere = with(dual.clone(), |spec| spec.subnets = vec!["other".into()]);
+    let given = with(dual.clone(), |spec| spec.requested_addresses = vec!["10.0.0.77".into()]);
+    let network = with(web([tcp(80)]), parameter("network-id", "net"));
+    for (what, first, second, wanted) in [
+        ("the same", &dual, &dual, &["10.0.0.9", "fd00::9"][..]),
+        ("of another subnet", &dual, &elsewhere, &["10.0.0.10", "fd00::9"]),
+        ("asked for", &dual, &given, &["10.0.0.77", "fd00::9"]),
+        ("of a network", &network, &network, &["10.0.0.9"]),
+    ] {
+        let mut bench = Bench::new();
+        let (former, _) = bench.settled(first);
+        bench.deleted();
+        bench.next_address = 10;
+        assert_eq!(addresses(&bench.again(second, &former)), wanted, "{what}");
+    }
+    let mut bench = Bench::new();
+    let (mut former, _) = bench.settled(&dual);
+    bench.deleted();
+    bench.next_address = 10;
+    let balancer = former.detail.balancer.as_mut().expect("there");
+    (balancer.vip_address, balancer.additional_vips) = (None, Vec::new());
+    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "it never had any");
+    bench.deleted();
+    let balancer = former.detail.balancer.as_mut().expect("there");
+    let six = json!([{ "ip_address": "fd00::f816:3eff:fefa:5aec", "subnet_id": "subnet-6" }]);
+    balancer.additional_vips = serde_json::from_value(six).expect("an address");
+    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "made of a MAC");
+}

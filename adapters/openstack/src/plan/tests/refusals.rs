@@ -1,0 +1,111 @@
+//! What cannot be done here, or not in place, with the field at fault.
+
+use super::*;
+
+#[test]
+fn what_cannot_change_in_place_is_named() {
+    let mut bench = Bench::new();
+    bench.settled(&web([tcp(80)]));
+    type Set = fn(&mut LoadBalancerSpec);
+    for (field, change) in [
+        ("spec.ip_families", (|spec| spec.ip_families.push(contract::IpFamily::Ipv6.into())) as Set),
+        ("spec.requested_addresses", |spec| spec.requested_addresses = vec!["10.0.7.7".into()]),
+        ("spec.subnets", |spec| spec.subnets = vec!["other".into()]),
+        ("spec.parameters[network-id]", |spec| parameter("network-id", "other")(spec)),
+        ("spec.size", |spec| spec.size = "big".into()),
+        ("spec.zone", |spec| spec.zone = "north".into()),
+    ] {
+        let error = bench.plan(&with(web([tcp(80)]), change)).expect_err("cannot");
+        assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
+    }
+}
+
+#[test]
+fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
+    type Set = fn(&mut LoadBalancerSpec);
+    for (field, fault, change) in [
+        ("spec.listeners[0].node_port", Fault::Invalid, (|spec| spec.listeners[0].node_port = None) as Set),
+        ("spec.listeners[0].idle_timeout", Fault::Invalid, |spec| {
+            spec.listeners[0].idle_timeout = seconds(0);
+        }),
+        ("spec.listeners[0].proxy_protocol", Fault::Unsupported, |spec| {
+            spec.listeners[0].protocol = Protocol::Udp.into();
+            spec.listeners[0].proxy_protocol = ProxyProtocol::V1.into();
+        }),
+        ("spec.listeners[0].application", Fault::Unsupported, |spec| {
+            spec.listeners[0].application = Application::Tls.into();
+        }),
+        ("spec.listeners[0].application", Fault::Unsupported, |spec| {
+            spec.listeners[0].protocol = Protocol::Udp.into();
+            spec.listeners[0].application = Application::Http.into();
+        }),
+        ("spec.listeners[0].tls_refs", Fault::Invalid, |spec| {
+            spec.listeners[0].application = Application::Https.into();
+        }),
+        ("spec.listeners[0].algorithm", Fault::Unsupported, |spec| {
+            spec.listeners[0].algorithm = Algorithm::SourceIpPort.into();
+        }),
+        ("spec.subnets", Fault::Invalid, |spec| spec.subnets = vec!["subnet-4".into(), "subnet-6".into()]),
+        ("spec.listeners[0].tls_refs", Fault::Unsupported, |spec| {
+            spec.listeners[0].protocol = Protocol::Udp.into();
+            spec.listeners[0].tls_refs.push("cert".into());
+        }),
+        ("spec.source_ranges", Fault::Invalid, |spec| spec.source_ranges.push("2001:db8::/32".into())),
+        ("spec.requested_addresses[0]", Fault::Invalid, |spec| {
+            spec.requested_addresses.push("fd00::1".into());
+        }),
+        ("spec.requested_addresses[1]", Fault::Invalid, |spec| {
+            spec.requested_addresses = vec!["10.0.0.1".into(), "10.0.0.2".into()];
+        }),
+        ("spec.tags[cloudadapter.dev/hash]", Fault::Invalid, |spec| {
+            spec.tags.insert("cloudadapter.dev/hash".into(), "1-fake".into());
+        }),
+        ("spec.health_check.timeout", Fault::Invalid, |spec| {
+            spec.health_check =
+                Some(HealthCheck { interval: seconds(5), timeout: seconds(9), ..HealthCheck::default() });
+        }),
+        ("spec.health_check.healthy_threshold", Fault::Invalid, |spec| {
+            spec.health_check = Some(HealthCheck { healthy_threshold: Some(11), ..HealthCheck::default() });
+        }),
+    ] {
+        let error = Bench::new().plan(&with(web([tcp(80)]), change)).expect_err(field);
+        assert_eq!((error.fault, error.fields.as_slice()), (fault, &[field.to_owned()][..]), "{error}");
+    }
+}
+
+#[test]
+fn an_old_octavia_or_one_without_proxies_says_what_it_lacks() {
+    let mut bench = Bench::new();
+    bench.version = Version::v2(21);
+    let proxied = contract::Listener { proxy_protocol: ProxyProtocol::V2.into(), ..tcp(80) };
+    let error = bench.plan(&web([proxied])).expect_err("too old");
+    assert!(error.message.contains("Octavia API is 2.21, and it needs 2.22"), "{error}");
+    bench.options.load_balancer_provider = Some("ovn".to_owned());
+    let (record, _) = bench.settled(&web([tcp(80)]));
+    assert_eq!(record.detail.pools[0].pool.lb_algorithm, "SOURCE_IP_PORT");
+    let round = contract::Listener { algorithm: Algorithm::RoundRobin.into(), ..tcp(80) };
+    assert_eq!(bench.plan(&web([round])).expect_err("ovn cannot").fault, Fault::Unsupported);
+    bench.options.load_balancer_provider = Some("f5".to_owned());
+    let by_port = contract::Listener { algorithm: Algorithm::SourceIpPort.into(), ..tcp(80) };
+    bench.settled(&web([by_port]));
+}
+
+#[test]
+fn without_a_subnet_it_goes_beside_a_node_or_the_missing_one_is_named() {
+    let mut bench = Bench::new();
+    bench.options.subnet_id = None;
+    let mut alone = web([tcp(80)]);
+    let Step::CreateLoadBalancer(new) = &bench.plan(&alone).expect("beside a node")[0] else {
+        panic!("no create")
+    };
+    let beside = new.beside.as_ref().expect("where nobody says a subnet");
+    assert_eq!(
+        (beside.provider_id.as_str(), beside.address.to_string()),
+        ("openstack:///i-1", "10.0.0.1".into())
+    );
+    alone.backends = [].into();
+    let error = bench.plan(&alone).expect_err("no subnet and no node");
+    assert_eq!(error.fields, ["spec.subnets"]);
+    assert!(error.message.contains("--subnet-id"), "{error}");
+    bench.settled(&with(web([tcp(80)]), parameter("network-id", "net")));
+}
