@@ -25,9 +25,8 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two attempts.
 const TICK: Duration = Duration::from_millis(100);
-/// One call takes at least and at most this long.
+/// One call may take so long at least, and `timings.answer` at most.
 const CALL_MIN: Duration = Duration::from_secs(1);
-const CALL_MAX: Duration = Duration::from_secs(10);
 /// Newer than every writer of a check, so that no fence keeps anything.
 const EPOCH: u64 = 1 << 40;
 /// Upserts and deletes of one request. Source: contract, ApplyRoutes.
@@ -97,15 +96,19 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
     }
     let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
     let Ok(api) = cx.service() else { return left("nobody may remove it") };
-    // An adapter that is at it may take as long as removals take.
     let late = Instant::now() + cx.params().timings.converge;
+    let mut end = end;
     loop {
-        let (came, end) = match api.within(time_left(end)).delete_load_balancer(request.clone()).await {
+        let came = match api.within(time_left(cx, end)).delete_load_balancer(request.clone()).await {
             Ok(answer) if answer.state() == LoadBalancerState::Absent => return None,
-            Ok(answer) => (format!("{:?}", answer.state()), late),
+            Ok(answer) => {
+                // An adapter that is at it may take as long as removals take.
+                end = end.max(late);
+                format!("{:?}", answer.state())
+            }
             // What cannot be named was not made; if it was, the listing shows it.
             Err(error) if error.reason == Reason::FieldInvalid => return None,
-            Err(error) => (error.to_string(), end),
+            Err(error) => error.to_string(),
         };
         if Instant::now() >= end {
             return left(&came);
@@ -115,8 +118,9 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
 }
 
 /// How long one attempt may take: an adapter that hangs takes no longer than one that refuses.
-fn time_left(end: Instant) -> Duration {
-    end.saturating_duration_since(Instant::now()).clamp(CALL_MIN, CALL_MAX)
+fn time_left(cx: &Context, end: Instant) -> Duration {
+    let longest = cx.params().timings.answer.max(CALL_MIN);
+    end.saturating_duration_since(Instant::now()).clamp(CALL_MIN, longest)
 }
 
 /// What is left of a cluster's routes.
@@ -140,7 +144,7 @@ async fn remove_routes(
                 cluster_cidrs: everywhere.clone(),
                 ..cluster.routes(Vec::new())
             };
-            match api.within(time_left(end)).apply_routes(request).await {
+            match api.within(time_left(cx, end)).apply_routes(request).await {
                 Ok(answer) => {
                     let open = some.iter().zip(&answer.results).filter(|(_, result)| !is_done(result));
                     rest.extend(open.map(|(removal, result)| {

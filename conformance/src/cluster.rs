@@ -1,9 +1,12 @@
 //! A virtual cluster: an ID that nobody else uses, and requests in its name. Adapters tell clusters apart by their IDs alone, so
 //! checks that run side by side do not see each other.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use cloud_api_proto::v1alpha1::{
@@ -14,6 +17,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::params::Samples;
 
@@ -25,6 +29,9 @@ const NETWORKS: u64 = 1024;
 /// The shards of the controllers. An adapter that knows who calls lets each write under its own only.
 const BALANCERS: &str = "service-controller";
 const ROUTES: &str = "route-controller";
+
+/// What a request takes to arrive, at most: the adapter reckons an age from then on.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// A virtual cluster. Cloning shares its fence.
 #[derive(Clone, Debug)]
@@ -80,6 +87,14 @@ impl Cluster {
     #[must_use]
     pub fn live(&self) -> RequestContext {
         RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
+    }
+
+    /// The same, and what was read since then is good enough.
+    #[must_use]
+    pub fn as_of(&self, then: Instant) -> RequestContext {
+        let age = then.elapsed() + UNDER_WAY;
+        // Only an age of more years than a protobuf's duration holds is none.
+        RequestContext { max_staleness: age.try_into().ok(), ..self.context() }
     }
 
     /// The next fence of the first writer of load balancers (epoch 1).

@@ -458,8 +458,8 @@ impl Context {
         let missing = count.saturating_sub(machines.len());
         if missing > 0 {
             let name = format!("conformance-shared-{:x}-{}", self.run.nonce, machines.len());
-            let made = self.make_machines(&name, missing).await?;
-            machines.extend(made);
+            let ids = self.make_machines(&name, missing).await?;
+            machines.extend(self.all_seen(&ids).await?);
         }
         Ok(machines.iter().take(count).cloned().collect())
     }
@@ -470,12 +470,11 @@ impl Context {
     /// A skip without `hooks.createInstances`; a failure if the adapter does not see them.
     pub async fn new_machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
         let name = format!("conformance-{}", self.cluster().uid(&self.random().to_string()));
-        let machines = self.make_machines(&name, count).await?;
-        let ids: Vec<&str> = machines.iter().map(|machine| machine.provider_id.as_str()).collect();
+        let ids = self.make_machines(&name, count).await?;
         for some in ids.chunks(IDS_MAX) {
             self.tracker.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", some.join(" "))]);
         }
-        Ok(machines)
+        self.all_seen(&ids).await
     }
 
     /// Removes a machine of this check at the vendor.
@@ -486,27 +485,45 @@ impl Context {
         self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
     }
 
-    async fn make_machines(&self, name: &str, count: usize) -> Result<Vec<Instance>, Stop> {
+    /// Their provider IDs.
+    async fn make_machines(&self, name: &str, count: usize) -> Result<Vec<String>, Stop> {
         let variables = [("NAME", name), ("COUNT", &count.to_string())];
         let printed = self.hook(Hook::CreateInstances, &variables).await?;
-        let ids: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let ids: Vec<String> =
+            printed.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
         expect::equal("hooks.createInstances prints one provider ID a line", &ids.len(), &count)?;
-        self.until(self.params.timings.converge, "the adapter sees new instances", || self.seen(&ids)).await
+        Ok(ids)
+    }
+
+    async fn all_seen(&self, ids: &[String]) -> Result<Vec<Instance>, Stop> {
+        self.until(self.params.timings.converge, "the adapter sees new instances", || self.seen(ids)).await
+    }
+
+    /// How long an adapter may take to list so many machines.
+    #[must_use]
+    pub fn patience(&self, machines: usize) -> Duration {
+        let each = Duration::from_millis(20) * u32::try_from(machines).unwrap_or(u32::MAX);
+        self.params.timings.answer.saturating_add(each)
     }
 
     /// These instances, if all of them exist.
-    async fn seen(&self, ids: &[&str]) -> Result<Option<Vec<Instance>>, Stop> {
+    async fn seen(&self, ids: &[String]) -> Result<Option<Vec<Instance>>, Stop> {
         let mut seen = Vec::new();
+        let begin = Instant::now();
+        let node = self.node()?.within(self.patience(ids.len()));
+        let cluster = self.cluster();
+        let mut context = cluster.live();
         for chunk in ids.chunks(500) {
-            let cluster = self.cluster();
-            let request = cluster.instances(cluster.live(), chunk.iter().copied());
-            let BatchGetInstancesResponse { results, .. } = self.node()?.batch_get_instances(request).await?;
+            let request = cluster.instances(context, chunk.iter().map(String::as_str));
+            let BatchGetInstancesResponse { results, .. } = node.batch_get_instances(request).await?;
             for result in results {
                 match (result.existence(), result.instance) {
                     (Existence::Exists, Some(instance)) => seen.push(instance),
                     _ => return Ok(None),
                 }
             }
+            // What the first answer was made from is good for all.
+            context = cluster.as_of(begin);
         }
         Ok((seen.len() == ids.len()).then_some(seen))
     }

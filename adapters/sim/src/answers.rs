@@ -85,6 +85,7 @@ pub(crate) struct Instance {
     pub(crate) zone: String,
     pub(crate) region: String,
     pub(crate) addresses: Vec<Address>,
+    pub(crate) tags: Tags,
     pub(crate) created_at: Timestamp,
 }
 

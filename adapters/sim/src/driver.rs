@@ -23,13 +23,13 @@ use crate::{
     ownership,
     parameters::Parameters,
     plan, provider_id,
-    simcloud::requests::{BatchRoutes, CreateLoadBalancer, SetMembers, UpdateListener},
+    simcloud::requests::{BatchRoutes, CreateLoadBalancer, SetMembers, UpdateListener, UpdateLoadBalancer},
     step::{RouteBatch, Step},
     translate,
 };
 
 /// What this cloud can do; each has a test of its name in `tests/capabilities.rs`.
-const CAPABILITIES: [&str; 25] = [
+const CAPABILITIES: [&str; 26] = [
     "instances",
     "instances.shutdown-state",
     "loadbalancers",
@@ -47,6 +47,7 @@ const CAPABILITIES: [&str; 25] = [
     "lb.subnets",
     "lb.size",
     "lb.zone",
+    "lb.name",
     "lb.algorithm",
     "lb.listener-protocol",
     "lb.connect-timeout",
@@ -245,6 +246,7 @@ impl Driver for SimDriver {
             },
             parameters: Parameters::declared(),
             consistency_horizon: self.consistency_horizon,
+            create_horizon: self.consistency_horizon,
             deduplication: match self.client_tokens {
                 ClientTokens::Sent => Deduplication::ClientToken,
                 ClientTokens::Unknown => Deduplication::ListThenCreate,
@@ -311,6 +313,10 @@ impl Driver for SimDriver {
             Step::BatchRoutes(batch) => return self.batch_routes(session, batch).await,
             Step::CreateLoadBalancer(request) => self.create_load_balancer(session, request).await,
             Step::AdoptLoadBalancer { id, change } => client.update_load_balancer(session, id, change).await,
+            Step::RenameLoadBalancer { id, name } => {
+                let change = UpdateLoadBalancer { name: Some(name.clone()), tags: None };
+                client.update_load_balancer(session, id, &change).await
+            }
             Step::UpdateLoadBalancer { balancer, change } => {
                 client.update_load_balancer(session, balancer.id()?, change).await
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, WantedRoute, read_fence, write_fence};
+use cloud_adapter::driver::{DesiredLoadBalancer, WantedRoute, read_fence, wished_name, write_fence};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
@@ -171,10 +171,13 @@ pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     })
 }
 
-/// The name of a new load balancer: readable, limited, and another one for each key.
+/// The name of a new load balancer: the one that is wished for; else readable, limited, and another one for each key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
-    let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
+    let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
+    if !spec.name.is_empty() {
+        return wished_name(&spec.name, &digest, NAME_MAX);
+    }
     let room = NAME_MAX.saturating_sub(digest.len().saturating_add(1));
     let readable: String = [cluster_name, &owner.namespace, &owner.name]
         .map(|word| plain(word))
@@ -183,6 +186,11 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
         .take(room)
         .collect();
     format!("{}-{digest}", readable.trim_matches('-'))
+}
+
+/// The name that one which is there gets, if it is wished for and another.
+pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
+    (!desired.spec.name.is_empty()).then(|| balancer_name(desired)).filter(|name| name != there)
 }
 
 /// Recognises the names of a key: the readable part may have been another one.

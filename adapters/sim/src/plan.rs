@@ -132,6 +132,8 @@ fn changes(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted, tree: 
         }
     }
     steps.extend(removals(wanted, tree, &used));
+    let name = ownership::new_name(desired, &tree.name);
+    steps.extend(name.map(|name| Step::RenameLoadBalancer { id: tree.id.clone(), name }));
     let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &tree.tags);
     steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
     steps

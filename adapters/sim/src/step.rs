@@ -26,6 +26,8 @@ pub enum Step {
     CreateLoadBalancer(Box<CreateLoadBalancer>),
     /// Tags that make one ours which was nobody's.
     AdoptLoadBalancer { id: String, change: UpdateLoadBalancer },
+    /// The name that people see.
+    RenameLoadBalancer { id: String, name: String },
     /// Tags; at the end of a plan they say that it is complete.
     UpdateLoadBalancer { balancer: Part, change: UpdateLoadBalancer },
     /// With all its parts.
@@ -114,7 +116,9 @@ impl DriverStep for Step {
     fn operation(&self) -> Operation {
         match self {
             Self::CreateLoadBalancer(_) => client::CREATE_LOAD_BALANCER,
-            Self::AdoptLoadBalancer { .. } | Self::UpdateLoadBalancer { .. } => client::UPDATE_LOAD_BALANCER,
+            Self::AdoptLoadBalancer { .. }
+            | Self::RenameLoadBalancer { .. }
+            | Self::UpdateLoadBalancer { .. } => client::UPDATE_LOAD_BALANCER,
             Self::DeleteLoadBalancer { .. } => client::DELETE_LOAD_BALANCER,
             Self::CreateListener { .. } => client::CREATE_LISTENER,
             Self::UpdateListener { .. } => client::UPDATE_LISTENER,
@@ -136,6 +140,7 @@ impl DriverStep for Step {
             | Self::BatchRoutes(_) => Priority::Traffic,
             Self::CreateLoadBalancer(_)
             | Self::AdoptLoadBalancer { .. }
+            | Self::RenameLoadBalancer { .. }
             | Self::UpdateLoadBalancer { .. }
             | Self::CreateListener { .. }
             | Self::UpdateListener { .. }
@@ -152,6 +157,7 @@ impl fmt::Display for Step {
         match self {
             Self::CreateLoadBalancer(request) => write!(f, "create load balancer {}", request.name),
             Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as ours"),
+            Self::RenameLoadBalancer { id, name } => write!(f, "call load balancer {id} {name}"),
             Self::UpdateLoadBalancer { .. } => write!(f, "tag load balancer as complete"),
             Self::DeleteLoadBalancer { id } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { request, .. } => {

@@ -16,12 +16,15 @@ use crate::{
     ownership, provider_id,
     simcloud::model::{
         AddressKind, InstanceStatus, IpFamily, ListenerProtocol, PoolProtocol, Project, ProvisioningStatus,
-        RouteStatus,
+        RouteStatus, Tags,
     },
 };
 
 /// What a listener's port carries as error while the vendor has given up on it.
 const PORT_FAILED: &str = "ListenerFailed";
+
+/// What a machine's tag begins with that is to be a label of its Node; the label's key follows.
+const LABEL: &str = "label/";
 
 /// Which part of the cloud is looked at.
 ///
@@ -42,13 +45,19 @@ pub(crate) fn instance(machine: &answers::Instance) -> Instance {
         instance_type: machine.instance_type.clone(),
         region: machine.region.clone(),
         zone: machine.zone.clone(),
-        extra_labels: BTreeMap::new(),
+        extra_labels: labels(&machine.tags),
         created_at: Some(time(machine.created_at)),
         vendor_state: machine.status.word(),
         fingerprint: String::new(),
     };
     instance.fingerprint = fingerprint(&instance);
     instance
+}
+
+/// Of what users write on their machines, what is meant for the Node.
+fn labels(tags: &Tags) -> BTreeMap<String, String> {
+    let labels = tags.iter().filter_map(|(key, value)| Some((key.strip_prefix(LABEL)?, value)));
+    labels.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
 fn instance_state(status: &Read<InstanceStatus>) -> InstanceState {
@@ -112,6 +121,7 @@ fn fingerprint(instance: &Instance) -> String {
     ];
     let addresses: Vec<String> = instance.addresses.iter().map(address_word).collect();
     words.extend(addresses.iter().map(String::as_str));
+    words.extend(instance.extra_labels.iter().flat_map(|(key, value)| [key.as_str(), value]));
     ownership::digest(&words)
 }
 

@@ -69,6 +69,8 @@ impl Driver for SkeletonDriver {
             parameters: Vec::new(),
             // Measured on a bad day, not taken from a page.
             consistency_horizon: Duration::from_secs(10),
+            // Longer, if the cloud goes on with a create for long after its caller has hung up.
+            create_horizon: Duration::from_secs(10),
             // The one that asks nothing of the cloud. A client token or unique names are quicker, where it has them.
             deduplication: Deduplication::ListThenCreate,
             batch: 100,

@@ -84,5 +84,5 @@ pub(super) const CHECKS: &[Check] = &[
     })
     .section("common.proto, the rules for every message; instance_service.proto, BatchGetInstances")
     .needs(&[Need::Proxy, INSTANCES, CREATE, DELETE])
-    .within(300),
+    .within(900),
 ];

@@ -76,6 +76,7 @@ class Fields(Served):
             ("lb.subnets", api.LoadBalancerSpec(subnets=["one"])),
             ("lb.size", api.LoadBalancerSpec(size="large")),
             ("lb.zone", api.LoadBalancerSpec(zone="one")),
+            ("lb.name", api.LoadBalancerSpec(name="web")),
             ("lb.keep-address", api.LoadBalancerSpec(address_retention=api.LoadBalancerSpec.ADDRESS_RETENTION_KEEP)),
             ("lb.algorithm", listens(algorithm=api.Listener.ALGORITHM_SOURCE_IP)),
             ("lb.listener-protocol", listens(application=api.Listener.APPLICATION_HTTP)),

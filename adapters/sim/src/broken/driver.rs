@@ -228,6 +228,7 @@ impl Driver for BrokenDriver {
         let mut described = self.inner.describe();
         if self.is(Fault::TrustsStaleReads) {
             described.consistency_horizon = Duration::ZERO;
+            described.create_horizon = Duration::ZERO;
             described.deduplication = Deduplication::ClientToken;
         }
         if self.is(Fault::Overspends) {

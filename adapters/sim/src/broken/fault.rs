@@ -139,6 +139,8 @@ pub enum Fault {
     DryRunWrites,
     /// Source ranges are ignored
     SourceRangesIgnored,
+    /// Names that are wished for are taken, and passed over
+    NamesIgnored,
     /// Routes that are there already are told as APPLIED
     UnchangedAsApplied,
     /// Laying routes removes those that nobody owns in the same cluster's network

@@ -17,7 +17,7 @@ use crate::{
         Cloud, Moment, Operation,
         call::Call,
         model::{self, HealthMonitor, Member, MonitorProtocol, PoolProtocol, Project},
-        requests::SetMembers,
+        requests::{SetMembers, UpdateLoadBalancer},
     },
     translate,
 };
@@ -100,6 +100,9 @@ fn call(step: &Step) -> Call {
     match step {
         Step::CreateLoadBalancer(request) => call.body(&body(request)),
         Step::AdoptLoadBalancer { id, change } => call.on(id).body(&body(change)),
+        Step::RenameLoadBalancer { id, name } => {
+            call.on(id).body(&body(&UpdateLoadBalancer { name: Some(name.clone()), tags: None }))
+        }
         Step::UpdateLoadBalancer { balancer, change } => {
             call.on(balancer.id().expect("there")).body(&body(change))
         }
@@ -390,6 +393,24 @@ fn the_users_tags_stand_beside_ours() {
 }
 
 #[test]
+fn a_name_that_is_wished_for_costs_one_write_and_nothing_else() {
+    let mut bench = Bench::new();
+    let named = |name: &str| with(web([tcp(80)]), |spec| spec.name = name.into());
+    let (record, writes) = bench.settled(&named("front"));
+    assert_eq!((record.summary.name.as_str(), writes[0].as_str()), ("front", "create load balancer front"));
+    let other = DesiredLoadBalancer { hash: record.summary.applied_hash, ..named("back") };
+    let (renamed, writes) = bench.settled(&other);
+    let id = renamed.summary.vendor_id.clone();
+    assert_eq!(
+        (renamed.summary.name.as_str(), writes),
+        ("back", vec![format!("call load balancer {id} back")])
+    );
+    assert_eq!(id, record.summary.vendor_id);
+    let plain = DesiredLoadBalancer { hash: other.hash, ..web([tcp(80)]) };
+    assert_eq!(bench.plan(&plain), Ok(vec![]), "who wishes for nothing keeps what there is");
+}
+
+#[test]
 fn what_cannot_change_in_place_is_named() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
@@ -513,6 +534,7 @@ prop_compose! {
         closed in any::<bool>(),
         algorithm in prop::option::of(prop::sample::select(vec!["round-robin", "source-ip"])),
         tag in prop::option::of("[a-c]"),
+        name in prop::sample::select(vec!["", "front", "back"]),
     ) -> DesiredLoadBalancer {
         let mut wanted = web(listeners);
         wanted.backends = nodes.into_iter().map(backend).collect();
@@ -528,6 +550,7 @@ prop_compose! {
             }
             spec.parameters.extend(algorithm.map(|word| ("algorithm".to_owned(), word.to_owned())));
             spec.tags.extend(tag.map(|key| (key, "x".to_owned())));
+            name.clone_into(&mut spec.name);
         })
     }
 }

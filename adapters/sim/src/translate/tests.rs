@@ -43,6 +43,14 @@ fn a_machine_becomes_an_instance() {
 }
 
 #[test]
+fn tags_that_are_meant_for_the_node_become_its_labels() {
+    let tags = json!({ "label/example.com/rack": "r7", "label/plain": "", "rack": "r8", "labels": "none" });
+    let labels = machine(&json!({ "tags": tags })).extra_labels;
+    let labels: Vec<_> = labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(labels, [("example.com/rack", "r7"), ("plain", "")]);
+}
+
+#[test]
 fn every_state_has_its_word_and_an_unknown_one_is_unknown() {
     for (word, wanted) in [
         ("building", InstanceState::Starting),
@@ -65,6 +73,7 @@ fn the_fingerprint_changes_with_what_a_node_is_made_from_and_with_nothing_else()
     for (change, differs) in [
         (json!({ "created_at": "2026-02-02T00:00:00Z" }), false),
         (json!({ "tags": { "team": "a" } }), false),
+        (json!({ "tags": { "label/team": "a" } }), true),
         (json!({ "id": "i-0008" }), true),
         (json!({ "name": "other" }), true),
         (json!({ "status": "stopped" }), true),

@@ -20,6 +20,7 @@ mod refusals;
 mod restarts;
 mod routes;
 mod status;
+mod telemetry;
 
 #[path = "../support/cloud.rs"]
 mod cloud;

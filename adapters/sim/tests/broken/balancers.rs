@@ -244,6 +244,13 @@ pub(crate) async fn open_to_all(world: World) -> bool {
     world.first().await["listeners"][0]["allowed_cidrs"] == json!([])
 }
 
+pub(crate) async fn called_otherwise(world: World) -> bool {
+    let mut request = world.web().await;
+    request.spec.iter_mut().for_each(|spec| "front".clone_into(&mut spec.name));
+    world.adapter.ensured(&request).await;
+    world.first().await["name"] != json!("front")
+}
+
 pub(crate) async fn made_twice(world: World) -> bool {
     world.spoil("CreateLoadBalancer", json!({ "next": 1 }), json!("close_after")).await;
     world.adapter.ensured(&world.web().await).await;

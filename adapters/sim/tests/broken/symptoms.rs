@@ -85,6 +85,7 @@ fn symptom(fault: Fault) -> Option<Symptom> {
         Fault::HashVersionRewrites => shows(balancers::old_hash_rewritten),
         Fault::DryRunWrites => shows(balancers::dry_run_writes),
         Fault::SourceRangesIgnored => shows(balancers::open_to_all),
+        Fault::NamesIgnored => shows(balancers::called_otherwise),
         Fault::RetriesCreates => shows(balancers::made_twice),
         Fault::TrustsStaleReads => shows(balancers::made_again_unseen),
         Fault::GivesUpInOutages => shows(balancers::given_up),

@@ -46,6 +46,7 @@ capabilities! {
     "lb.subnets" => it_is_in_the_subnets,
     "lb.size" => it_is_as_large,
     "lb.zone" => it_runs_in_the_zone,
+    "lb.name" => it_is_called_as_wished,
     "lb.algorithm" => members_are_chosen_as_asked_for,
     "lb.listener-protocol" => it_understands_http,
     "lb.connect-timeout" => a_member_has_so_long_to_answer,
@@ -183,6 +184,11 @@ async fn it_is_as_large() {
 async fn it_runs_in_the_zone() {
     let balancer = made(|spec| spec.zone = "z1".into()).await;
     assert_eq!(balancer["placement"]["zone"], json!("z1"));
+}
+
+async fn it_is_called_as_wished() {
+    let balancer = made(|spec| spec.name = "Shop_web.1".into()).await;
+    assert_eq!(balancer["name"], json!("Shop_web.1"));
 }
 
 async fn members_are_chosen_as_asked_for() {

@@ -71,18 +71,23 @@ pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
 
 /// Lists live, and claims order and size of the messages, count and checksum.
 pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
+    strictly_within(cx, PATIENCE).await
+}
+
+/// The same, with so long for each message.
+pub(super) async fn strictly_within(cx: &Context, patience: Duration) -> Result<Strict, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
         stop_when_synced: true,
         ..WatchInstancesRequest::default()
     };
-    let mut watch = cx.node()?.watch_instances(request).await?;
-    let first = expect::some(watch.next(PATIENCE).await?, "a watch begins with Reset")?;
+    let mut watch = cx.node()?.within(patience).watch_instances(request).await?;
+    let first = expect::some(watch.next(patience).await?, "a watch begins with Reset")?;
     let Some(Event::Reset(reset)) = first.event else {
         return Err(Stop::failed("a watch begins with Reset", format!("{first:?}")));
     };
     let mut listing = Strict { scope: reset.scope, ..Strict::default() };
-    while let Some(message) = watch.next(PATIENCE).await? {
+    while let Some(message) = watch.next(patience).await? {
         let open = listing.synced.is_none();
         expect::that(open, "a watch that stops when synced ends after Synced", || format!("{message:?}"))?;
         listing.take(message)?;

@@ -1,10 +1,13 @@
 //! What an adapter says that it can.
 
-use cloud_api_proto::v1alpha1::{
-    EnsureLoadBalancerResponse, IpFamily, LoadBalancerAddress, LoadBalancerSpec,
-    listener::{Algorithm, ProxyProtocol},
-    load_balancer_address::Value,
-    session_affinity::Kind,
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        EnsureLoadBalancerResponse, IpFamily, LoadBalancerAddress, LoadBalancerSpec,
+        listener::{Algorithm, ProxyProtocol},
+        load_balancer_address::Value,
+        session_affinity::Kind,
+    },
 };
 
 use futures::future::{self, BoxFuture};
@@ -57,6 +60,9 @@ pub(super) async fn round_trip(cx: &Context) -> Verdict {
     if cx.can("lb.dual-stack") {
         trips.push(Box::pin(both_families(cx)));
     }
+    if cx.can("lb.name") {
+        trips.push(Box::pin(named(cx)));
+    }
     if trips.is_empty() {
         return Err(Stop::skipped("it has none of these capabilities"));
     }
@@ -80,6 +86,37 @@ async fn both_families(cx: &Context) -> Verdict {
     let of_family = |six: bool| addresses.iter().any(|address| is_of_family(address, six));
     let wants = "a dual-stack load balancer has an address of each family, or a name";
     expect::that(of_family(false) && of_family(true), wants, || format!("{addresses:?}"))
+}
+
+/// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is for people. Two load balancers may have one, another one makes none
+/// anew, counts in no hash, and one that is not wished for any more stays.
+async fn named(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let balancer = |owner| cx.cluster().balancer(owner).listeners([tcp(80)]).backends(&machines);
+    let called = |balancer: Balancer, name: &str| {
+        balancer.fence(cx.cluster().fence()).spec(|spec| name.clone_into(&mut spec.name))
+    };
+    let (one, other) = (balancer("one-name"), balancer("another-name"));
+    expect::refused(cx.ensure(&called(one.clone(), "of/nobody")).await?, Reason::FieldInvalid)?;
+    let first = settled(cx, &called(one.clone(), "conformance-a")).await?;
+    let name = name_of(cx, &one).await?;
+    expect::that(name.starts_with("conformance-a"), "it is called as it was wished", || name.clone())?;
+    let second = settled(cx, &called(other, "conformance-a")).await?;
+    let wants = "two load balancers may have one name";
+    expect::that(vendor_id(&first)? != vendor_id(&second)?, wants, || format!("{second:?}"))?;
+    let again = settled(cx, &called(one.clone(), "conformance-b")).await?;
+    expect::equal("another name makes none anew", &vendor_id(&again)?, &vendor_id(&first)?)?;
+    expect::equal("the hash does not count names", &again.applied_hash, &first.applied_hash)?;
+    let kept = name_of(cx, &one).await?;
+    let back = settled(cx, &one.clone().fence(cx.cluster().fence())).await?;
+    expect::equal("without a wish it is the same", &vendor_id(&back)?, &vendor_id(&first)?)?;
+    expect::equal("without a wish it keeps its name", &name_of(cx, &one).await?, &kept)
+}
+
+async fn name_of(cx: &Context, balancer: &Balancer) -> Result<String, Stop> {
+    let listed = cx.load_balancers(&cx.cluster()).await?.items;
+    let there = listed.into_iter().find(|one| one.key == Some(balancer.key()));
+    expect::some(there, "the mirror has the load balancer").map(|there| there.name)
 }
 
 fn is_of_family(address: &LoadBalancerAddress, six: bool) -> bool {

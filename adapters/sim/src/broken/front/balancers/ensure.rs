@@ -117,6 +117,7 @@ impl Front {
                 spec.parameters.retain(|name, _| declared.contains(name));
             }
             Fault::SourceRangesIgnored => spec.source_ranges.clear(),
+            Fault::NamesIgnored => spec.name.clear(),
             Fault::RewritesOnRepeat => {
                 let times = self.memory.notes().finished.get(key).copied().unwrap_or_default();
                 spec.tags.insert("last-ensured".to_owned(), times.to_string());
