@@ -69,8 +69,8 @@ def cloud(home: str) -> None:
     group = a.network.find_security_group("lb-mgmt") or a.network.create_security_group(
         name="lb-mgmt", project_id=service.id)
     for project in (service, *tenants):
-        a.set_compute_quotas(project.id, instances=1000, cores=4000, ram=8000000)
-        a.network.update_quota(project.id, ports=5000, security_groups=1000, security_group_rules=10000,
+        a.set_compute_quotas(project.id, instances=20_000, cores=80_000, ram=80_000_000)
+        a.network.update_quota(project.id, ports=20_000, security_groups=1000, security_group_rules=10000,
                                routers=50, floating_ips=200, networks=500, subnets=500)
         # Which the client does not know yet.
         raise_from_response(a.network.put(f"/quotas/{project.id}", json={"quota": {"router_route": 2000}}))

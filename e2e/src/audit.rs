@@ -37,6 +37,13 @@ pub struct AuditWrite {
     pub code: u16,
 }
 
+impl AuditWrite {
+    /// Whether it only says that a process still works: one each two seconds, whatever else there is to do.
+    pub fn keeps_a_lease(&self) -> bool {
+        self.resource == "leases"
+    }
+}
+
 /// A place in the log: what comes after it is new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(usize);

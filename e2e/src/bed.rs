@@ -37,7 +37,8 @@ pub const ADAPTER: &str = "cloud-adapter";
 pub const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
 /// As whom the controllers report Events: by the names that those of Kubernetes had.
-const REPORTERS: [&str; 3] = ["cloud-node-controller", "route_controller", "service-controller"];
+const REPORTERS: [&str; 4] =
+    ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
 
 /// A cluster for one scenario.
 #[derive(Debug)]
@@ -109,6 +110,14 @@ impl Bed<OpenStack> {
     /// # Errors
     /// When a part does not start; the message has the end of its log.
     pub async fn on_openstack(project: Arc<Project>) -> anyhow::Result<Self> {
+        Self::on_openstack_with(project, &json!({})).await
+    }
+
+    /// The same with these values besides.
+    ///
+    /// # Errors
+    /// As [`Self::on_openstack`].
+    pub async fn on_openstack_with(project: Arc<Project>, more: &Value) -> anyhow::Result<Self> {
         let mut control_plane = ControlPlane::start(&tools()?).await?;
         let cloud = OpenStack::start(&mut control_plane, project).await?;
         let mut values = Values::new(&mut control_plane)?.render();
@@ -116,6 +125,7 @@ impl Bed<OpenStack> {
         // Listed often, so that nobody waits long for what somebody else did.
         let often = ["instances", "loadBalancers", "routes"].map(|it| (it, json!({ "maxAge": "10s" })));
         merge(&mut values, &json!({ "adapter": { "cache": BTreeMap::from(often) } }));
+        merge(&mut values, more);
         let release = Release::install(&control_plane, &values).await?;
         let pods = Pods::from_release(&mut control_plane, &release).await?;
         let cluster = Cluster { pods, cloud, release, control_plane };
@@ -297,6 +307,18 @@ impl<Cloud> Bed<Cloud> {
         .await
     }
 
+    /// How many Events of this reason are on an object, each of those that were counted up as often as that.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn times(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<i32> {
+        let times = |event: &Event| {
+            event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
+        };
+        let events = self.events(kind, name).await?;
+        Ok(events.iter().filter(|it| it.reason.as_deref() == Some(reason)).map(times).sum())
+    }
+
     /// Waits until a controller is ready and nothing is left for it to do.
     ///
     /// # Errors
@@ -390,8 +412,8 @@ impl<Cloud> Bed<Cloud> {
         Ok(())
     }
 
-    /// What a pod wrote to the API server since the mark, but for what is about `except`: an object's name, which the
-    /// names of its Events begin with.
+    /// What a pod wrote to the API server since the mark, but for its Lease, and for what is about `except`: an object's name,
+    /// which the names of its Events begin with.
     ///
     /// # Errors
     /// When the audit log cannot be read.
@@ -399,7 +421,9 @@ impl<Cloud> Bed<Cloud> {
         let user = self.cluster.pods.get(pod)?.user().to_owned();
         let writes = self.cluster.control_plane.audit_log().writes_since(since, &user)?;
         let event = format!("{except}.");
-        Ok(writes.into_iter().filter(|it| it.name != except && !it.name.starts_with(&event)).collect())
+        let counts =
+            |it: &AuditWrite| !it.keeps_a_lease() && it.name != except && !it.name.starts_with(&event);
+        Ok(writes.into_iter().filter(counts).collect())
     }
 
     /// Adds to a failure what people would look at first.

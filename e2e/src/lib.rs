@@ -6,6 +6,7 @@
 //!
 //! It deliberately has no fake of anything of Kubernetes: what the API server refuses, refuses here.
 
+mod api_proxy;
 mod audit;
 mod bed;
 mod cluster;
@@ -30,6 +31,7 @@ mod simcloud;
 
 use std::time::Duration;
 
+pub use api_proxy::{ApiProxy, Trouble};
 pub use audit::{AuditLog, AuditWrite, Mark};
 pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised};
 pub use cluster::Cluster;

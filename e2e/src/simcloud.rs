@@ -42,6 +42,18 @@ pub struct State {
     pub routes: Vec<Route>,
 }
 
+impl State {
+    /// The load balancer that was made for a Service.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn balancer(&self, service: &str) -> anyhow::Result<&LoadBalancer> {
+        let mut all = self.load_balancers.iter();
+        all.find(|it| it.tags.get("cloudadapter.dev/owner-name").is_some_and(|name| name == service))
+            .with_context(|| format!("{service} has no load balancer"))
+    }
+}
+
 impl Simcloud {
     /// Starts one and waits until it answers.
     ///
@@ -131,6 +143,14 @@ impl Simcloud {
         let done: Value = self.call(Method::POST, "/v1/routes:batch", Some(&order)).await?;
         ensure!(done.pointer("/added/0/error").is_none(), "the cloud refused the route: {done}");
         Ok(())
+    }
+
+    /// Changes something as somebody else would: a call of the cloud's own API, which is counted like any other.
+    ///
+    /// # Errors
+    /// When the cloud refuses.
+    pub async fn by_hand(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
+        self.order(method, path, body).await
     }
 
     /// Deletes a load balancer behind everybody's back.

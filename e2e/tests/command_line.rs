@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use e2e::binaries;
 
-const COMMON: [&str; 11] = [
+const COMMON: [&str; 13] = [
     "--cluster-id",
     "--cluster-name",
     "--kubeconfig",
@@ -19,6 +19,8 @@ const COMMON: [&str; 11] = [
     "--adapter-client-cert",
     "--adapter-client-key",
     "--http-address",
+    "--secure-port",
+    "--tls-min-version",
     "--log-format",
 ];
 
@@ -37,6 +39,11 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
             &["--concurrent-node-syncs", "1..="],
         ),
         ("node-controller", &["--cluster-id=u", "--log-format=jso"], &["--log-format", "'json'"]),
+        (
+            "node-controller",
+            &["--cluster-id=u", "--leader-elect-lease-duration=5s"],
+            &["--leader-elect-renew-deadline", "less than the lease's duration"],
+        ),
         ("node-controller", &["--cluster-id=u", "--log-level=inf"], &["--log-level", "did you mean info?"]),
         (
             "node-controller",
@@ -142,6 +149,11 @@ fn the_other_programs_end_with_code_2_and_name_what_is_right() {
         ("adapter-sim", &["--endpoint=127.0.0.1:9797"], &["--endpoint", "http://127.0.0.1:9797"]),
         ("adapter-sim", &["--config=/nowhere"], &["--config", "/nowhere"]),
         ("adapter-sim", &[&file], &["--config", "limits.buckets.gpu", "compute"]),
+        (
+            "route-controller",
+            &["--cluster-id=u", "--cluster-cidr=10.0.0.0/8", "--tls-cert-file=/a"],
+            &["--tls-cert-file", "give --secure-port=10258"],
+        ),
         ("adapter-sim", &["--log-level=cloud_adapter=debg"], &["--log-level", "did you mean debug?"]),
         ("adapter-sim", &["--token-file=/nowhere"], &["--token-file", "/nowhere"]),
         ("simcloud", &["--listen=foo"], &["--listen", "127.0.0.1:9797"]),
@@ -175,6 +187,61 @@ fn help_tells_every_flag() {
             assert!(said.contains(&format!("{flag} <")), "{program} --help does not tell {flag}: {said}");
         }
     }
+}
+
+/// Flags are found by what they are about, and the help ends with a command to begin with.
+#[test]
+fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
+    for program in ["node-controller", "service-controller", "route-controller"] {
+        let output = run(program, &["--help"]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        for (group, flag) in [
+            ("Cluster", "--cluster-id"),
+            ("API server", "--kube-api-qps"),
+            ("Adapter", "--adapter-endpoint"),
+            ("Leader election", "--leader-elect-lease-duration"),
+            ("Pages", "--http-address"),
+            ("Log", "--log-format"),
+        ] {
+            let (_, rest) = said.split_once(&format!("\n{group}:\n")).expect(group);
+            let of_group = rest.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
+            let found = of_group.into_iter().any(|line| line.trim_start().starts_with(flag));
+            assert!(found, "{program}: {flag} is not under {group}: {said}");
+        }
+        let own: Vec<&str> = said.lines().filter(|line| line.ends_with("Options:")).collect();
+        assert_eq!(own, ["Options:"], "{program}: only --help and --version are under Options");
+        assert!(said.contains(&format!("\n  {program} --kubeconfig")), "{program} has no example: {said}");
+    }
+}
+
+/// Who carries a manifest of a classic cloud controller manager over hears of each flag where it went, all at once.
+#[test]
+fn classic_flags_are_answered_with_where_they_went() {
+    let classic = [
+        "--cluster-id=u",
+        "--cloud-provider=openstack",
+        "--cloud-config=/etc/cloud.conf",
+        "--controllers=*,-route",
+        "--use-service-account-credentials",
+        "--v=2",
+        "--concurrent-service-syncs=5",
+        "--leader-elect=true",
+        "--kube-api-qps=20",
+    ];
+    let output = run("node-controller", &classic);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for words in [
+        "'--cloud-provider': belongs to the adapter",
+        "'--cloud-config': belongs to the adapter",
+        "'--controllers': each controller is a program of its own",
+        "'--use-service-account-credentials': each controller has a ServiceAccount",
+        "'--v': set --log-level",
+        "'--concurrent-service-syncs': belongs to service-controller",
+    ] {
+        assert!(said.contains(words), "{words} is missing in: {said}");
+    }
+    assert!(!said.contains("'--leader-elect") && !said.contains("'--kube-api-qps"), "{said}");
 }
 
 fn refused(cases: &[Case<'_>]) {

@@ -11,7 +11,16 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// Who comes back compares, finds all as it should be, and does nothing.
 #[tokio::test]
 async fn a_restarted_controller_writes_nothing() {
-    let mut bed = Bed::start().await.unwrap();
+    // Who is killed is followed when its Lease is over.
+    let short = json!({ "extraArgs": [
+        "--leader-elect-lease-duration=4s",
+        "--leader-elect-renew-deadline=3s",
+        "--leader-elect-retry-period=1s",
+    ] });
+    let values = json!({ "nodeController": short, "serviceController": short, "routeController": short });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     // With two addresses of one type, which the API server has ideas of its own about.
     let addresses = json!([

@@ -80,7 +80,8 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     let node_ports = service("node-ports").port(80).spec("allocateLoadBalancerNodePorts", json!(false));
     let sctp = service("sctp").port(80).port_of("SCTP", 9);
     let address = service("address").port(80).spec("loadBalancerIP", json!("not-an-ip"));
-    for service in [value, key, range, node_ports, sctp, address] {
+    let family = service("family").port(80).spec("loadBalancerIP", json!("2001:db8::7"));
+    for service in [value, key, range, node_ports, sctp, address, family] {
         service.create(&client).await.unwrap();
     }
     // Afterwards, so that those before it have had their turn.
@@ -88,13 +89,14 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     bed.address("good").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
 
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 7] = [
         ("value", &["lb.cloudadapter.dev/internal", "\"yes\"", "true or false"]),
         ("key", &["lb.cloudadapter.dev/intrenal", "did you mean lb.cloudadapter.dev/internal"]),
         ("range", &["lb.cloudadapter.dev/port.80.idle-timeout", "\"1 day\"", "90s"]),
         ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
         ("sctp", &["spec.ports[1].protocol SCTP"]),
         ("address", &["spec.loadBalancerIP", "\"not-an-ip\"", "192.0.2.7"]),
+        ("family", &["spec.loadBalancerIP", "2001:db8::7 is IPv6", "spec.ipFamilies names only IPv4"]),
     ];
     for (name, named) in cases {
         bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();

@@ -42,12 +42,12 @@ VENDOR = {
 LIMITS = {"buckets": {family: {"rate": RATE, "burst": BURST, "calls": f" /{service}/"} for family, service in (
     ("compute", "compute"), ("network", "network"), ("loadbalancer", "load-balancer"), ("identity", "identity"))}}
 SAMPLES = {
-    "machines": 8,
+    "machines": 10_000,
     "missingProviderId": f"openstack:///{NOWHERE}",
     "foreignProviderId": f"openstack://Elsewhere/{NOWHERE}",
 }
 TIMINGS = {
-    "answer": "30s", "hook": "3m", "converge": "5m", "ready": "1m", "heal": "1m", "outage": "10s", "settle": "1m", "load": "10s", "drift": "90s", "reload": "15s",
+    "answer": "30s", "hook": "3m", "converge": "5m", "ready": "1m", "heal": "1m", "outage": "10s", "settle": "1m", "load": "20s", "drift": "90s", "reload": "15s",
     "connectionAge": f"{CONNECTION_AGE + 1}s",
 }
 

@@ -15,7 +15,7 @@ use crate::ports::Ports;
 use crate::process::Launch;
 
 /// No packet ever goes to these; Services get their cluster IPs from it.
-const SERVICE_CIDR: &str = "10.96.0.0/16";
+const SERVICE_CIDR: &str = "10.96.0.0/16,fd00:96::/112";
 
 /// Everything that is the same each time they start.
 #[derive(Debug)]

@@ -7,6 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 #![expect(clippy::print_stdout, reason = "what a passed test has seen is asked for with --nocapture")]
 
+mod node_access;
+mod settings;
+
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,8 +21,9 @@ use e2e::openstack::{Balancer, OpenStack, Project, Service as Api, State, operat
 use e2e::{ADAPTER, CONTROLLERS, Ready, eventually, node, seconds, service};
 use futures::FutureExt;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, from_str, from_value, json};
+use tokio::sync::Mutex;
 
 type Bed = e2e::Bed<OpenStack>;
 
@@ -147,7 +151,9 @@ async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
     bed.address("shop").await?;
     bed.address("late").await?;
     let tries = count(&proxy.since(mark).writes());
-    ensure!(tries == counted(&[("POST loadbalancers", 3), ("POST floatingips", 3)]), "{tries:?}");
+    // Of each one that failed and one that did not, and once more when a new Service comes back with its finalizer.
+    let balancers = of(&tries, "POST loadbalancers");
+    ensure!((3..=4).contains(&balancers) && of(&tries, "POST floatingips") == 3, "{tries:?}");
     Ok(())
 }
 
@@ -277,24 +283,21 @@ async fn others(bed: &mut Bed) -> anyhow::Result<()> {
 
     let lost = only_balancer(bed, "web").await?;
     project.delete_balancer(&lost.id).await?;
-    let made = bed.until_cloud("web has another load balancer", |state| {
+    let made = bed.until_cloud("web has another load balancer at its address", |state| {
         let web = balancer(state, "web")?;
         ensure!(web.id != lost.id && web.is_active() && web.listeners.len() == 2, "{web:?}");
+        // The floating IP was not deleted, and people know it.
+        ensure!(web.address().is_some_and(|it| it.to_string() == address), "{web:?}");
         Ok(web.clone())
     });
     let made = made.await?;
-    bed.until_service("web", "has an address that works", |it| {
-        let address = e2e::address(it).context("it has none")?;
-        ensure!(Some(&address) == made.address().map(|it| it.to_string()).as_ref(), "it has {address}");
-        Ok(())
-    })
-    .await?;
+    ensure!(bed.address("web").await? == address, "the address has changed");
 
     // Its address is known to people: they decide, and it is told.
     project.break_balancer(&made.id).await?;
     let said = bed.told("Service", "web", "SyncLoadBalancerFailed").await?;
     println!("ERROR: {said}");
-    ensure!(said.contains("ERROR"), "{said}");
+    ensure!(said.contains("in error"), "{said}");
     ensure!(balancer(&project.state().await?, "web")?.id == made.id, "it was made anew, unasked");
     Ok(())
 }
@@ -403,6 +406,7 @@ async fn unharmed(bed: &Bed, before: &State) -> anyhow::Result<()> {
 /// Each step passes, and tells what it costs.
 #[tokio::test]
 async fn the_demo_passes_on_the_real_services() {
+    let _alone = STAGE.lock().await;
     let demo = tokio::process::Command::new(env!("CARGO_BIN_EXE_demo"))
         .args(["--cloud=openstack", "--once", "--json", "--nodes=2"])
         .output();
@@ -422,10 +426,19 @@ async fn the_demo_passes_on_the_real_services() {
     assert_eq!((&calls["POST loadbalancers"], writes), (&json!(1), 2), "{calls}");
 }
 
+/// One after the other: the cloud runs on the same processors, and two at once take longer than they wait.
+static STAGE: Mutex<()> = Mutex::const_new(());
+
 /// Plays in a project of its own. In the end what was asked for is taken back, and then nothing may be left.
 async fn scenario(play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
+    scenario_with(&json!({}), play).await;
+}
+
+/// The same with these values of the chart.
+async fn scenario_with(values: &Value, play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
+    let _alone = STAGE.lock().await;
     let project = Arc::new(Project::make().await.unwrap());
-    let played = AssertUnwindSafe(played(Arc::clone(&project), play)).catch_unwind().await;
+    let played = AssertUnwindSafe(played(Arc::clone(&project), values, play)).catch_unwind().await;
     project.remove().await.unwrap();
     match played {
         Ok(done) => done.unwrap(),
@@ -435,10 +448,11 @@ async fn scenario(play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
 
 async fn played(
     project: Arc<Project>,
+    values: &Value,
     play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let before = project.count().await?;
-    let mut bed = Bed::on_openstack(Arc::clone(&project)).await?;
+    let mut bed = Bed::on_openstack_with(Arc::clone(&project), values).await?;
     let done = match play(&mut bed).await {
         Ok(()) => clear(&bed).await,
         failed => failed,

@@ -1,0 +1,251 @@
+//! A proxy before the API server: whoever goes through it meets what a test orders, while the test itself goes another way.
+//!
+//! Callers speak HTTP without TLS to it, on loopback; it speaks TLS to the API server and passes their tokens on, so that who may what
+//! is decided there as ever. Leases go through untroubled: what an election does in an outage has tests of its own.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt as _, stream};
+use http::{HeaderValue, StatusCode, header};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::bed::WITHIN;
+use crate::control_plane::ControlPlane;
+use crate::eventually::eventually;
+use crate::pods::Pod;
+
+/// Larger than anything that is written to an API server.
+const BODY_MAX: usize = 4 << 20;
+
+/// What callers meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Every answer comes so much later.
+    Slow(Duration),
+    /// Every request is refused, with 429 and `Retry-After` in plain text, as by the API server's own flow control.
+    Throttled(Duration),
+    /// Every request is refused with 500.
+    Fails,
+    /// Every watch, and every later page of a listing, is refused as too old.
+    TooOld,
+    /// No request is answered.
+    Hangs,
+    /// Each request of this method and path waits on its way to the API server until something else is ordered.
+    Holds(&'static str, &'static str),
+}
+
+/// A running proxy. Its callers are cut off when it is dropped.
+#[derive(Debug)]
+pub struct ApiProxy {
+    url: String,
+    shared: Arc<Shared>,
+    _server: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    trouble: watch::Sender<Option<Trouble>>,
+    /// How many requests have been held since the last order.
+    held: watch::Sender<usize>,
+    /// Ends what streams or hangs. The value does not matter.
+    cut: watch::Sender<()>,
+}
+
+#[derive(Clone)]
+struct Proxy {
+    api: Client,
+    shared: Arc<Shared>,
+}
+
+impl ApiProxy {
+    /// Starts one; nothing goes wrong yet.
+    ///
+    /// # Errors
+    /// When no port is left.
+    pub async fn start(control_plane: &mut ControlPlane) -> anyhow::Result<Self> {
+        let server = control_plane.server();
+        let mut config = Config::new(server.url.parse().context("the API server's URL")?);
+        config.root_cert_file = Some(server.ca);
+        let api = Client::try_from(config).context("cannot make a client")?;
+        let shared = Arc::new(Shared {
+            trouble: watch::Sender::new(None),
+            held: watch::Sender::new(0),
+            cut: watch::Sender::new(()),
+        });
+        let address = format!("127.0.0.1:{}", control_plane.take_port()?);
+        let listener = TcpListener::bind(&address).await.with_context(|| format!("cannot bind {address}"))?;
+        let proxy = Proxy { api, shared: Arc::clone(&shared) };
+        let router = Router::new().fallback(pass).with_state(proxy);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // Serving ends only with the task.
+            let _ended = axum::serve(listener, router).await.is_ok();
+        });
+        Ok(Self { url: format!("http://{address}"), shared, _server: task })
+    }
+
+    /// Leads a pod that does not run yet through this proxy.
+    ///
+    /// # Errors
+    /// When its kubeconfig cannot be changed.
+    pub fn before(&self, pod: &Pod) -> anyhow::Result<()> {
+        let path =
+            pod.env().get("KUBECONFIG").with_context(|| format!("{} has no kubeconfig", pod.name()))?;
+        redirect(Path::new(path), &self.url).with_context(|| format!("cannot change {path}"))
+    }
+
+    /// From now on every request meets this. Watches that run go on.
+    pub fn order(&self, trouble: Trouble) {
+        self.set(Some(trouble));
+    }
+
+    /// Nothing goes wrong any more; what hangs is cut.
+    pub fn heal(&self) {
+        self.set(None);
+        self.cut();
+    }
+
+    /// Breaks what is under way: watches, and requests that hang.
+    pub fn cut(&self) {
+        self.shared.cut.send_replace(());
+    }
+
+    /// Waits until a request is held.
+    ///
+    /// # Errors
+    /// When none comes in time.
+    pub async fn holds_one(&self) -> anyhow::Result<()> {
+        eventually("a request is held", WITHIN, async || {
+            ensure!(*self.shared.held.borrow() > 0, "none came");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Lets what is held go on its way; nothing goes wrong any more.
+    pub fn let_go(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, trouble: Option<Trouble>) {
+        self.shared.held.send_replace(0);
+        self.shared.trouble.send_replace(trouble);
+    }
+}
+
+fn redirect(kubeconfig: &Path, url: &str) -> anyhow::Result<()> {
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(kubeconfig)?)?;
+    *config.pointer_mut("/clusters/0/cluster").context("it has no cluster")? = json!({ "server": url });
+    Ok(fs::write(kubeconfig, config.to_string())?)
+}
+
+async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, Infallible> {
+    let trouble = proxy.shared.trouble(&request);
+    let mut cut = proxy.shared.cut.subscribe();
+    let answer = async {
+        match trouble {
+            None => proxy.forward(request).await,
+            Some(Trouble::Slow(by)) => {
+                let answer = proxy.forward(request).await;
+                tokio::time::sleep(by).await;
+                answer
+            }
+            Some(Trouble::Throttled(after)) => throttled(after),
+            Some(Trouble::Fails) => {
+                status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "ordered by the test")
+            }
+            Some(Trouble::TooOld) => status(StatusCode::GONE, "Expired", "too old resource version: 1 (2)"),
+            Some(Trouble::Hangs) => std::future::pending().await,
+            Some(held @ Trouble::Holds(..)) => {
+                proxy.shared.hold(held).await;
+                proxy.forward(request).await
+            }
+        }
+    };
+    Ok(tokio::select! {
+        answer = answer => answer,
+        _ = cut.changed() => (StatusCode::BAD_GATEWAY, "cut off").into_response(),
+    })
+}
+
+impl Shared {
+    fn trouble(&self, request: &Request) -> Option<Trouble> {
+        let trouble = (*self.trouble.borrow())?;
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let meets = match trouble {
+            Trouble::TooOld => query.contains("watch=true") || query.contains("continue="),
+            Trouble::Holds(method, held) => request.method().as_str() == method && path == held,
+            Trouble::Slow(_) | Trouble::Throttled(_) | Trouble::Fails | Trouble::Hangs => true,
+        };
+        (meets && !path.contains("/leases")).then_some(trouble)
+    }
+
+    /// Waits until something else than this is ordered.
+    async fn hold(&self, trouble: Trouble) {
+        let mut ordered = self.trouble.subscribe();
+        self.held.send_modify(|held| *held = held.saturating_add(1));
+        // The sender is here: it cannot be closed.
+        let _changed = ordered.wait_for(|now| *now != Some(trouble)).await.is_ok();
+    }
+}
+
+impl Proxy {
+    async fn forward(&self, request: Request) -> Response {
+        match self.send(request).await {
+            Ok(answer) => answer,
+            Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
+        }
+    }
+
+    async fn send(&self, request: Request) -> anyhow::Result<Response> {
+        let (mut parts, body) = request.into_parts();
+        // The client writes its own.
+        parts.headers.remove(header::HOST);
+        let body = to_bytes(body, BODY_MAX).await?;
+        let answer = self.api.send(http::Request::from_parts(parts, body.into())).await?;
+        let (mut parts, body) = answer.into_parts();
+        parts.headers.remove(header::TRANSFER_ENCODING);
+        Ok(Response::from_parts(parts, cuttable(Body::new(body), self.shared.cut.subscribe())))
+    }
+}
+
+/// The same body, which breaks when it is cut.
+fn cuttable(body: Body, cut: watch::Receiver<()>) -> Body {
+    let begin = Some((body.into_data_stream(), cut));
+    Body::from_stream(stream::unfold(begin, async |going| {
+        let (mut body, mut cut) = going?;
+        tokio::select! {
+            chunk = body.next() => Some((chunk?.map_err(io::Error::other), Some((body, cut)))),
+            _ = cut.changed() => Some((Err(io::Error::other("cut off")), None)),
+        }
+    }))
+}
+
+fn throttled(after: Duration) -> Response {
+    let text = "Too many requests, please try again later.\n";
+    let mut answer = (StatusCode::TOO_MANY_REQUESTS, text).into_response();
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    answer
+}
+
+fn status(code: StatusCode, reason: &str, message: &str) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {},
+        "status": "Failure", "code": code.as_u16(), "reason": reason, "message": message,
+    });
+    (code, axum::Json(body)).into_response()
+}

@@ -1,0 +1,90 @@
+//! Three controllers are three processes: what ends or shuts out one of them is no matter to the others.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::fs;
+
+use adapter_sim::simcloud::Operation;
+use anyhow::{Context, ensure};
+use e2e::{ADAPTER, Bed, WITHIN, eventually, service};
+use http::Method;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+#[tokio::test]
+async fn what_stops_one_controller_stops_no_other() {
+    let wrong = json!({ "routeController": { "extraArgs": ["--log-level=noisy"] } });
+    let mut bed = Bed::install_with(&wrong).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    for name in [ADAPTER, "node-controller", "service-controller"] {
+        bed.cluster.pods.get(name).unwrap().wait_ready(WITHIN).await.unwrap();
+    }
+    ends_with_2(&mut bed, "route-controller", "--log-level").await;
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    for name in ["node-controller", "service-controller"] {
+        for page in ["/healthz", "/livez", "/readyz"] {
+            let status = bed.cluster.pods.get(name).unwrap().http_status(Method::GET, page).await.unwrap();
+            assert_eq!(status, 200, "{name} {page}");
+        }
+    }
+
+    bed.cluster.pods.get("node-controller").unwrap().kill().await.unwrap();
+    service("more").port(80).create(&bed.client()).await.unwrap();
+    bed.address("more").await.unwrap();
+    who_is_not_let_in_waits(&mut bed).await;
+    who_is_stopped_waits_for_nobody(&mut bed).await;
+}
+
+async fn ends_with_2(bed: &mut Bed, name: &str, flag: &str) {
+    let pod = bed.cluster.pods.get(name).unwrap();
+    let what = format!("{name} has ended");
+    let ended = eventually(&what, WITHIN, || {
+        let status = pod.exit_status();
+        async move { status?.context("it runs") }
+    });
+    assert_eq!(ended.await.unwrap().code(), Some(2));
+    let tail = bed.cluster.pods.get(name).unwrap().tail();
+    assert!(tail.contains(flag), "{tail}");
+}
+
+/// With the token of another controller it may do nothing here: not ready, and why, until it has its own again.
+async fn who_is_not_let_in_waits(bed: &mut Bed) {
+    let controller = bed.cluster.pods.get("service-controller").unwrap();
+    let file = controller.flag("--adapter-token-file").unwrap().to_owned();
+    let cluster = controller.flag("--cluster-id").unwrap().to_owned();
+    let token = bed.token("cloud-node-controller", &[&format!("cloudadapter.{cluster}")]).await.unwrap();
+    fs::copy(token, &file).unwrap();
+    service("waits").port(80).create(&bed.client()).await.unwrap();
+    bed.unready("service-controller", "CALLER_FORBIDDEN").await.unwrap();
+    let waiting = bed.services().get("waits").await.unwrap();
+    assert!(e2e::address(&waiting).is_none());
+
+    bed.cluster.pods.refresh_volumes(&bed.cluster.control_plane).await.unwrap();
+    bed.address("waits").await.unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().wait_ready(WITHIN).await.unwrap();
+}
+
+/// A call that nobody answers is no reason to outlive the pod's grace period, and the work is not lost.
+async fn who_is_stopped_waits_for_nobody(bed: &mut Bed) {
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap().id().unwrap();
+    let adapter = Pid::from_raw(adapter.try_into().unwrap()).unwrap();
+    kill_process(adapter, Signal::STOP).unwrap();
+    service("hangs").port(80).create(&bed.client()).await.unwrap();
+    let controller = &*bed.cluster.pods.get("service-controller").unwrap();
+    eventually("a call is under way", WITHIN, || async {
+        let works = controller.counted("workqueue_unfinished_work_seconds", "name").await?;
+        ensure!(works.values().sum::<f64>() > 0.0, "{works:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
+    kill_process(adapter, Signal::CONT).unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
+    bed.address("hangs").await.unwrap();
+    let counts = bed.cluster.cloud.counts().await.unwrap();
+    let made = bed.cluster.cloud.state().await.unwrap().load_balancers.len();
+    assert_eq!(counts.of(Operation::CreateLoadBalancer), u64::try_from(made).unwrap());
+}

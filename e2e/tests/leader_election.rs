@@ -1,0 +1,293 @@
+//! Two replicas of each controller, of which one works: it is killed, stopped in good order, or held up while the other takes over.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use e2e::{Bed, CONTROLLERS, eventually, node, service};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, ListParams};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Shorter than the defaults, of which the test would spend most of its time waiting for the end.
+const LEASE: Duration = Duration::from_secs(8);
+const FLAGS: [&str; 3] = [
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=5s",
+    "--leader-elect-retry-period=1s",
+];
+/// A standby looks once a second, and a busy machine is slow.
+const MARGIN: Duration = Duration::from_secs(4);
+/// How long a planned change takes, with what was under way.
+const HANDOVER: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn of_two_replicas_one_works_and_is_followed_however_it_ends() {
+    let two = json!({ "replicas": 2, "extraArgs": FLAGS });
+    let values = CONTROLLERS.map(|name| (key(name), two.clone()));
+    let values: Value = values.into_iter().collect::<serde_json::Map<_, _>>().into();
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let client = bed.client();
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    service("web").port(80).create(&client).await.unwrap();
+    let address = bed.address("web").await.unwrap();
+    let first = leaders(&mut bed).await;
+
+    // Killed: the others wait for the end of the Lease.
+    let killed = Instant::now();
+    for name in first.values() {
+        bed.cluster.pods.get(name).unwrap().kill().await.unwrap();
+    }
+    let second = leaders(&mut bed).await;
+    let took = killed.elapsed();
+    println!("kill -9 of all leaders: the others work after {took:?}");
+    assert!(took <= LEASE + MARGIN, "{took:?}");
+    assert!(CONTROLLERS.iter().all(|it| first[*it] != second[*it]), "{first:?} {second:?}");
+    work(&bed, "b", "10.244.2.0/24", "killed").await;
+
+    // Stopped: the others follow at once.
+    for name in first.values() {
+        bed.cluster.pods.get(name).unwrap().start().unwrap();
+    }
+    bed.ready().await.unwrap();
+    for controller in CONTROLLERS {
+        let stopped = Instant::now();
+        bed.cluster.pods.get(&second[controller]).unwrap().terminate().await.unwrap();
+        leader(&mut bed, controller).await;
+        let took = stopped.elapsed();
+        println!("SIGTERM of {controller}: the other one works after {took:?}");
+        assert!(took <= HANDOVER, "{controller}: {took:?}");
+    }
+    work(&bed, "c", "10.244.3.0/24", "stopped").await;
+
+    held_up(&mut bed, &second).await;
+    work(&bed, "d", "10.244.4.0/24", "held-up").await;
+
+    assert_eq!(bed.address("web").await.unwrap(), address);
+    nothing_twice(&mut bed).await;
+}
+
+/// Who leads is held up for longer than the Lease, and finds that another leads: it writes nothing, and ends with an error.
+async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
+    for name in idle.values() {
+        bed.cluster.pods.get(name).unwrap().start().unwrap();
+    }
+    bed.ready().await.unwrap();
+    let held_up = leaders(bed).await;
+    for name in held_up.values() {
+        signal(bed, name, Signal::STOP);
+    }
+    for (controller, name) in &held_up {
+        let other = other(controller, name);
+        let pod = &*bed.cluster.pods.get(&other).unwrap();
+        eventually(&format!("{other} leads"), e2e::WITHIN, || async {
+            ensure!(leads(&pod.metrics().await?, controller), "it stands by");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+    for (controller, name) in &held_up {
+        signal(bed, name, Signal::CONT);
+        let pod = bed.cluster.pods.get(name).unwrap();
+        let what = format!("{name} has ended");
+        let status = eventually(&what, e2e::WITHIN, || {
+            let status = pod.exit_status();
+            async move { status?.context("it runs") }
+        });
+        let status = status.await.unwrap();
+        let tail = bed.cluster.pods.get(name).unwrap().tail();
+        assert_eq!(status.code(), Some(1), "{name}: {tail}");
+        assert!(tail.contains(&format!("cloud-{controller} is lost to")), "{name}: {tail}");
+    }
+}
+
+/// A new node and a new Service are taken care of, whoever works.
+async fn work(bed: &Bed, node: &str, pods: &str, name: &str) {
+    bed.join(node, Some(pods)).await.unwrap();
+    service(name).port(80).create(&bed.client()).await.unwrap();
+    bed.address(name).await.unwrap();
+    bed.until_cloud(&format!("{node} has its route"), |state| {
+        let routed = state.routes.iter().any(|route| route.destination.to_string() == pods);
+        ensure!(routed, "{:?}", state.routes);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// No node was initialised twice, no load balancer ensured by two, and no writer was taken for an old one.
+async fn nothing_twice(bed: &mut Bed) {
+    for (kind, names, reason) in [
+        ("Node", ["a", "b", "c", "d"], "Synced"),
+        ("Service", ["web", "killed", "stopped", "held-up"], "EnsuredLoadBalancer"),
+    ] {
+        for name in names {
+            assert_eq!(times(bed, kind, name, reason).await, 1, "{reason} on {name}");
+        }
+    }
+    let cloud = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (4, 4), "{cloud:#?}");
+    for name in bed.cluster.pods.names() {
+        let pod = bed.cluster.pods.get(&name).unwrap();
+        if pod.is_running() {
+            let outcomes = pod.counted("cloud_controller_adapter_calls_total", "outcome").await.unwrap();
+            assert!(!outcomes.contains_key("STALE_FENCE"), "{name}: {outcomes:?}");
+        }
+    }
+    // A Service that comes a moment after the first node is told that there is none yet.
+    let mut warnings = bed.warnings().await.unwrap();
+    warnings.retain(|warning| !warning.contains("UnAvailableLoadBalancer"));
+    assert!(warnings.is_empty(), "{warnings:#?}");
+}
+
+/// Which replica of each controller leads.
+async fn leaders(bed: &mut Bed) -> BTreeMap<&'static str, String> {
+    let mut leaders = BTreeMap::new();
+    for controller in CONTROLLERS {
+        leaders.insert(controller, leader(bed, controller).await);
+    }
+    leaders
+}
+
+/// Waits until a replica leads, and tells which.
+async fn leader(bed: &mut Bed, controller: &'static str) -> String {
+    let names = [controller.to_owned(), format!("{controller}-1")];
+    let deadline = Instant::now() + e2e::WITHIN;
+    loop {
+        for name in &names {
+            let pod = bed.cluster.pods.get(name).unwrap();
+            if pod.is_running() && pod.metrics().await.is_ok_and(|page| leads(&page, controller)) {
+                return name.clone();
+            }
+        }
+        assert!(Instant::now() < deadline, "no replica of {controller} leads");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn leads(metrics: &str, controller: &str) -> bool {
+    metrics.contains(&format!("leader_election_master_status{{name=\"cloud-{controller}\"}} 1"))
+}
+
+fn other(controller: &str, name: &str) -> String {
+    if name == controller { format!("{controller}-1") } else { controller.to_owned() }
+}
+
+fn signal(bed: &mut Bed, name: &str, signal: Signal) {
+    let id = bed.cluster.pods.get(name).unwrap().id().unwrap();
+    let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
+    kill_process(id, signal).unwrap();
+}
+
+/// The values of a controller: `node-controller` has `nodeController`.
+fn key(controller: &str) -> String {
+    controller.replace("-controller", "Controller")
+}
+
+/// Who deletes a Lease stops nobody: its holder makes it anew, and goes on in a new term.
+#[tokio::test]
+async fn a_lease_that_is_deleted_is_made_anew_by_its_holder() {
+    let mut bed = Bed::start().await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
+    for controller in CONTROLLERS {
+        let name = format!("cloud-{controller}");
+        let what = format!("{name} is held");
+        let before = eventually(&what, e2e::WITHIN, || async {
+            let spec = leases.get(&name).await?.spec.context("nobody ever held it")?;
+            ensure!(spec.holder_identity.is_some(), "nobody holds it");
+            Ok(spec)
+        });
+        let before = before.await.unwrap();
+        leases.delete(&name, &DeleteParams::default()).await.unwrap();
+        let what = format!("{name} is there again");
+        let after = eventually(&what, e2e::WITHIN, || async {
+            leases.get_opt(&name).await?.context("it is missing")
+        });
+        let after = after.await.unwrap().spec.unwrap();
+        assert_eq!(after.holder_identity, before.holder_identity, "{controller}");
+        assert!(after.acquire_time > before.acquire_time, "{controller}: {before:?} {after:?}");
+        assert!(bed.cluster.pods.get(controller).unwrap().is_running(), "{controller}");
+    }
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+}
+
+/// Stopped with work under way, a controller finishes it, tells people of it, and gives its Lease back; the next one goes on with the rest.
+#[tokio::test]
+async fn who_is_stopped_at_work_finishes_what_is_under_way() {
+    let mut bed = Bed::start().await.unwrap();
+    let client = bed.client();
+    bed.join("first", None).await.unwrap();
+    bed.targets(1).await.unwrap();
+    let provisioning = json!({ "provisioning": { "create_ms": 300, "update_ms": 300 } });
+    bed.cluster.cloud.configure(&provisioning).await.unwrap();
+    let nodes: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    for name in &nodes {
+        bed.cluster.cloud.create_instance(name).await.unwrap();
+        node(name).register(&client).await.unwrap();
+    }
+    let services: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+    for name in &services {
+        service(name).port(80).port(443).create(&client).await.unwrap();
+    }
+    bed.until_cloud("a load balancer is half-built", |state| {
+        ensure!(!state.load_balancers.is_empty(), "there is none");
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    eventually("the first of the crowd is initialised", e2e::WITHIN, || async {
+        let all = bed.nodes().list(&ListParams::default()).await?;
+        let done = all.iter().filter(|node| !e2e::is_uninitialised(node)).count();
+        ensure!(done > 1, "none is");
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    for controller in ["node-controller", "service-controller"] {
+        let pod = bed.cluster.pods.get(controller).unwrap();
+        pod.terminate().await.unwrap();
+        let log = std::fs::read_to_string(pod.log()).unwrap();
+        assert!(log.contains("Lease given back"), "{controller}: {}", pod.tail());
+        assert!(!log.contains("Some work is cut off"), "{controller}: {}", pod.tail());
+    }
+    let mut finished = 0;
+    for name in &nodes {
+        if !e2e::is_uninitialised(&bed.nodes().get(name).await.unwrap()) {
+            assert_eq!(times(&bed, "Node", name, "Synced").await, 1, "{name} was done, and nobody was told");
+            finished += 1;
+        }
+    }
+    println!("{finished} of {} nodes were done when the controller ended", nodes.len());
+    assert!(finished > 0);
+
+    for controller in ["node-controller", "service-controller"] {
+        bed.cluster.pods.get(controller).unwrap().start().unwrap();
+    }
+    for name in &nodes {
+        bed.initialised(name).await.unwrap();
+        bed.told("Node", name, "Synced").await.unwrap();
+        assert_eq!(times(&bed, "Node", name, "Synced").await, 1, "{name}");
+    }
+    for name in &services {
+        bed.address(name).await.unwrap();
+    }
+    let cloud = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!(cloud.load_balancers.len(), services.len(), "{:#?}", cloud.load_balancers);
+}
+
+/// How many Events of this reason are on an object.
+async fn times(bed: &Bed, kind: &str, name: &str, reason: &str) -> usize {
+    let events = bed.events(kind, name).await.unwrap();
+    events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()
+}

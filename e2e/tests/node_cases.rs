@@ -1,0 +1,438 @@
+//! What becomes of each field of a node: many nodes at once, each with a case of its own.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::indexing_slicing, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use adapter_sim::simcloud::model::Instance;
+use anyhow::ensure;
+use e2e::{ADAPTER, Bed, Mark, NodeBuilder, UNINITIALIZED, eventually, is_uninitialised, node};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+const TYPE: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
+const ZONE: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+const REGION: [&str; 2] = ["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"];
+
+const INT_4: (&str, &str) = ("InternalIP", "10.0.0.201");
+const INT_6: (&str, &str) = ("InternalIP", "fd00::1:2");
+const EXT_4: (&str, &str) = ("ExternalIP", "203.0.113.3");
+const EXT_6: (&str, &str) = ("ExternalIP", "2001:db8::3");
+
+/// What of which addresses of [`dual`] a node shall have.
+const FOLLOWED: [(&str, &[(&str, &str)]); 7] = [
+    ("10.0.0.201", &[INT_4, EXT_4, EXT_6]),
+    ("fd00:0:0::1:2", &[INT_6, EXT_4, EXT_6]),
+    ("203.0.113.3", &[EXT_4, INT_4, INT_6]),
+    ("010.000.000.201", &[INT_4, EXT_4, EXT_6]),
+    ("10.0.0.201,fd00::1:2", &[INT_4, INT_6, EXT_4, EXT_6]),
+    ("fd00::1:2,10.0.0.201", &[INT_6, INT_4, EXT_4, EXT_6]),
+    ("2001:db8::3,10.0.0.201", &[EXT_6, INT_4]),
+];
+
+/// What no address of [`dual`] follows from.
+const REFUSED: [&str; 11] = [
+    "",
+    " ",
+    "10.0.0.201 ",
+    "10.0.0.201/24",
+    "junk",
+    "10.0.0.201,203.0.113.3",
+    "10.0.0.201,fd00::1:2,203.0.113.3",
+    "0.0.0.0,fd00::1:2",
+    "10.0.0.201,::",
+    "192.0.2.77",
+    "192.0.2.77,fd00::1:2",
+];
+
+/// The cloud is listed often, and only nodes are of interest.
+fn values() -> Value {
+    let short = [
+        "--leader-elect-lease-duration=4s",
+        "--leader-elect-renew-deadline=3s",
+        "--leader-elect-retry-period=1s",
+    ];
+    json!({
+        "adapter": { "cache": { "instances": { "maxAge": "2s" } } },
+        "nodeController": { "extraArgs": short },
+        "serviceController": { "enabled": false },
+        "routeController": { "enabled": false },
+    })
+}
+
+async fn start() -> Bed {
+    let mut bed = Bed::install_with(&values()).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed
+}
+
+/// Taints, provider ID, labels, addresses, Event and metrics of new nodes, in one patch each for addresses and the rest; nothing after.
+#[tokio::test]
+async fn each_node_gets_what_its_machine_has_and_keeps_what_is_its_own() {
+    let mut bed = start().await;
+    let mut machines = BTreeMap::new();
+    for (order, node) in cases() {
+        let [machine] =
+            <[Instance; 1]>::try_from(bed.cluster.cloud.create_instances(&order).await.unwrap()).unwrap();
+        let id = provider_id_of(&machine);
+        let node = if machine.name == "by-id-machine" { node.provider_id(&id) } else { node };
+        let name = node.register(&bed.client()).await.unwrap().name_any();
+        machines.insert(name, machine);
+    }
+    let mut nodes = BTreeMap::new();
+    for (name, machine) in &machines {
+        let node = bed.initialised(name).await.unwrap();
+        assert_eq!(provider_id(&node), Some(provider_id_of(machine)), "{name}");
+        assert_eq!(conditions(&node), ["Ready"], "{name}");
+        assert_eq!(bed.told("Node", name, "Synced").await.unwrap(), "Node synced successfully");
+        nodes.insert(name.as_str(), node);
+    }
+
+    let kept = taints(&nodes["tainted"]);
+    assert_eq!(kept, ["example.com/first:NoSchedule", "example.com/second:NoExecute"]);
+    for ([today, older], wanted) in [(TYPE, "s.medium"), (ZONE, "sim-1a"), (REGION, "sim-1")] {
+        assert_eq!(
+            (label(&nodes["labelled"], today), label(&nodes["labelled"], older)),
+            (Some(wanted), Some(wanted))
+        );
+    }
+    for key in ZONE {
+        assert_eq!(label(&nodes["zoneless"], key), Some("rack-1"), "what the cloud does not name stays");
+    }
+    assert_eq!(addresses(&nodes["named"]), [INT_4, ("Hostname", "another-name")].map(owned));
+    extras(&mut bed, &nodes["extras"]);
+
+    let counted = metrics(&mut bed).await;
+    for name in [
+        "node_controller_cloud_provider_taint_removal_delay_seconds",
+        "node_controller_initial_node_sync_delay_seconds",
+    ] {
+        for bucket in ["1.0", "4.0", "16.0", "64.0", "256.0", "1024.0"] {
+            assert!(
+                counted.contains(&format!("{name}_bucket{{le=\"{bucket}\"}}")),
+                "{name} {bucket}: {counted}"
+            );
+        }
+        let count = format!("{name}_count {}", nodes.len());
+        assert!(counted.lines().any(|line| line == count), "not {count}: {counted}");
+    }
+    let events = bed.events("Node", "tainted").await.unwrap();
+    assert!(
+        events.iter().all(|event| event.reporting_component.as_deref() == Some("cloud-node-controller")),
+        "{events:?}"
+    );
+    let writes = writes(&mut bed, Mark::default());
+    for name in nodes.keys() {
+        assert_eq!(writes[*name], ["patch nodes/status 200", "patch nodes 200"], "{name}");
+    }
+    nothing_happens_for_nothing(&mut bed).await;
+}
+
+/// Machines as they are ordered, and the nodes that register on them.
+fn cases() -> Vec<(Value, NodeBuilder)> {
+    let wrong = |node: NodeBuilder| {
+        [TYPE, ZONE, REGION].as_flattened().iter().fold(node, |node, key| node.label(key, "wrong"))
+    };
+    let tags = json!({
+        "label/example.com/rack": "r7",
+        "label/plain": "",
+        "label/mykubernetes.io/fine": "yes",
+        "label/taken": "by-the-cloud",
+        "label/node-role.kubernetes.io/control-plane": "",
+        "label/topology.k8s.io/row": "r1",
+        "label/no label": "x",
+        "label/example.com/no-value": "two words",
+        "colour": "red",
+    });
+    let named = json!([
+        { "kind": "internal", "address": INT_4.1 },
+        { "kind": "hostname", "address": "another-name" },
+    ]);
+    vec![
+        (
+            json!({ "name": "tainted" }),
+            node("tainted")
+                .taint("example.com/first", "NoSchedule")
+                .taint(UNINITIALIZED, "NoExecute")
+                .taint("example.com/second", "NoExecute")
+                .taint(UNINITIALIZED, "PreferNoSchedule"),
+        ),
+        (json!({ "name": "by-id-machine" }), node("by-id")),
+        (json!({ "name": "labelled" }), wrong(node("labelled"))),
+        (
+            json!({ "name": "zoneless", "zone": "" }),
+            node("zoneless").label(ZONE[0], "rack-1").label(ZONE[1], "rack-2"),
+        ),
+        (json!({ "name": "named", "addresses": named }), node("named")),
+        (json!({ "name": "extras", "tags": tags }), node("extras").label("taken", "by-hand")),
+    ]
+}
+
+/// Labels of the cloud's own, and what the log says of those that are not set.
+fn extras(bed: &mut Bed, node: &Node) {
+    for (key, wanted) in
+        [("example.com/rack", "r7"), ("plain", ""), ("mykubernetes.io/fine", "yes"), ("taken", "by-hand")]
+    {
+        assert_eq!(label(node, key), Some(wanted), "{key}");
+    }
+    let log = fs::read_to_string(bed.cluster.pods.get("node-controller").unwrap().log()).unwrap();
+    let withheld: Vec<&str> =
+        log.lines().filter(|line| line.contains("A label of the cloud is not set")).collect();
+    for key in [
+        "taken",
+        "node-role.kubernetes.io/control-plane",
+        "topology.k8s.io/row",
+        "no label",
+        "example.com/no-value",
+    ] {
+        assert!(key == "taken" || label(node, key).is_none(), "{key}");
+        assert!(withheld.iter().any(|line| line.contains(key)), "{key}: {withheld:#?}");
+    }
+    assert!(label(node, "colour").is_none());
+}
+
+/// Heartbeats, and what users write, are no work.
+async fn nothing_happens_for_nothing(bed: &mut Bed) {
+    bed.quiet("node-controller").await.unwrap();
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    let before = keys_added(bed).await;
+    for beat in 0..50 {
+        let at = format!("2026-01-01T00:00:{beat:02}Z");
+        let ready =
+            json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": at });
+        let status = json!({ "status": { "conditions": [ready] } });
+        let nodes = bed.nodes();
+        nodes.patch_status("named", &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
+        let users =
+            json!({ "labels": { "kubernetes.io/beat": format!("{beat}") }, "annotations": { "beat": at } });
+        bed.patch_node("named", &json!({ "metadata": users })).await.unwrap();
+    }
+    // Whoever comes after them is served after them.
+    bed.join("canary", None).await.unwrap();
+    bed.quiet("node-controller").await.unwrap();
+    let added = keys_added(bed).await - before;
+    assert!(added < 25.0, "{added} keys for 50 heartbeats and one node");
+    assert_eq!(bed.writes_of("node-controller", mark, "canary").unwrap(), []);
+}
+
+/// The kubelet's word on which addresses are the node's, for each of its spellings.
+#[tokio::test]
+async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
+    let mut bed = start().await;
+    let all = FOLLOWED.iter().map(|(given, _)| given).chain(&REFUSED).enumerate();
+    for (number, given) in all {
+        let name = format!("n{number}");
+        bed.cluster.cloud.create_instances(&dual(&name)).await.unwrap();
+        node(&name).node_ip(given).register(&bed.client()).await.unwrap();
+    }
+    for (number, (given, wanted)) in FOLLOWED.iter().enumerate() {
+        let name = format!("n{number}");
+        let wanted: Vec<_> = wanted.iter().copied().chain([("Hostname", name.as_str())]).map(owned).collect();
+        assert_eq!(addresses(&bed.initialised(&name).await.unwrap()), wanted, "{given:?}");
+    }
+    for (number, given) in (FOLLOWED.len()..).zip(REFUSED) {
+        let name = format!("n{number}");
+        let told = bed.told("Node", &name, "ProvidedNodeIPInvalid").await.unwrap();
+        assert!(told.contains(NODE_IP), "{given:?}: {told}");
+        let waiting = bed.nodes().get(&name).await.unwrap();
+        assert!(is_uninitialised(&waiting) && provider_id(&waiting).is_none(), "{given:?}");
+        assert_eq!(addresses(&waiting), [owned(("Hostname", &name))], "{given:?}");
+    }
+
+    // A known node goes on with what it has.
+    let before = addresses(&bed.nodes().get("n5").await.unwrap());
+    bed.patch_node("n5", &json!({ "metadata": { "annotations": { NODE_IP: "192.0.2.77" } } })).await.unwrap();
+    let log = bed.cluster.pods.get("node-controller").unwrap().log();
+    let noticed = eventually("the log says so", bed.within, || async {
+        let left = |line: &str| line.contains("Addresses are left as they are") && line.contains("n5");
+        ensure!(fs::read_to_string(&log)?.lines().any(left), "it does not");
+        Ok(())
+    });
+    noticed.await.unwrap();
+    assert_eq!(addresses(&bed.nodes().get("n5").await.unwrap()), before);
+    let writes = writes(&mut bed, Mark::default());
+    assert_eq!(writes.len(), FOLLOWED.len(), "{writes:?}");
+}
+
+/// A machine with an address of each kind and family.
+fn dual(name: &str) -> Value {
+    let kind = |kind| if kind == "InternalIP" { "internal" } else { "external" };
+    let addresses = [INT_4, INT_6, EXT_4, EXT_6];
+    let addresses = addresses.map(|(is, address)| json!({ "kind": kind(is), "address": address }));
+    json!({ "name": name, "addresses": addresses })
+}
+
+/// What the cloud changes, what people change, and what is not shown any more.
+#[tokio::test]
+async fn known_nodes_follow_the_cloud_and_lose_nothing_else() {
+    let mut bed = start().await;
+    known(&bed).await;
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    bed.patch_node("extras", &json!({ "metadata": { "labels": { "shelf": "mine", "later": "mine" } } }))
+        .await
+        .unwrap();
+    bed.quiet("node-controller").await.unwrap();
+    let (emptied, gone) = (machine(&bed, "emptied").await, machine(&bed, "gone").await);
+    let cloud = &bed.cluster.cloud;
+    cloud.change_instance(&emptied, &json!({ "addresses": [] })).await.unwrap();
+    cloud.delete_instance(&gone).await.unwrap();
+    let tags = json!({ "label/rack": "r2", "label/shelf": "s2", "label/later": "l1", "label/new": "n1" });
+    cloud.change_instance(&machine(&bed, "extras").await, &json!({ "tags": tags })).await.unwrap();
+    // The last change: who shows it has seen the others.
+    let turned = json!({ "addresses": [
+        { "kind": "internal", "address": INT_6.1 },
+        { "kind": "internal", "address": INT_4.1 },
+        { "kind": "external", "address": EXT_4.1 },
+    ] });
+    cloud.change_instance(&machine(&bed, "reordered").await, &turned).await.unwrap();
+    let wanted = [INT_6, INT_4, EXT_4, ("Hostname", "reordered")].map(owned);
+    bed.until_node("reordered", "has the cloud's order", |node| {
+        let addresses = addresses(node);
+        ensure!(addresses == wanted, "{addresses:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.until_node("extras", "follows the cloud's labels", |node| {
+        let labels =
+            ["rack", "shelf", "later", "new", "stays"].map(|key| label(node, key).unwrap_or_default());
+        ensure!(labels == ["r2", "mine", "mine", "n1", "yes"], "{labels:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.quiet("node-controller").await.unwrap();
+    let all = [INT_4, INT_6, EXT_4, EXT_6];
+    for name in ["emptied", "gone"] {
+        let wanted: Vec<_> = all.into_iter().chain([("Hostname", name)]).map(owned).collect();
+        assert_eq!(addresses(&bed.nodes().get(name).await.unwrap()), wanted, "{name}");
+    }
+    let made = writes(&mut bed, mark);
+    let wanted = [("extras", vec!["patch nodes 200"]), ("reordered", vec!["patch nodes/status 200"])];
+    assert_eq!(
+        made,
+        wanted
+            .map(|(name, writes)| (name.to_owned(), writes.into_iter().map(str::to_owned).collect()))
+            .into()
+    );
+    by_hand(&mut bed).await;
+}
+
+/// Nodes that were initialised, one of them by somebody else.
+async fn known(bed: &Bed) {
+    for name in ["emptied", "gone", "handmade", "reordered", "extras"] {
+        let tags = json!({ "label/rack": "r1", "label/shelf": "s1", "label/stays": "yes" });
+        let mut order = dual(name);
+        order["tags"] = if name == "extras" { tags } else { json!({}) };
+        bed.cluster.cloud.create_instances(&order).await.unwrap();
+        node(name).register(&bed.client()).await.unwrap();
+    }
+    for name in ["emptied", "gone", "handmade", "reordered", "extras"] {
+        bed.initialised(name).await.unwrap();
+    }
+    // Was initialised by somebody who knew the older names alone; there is no machine.
+    let mut known =
+        node("known").provider_id("sim://sim-1/i-9999").label(ZONE[1], "old-zone").build().unwrap();
+    known.spec.as_mut().unwrap().taints = None;
+    bed.nodes().create(&PostParams::default(), &known).await.unwrap();
+    bed.until_node("known", "has the name of today", |node| has(node, ZONE, "old-zone")).await.unwrap();
+}
+
+/// Labels that people change where the cloud has nothing to say, and a taint that comes back.
+async fn by_hand(bed: &mut Bed) {
+    for name in ["gone", "known"] {
+        bed.patch_node(name, &json!({ "metadata": { "labels": { ZONE[0]: "by-hand" } } })).await.unwrap();
+        bed.until_node(name, "has the older name follow", |node| has(node, ZONE, "by-hand")).await.unwrap();
+        bed.patch_node(name, &json!({ "metadata": { "labels": { ZONE[1]: "other" } } })).await.unwrap();
+        bed.until_node(name, "has the older name corrected", |node| has(node, ZONE, "by-hand"))
+            .await
+            .unwrap();
+    }
+    let taint = json!([{ "key": UNINITIALIZED, "value": "again", "effect": "NoExecute" }]);
+    bed.patch_node("handmade", &json!({ "spec": { "taints": taint } })).await.unwrap();
+    bed.initialised("handmade").await.unwrap();
+
+    bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
+    bed.unready("node-controller", "not reachable since").await.unwrap();
+    let edits = json!({ "metadata": { "labels": { TYPE[0]: "edited", TYPE[1]: null } } });
+    bed.patch_node("handmade", &edits).await.unwrap();
+    bed.until_node("handmade", "has the older name of the type", |node| {
+        let seen = label(node, TYPE[1]);
+        ensure!(seen.is_some(), "{:?}", node.labels());
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+fn has(node: &Node, keys: [&str; 2], wanted: &str) -> anyhow::Result<()> {
+    let seen = keys.map(|key| label(node, key));
+    ensure!(seen == [Some(wanted); 2], "{seen:?}");
+    Ok(())
+}
+
+/// What the controller wrote to each node, in order: verb, resource, answer.
+fn writes(bed: &mut Bed, since: Mark) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::<_, Vec<_>>::new();
+    for write in bed.writes_of("node-controller", since, "").unwrap() {
+        if write.resource.starts_with("nodes") {
+            let line = format!("{} {} {}", write.verb, write.resource, write.code);
+            all.entry(write.name).or_default().push(line);
+        }
+    }
+    all
+}
+
+async fn metrics(bed: &mut Bed) -> String {
+    bed.cluster.pods.get("node-controller").unwrap().metrics().await.unwrap()
+}
+
+async fn keys_added(bed: &mut Bed) -> f64 {
+    let pod = bed.cluster.pods.get("node-controller").unwrap();
+    pod.counted("workqueue_adds_total", "name").await.unwrap()["Nodes"]
+}
+
+/// The ID of a node's machine.
+async fn machine(bed: &Bed, name: &str) -> String {
+    let id = provider_id(&bed.nodes().get(name).await.unwrap()).unwrap();
+    id.rsplit('/').next().unwrap().to_owned()
+}
+
+fn provider_id_of(machine: &Instance) -> String {
+    format!("sim://{}/{}", machine.region, machine.id)
+}
+
+fn provider_id(node: &Node) -> Option<String> {
+    node.spec.as_ref()?.provider_id.clone()
+}
+
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.labels().get(key).map(String::as_str)
+}
+
+fn owned((kind, address): (&str, &str)) -> (String, String) {
+    (kind.to_owned(), address.to_owned())
+}
+
+fn addresses(node: &Node) -> Vec<(String, String)> {
+    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    addresses.map(|it| owned((&it.type_, &it.address))).collect()
+}
+
+fn conditions(node: &Node) -> Vec<&str> {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.map(|condition| condition.type_.as_str()).collect()
+}
+
+/// In their order, without those of Kubernetes' own, which the API server adds.
+fn taints(node: &Node) -> Vec<String> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let taints = taints.filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+    taints.map(|taint| format!("{}:{}", taint.key, taint.effect)).collect()
+}

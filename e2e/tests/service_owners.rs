@@ -1,0 +1,194 @@
+//! Whose a Service is, and what becomes of load balancers that no Service wants any more.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::ensure;
+use e2e::{Bed, WITHIN, address, eventually, service};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{from_value, json};
+
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// What is just removed may be shown for a minute yet; only then an orphan is one.
+const ORPHANED_WITHIN: Duration = Duration::from_mins(2);
+
+#[tokio::test]
+async fn only_what_is_proven_ours_goes() {
+    let values = json!({ "serviceController": {
+        "loadBalancerClass": "example.com/ours", "orphans": "delete", "orphanMinimumAge": "5s",
+    } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    for name in ["orphan", "stripped", "type"] {
+        service(name).port(80).create(&bed.client()).await.unwrap();
+        bed.address(name).await.unwrap();
+    }
+    bed.quiet("service-controller").await.unwrap();
+
+    // While nobody watches, one Service goes without its finalizer, and one changes its type.
+    bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
+    strip(&bed, "orphan").await;
+    bed.services().delete("orphan", &DeleteParams::default()).await.unwrap();
+    strip(&bed, "type").await;
+    bed.patch_service("type", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
+    bed.ready().await.unwrap();
+    let restarted = tokio::time::Instant::now();
+
+    classes(&bed).await;
+
+    // While it watches, one goes the same way: this process knows that it asked for its load balancer.
+    bed.quiet("service-controller").await.unwrap();
+    cannot_be_removed_at_first(&bed, "stripped").await;
+    let stripped = json!({ "metadata": { "finalizers": null }, "spec": { "type": "ClusterIP" } });
+    bed.services().patch("stripped", &PatchParams::default(), &Patch::Merge(stripped)).await.unwrap();
+    bed.services().delete("stripped", &DeleteParams::default()).await.unwrap();
+    gone(&bed, "stripped", WITHIN).await;
+    let told = bed.told("Service", "stripped", "DeleteLoadBalancerFailed").await.unwrap();
+    assert!(told.starts_with("Error deleting load balancer: "), "{told}");
+
+    gone(&bed, "type", ORPHANED_WITHIN).await;
+    bed.told("Service", "type", "DeletedLoadBalancer").await.unwrap();
+    gone(&bed, "orphan", ORPHANED_WITHIN).await;
+    assert!(restarted.elapsed() > Duration::from_mins(1), "an orphan goes only after a while");
+    bed.told("Service", "orphan", "OrphanedLoadBalancer").await.unwrap();
+    bed.told("Service", "orphan", "DeletedLoadBalancer").await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+}
+
+/// Those without a class are another's here, and what nobody wants is told and stays.
+#[tokio::test]
+async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
+    let values = json!({ "serviceController": {
+        "loadBalancerClass": "example.com/ours", "defaultLoadBalancer": false,
+    } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    let client = bed.client();
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    let unclassed = ["unclassed", "unclassed-type", "unclassed-deleted"];
+    for name in unclassed {
+        service(name).port(80).create(&client).await.unwrap();
+        let theirs = json!({ "metadata": { "finalizers": [FINALIZER] } });
+        bed.patch_service(name, &theirs).await.unwrap();
+    }
+    bed.patch_service("unclassed-type", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
+    bed.services().delete("unclassed-deleted", &DeleteParams::default()).await.unwrap();
+    let ours = ["orphan", "one", "two", "three", "stays"];
+    for name in ours {
+        let classed = service(name).port(80).spec("loadBalancerClass", json!("example.com/ours"));
+        classed.create(&client).await.unwrap();
+    }
+    for name in ours {
+        bed.address(name).await.unwrap();
+    }
+    bed.quiet("service-controller").await.unwrap();
+    let writes = bed.writes_of("service-controller", mark, "-").unwrap();
+    assert!(writes.iter().all(|write| !write.name.starts_with("unclassed")), "{writes:?}");
+    for name in unclassed {
+        assert_eq!(
+            bed.services().get(name).await.unwrap().metadata.finalizers.unwrap_or_default(),
+            [FINALIZER]
+        );
+    }
+
+    bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
+    strip(&bed, "orphan").await;
+    bed.services().delete("orphan", &DeleteParams::default()).await.unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
+    bed.ready().await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+    many_vanish(&mut bed, &["one", "two", "three"]).await;
+
+    eventually("people hear of the orphan", ORPHANED_WITHIN, || async {
+        let times = bed.times("Service", "orphan", "OrphanedLoadBalancer").await?;
+        ensure!(times == 1, "{times} times");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let told = bed.told("Service", "orphan", "OrphanedLoadBalancer").await.unwrap();
+    assert!(told.contains("--orphans=delete"), "{told}");
+    let orphans = bed.cluster.pods.get("service-controller").unwrap();
+    let orphans = orphans.counted("cloud_controller_load_balancer_orphans", "controller").await.unwrap();
+    assert_eq!(orphans.values().sum::<f64>().to_string(), "4", "{orphans:?}");
+    let left = bed.cluster.cloud.state().await.unwrap();
+    assert!(ours.iter().all(|name| left.balancer(name).is_ok()), "{:?}", left.load_balancers);
+}
+
+/// A restored backup rather than what somebody wants: none goes, and people hear of each.
+async fn many_vanish(bed: &mut Bed, names: &[&str]) {
+    // Held up, so that it sees nothing of what comes between.
+    let controller = bed.cluster.pods.get("service-controller").unwrap().id().unwrap();
+    let controller = Pid::from_raw(controller.try_into().unwrap()).unwrap();
+    kill_process(controller, Signal::STOP).unwrap();
+    for name in names {
+        strip(bed, name).await;
+        bed.services().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    kill_process(controller, Signal::CONT).unwrap();
+    for name in names {
+        let told = bed.told("Service", name, "OrphanHeld").await.unwrap();
+        assert!(told.contains("3 of 5 load balancers have no Service any more"), "{told}");
+    }
+}
+
+/// Its removal fails once.
+async fn cannot_be_removed_at_first(bed: &Bed, service: &str) {
+    let state = bed.cluster.cloud.state().await.unwrap();
+    let of_it = json!({ "operation": "DeleteLoadBalancer", "object": state.balancer(service).unwrap().id });
+    let fault = json!({ "match": of_it, "when": { "next": 1 }, "action": { "respond": { "status": 404 } } });
+    bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
+}
+
+/// Ours is served; another's is left alone, above all when it loses its class.
+async fn classes(bed: &Bed) {
+    let client = bed.client();
+    let classed = |name: &str, class: &str| service(name).port(80).spec("loadBalancerClass", json!(class));
+    classed("theirs", "example.com/theirs").create(&client).await.unwrap();
+    let add = json!({ "metadata": { "finalizers": [FINALIZER] } });
+    bed.patch_service("theirs", &add).await.unwrap();
+    classed("ours", "example.com/ours").create(&client).await.unwrap();
+    bed.address("ours").await.unwrap();
+
+    let cluster_ip = json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } });
+    for name in ["theirs", "ours"] {
+        bed.services().patch(name, &PatchParams::default(), &Patch::Merge(&cluster_ip)).await.unwrap();
+    }
+    bed.until_service("ours", "is released", |service| {
+        ensure!(service.metadata.finalizers.is_none() && address(service).is_none(), "{service:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    gone(bed, "ours", WITHIN).await;
+    let theirs: Service = bed.services().get("theirs").await.unwrap();
+    assert_eq!(theirs.metadata.finalizers.unwrap_or_default(), [FINALIZER]);
+    assert!(bed.events("Service", "theirs").await.unwrap().is_empty());
+}
+
+/// Takes all finalizers off.
+async fn strip(bed: &Bed, name: &str) {
+    let none = json!({ "metadata": { "finalizers": null } });
+    bed.services().patch(name, &PatchParams::default(), &Patch::Merge(none)).await.unwrap();
+}
+
+/// Waits until a Service has no load balancer any more.
+async fn gone(bed: &Bed, service: &str, within: Duration) {
+    eventually(&format!("the load balancer of {service} is gone"), within, || async {
+        let state = bed.cluster.cloud.state().await?;
+        let owner = |tags: &BTreeMap<String, String>| tags.get("cloudadapter.dev/owner-name").cloned();
+        let owners: Vec<_> = state.load_balancers.iter().filter_map(|it| owner(&it.tags)).collect();
+        ensure!(!owners.iter().any(|owner| owner == service), "{owners:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}

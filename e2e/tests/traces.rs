@@ -1,0 +1,79 @@
+//! Traces as the processes send them: one leads from a Service that appears to the calls of the cloud.
+
+use anyhow::{Context, ensure};
+use e2e::{Bed, WITHIN, eventually, service};
+use serde_json::json;
+use traces::testing::{Collector, Received};
+
+#[tokio::test]
+async fn a_service_is_one_trace_from_its_turn_to_the_calls_of_the_cloud() {
+    let collector = Collector::start().await.unwrap();
+    let variables = json!({ "extraEnv": [
+        { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },
+        { "name": "OTEL_BSP_SCHEDULE_DELAY", "value": "100" },
+    ] });
+    let values = json!({ "adapter": variables, "serviceController": variables });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+
+    let whole = eventually("a whole trace has come", WITHIN, || async { whole(&collector.received()) });
+    whole.await.unwrap();
+    let others = collector.received().into_iter().map(|span| span.service);
+    let others: Vec<_> = others.filter(|it| it != "service-controller" && it != "adapter-sim").collect();
+    assert!(others.is_empty(), "who is not told to send nothing: {others:?}");
+}
+
+/// The turn in which the load balancer was begun, down to the cloud; and a turn in which the Service was written.
+fn whole(received: &[Received]) -> anyhow::Result<()> {
+    let create = span(received, "adapter-sim", |it| it.name == "CreateLoadBalancer")?;
+    let task = parent(received, create)?;
+    let serve = parent(received, task)?;
+    let call = parent(received, serve)?;
+    let turn = parent(received, call)?;
+    let way = [turn, call, serve, task].map(|it| format!("{}: {}", it.service, it.name));
+    ensure!(
+        way == [
+            "service-controller: reconcile service",
+            "service-controller: EnsureLoadBalancer",
+            "adapter-sim: cloudadapter.v1alpha1.LoadBalancerService/EnsureLoadBalancer",
+            "adapter-sim: converge load balancer",
+        ],
+        "{way:?}"
+    );
+    ensure!(turn.parent.is_empty() && attribute(turn, "reconcile.key") == "default/web", "{turn:?}");
+    for (span, names) in [
+        (turn, &["reconcile.trigger", "reconcile.queued_seconds", "reconcile.attempt"][..]),
+        (create, &["budget.class", "budget.waited_seconds", "http.response.status_code"]),
+    ] {
+        ensure!(names.iter().all(|name| !attribute(span, name).is_empty()), "{span:?}");
+    }
+    let write = span(received, "service-controller", |it| {
+        it.name == "PATCH" && attribute(it, "url.path").ends_with("/services/web/status")
+    })?;
+    let turn = parent(received, write)?;
+    ensure!(turn.name == "reconcile service", "{turn:?}");
+    Ok(())
+}
+
+fn span<'a>(
+    received: &'a [Received],
+    service: &str,
+    is: impl Fn(&Received) -> bool,
+) -> anyhow::Result<&'a Received> {
+    let found = received.iter().find(|it| it.service == service && is(it));
+    let names = || received.iter().map(|it| format!("{}: {}", it.service, it.name)).collect::<Vec<_>>();
+    found.with_context(|| format!("no such span of {service} among {:?}", names()))
+}
+
+fn parent<'a>(received: &'a [Received], child: &Received) -> anyhow::Result<&'a Received> {
+    let found = received.iter().find(|it| it.trace == child.trace && it.id == child.parent);
+    found.with_context(|| format!("the parent has not come: {child:?}"))
+}
+
+fn attribute<'a>(span: &'a Received, name: &str) -> &'a str {
+    span.attributes.get(name).map_or("", String::as_str)
+}
