@@ -7,6 +7,21 @@ Takes {root, component, values, args, rules, localRules}: the last three are lis
 {{- $labels := include "cloud-controllers.labels" . -}}
 {{- $selector := include "cloud-controllers.selectorLabels" . -}}
 {{- include "cloud-controllers.rbac" . }}
+{{- if gt (int .values.replicas) 1 }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .component }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+{{- end }}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -16,10 +31,12 @@ metadata:
   labels:
     {{- $labels | nindent 4 }}
 spec:
-  # One process writes: the old one is gone before the new one starts.
-  replicas: 1
+  # One of them writes: the holder of the Lease. On the host network two do not fit on one node.
+  replicas: {{ int .values.replicas }}
   strategy:
-    type: Recreate
+    rollingUpdate:
+      maxSurge: 0
+      maxUnavailable: 1
   selector:
     matchLabels:
       {{- $selector | nindent 6 }}
@@ -36,6 +53,7 @@ spec:
           args:
             - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
             - --cluster-name={{ $root.Values.clusterName }}
+            - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
             {{- include "cloud-controllers.adapterClientArgs" $root | nindent 12 }}
             {{- toYaml .args | nindent 12 }}
             {{- include "cloud-controllers.commonArgs" . | nindent 12 }}
@@ -53,8 +71,8 @@ spec:
 {{- end }}
 
 {{/*
-The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace a look at where the
-adapter is. Takes {root, component, rules}, and localRules: what it may do in its own namespace beside that.
+The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace its Lease and a look at
+where the adapter is. Takes {root, component, rules}, and localRules: what it may do in its own namespace beside that.
 */}}
 {{- define "cloud-controllers.rbac" -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -98,7 +116,18 @@ subjects:
 {{- $slices := dict "apiGroups" (list "discovery.k8s.io") "resources" (list "endpointslices") "verbs" (list "get" "list" "watch") -}}
 {{- $localRules = prepend $localRules $slices -}}
 {{- end -}}
-{{- if $localRules }}
+{{- $lease := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $account) "verbs" (list "get" "watch" "patch") -}}
+{{- /* Kubernetes cannot grant the creation of one name alone: without it nobody could make a Lease anew that somebody deleted. */}}
+{{- $creation := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create") -}}
+{{- $localRules = prepend (prepend $localRules $creation) $lease }}
+---
+# Who holds it is no concern of the chart, which never changes it again.
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata:
+  name: {{ $account }}
+  namespace: {{ $namespace }}
+  labels: {{- $labels }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -123,6 +152,5 @@ subjects:
   - kind: ServiceAccount
     name: {{ $account }}
     namespace: {{ $namespace }}
-{{- end }}
 {{- end }}
 

@@ -60,4 +60,7 @@ stringData:
 {{- end }}
 {{- end }}
 - --load-balancer-creation={{ $balancers.creation }}
+{{- if $balancers.manageSecurityGroups }}
+- --manage-security-groups
+{{- end }}
 {{- end }}

@@ -87,7 +87,9 @@ securityContext:
 {{/* The flags that all four programs know. Takes {root, values}. */}}
 {{- define "cloud-controllers.commonArgs" -}}
 - --http-address={{ include "cloud-controllers.listen" (dict "root" .root "port" .values.httpPort) }}
+{{- if ne .root.Values.logFormat "auto" }}
 - --log-format={{ .root.Values.logFormat }}
+{{- end }}
 - {{ printf "--log-level=%s" .root.Values.logLevel | quote }}
 {{- with .values.extraArgs }}
 {{ toYaml . }}
