@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what is wrong with the form of the repository. All steps run; all failures are told at the end.
 
+mod behaviour;
 mod contract;
 pub(crate) mod tool;
 
@@ -46,7 +47,7 @@ const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,route
     adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 /// In the order in which they run: the quickest first.
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     Check {
         name: "fmt",
         how: How::Program(Tool::Cargo, &["fmt", "--all", "--check"]),
@@ -61,6 +62,11 @@ const CHECKS: [Check; 13] = [
         name: "toml",
         how: How::Program(Tool::Taplo, &["fmt", "--check", "--diff"]),
         repair: "write the files as the difference shows; taplo.toml has the rules",
+    },
+    Check {
+        name: "behaviour",
+        how: How::Function(behaviour::tests_are_there),
+        repair: "name the test that shows the row, or change what docs/behaviour.md promises",
     },
     Check {
         name: "contract-lint",

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that must pass. The tiers are told apart by what they need: `unit` needs cargo only,
 //! `e2e` runs our own binaries on real control planes. `openstack` and `openstack-e2e` need a cloud, and are run when they are named.
 
+mod lanes;
+
 use clap::ValueEnum;
 
 use crate::cargo;
@@ -31,13 +33,17 @@ enum Tier {
     E2e,
     /// The conformance suite, on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
+    /// Some minutes of that hour, a little of each part; `.ci/run` has it
+    OpenstackPart,
     /// The scenarios on a real control plane with that adapter and that cloud
     OpenstackE2e,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.tier == Some(Tier::Openstack) {
-        return openstack::test(&args.args);
+    match args.tier {
+        Some(Tier::Openstack) => return openstack::test(&args.args),
+        Some(Tier::OpenstackPart) => return openstack::test(&[&part(), args.args.as_slice()].concat()),
+        Some(Tier::Unit | Tier::E2e | Tier::OpenstackE2e) | None => (),
     }
     let mut summary = Summary::default();
     if args.tier == Some(Tier::OpenstackE2e) {
@@ -55,7 +61,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn run_e2e(summary: &mut Summary, args: &[String]) {
-    run_scenarios(summary, cargo::build_servers(), &Step::cargo("end-to-end tests", e2e(args), REPAIR_E2E));
+    let name = "end-to-end tests";
+    if args.is_empty() {
+        let folder = cargo::root().join("e2e");
+        run_scenarios(summary, cargo::build_servers(), name, || lanes::run("e2e", &folder, REPAIR_E2E));
+    } else {
+        let step = Step::cargo(name, e2e(args), REPAIR_E2E);
+        run_scenarios(summary, cargo::build_servers(), name, || step.run());
+    }
 }
 
 fn run_openstack_e2e(summary: &mut Summary, args: &[String]) {
@@ -68,10 +81,15 @@ fn run_openstack_e2e(summary: &mut Summary, args: &[String]) {
         args: [&[cargo], test.as_slice(), args].concat(),
         repair: REPAIR_OPENSTACK_E2E,
     };
-    run_scenarios(summary, build, &step);
+    run_scenarios(summary, build, step.name, || step.run());
 }
 
-fn run_scenarios(summary: &mut Summary, build: Vec<String>, step: &Step) {
+fn run_scenarios(
+    summary: &mut Summary,
+    build: Vec<String>,
+    name: &'static str,
+    run: impl FnOnce() -> Outcome,
+) {
     let build = Step::cargo("build the binaries", build, "mend what cargo names above");
     let built = summary.run(build.name, || build.run());
     let got = summary.run("etcd, kube-apiserver, kubectl, helm", || match tools::get(false) {
@@ -79,9 +97,9 @@ fn run_scenarios(summary: &mut Summary, build: Vec<String>, step: &Step) {
         Err(error) => Outcome::Failed(format!("{error:#}")),
     });
     if built && got {
-        summary.run(step.name, || step.run());
+        summary.run(name, run);
     } else {
-        summary.skip(step.name, "they need the binaries and the tools");
+        summary.skip(name, "they need the binaries and the tools");
     }
 }
 
@@ -92,6 +110,15 @@ fn unit(args: &[String]) -> Vec<String> {
 
 fn e2e(args: &[String]) -> Vec<String> {
     [&strings(&["test", "--package", "e2e", "--no-fail-fast"]), args].concat()
+}
+
+/// What shows in some minutes whether the adapter, its chains of vendor calls and the cloud still fit.
+fn part() -> Vec<String> {
+    const CHECKS: [&str; 14] = [
+        "ID", "ERR", "INS-02", "INS-03", "LB-01", "LB-08", "LB-14", "LB-18", "RT-01", "RT-02", "RT-03",
+        "RT-04", "RT-05", "SEC-01",
+    ];
+    CHECKS.iter().map(|check| format!("--include={check}")).collect()
 }
 
 fn strings(list: &[&str]) -> Vec<String> {
