@@ -104,6 +104,7 @@ mod tests {
     async fn a_collector_that_is_away_is_told_once_and_its_return_too() {
         let lines = Lines::default();
         let writer = lines.clone();
+        crate::testing::ask_each_thread();
         let log = fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let _guard = tracing::subscriber::set_default(log);
         let fails = Arc::new(AtomicBool::new(true));

@@ -370,13 +370,11 @@ async fn the_vendors_words_are_cut_to_what_a_caller_can_take() {
 #[tokio::test(start_paused = true)]
 async fn a_log_line_is_as_long_as_we_like_and_not_as_others_do() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
-    fake.answers([(LOQUACIOUS, None), (LOQUACIOUS, None)]);
+    fake.answers([(LOQUACIOUS, None)]);
+    ::traces::testing::ask_each_thread();
     let lines = Lines::default();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
     let logging = tracing::subscriber::set_default(log);
-    // Log lines that another test's thread was the first to reach stay silent: tracing asked the subscriber of that thread.
-    session(&vendor).call(WRITE, get("/")).await.expect_err("refused");
-    tracing::callsite::rebuild_interest_cache();
     let purpose = Purpose { request_id: "é".repeat(50_000), ..Purpose::own(Priority::Interactive, "test") };
     vendor.session(purpose).call(WRITE, get("/")).await.expect_err("refused");
     drop(logging);
