@@ -6,7 +6,12 @@ mod requests;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use kube::{Client, Config, client::ClientBuilder, config::Kubeconfig, core::Status};
+use kube::{
+    Client, Config,
+    client::ClientBuilder,
+    config::Kubeconfig,
+    core::{Status, response::StatusCause},
+};
 use tower::{buffer::BufferLayer, timeout::TimeoutLayer};
 
 pub use self::{
@@ -73,18 +78,38 @@ impl Error {
 
     /// Somebody else wrote first, or a guard in the patch did not hold: look at what is there now, decide again.
     ///
-    /// 409 answers a stale `resourceVersion` or another UID. 422 without a cause answers a JSON patch whose `test` failed; one that
-    /// names the fields at fault is a real refusal.
+    /// 409 answers a stale `resourceVersion`, or a deletion that names another UID. 422 without a cause answers a JSON patch whose
+    /// `test` failed; one that names the fields at fault is a real refusal, but for [`Error::is_about_another`].
     #[must_use]
     pub fn is_stale(&self) -> bool {
         match self {
             Self::Refused(status) if status.code == 422 => {
-                status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+                causes_of(status).is_empty() || names_another(status)
             }
             Self::Refused(status) => status.code == 409,
             Self::Timeout | Self::Held(_) | Self::Client(_) => false,
         }
     }
+
+    /// The patch names the UID of an object that is gone, and another one has its name by now. Nothing was written.
+    ///
+    /// A UID cannot be changed, so the API server takes the guard for an attempt to do so: 422, with `metadata.uid` among the fields
+    /// at fault. Whatever else it finds wrong was not meant for this object.
+    #[must_use]
+    pub fn is_about_another(&self) -> bool {
+        match self {
+            Self::Refused(status) => status.code == 422 && names_another(status),
+            Self::Timeout | Self::Held(_) | Self::Client(_) => false,
+        }
+    }
+}
+
+fn causes_of(status: &Status) -> &[StatusCause] {
+    status.details.as_ref().map_or(&[], |details| &details.causes)
+}
+
+fn names_another(status: &Status) -> bool {
+    causes_of(status).iter().any(|cause| cause.field == "metadata.uid")
 }
 
 /// An error with its causes, each once: kube's own texts stop at the first.
@@ -153,4 +178,42 @@ pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
 /// The configuration makes no sense.
 pub fn plain_client(config: Config) -> anyhow::Result<Client> {
     Ok(ClientBuilder::try_from(config)?.build())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(code: u16, fields: &[&str]) -> Error {
+        let causes: Vec<_> = fields
+            .iter()
+            .map(|field| json!({ "reason": "FieldValueInvalid", "message": "Invalid value", "field": field }))
+            .collect();
+        let body = json!({ "status": "Failure", "code": code, "details": { "causes": causes } });
+        Error::Refused(Box::new(serde_json::from_value(body).expect("a Status")))
+    }
+
+    #[test]
+    fn what_was_meant_for_another_object_is_stale_and_what_is_wrong_is_refused() {
+        for (code, fields, stale, about_another) in [
+            (409, [].as_slice(), true, false),
+            (422, &[], true, false),
+            (422, &["metadata.uid"], true, true),
+            (422, &["metadata.labels", "metadata.uid"], true, true),
+            (422, &["metadata.labels"], false, false),
+            (422, &["spec.template.metadata.uid"], false, false),
+            (400, &["metadata.uid"], false, false),
+            (404, &[], false, false),
+        ] {
+            let error = refused(code, fields);
+            assert_eq!(
+                (error.is_stale(), error.is_about_another()),
+                (stale, about_another),
+                "{code} {fields:?}"
+            );
+        }
+        assert!(!Error::Timeout.is_stale() && !Error::Timeout.is_about_another());
+    }
 }

@@ -76,7 +76,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Writes conditions, a few at a time. A node that is gone needs none.
+    /// Writes conditions, a few at a time. A node that is gone needs none, and one that has its name by now wakes a pass of its own.
     ///
     /// Errors: those that were not written are for the next pass.
     pub(crate) async fn say(&self, changes: Vec<Change>) -> Result<(), Error> {
@@ -94,7 +94,7 @@ impl Executor {
                     let status = change.network.status();
                     info!(node = %change.node_name, status, reason = change.network.reason(), "Wrote NetworkUnavailable");
                 }
-                Err(error) if error.is_not_found() => (),
+                Err(error) if error.is_not_found() || error.is_about_another() => (),
                 Err(error) => {
                     n_nodes += 1;
                     last = Some(Box::new(error));
@@ -175,7 +175,7 @@ impl Executor {
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
         });
-        // The UID is a guard: the API server answers 409 if it is another node by now.
+        // The UID is a guard: the API server refuses the patch if it is another node by now.
         let body = json!({ "metadata": { "uid": change.node_uid }, "status": { "conditions": [condition] } });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         within(self.nodes.patch_status(&change.node_name, &params, &Patch::Strategic(body))).await.map(drop)
@@ -191,5 +191,48 @@ fn tell_removed(removal: &Removal, outcome: &Outcome) {
         Outcome::Failed { why, .. } | Outcome::Refused { why } => {
             tracing::warn!(%to, vendor_id, error = %why, "Could not remove route");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use controller_core::testing::{FakeCloud, FakeKube, Fault, Verb, node, process};
+
+    use super::*;
+    use crate::plan::condition::Network;
+
+    fn executor(kube: &FakeKube) -> Executor {
+        let mut process = process(crate::NAMES, kube, &FakeCloud::new());
+        Executor {
+            adapter: process.adapter.clone(),
+            nodes: Api::all(process.kube.clone()),
+            store: Store::new(process.kube.clone()),
+            events: Events::new(process.recorder.clone()),
+            metrics: Metrics::register(&mut process),
+            cluster_cidrs: "10.244.0.0/16".parse().expect("a CIDR"),
+            fencing: Fencing::new(process.term.clone()),
+            clock: process.clock,
+        }
+    }
+
+    fn available(node: &str, uid: &str) -> Change {
+        let (node_name, node_uid) = (node.to_owned(), uid.to_owned());
+        Change { node_name, node_uid, network: Network::Available }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_condition_of_a_node_that_was_made_anew_is_no_failure_and_a_conflict_is_one() {
+        let kube = FakeKube::new();
+        kube.put::<Node>(node("anew").uid("uid-2"));
+        kube.put::<Node>(node("a"));
+        let executor = executor(&kube);
+        let changes =
+            || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
+        executor.say(changes()).await.expect("nobody is left who waits for one");
+        assert_eq!((kube.writes().len(), executor.metrics.conditions.get()), (3, 1));
+
+        kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
+        let failed = executor.say(changes()).await;
+        assert!(matches!(failed, Err(Error::Conditions { n_nodes: 1, .. })), "{failed:?}");
     }
 }

@@ -336,7 +336,10 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, 
 fn refused(status: StatusCode, message: &str) -> (StatusCode, Value) {
     let code = status.as_u16();
     // As the API server writes them: `NotFound`.
-    let reason = status.canonical_reason().unwrap_or_default().replace(' ', "");
+    let reason = match status {
+        StatusCode::UNPROCESSABLE_ENTITY => "Invalid".to_owned(),
+        _ => status.canonical_reason().unwrap_or_default().replace(' ', ""),
+    };
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Failure", "code": code, "reason": reason, "message": message,

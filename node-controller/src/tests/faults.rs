@@ -55,6 +55,34 @@ async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_u
     world.stop().await;
 }
 
+/// The first write names the node that was there: one of its own is what the new one gets, and nobody is alarmed.
+#[tokio::test(start_paused = true)]
+async fn a_node_made_anew_before_a_write_is_initialised_and_nobody_is_warned() {
+    for (name, from, n_writes) in [("addresses", joining("a"), 3), ("labels", node("a").at("10.0.0.1"), 3)] {
+        let mut world = World::new();
+        let machine = instance("sim://north/a").named("a").at("10.0.0.1");
+        world.cloud.put(machine.label("example.com/rack", "7"));
+        calm().await;
+        world.kube.before_next_write(|kube| {
+            kube.delete::<Node>(&ObjectName::cluster("a"));
+            kube.put::<Node>(joining("a").uid("uid-2"));
+        });
+        world.kube.put::<Node>(from.provider_id("sim://north/a"));
+        world.start();
+        eventually("the new one is initialised", || {
+            world.is_initialised("a") && world.node("a").metadata.uid.as_deref() == Some("uid-2")
+        })
+        .await;
+        calm().await;
+        assert_eq!(
+            (world.kube.writes().len(), world.has_event("SyncFailed", "")),
+            (n_writes, false),
+            "{name}"
+        );
+        world.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn conflicts_without_a_change_are_outlived() {
     let mut world = machines(&["a"]).await;

@@ -5,7 +5,20 @@ use serde_json::{Map, Value};
 
 use super::request::Target;
 
-type Refusal = (StatusCode, String);
+/// Why the API server does not do as a patch says.
+#[derive(Debug, PartialEq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+    /// The field at fault, where it names one.
+    pub(super) field: Option<&'static str>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), field: None }
+    }
+}
 
 /// Lists of objects that strategic merge merges by a key. All other lists are replaced: taints are.
 const MERGED: [(&str, &str); 2] = [("addresses", "type"), ("conditions", "type")];
@@ -16,19 +29,15 @@ const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
 
 /// The object after the patch. The status subresource changes status and metadata only, the object itself all but status.
 pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Value, Refusal> {
-    let bad = |error: serde_json::Error| (StatusCode::BAD_REQUEST, error.to_string());
+    let bad = |error: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
     let patch: Value = serde_json::from_slice(body).map_err(bad)?;
-    for guard in ["/metadata/resourceVersion", "/metadata/uid"] {
-        if patch.pointer(guard).is_some_and(|asked| Some(asked) != object.pointer(guard)) {
-            return Err((StatusCode::CONFLICT, format!("{guard} is another one")));
-        }
-    }
+    check_guards(object, &patch)?;
     let mut new = object.clone();
     match target.content_type.as_str() {
         "application/json-patch+json" => json_patch(&mut new, &patch)?,
         "application/strategic-merge-patch+json" => merge(&mut new, &patch, true),
         "application/merge-patch+json" => merge(&mut new, &patch, false),
-        other => return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, other.to_owned())),
+        other => return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, other)),
     }
     let kept: &[&str] = if target.subresource.is_some() { &["spec"] } else { &["status"] };
     for field in kept {
@@ -37,6 +46,18 @@ pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Valu
         }
     }
     Ok(new)
+}
+
+/// A version that is old is a conflict. A UID is a field that cannot be changed, and is looked at after the version.
+fn check_guards(object: &Value, patch: &Value) -> Result<(), Refusal> {
+    let differs = |guard: &str| patch.pointer(guard).filter(|asked| Some(*asked) != object.pointer(guard));
+    if differs("/metadata/resourceVersion").is_some() {
+        return Err(Refusal::new(StatusCode::CONFLICT, "the object has been modified"));
+    }
+    let Some(uid) = differs("/metadata/uid") else { return Ok(()) };
+    let message = format!("metadata.uid: Invalid value: {uid}: field is immutable");
+    let field = Some("metadata.uid");
+    Err(Refusal { field, ..Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, message) })
 }
 
 fn merge(target: &mut Value, patch: &Value, strategic: bool) {
@@ -123,7 +144,7 @@ fn json_patch(target: &mut Value, operations: &Value) -> Result<(), Refusal> {
             _ => false,
         };
         if !done {
-            return Err((StatusCode::UNPROCESSABLE_ENTITY, format!("cannot {operation}")));
+            return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("cannot {operation}")));
         }
     }
     Ok(())
@@ -175,13 +196,19 @@ mod tests {
 
     use super::*;
 
-    fn patched(object: &Value, kind: &str, subresource: bool, patch: &Value) -> Result<Value, u16> {
+    fn patched(
+        object: &Value,
+        kind: &str,
+        subresource: bool,
+        patch: &Value,
+    ) -> Result<Value, (u16, Option<&'static str>)> {
         let target = Target {
             content_type: format!("application/{kind}+json"),
             subresource: subresource.then(|| "status".to_owned()),
             ..Target::default()
         };
-        apply(object, &target, patch.to_string().as_bytes()).map_err(|(status, _)| status.as_u16())
+        let refused = |refusal: Refusal| (refusal.status.as_u16(), refusal.field);
+        apply(object, &target, patch.to_string().as_bytes()).map_err(refused)
     }
 
     #[test]
@@ -230,11 +257,21 @@ mod tests {
 
     #[test]
     fn guards_hold() {
-        let object = json!({ "metadata": { "resourceVersion": "7" }, "spec": { "taints": [1] } });
-        let stale = json!({ "metadata": { "resourceVersion": "6" }, "spec": {} });
-        assert_eq!(patched(&object, "merge-patch", false, &stale), Err(409));
-        let test = json!([{ "op": "test", "path": "/spec/taints", "value": [] }]);
-        assert_eq!(patched(&object, "json-patch", false, &test), Err(422));
+        let metadata = json!({ "resourceVersion": "7", "uid": "u-1" });
+        let object = json!({ "metadata": metadata, "spec": { "taints": [1] } });
+        let stale = json!({ "metadata": { "resourceVersion": "6", "uid": "u-1" }, "spec": {} });
+        assert_eq!(patched(&object, "merge-patch", false, &stale), Err((409, None)));
+        let another = json!({ "metadata": { "uid": "u-2" }, "status": {} });
+        for kind in ["merge-patch", "strategic-merge-patch"] {
+            for subresource in [false, true] {
+                let answer = patched(&object, kind, subresource, &another);
+                assert_eq!(answer, Err((422, Some("metadata.uid"))), "{kind} {subresource}");
+            }
+        }
+        for (path, value) in [("/spec/taints", json!([])), ("/metadata/uid", json!("u-2"))] {
+            let test = json!([{ "op": "test", "path": path, "value": value }]);
+            assert_eq!(patched(&object, "json-patch", false, &test), Err((422, None)), "{path}");
+        }
         let label = json!([{ "op": "add", "path": "/metadata/x~1y", "value": "z" }]);
         assert_eq!(patched(&object, "json-patch", false, &label).expect("good")["metadata"]["x/y"], "z");
     }

@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{managed, patch, refused, request::Target};
+use super::{
+    managed,
+    patch::{self, Refusal},
+    refused,
+    request::Target,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -124,7 +129,7 @@ impl Store {
                     }
                     (StatusCode::OK, self.put(key, new))
                 }
-                Err((status, message)) => refused(status, &message),
+                Err(refusal) => refused_patch(&refusal, &key.name),
             },
             _ => refused(StatusCode::METHOD_NOT_ALLOWED, "the fake API server does not know this verb"),
         }
@@ -169,6 +174,16 @@ impl Key {
     fn token(&self) -> String {
         format!("{}_{}", self.namespace.as_deref().unwrap_or_default(), self.name)
     }
+}
+
+/// What the API server answers to a patch that it refuses.
+fn refused_patch(refusal: &Refusal, name: &str) -> (StatusCode, Value) {
+    let (status, mut body) = refused(refusal.status, &refusal.message);
+    if let Some((field, body)) = refusal.field.zip(body.as_object_mut()) {
+        let cause = json!({ "reason": "FieldValueInvalid", "message": refusal.message, "field": field });
+        body.insert("details".to_owned(), json!({ "name": name, "causes": [cause] }));
+    }
+    (status, body)
 }
 
 /// What in the options of a deletion speaks of another object, or of another version of it.

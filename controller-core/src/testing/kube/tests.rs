@@ -146,6 +146,32 @@ async fn somebody_else_can_be_faster() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_to_a_node_that_was_made_anew_is_stale_and_no_refusal() {
+    let kube = FakeKube::new();
+    kube.put::<Node>(node("a").uid("u-2"));
+    let api: Api<Node> = Api::all(kube.client());
+    let params = PatchParams::default();
+    let guarded = json!({ "metadata": { "uid": "u-1", "labels": { "v": "1" } } });
+    let tested = json!([{ "op": "test", "path": "/metadata/uid", "value": "u-1" }]);
+    let tested = Patch::Json::<()>(serde_json::from_value(tested).expect("a patch"));
+    for (name, answer, is_about_another) in [
+        ("merge", kube_api::within(api.patch("a", &params, &Patch::Merge(&guarded))).await, true),
+        (
+            "strategic",
+            kube_api::within(api.patch_status("a", &params, &Patch::Strategic(&guarded))).await,
+            true,
+        ),
+        // It says only that something is not as it was.
+        ("JSON", kube_api::within(api.patch("a", &params, &tested)).await, false),
+    ] {
+        let error = answer.expect_err("the UID is another one");
+        let judged = (error.status(), error.is_stale(), error.is_about_another());
+        assert_eq!(judged, (Some(422), true, is_about_another), "{name}: {error}");
+    }
+    assert_eq!(kube.get::<Node>(&ObjectName::cluster("a")).and_then(|node| node.metadata.labels), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_mirror_lists_anew_when_what_it_follows_is_forgotten() {
     let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
     kube.put::<Node>(node("a"));
