@@ -9,6 +9,7 @@ use e2e::{
     ADAPTER, ApiProxy, Bed, Cluster, ControlPlane, Pods, Ready, Release, Simcloud, Trouble, Values, WITHIN,
     eventually, merge, node, set_ready,
 };
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -92,11 +93,16 @@ async fn a_mass_deletion_is_held_and_told() {
     let events: Api<Event> = Api::all(bed.client());
     let reason = ListParams::default().fields("reason=NodeDeletionBrakeTripped");
     let whole = eventually("it is told for all", WITHIN, || async {
-        let events = events.list(&reason).await?.items;
-        events.into_iter().filter_map(|event| event.message).next_back().context("nothing is told")
+        events.list(&reason).await?.items.into_iter().next_back().context("nothing is told")
     });
     let whole = whole.await.unwrap();
-    assert!(whole.contains("no more than 1 may go"), "{whole}");
+    let told = whole.message.unwrap_or_default();
+    assert!(told.contains("no more than 1 may go"), "{told}");
+    let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
+    let lease = leases.get("cloud-node-controller").await.unwrap();
+    let about = whole.involved_object;
+    assert_eq!((about.kind.as_deref(), about.name), (Some("Lease"), lease.metadata.name));
+    assert!(about.uid.is_some() && about.uid == lease.metadata.uid, "{:?}", about.uid);
     let gauges = async |bed: &mut Bed, held: f64, tripped: f64| {
         let pod = &*bed.cluster.pods.get("node-controller").unwrap();
         let shows = eventually("the metrics show it", WITHIN, || async {
