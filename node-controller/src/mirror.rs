@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -81,10 +81,24 @@ impl Mirrors {
     ///
     /// By provider ID if the node has one, else by name among the instances that do not end; but by name only if the mirror is
     /// younger than the node. Before, another machine may have had the name, and its ID could never be taken back.
+    ///
+    /// What a new node says of itself it has not from us, whatever the cloud said before: that is forgotten here.
     pub(crate) fn sight(&self, node: &Node) -> Found {
+        let found = self.find(node);
+        match found {
+            Found::One(instance) if node.is_uninitialised() => {
+                self.former().remove(&instance.provider_id);
+                // Once more: what the cloud changes from here on is remembered.
+                self.find(node)
+            }
+            Found::One(instance) => Found::One(self.with_former(instance)),
+            Found::Nothing | Found::Many(_) => found,
+        }
+    }
+
+    fn find(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
-            let instance = self.instances.get(id).map(|instance| self.with_former(instance));
-            return instance.map_or(Found::Nothing, Found::One);
+            return self.instances.get(id).map_or(Found::Nothing, Found::One);
         }
         if !self.is_younger_than(node) {
             return Found::Nothing;
@@ -132,16 +146,20 @@ impl Mirrors {
 
     /// Joins in what its extra labels said before.
     fn with_former(&self, instance: Arc<Instance>) -> Arc<Instance> {
-        let former = self.former.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = self.former();
         match former.get(&instance.provider_id) {
             Some(former) => Arc::new(Instance { former: former.clone(), ..Instance::clone(&instance) }),
             None => instance,
         }
     }
 
+    fn former(&self) -> MutexGuard<'_, BTreeMap<String, Former>> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Remembers what the extra labels said that say something else now.
     fn note_former(&self, change: &Change<String, Instance>) {
-        let mut all = self.former.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.former();
         let (Some(old), Some(new)) = (&change.old, &change.new) else {
             all.remove(&change.key);
             return;

@@ -1,5 +1,7 @@
 //! Which addresses a node shall list.
 
+use std::collections::BTreeSet;
+
 use controller_core::node;
 use serde::Serialize;
 
@@ -20,13 +22,19 @@ pub(crate) struct Address {
 /// The list that the node shall have, if it has another one.
 ///
 /// The cloud's list in the cloud's order; the node's own host names stay if the cloud names none; then the rule of the provided node
-/// IP. A cloud that lists no address changes nothing: addresses are never cleared. Compared exactly, order included.
+/// IP, which the cloud must know, whatever the node calls itself. A cloud that lists no address changes nothing: addresses are never
+/// cleared. What is listed twice stands once, or the API server would refuse the list. Compared exactly, order included.
 pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>, Error> {
     let mut wanted = instance.addresses.clone();
+    if let Some(provided) = &node.provided_node_ip {
+        provided_node_ip::apply(provided, &wanted)?;
+    }
     let is_hostname = |address: &&Address| address.type_ == node::HOSTNAME;
     if !wanted.iter().any(|address| is_hostname(&address)) && !wanted.is_empty() {
         wanted.extend(node.addresses.iter().filter(is_hostname).cloned());
     }
+    let mut seen = BTreeSet::new();
+    wanted.retain(|address| seen.insert(address.clone()));
     if let Some(provided) = &node.provided_node_ip {
         wanted = provided_node_ip::apply(provided, &wanted)?;
     }

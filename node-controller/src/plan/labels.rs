@@ -71,6 +71,11 @@ impl fmt::Display for Why {
 /// What differs on a node that is being initialised, and which of the vendor's extras may not be set.
 pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Vec<Withheld>) {
     let differing = of_a_known_node(labels, instance);
+    let illegal = ours(instance).filter(|(_, value)| !is_value(value)).map(|([today, _], value)| Withheld {
+        key: (*today).to_owned(),
+        value: value.clone(),
+        why: Why::NoLabel,
+    });
     let withheld = instance.extra_labels.iter().filter_map(|(key, value)| {
         let why = match labels.get(key) {
             _ if !is_label(key, value) => Why::NoLabel,
@@ -80,13 +85,13 @@ pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Ve
         };
         Some(Withheld { key: key.clone(), value: value.clone(), why })
     });
-    let withheld = withheld.collect();
+    let withheld = illegal.chain(withheld).collect();
     (differing, withheld)
 }
 
 /// What differs on any node: ours, and the vendor's extras as far as they may be set.
 ///
-/// Of ours the cloud is the truth, and both names get its word. Extras are added and never removed; one with another value is somebody
+/// Of ours the cloud is the truth, and both names get its word, if it is one that a label can have. Extras are added and never removed; one with another value is somebody
 /// else's, unless it is what the cloud said before.
 pub(super) fn of_a_known_node(labels: &Labels, instance: &Instance) -> Labels {
     let extras = instance.extra_labels.iter().filter(|(key, value)| match labels.get(*key) {
@@ -95,9 +100,8 @@ pub(super) fn of_a_known_node(labels: &Labels, instance: &Instance) -> Labels {
         Some(has) => has != *value && instance.former.has(key, has),
     });
     let mut differing: Labels = extras.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let values = [&instance.instance_type, &instance.zone, &instance.region];
-    for (pair, value) in PAIRS.iter().zip(values) {
-        if value.is_empty() {
+    for (pair, value) in ours(instance) {
+        if value.is_empty() || !is_value(value) {
             differing.extend(mirror(labels, pair));
             continue;
         }
@@ -105,6 +109,11 @@ pub(super) fn of_a_known_node(labels: &Labels, instance: &Instance) -> Labels {
         differing.extend(wanted.filter(|(key, value)| labels.get(key) != Some(value)));
     }
     differing
+}
+
+/// What the cloud says of ours, each with its names.
+fn ours(instance: &Instance) -> impl Iterator<Item = (&'static [&'static str; 2], &String)> {
+    PAIRS.iter().zip([&instance.instance_type, &instance.zone, &instance.region])
 }
 
 /// What differs on a node of whose machine the cloud says nothing: the older names follow those of today.
@@ -143,9 +152,12 @@ fn is_label(key: &str, value: &str) -> bool {
             && domain.split('.').all(is_part)
             && !domain.contains(|letter: char| letter.is_ascii_uppercase())
     };
-    domain.is_none_or(is_domain)
-        && !name.is_empty()
-        && [name, value].iter().all(|word| word.len() <= 63 && is_word(word))
+    domain.is_none_or(is_domain) && !name.is_empty() && [name, value].into_iter().all(is_value)
+}
+
+/// Whether the API server takes it as a label's value.
+fn is_value(text: &str) -> bool {
+    text.len() <= 63 && is_word(text)
 }
 
 /// Letters, digits, `-`, `_` and `.`, of which the last three are at no end; or nothing.

@@ -223,6 +223,31 @@ fn a_provided_node_ip_that_the_cloud_does_not_know_keeps_the_node_waiting() {
 }
 
 #[test]
+fn a_node_cannot_vouch_for_its_own_address() {
+    let node = node("a").provider_id("sim://north/i-1").at("Hostname", "10.0.0.9").provided("10.0.0.9");
+    let instance = instance("i-1").at("InternalIP", "10.0.0.1");
+    for node in [node.clone().uninitialised(), node.clone()] {
+        let plan = plan(&node, &Sighting::Seen(&instance));
+        assert!(matches!(plan.refusal, Some(Refusal::ProvidedNodeIp { .. })), "{plan}");
+        assert!(!plan.actions.iter().any(|it| matches!(it, Action::SetAddresses(_) | Action::Initialise(_))));
+    }
+    // One that the cloud knows may be its name too.
+    let plan =
+        settled(&node.uninitialised(), &instance.at("InternalIP", "10.0.0.9").at("ExternalIP", "192.0.2.1"));
+    assert_snapshot!(plan.actions[0], @"addresses  InternalIP=10.0.0.9 Hostname=10.0.0.9 ExternalIP=192.0.2.1");
+}
+
+#[test]
+fn an_address_that_the_cloud_lists_twice_stands_once() {
+    let twice = instance("i-1")
+        .at("InternalIP", "10.0.0.1")
+        .at("ExternalIP", "10.0.0.1")
+        .at("InternalIP", "10.0.0.1");
+    let plan = settled(&node("a").uninitialised(), &twice);
+    assert_snapshot!(plan.actions[0], @"addresses  InternalIP=10.0.0.1 ExternalIP=10.0.0.1");
+}
+
+#[test]
 fn a_cloud_without_addresses_clears_none_and_does_not_hinder() {
     let new = node("a").uninitialised().at("InternalIP", "10.0.0.1");
     let plan = settled(&new, &instance("i-1"));
@@ -276,6 +301,24 @@ fn extra_labels_that_are_missing_come_later_and_others_values_stay() {
     relabel
       label    example.com/rack=r1
     ");
+}
+
+#[test]
+fn what_no_label_can_say_keeps_no_node_waiting_and_is_not_dropped_in_silence() {
+    let instance =
+        Instance { instance_type: "two cores".to_owned(), zone: "z".repeat(64), ..instance("i-1") };
+    let new = node("a").uninitialised().label("topology.kubernetes.io/zone", "mine");
+    assert_snapshot!(settled(&new, &instance), @r"
+    initialise provider ID sim://north/i-1, taints left []
+      label    failure-domain.beta.kubernetes.io/region=north
+      label    failure-domain.beta.kubernetes.io/zone=mine
+      label    topology.kubernetes.io/region=north
+      withheld node.kubernetes.io/instance-type=two cores, Kubernetes does not take it as a label
+      withheld topology.kubernetes.io/zone=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, Kubernetes does not take it as a label
+    ");
+    let known = node("a").label("node.kubernetes.io/instance-type", "small");
+    let known = known.label("beta.kubernetes.io/instance-type", "small");
+    assert!(!settled(&known, &instance).to_string().contains("instance-type"), "what it has stays");
 }
 
 #[test]

@@ -161,6 +161,23 @@ async fn extra_labels_come_later_and_follow_the_cloud_and_nobody_elses_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_node_says_of_itself_what_it_likes_whatever_the_cloud_said_before() {
+    let mut world = World::new();
+    let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
+    world.cloud.put(machine.clone().label("example.com/rack", "r1"));
+    world.start();
+    calm().await;
+    world.cloud.put(machine.label("example.com/rack", "r2"));
+    calm().await;
+    world.kube.put::<Node>(
+        node("a").uninitialised().provider_id("sim://north/i-1").label("example.com/rack", "r1"),
+    );
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!(world.label("a", "example.com/rack").as_deref(), Some("r1"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_regular_comparison_finds_nothing_to_do() {
     let world = initialised().await;
     let before = world.kube.writes().len();
