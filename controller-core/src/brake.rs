@@ -95,6 +95,14 @@ impl Brake {
         self.went.push_back(now);
     }
 
+    /// One that went at `before`, or may have, was tried again: it counts from now on, and once.
+    pub fn went_again(&mut self, before: Instant, now: Instant) {
+        if let Some(place) = self.went.iter().position(|at| *at == before) {
+            self.went.remove(place);
+        }
+        self.went(now);
+    }
+
     fn forget(&mut self, now: Instant) {
         while self.went.front().is_some_and(|at| now.duration_since(*at) >= self.limits.window) {
             self.went.pop_front();
@@ -181,6 +189,24 @@ mod tests {
             brake.went(now);
         }
         assert_eq!(brake.ask(now, 70, 1), Verdict::Tripped { allowance: 30 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_tried_again_counts_once_and_from_then_on() {
+        let (mut brake, now) = warm(30, 50);
+        let second = Duration::from_secs(1);
+        brake.went(now);
+        brake.went(now + second);
+        brake.went_again(now, now + WINDOW - second);
+        assert_eq!(brake.ask(now + WINDOW - second, 8, 2), Verdict::Tripped { allowance: 3 }, "two went");
+        assert_eq!(brake.ask(now + WINDOW - second, 8, 1), Verdict::Go, "and not three");
+        brake.went_again(now + WINDOW - second, now + 2 * WINDOW);
+        assert_eq!(
+            brake.ask(now + 2 * WINDOW, 9, 3),
+            Verdict::Tripped { allowance: 3 },
+            "a window later too"
+        );
+        assert_eq!(brake.ask(now + 2 * WINDOW, 9, 2), Verdict::Go);
     }
 
     #[tokio::test(start_paused = true)]

@@ -102,16 +102,30 @@ impl Recorder {
     ///
     /// `about` must carry the UID, or `kubectl describe` does not find the Event.
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
-        let object = about.name.as_deref().unwrap_or_default();
-        let namespace = about.namespace.as_deref();
-        match notice.kind {
-            Kind::Normal => info!(reason = notice.reason, object, namespace, "{}", notice.note),
-            Kind::Warning => warn!(reason = notice.reason, object, namespace, "{}", notice.note),
-        }
+        log(about, &notice);
         let told = Told { component: self.component, about: about.clone(), notice };
         if self.told.try_send(told).is_err() {
             self.dropped.inc();
         }
+    }
+
+    /// The same, for who says it again soon if it is not taken now: returns whether it was. Nothing is logged and nothing is lost
+    /// before.
+    #[must_use]
+    pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
+        let Ok(place) = self.told.try_reserve() else { return false };
+        log(about, &notice);
+        place.send(Told { component: self.component, about: about.clone(), notice });
+        true
+    }
+}
+
+fn log(about: &ObjectReference, notice: &Notice) {
+    let object = about.name.as_deref().unwrap_or_default();
+    let namespace = about.namespace.as_deref();
+    match notice.kind {
+        Kind::Normal => info!(reason = notice.reason, object, namespace, "{}", notice.note),
+        Kind::Warning => warn!(reason = notice.reason, object, namespace, "{}", notice.note),
     }
 }
 

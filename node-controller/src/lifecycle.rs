@@ -23,7 +23,7 @@ mod question;
 mod scheme;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -42,7 +42,7 @@ pub(crate) use self::plan::View;
 use self::{
     absence::{Heard, Ledger, Shown, Subject},
     execute::{Ended, Executor},
-    gate::{Gate, Judgement},
+    gate::{Crowd, Gate, Judgement},
     metrics::Metrics,
     notices::{Board, Notices},
     plan::{Facts, absence, taint},
@@ -205,7 +205,8 @@ impl Deletions {
         let candidates = self.candidates();
         let mut notices = Notices::default();
         let proven = self.proven(&candidates, &mut notices);
-        let going = self.judge(proven, &mut notices);
+        let crowd = self.crowd(proven);
+        let going = self.judge(crowd, &mut notices);
         self.board.show(notices);
         self.delete(going).await;
     }
@@ -247,22 +248,53 @@ impl Deletions {
             match ledger.heard(subject) {
                 Some(Heard::NotVisible) => notices.not_visible(node),
                 Some(Heard::Foreign) => notices.foreign(node),
-                Some(Heard::Nothing | Heard::Exists { .. } | Heard::Gone { .. } | Heard::Deleted) | None => {}
+                // Once is nobody's concern: a fail-over, or a moment of too many calls.
+                Some(Heard::Failed { error, repeated: true }) => notices.failed(node, error),
+                Some(
+                    Heard::Nothing
+                    | Heard::Failed { repeated: false, .. }
+                    | Heard::Exists { .. }
+                    | Heard::Gone { .. }
+                    | Heard::Deleted,
+                )
+                | None => {}
             }
         }
         proven
     }
 
+    /// Those that are proven, with all among whom they are judged.
+    fn crowd(&self, proven: Vec<Arc<Node>>) -> Crowd {
+        let present = self.present();
+        let before = self.lifecycle.ledger().held();
+        if before.is_empty() {
+            return Crowd { proven, held: Vec::new(), present };
+        }
+        let nodes = self.lifecycle.mirrors.nodes.items();
+        let lifeless: BTreeSet<Subject> = nodes
+            .iter()
+            .filter(|(_, node)| self.lifecycle.facts(node, |facts| plan::is_lifeless(node, facts)))
+            .filter_map(|(_, node)| Subject::of(node))
+            .collect();
+        self.lifecycle.ledger().release(|subject| before.contains(subject) && !lifeless.contains(subject));
+        let is_held = |node: &&Arc<Node>| {
+            Subject::of(node).is_some_and(|subject| before.contains(&subject) && lifeless.contains(&subject))
+        };
+        let held = present.iter().filter(is_held).cloned().collect();
+        Crowd { proven, held, present }
+    }
+
     /// Those of them that go now; the others hear why they do not.
-    fn judge(&mut self, proven: Vec<Arc<Node>>, notices: &mut Notices) -> Vec<Arc<Node>> {
-        let n_nodes = self.n_nodes();
-        let Judgement { going, held, verdict } = self.gate.judge(proven, n_nodes, Instant::now());
+    fn judge(&mut self, crowd: Crowd, notices: &mut Notices) -> Vec<Arc<Node>> {
+        let n_nodes = crowd.present.len();
+        let Judgement { going, held, verdict } = self.gate.judge(crowd, Instant::now());
         let limits = self.gate.limits();
         self.lifecycle.metrics.held(verdict, held.len());
         match verdict {
             Verdict::Go => {}
             Verdict::Later { .. } => held.iter().for_each(|node| notices.delayed(node, limits)),
             Verdict::Tripped { allowance } => {
+                self.lifecycle.ledger().hold(held.iter().filter_map(|node| Subject::of(node)));
                 for node in &held {
                     notices.held(node, held.len(), allowance, limits);
                 }
@@ -273,12 +305,10 @@ impl Deletions {
     }
 
     /// The nodes of this cloud: others have no share in what may go.
-    fn n_nodes(&self) -> usize {
+    fn present(&self) -> Vec<Arc<Node>> {
         let scheme = self.lifecycle.scheme.get();
-        self.lifecycle
-            .mirrors
-            .nodes
-            .read(|nodes| nodes.values().filter(|node| plan::is_of(node, scheme.as_deref())).count())
+        let is_ours = |node: &&Arc<Node>| plan::is_of(node, scheme.as_deref());
+        self.lifecycle.mirrors.nodes.read(|nodes| nodes.values().filter(is_ours).cloned().collect())
     }
 
     async fn delete(&mut self, going: Vec<Arc<Node>>) {

@@ -1,10 +1,13 @@
 //! The whole controller between a faked API server and a faked cloud, on paused time.
 
+mod brake;
 mod cost;
+mod crowd;
 mod faults;
 mod history;
 mod initialisation;
 mod lifecycle;
+mod shutdown;
 mod world;
 
 use std::time::Duration;

@@ -81,6 +81,22 @@ async fn telling_neither_blocks_nor_fails_without_an_api_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_finds_no_place_can_be_told_again_and_is_not_lost() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for n in 0..QUEUE {
+        assert!(recorder.try_tell(&about, notice(&n.to_string())), "{n}");
+    }
+    assert!(!recorder.try_tell(&about, notice("one more")));
+    assert_eq!(recorder.dropped.get(), 0, "nothing is lost: it is told again");
+    sleep(Duration::from_secs(1)).await;
+    assert!(recorder.try_tell(&about, notice("one more")));
+    sleep(PACE * u32::try_from(QUEUE).expect("small")).await;
+    assert!(kube.events().iter().any(|event| event.ends_with(": one more")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_told_before_a_stop_is_still_written() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);

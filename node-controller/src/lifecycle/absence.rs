@@ -3,7 +3,11 @@
 //! One word is none: the second has to come some time after the first, about the same node and machine, seen later by the vendor, and
 //! with no other word in between. A proof is worth something for a while only; for as long as it is needed it is renewed.
 
-use std::{collections::BTreeMap, mem, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
 
 use controller_core::queue::Backoff;
 use jiff::Timestamp;
@@ -63,8 +67,15 @@ pub(super) enum Answer {
 /// What is known from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nobody has asked, or the answer told nothing.
+    /// Nobody has asked.
     Nothing,
+    /// The cloud could not tell.
+    Failed {
+        /// Why, in the adapter's words.
+        error: String,
+        /// It could not the last time either.
+        repeated: bool,
+    },
     /// It is there.
     Exists { stopped: bool },
     /// It is not shown.
@@ -101,11 +112,13 @@ struct Case {
 pub(super) struct Ledger {
     confirm_after: Duration,
     cases: BTreeMap<Subject, Case>,
+    /// Whom the brake held, and of whom there was no sign of life since. That nothing is known of them any more is none.
+    held: BTreeSet<Subject>,
 }
 
 impl Ledger {
     pub(super) fn new(confirm_after: Duration) -> Self {
-        Self { confirm_after, cases: BTreeMap::new() }
+        Self { confirm_after, cases: BTreeMap::new(), held: BTreeSet::new() }
     }
 
     /// Everybody else is forgotten: a node that was ready in between, or whose machine was seen, begins anew.
@@ -118,9 +131,25 @@ impl Ledger {
         }
     }
 
-    /// They begin anew, and what they wait for is not heard any more.
+    /// A sign of life. They begin anew, and what they wait for is not heard any more.
     pub(super) fn forget(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.cases.retain(|subject, _| !whom(subject));
+        self.release(whom);
+    }
+
+    /// The brake held them.
+    pub(super) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
+        self.held.extend(subjects);
+    }
+
+    /// They are not held any more.
+    pub(super) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
+        self.held.retain(|subject| !whom(subject));
+    }
+
+    /// Whom the brake held.
+    pub(super) fn held(&self) -> BTreeSet<Subject> {
+        self.held.clone()
     }
 
     /// About whom the cloud is to be asked now.
@@ -131,13 +160,19 @@ impl Ledger {
     /// Notes an answer to a question that was asked at `asked`.
     pub(super) fn hear(&mut self, subject: &Subject, answer: &Answer, asked: Instant, now: Instant) {
         let confirm_after = self.confirm_after;
+        if matches!(answer, Answer::Exists { .. }) {
+            self.held.remove(subject);
+        }
         let Some(case) = self.cases.get_mut(subject) else { return };
         let (heard, retry_after) = match answer {
             Answer::Gone { observed } => return case.gone(*observed, (asked, now), confirm_after),
             Answer::Exists { stopped } => (Heard::Exists { stopped: *stopped }, None),
             Answer::NotVisible => (Heard::NotVisible, None),
             Answer::Foreign => (Heard::Foreign, Some(FOREIGN)),
-            Answer::Failed { error: _, retry_after } => (Heard::Nothing, *retry_after),
+            Answer::Failed { error, retry_after } => {
+                let repeated = matches!(case.heard, Heard::Failed { .. });
+                (Heard::Failed { error: error.clone(), repeated }, *retry_after)
+            }
         };
         case.fruitless = case.fruitless.saturating_add(1);
         case.heard = heard;
@@ -190,9 +225,12 @@ impl Case {
             Heard::Gone { last, .. } if asked.saturating_duration_since(last) >= confirm_after => (true, now),
             // Too soon: the first word still counts from when it came.
             Heard::Gone { last, .. } => (false, last),
-            Heard::Nothing | Heard::Exists { .. } | Heard::NotVisible | Heard::Foreign | Heard::Deleted => {
-                (false, now)
-            }
+            Heard::Nothing
+            | Heard::Failed { .. }
+            | Heard::Exists { .. }
+            | Heard::NotVisible
+            | Heard::Foreign
+            | Heard::Deleted => (false, now),
         };
         self.heard = Heard::Gone { last, observed, confirmed };
         self.due = if confirmed { now + RENEW } else { last + confirm_after };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use controller_core::{
     adapter::Adapter,
     events::Recorder,
-    kube_api::{self, within},
+    kube_api::{self, Held, within},
     node::{SHUTDOWN, has_taint_with, is_ready, taints},
     start::Process,
 };
@@ -38,7 +38,7 @@ pub(super) enum Ended {
     Stale,
     /// The API server refused.
     Failed,
-    /// The API server did not answer.
+    /// The API server did not answer, or says that it failed.
     Unknown,
 }
 
@@ -53,10 +53,14 @@ impl Ended {
         }
     }
 
-    /// After an error. What was held was never sent; what was not answered may have been done.
+    /// After an error. What was held was never sent; what was not answered may have been done, and so may what a server, or a proxy
+    /// before it, gave up on.
     fn without_success(error: &kube_api::Error) -> Self {
-        let is_held = matches!(error, kube_api::Error::Held(_));
-        if is_held || error.status().is_some() { Self::Failed } else { Self::Unknown }
+        match (error, error.status()) {
+            (kube_api::Error::Held(Held::NotLeading), _) => Self::Failed,
+            (_, Some(status)) if status < 500 => Self::Failed,
+            (_, Some(_) | None) => Self::Unknown,
+        }
     }
 
     /// Whether it counts for the brake.
@@ -176,15 +180,25 @@ fn is_same(live: &core::Node, node: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use controller_core::kube_api::Held;
+    use kube::core::Status;
 
     use super::*;
 
     #[test]
-    fn only_what_was_sent_may_have_been_done() {
-        assert_eq!(Ended::without_success(&kube_api::Error::Held(Held::NotLeading)), Ended::Failed);
+    fn what_was_sent_and_not_refused_may_have_been_done() {
+        let refused = |code| kube_api::Error::Refused(Box::new(Status::failure("no", "No").with_code(code)));
+        let cases = [
+            (kube_api::Error::Held(Held::NotLeading), Ended::Failed),
+            (refused(403), Ended::Failed),
+            (refused(429), Ended::Failed),
+            (refused(500), Ended::Unknown),
+            (refused(504), Ended::Unknown),
+            (kube_api::Error::Timeout, Ended::Unknown),
+        ];
+        for (error, ended) in cases {
+            assert_eq!(Ended::without_success(&error), ended, "{error:?}");
+        }
         assert!(!Ended::Failed.may_have_gone());
-        assert_eq!(Ended::without_success(&kube_api::Error::Timeout), Ended::Unknown);
         assert!(Ended::Unknown.may_have_gone());
     }
 }

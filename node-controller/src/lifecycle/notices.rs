@@ -20,6 +20,8 @@ use crate::{events::about, plan::Node};
 const ACTION: &str = "Delete";
 /// What lasts is told again after this time.
 const REMIND: Duration = Duration::from_hours(1);
+/// The cloud cannot tell. It comes and goes with each error, and is one story.
+const FAILED: &str = "CloudProviderFailed";
 /// So many nodes are named in a notice about all of them.
 const NAMED: usize = 10;
 
@@ -56,6 +58,15 @@ impl Notices {
             id(node)
         );
         self.warn(node, "InstanceForeign", note);
+    }
+
+    pub(super) fn failed(&mut self, node: &Node, error: &str) {
+        let note = format!(
+            "Stays though it is not ready: the cloud cannot tell whether its instance {} is there, and is asked again less and less \
+             often: {error}",
+            id(node)
+        );
+        self.warn(node, FAILED, note);
     }
 
     pub(super) fn delayed(&mut self, node: &Node, limits: Limits) {
@@ -104,7 +115,8 @@ impl Notices {
             words(limits.window)
         );
         let notice = Notice { kind: Kind::Warning, reason: "NodeDeletionBrakeTripped", action: ACTION, note };
-        self.0.push((regarding, notice));
+        // Before all others: they may be more than are taken at once.
+        self.0.insert(0, (regarding, notice));
     }
 
     fn warn(&mut self, node: &Node, reason: &'static str, note: String) {
@@ -132,21 +144,21 @@ impl Board {
         &self.recorder
     }
 
-    /// Tells what is new, or was told long ago. What is not said any more is forgotten: it is news when it comes back.
+    /// Tells what is new, or was told long ago. What is not said any more is forgotten: it is news when it comes back. What finds no
+    /// place now is told in a later pass.
     pub(super) fn show(&mut self, notices: Notices) {
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.told);
+        before.retain(|_, at| now.duration_since(*at) < REMIND);
         for (about, notice) in notices.0 {
             let said = (about.name.clone(), about.uid.clone(), notice.reason);
-            let at = match before.remove(&said) {
-                Some(at) if now.duration_since(at) < REMIND => at,
-                Some(_) | None => {
-                    self.recorder.tell(&about, notice);
-                    now
-                }
-            };
-            self.told.insert(said, at);
+            if let Some(at) = before.remove(&said) {
+                self.told.insert(said, at);
+            } else if self.recorder.try_tell(&about, notice) {
+                self.told.insert(said, now);
+            }
         }
+        self.told.extend(before.into_iter().filter(|((.., reason), _)| *reason == FAILED));
     }
 }
 

@@ -77,6 +77,13 @@ pub(super) fn absence(node: &Node, facts: &Facts<'_>, now: Timestamp, minimum_ag
     }
 }
 
+/// Whether there is still no sign of life of a node that the brake held. That nothing can be seen, or that the mirror is too old to say
+/// it, is none; and whom somebody deletes is not held any more.
+pub(super) fn is_lifeless(node: &Node, facts: &Facts<'_>) -> bool {
+    let is_listed = facts.cloud == View::Fresh && facts.instance.is_some_and(|instance| !instance.ends);
+    node.life.ready == Ready::NotTrue && !node.life.deleting && !is_listed
+}
+
 /// Whether the node says that it runs on a machine of the cloud with this scheme.
 pub(super) fn is_of(node: &Node, scheme: Option<&str>) -> bool {
     let id = node.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());

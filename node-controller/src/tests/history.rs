@@ -7,10 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop, prop_oneof, proptest};
 use tokio::time::{Instant, sleep};
 
-use super::{
-    lifecycle::{id, known},
-    world::World,
-};
+use super::world::{World, id, known};
 
 /// Few, so that much happens to each.
 const NODES: usize = 3;
@@ -155,7 +152,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
 /// Returns how many nodes went.
 async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
     let mut world = World::new();
-    // The brake is another subject.
+    // The brake is the subject of `crowd`.
     world.settings.lifecycle.limits.share = 100;
     world.settings.lifecycle.limits.window = Duration::from_secs(1);
     let mut truths: [Truth; NODES] = std::array::from_fn(Truth::new);
@@ -182,7 +179,7 @@ async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
     n_deleted
 }
 
-fn in_paused_time<T>(test: impl Future<Output = T>) -> T {
+pub(super) fn in_paused_time<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(test)
 }

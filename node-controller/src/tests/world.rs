@@ -5,14 +5,14 @@ use std::time::Duration;
 use controller_core::{
     brake::Limits,
     mirror::ObjectName,
-    node::{UNINITIALISED, has_taint},
-    testing::{FakeCloud, FakeKube, instance, process},
+    node::{DELETE_DESPITE_BRAKE, UNINITIALISED, has_taint},
+    testing::{FakeCloud, FakeKube, NodeBuilder, instance, node, process},
 };
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{NAMES, config::Settings, controller, lifecycle};
+use crate::{NAMES, config::Settings, controller, lifecycle, plan::labels::PAIRS};
 
 /// The defaults of the flags.
 pub(super) const SETTINGS: Settings = Settings {
@@ -26,6 +26,9 @@ pub(super) const SETTINGS: Settings = Settings {
         limits: Limits { share: 30, number: 50, window: Duration::from_mins(10) },
     },
 };
+
+/// The brake begins empty: this is when it may let go whatever it may within a window.
+pub(super) const WARM: Duration = Duration::from_secs(601);
 
 /// A running controller and both its sides.
 pub(super) struct World {
@@ -89,9 +92,62 @@ impl World {
     pub(super) fn has_event(&self, reason: &str, words: &str) -> bool {
         self.kube.events().iter().any(|event| event.contains(&format!(" {reason} ")) && event.contains(words))
     }
+
+    pub(super) fn set_ready(&self, name: &str, status: &str) {
+        self.kube.change::<Node>(&ObjectName::cluster(name), |node| {
+            let again: Node = controller_core::testing::node("x").ready(status).build();
+            let conditions = again.status.and_then(|status| status.conditions);
+            node.status.get_or_insert_default().conditions = conditions;
+        });
+    }
+
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.node(name).metadata.name.is_some()
+    }
+
+    pub(super) fn n_deletions(&self) -> usize {
+        self.kube.writes().iter().filter(|write| write.method == "DELETE").count()
+    }
+
+    /// The machine goes, and the kubelet with it.
+    pub(super) fn lose(&self, name: &str) {
+        self.cloud.end(&id(name));
+        self.set_ready(name, "Unknown");
+    }
+
+    pub(super) fn let_go(&self, name: &str, uid: &str) {
+        self.kube.change::<Node>(&ObjectName::cluster(name), |node| {
+            let annotations = node.metadata.annotations.get_or_insert_default();
+            annotations.insert(DELETE_DESPITE_BRAKE.to_owned(), uid.to_owned());
+        });
+    }
+}
+
+/// As `node`, initialised and on its machine.
+pub(super) fn known(name: &str) -> NodeBuilder {
+    let values = ["small", "north-1", "north"];
+    let labels = PAIRS.iter().zip(values).flat_map(|(pair, value)| pair.map(|key| (key, value)));
+    labels.fold(node(name).provider_id(&id(name)), |node, (key, value)| node.label(key, value))
+}
+
+pub(super) fn id(name: &str) -> String {
+    format!("sim://north/{name}")
+}
+
+/// So many nodes, `n0` and so on, that run on machines of the cloud, and a controller that has been at work for a while.
+pub(super) async fn running(n_nodes: usize) -> World {
+    let mut world = World::new();
+    for n in 0..n_nodes {
+        let name = format!("n{n}");
+        world.cloud.put(instance(&id(&name)).named(&name));
+        world.kube.put::<Node>(known(&name).ready("True"));
+    }
+    world.start();
+    sleep(WARM).await;
+    world
 }
 
 /// Long enough for everything that a change sets going, short of the retries of later.
 pub(super) async fn calm() {
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    sleep(Duration::from_secs(20)).await;
 }

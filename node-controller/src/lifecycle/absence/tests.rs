@@ -218,6 +218,40 @@ async fn what_the_listing_shows_changes_no_word() {
     assert!(world.is_proven(42));
 }
 
+#[tokio::test(start_paused = true)]
+async fn whom_the_brake_held_only_a_sign_of_life_frees() {
+    type Happens = fn(&mut World);
+    let happenings: [(&str, Happens, bool); 8] = [
+        ("gone", |world| world.gone(10), true),
+        ("not shown", |world| world.hear(10, &Answer::NotVisible), true),
+        ("foreign", |world| world.hear(10, &Answer::Foreign), true),
+        ("an error", |world| world.hear(10, &other()), true),
+        ("the adapter is away", |world| world.forget(10), true),
+        ("its object is gone", |world| world.ledger.release(|it| it.uid == "uid-a"), false),
+        ("it exists", |world| world.hear(10, &Answer::Exists { stopped: true }), false),
+        ("it is ready", |world| world.ledger.forget(|it| it.uid == "uid-a"), false),
+    ];
+    for (name, happens, stays) in happenings {
+        let mut world = World::new();
+        world.ledger.hold([subject()]);
+        happens(&mut world);
+        assert_eq!(world.ledger.held().contains(&subject()), stays, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_cannot_tell_is_quoted_and_one_time_is_none() {
+    let mut world = World::new();
+    let failed = |repeated| Heard::Failed { error: "no".to_owned(), repeated };
+    for repeated in [false, true, true] {
+        world.hear(10, &other());
+        assert_eq!(world.ledger.heard(&subject()), Some(&failed(repeated)));
+    }
+    world.gone(20);
+    world.hear(60, &other());
+    assert_eq!(world.ledger.heard(&subject()), Some(&failed(false)), "it could, in between");
+}
+
 /// A moment in the life of a node that is not ready.
 #[derive(Clone, Debug)]
 enum Moment {

@@ -135,6 +135,28 @@ fn who_is_asked_about() {
 }
 
 #[test]
+fn what_is_a_sign_of_life_and_what_is_none() {
+    use InstanceState::{Running, Stopped, Terminating};
+    let (running, stopped, ending) = (machine(Running), machine(Stopped), machine(Terminating));
+    let down = || known().ready("False");
+    let seen = |cloud, instance| Facts { cloud, ..facts(Some(instance), None) };
+    let away = Facts { cloud: View::None, scheme: None, ..facts(None, None) };
+    let cases = [
+        ("not shown", down(), facts(None, None), true),
+        ("the adapter is away", down(), away, true),
+        ("ends", down(), seen(View::Fresh, &ending), true),
+        ("an old mirror shows it", down(), seen(View::Old, &stopped), true),
+        ("listed", down(), seen(View::Fresh, &running), false),
+        ("switched off, and there", down(), seen(View::Fresh, &stopped), false),
+        ("ready", known().ready("True"), facts(None, None), false),
+        ("deleted by somebody", down().deleted(), facts(None, None), false),
+    ];
+    for (name, node, facts, lifeless) in cases {
+        assert_eq!(is_lifeless(&trim_node(&node.build()), &facts), lifeless, "{name}");
+    }
+}
+
+#[test]
 fn an_uninitialised_node_must_have_an_age() {
     let new = trim_node(&known().uninitialised().build());
     let facts = facts(None, None);

@@ -1,0 +1,230 @@
+//! The brake on deletions, with the whole controller.
+
+use std::time::Duration;
+
+use controller_core::{
+    mirror::ObjectName,
+    node::TO_BE_DELETED,
+    testing::{Fault, Verb, eventually, instance},
+};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use tokio::time::sleep;
+
+use super::world::{World, id, known, running};
+
+#[tokio::test(start_paused = true)]
+async fn when_too_many_would_go_none_goes_and_everybody_is_told_once() {
+    let world = running(10).await;
+    for n in 0..4 {
+        world.lose(&format!("n{n}"));
+    }
+    sleep(Duration::from_hours(24)).await;
+    assert_eq!(world.n_deletions(), 0);
+    for n in 0..4 {
+        let words = format!("kubectl annotate node n{n} cloudadapter.dev/delete-despite-brake=uid-n{n}");
+        assert!(world.has_event("DeletionHeld", &words), "{:?}", world.kube.events());
+    }
+    let whole = world.kube.events().into_iter().find(|event| event.contains("NodeDeletionBrakeTripped"));
+    let whole = whole.expect("one for all");
+    assert!(whole.contains("4 of 10") && whole.contains("no more than 3 may go within 10m"), "{whole}");
+    let objects = world.kube.event_objects();
+    let whole = objects.iter().find(|event| event.reason.as_deref() == Some("NodeDeletionBrakeTripped"));
+    let about = whole.and_then(|event| event.regarding.as_ref()).expect("it is about something");
+    let about = (about.kind.as_deref(), about.name.as_deref(), about.uid.as_deref());
+    assert_eq!(about, (Some("Namespace"), Some("kube-system"), Some("cluster-uid")), "without an election");
+    let held = |event: &&String| event.contains(" DeletionHeld n1: ");
+    let events = world.kube.events();
+    let told = events.iter().filter(held).count();
+    assert!((24..=25).contains(&told), "each hour: {told}");
+
+    // One of them less, and the others are as many as may go.
+    world.set_ready("n0", "True");
+    eventually("the others go", || world.n_deletions() == 3).await;
+}
+
+/// The cloud says of four nodes that they are gone, and then it cannot tell of one of them.
+#[tokio::test(start_paused = true)]
+async fn a_tripped_brake_is_released_by_signs_of_life_and_by_nothing_else() {
+    for trouble in ["an error", "not shown", "the adapter is away for a while", "ready", "listed", "exists"] {
+        let world = running(10).await;
+        for n in 0..4 {
+            world.lose(&format!("n{n}"));
+        }
+        eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+        match trouble {
+            "not shown" => {
+                world.cloud.edit(|state| state.gone.remove(&id("n0")));
+            }
+            "the adapter is away for a while" => {
+                world.cloud.edit(|state| state.untold.insert(id("n0")));
+                world.cloud.away(true);
+                sleep(Duration::from_mins(1)).await;
+                world.cloud.away(false);
+            }
+            "exists" => world.put_unlisted(&id("n0"), "n0"),
+            _ => {
+                world.cloud.edit(|state| state.untold.insert(id("n0")));
+            }
+        }
+        if trouble != "exists" {
+            // Proofs are renewed each five minutes.
+            sleep(Duration::from_mins(20)).await;
+            assert_eq!(world.n_deletions(), 0, "{trouble}");
+        }
+        match trouble {
+            "exists" => {}
+            "listed" => world.cloud.put(instance(&id("n0")).named("n0")),
+            _ => world.set_ready("n0", "True"),
+        }
+        eventually("the others are as many as may go", || world.n_deletions() == 3).await;
+        assert!(world.exists("n0"), "{trouble}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whom_a_person_deletes_is_held_no_longer() {
+    let world = running(10).await;
+    for n in 0..4 {
+        world.lose(&format!("n{n}"));
+    }
+    eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+    world.cloud.edit(|state| state.untold.insert(id("n0")));
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!(world.n_deletions(), 0);
+    world.kube.delete::<Node>(&ObjectName::cluster("n0"));
+    eventually("three are as many as may go", || world.n_deletions() == 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_that_are_held_than_can_be_told_at_once_are_told_all_the_same() {
+    let mut world = World::new();
+    let n_nodes = 1500;
+    for n in 0..n_nodes {
+        let name = format!("n{n}");
+        world.cloud.edit(|state| state.gone.insert(id(&name)));
+        world.kube.put::<Node>(known(&name).ready("Unknown"));
+    }
+    world.start();
+    sleep(Duration::from_mins(1)).await;
+    assert!(world.has_event("NodeDeletionBrakeTripped", "1500 of 1500"));
+    sleep(Duration::from_mins(4)).await;
+    let told = world.kube.events().iter().filter(|event| event.contains(" DeletionHeld ")).count();
+    assert_eq!(told, n_nodes, "each of them, once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whom_a_person_lets_go_goes_and_nobody_else() {
+    let world = running(10).await;
+    for n in 0..5 {
+        world.lose(&format!("n{n}"));
+    }
+    eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+    world.let_go("n0", "uid-n0");
+    world.let_go("n1", "uid-somebody-else");
+    eventually("it goes", || !world.exists("n0")).await;
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.n_deletions(), 1, "four are still too many");
+    world.let_go("n1", "uid-n1");
+    eventually("the last three are as many as may go", || world.n_deletions() == 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_let_a_node_go_is_no_proof() {
+    let world = running(10).await;
+    world.cloud.edit(|state| drop(state.instances.remove(&id("n1"))));
+    world.set_ready("n1", "Unknown");
+    world.let_go("n1", "uid-n1");
+    sleep(Duration::from_hours(1)).await;
+    assert!(world.exists("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_three_nodes_one_goes_in_a_window() {
+    let world = running(3).await;
+    world.lose("n0");
+    eventually("one goes", || !world.exists("n0")).await;
+    world.lose("n1");
+    sleep(Duration::from_mins(8)).await;
+    assert!(world.exists("n1"));
+    assert!(world.has_event("DeletionHeld", "n1: "), "{:?}", world.kube.events());
+    sleep(Duration::from_mins(3)).await;
+    assert!(!world.exists("n1"), "the next window");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_started_over_and_over_deletes_no_more_than_one_that_runs() {
+    let mut world = running(10).await;
+    world.lose("n0");
+    world.lose("n1");
+    for _ in 0..10 {
+        world.stop().await;
+        world.start();
+        sleep(Duration::from_mins(2)).await;
+    }
+    assert!(world.exists("n0") && world.exists("n1"), "3 of 10 may go in 10 minutes: the second after 3:20");
+    assert!(world.has_event("DeletionDelayed", "n0: Will be deleted"), "{:?}", world.kube.events());
+    assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
+    sleep(Duration::from_secs(100)).await;
+    assert!(!world.exists("n0") && !world.exists("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_while_the_brake_holds_changes_nothing() {
+    let mut world = running(10).await;
+    for n in 0..5 {
+        world.lose(&format!("n{n}"));
+    }
+    eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+    world.stop().await;
+    world.start();
+    let before = world.kube.events().len();
+    sleep(Duration::from_mins(50)).await;
+    assert_eq!(world.n_deletions(), 0);
+    assert!(world.kube.events().len() > before, "told anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_nodes_that_are_gone_share_their_questions() {
+    let mut world = World::new();
+    for n in 0..600 {
+        let name = format!("n{n}");
+        world.cloud.edit(|state| state.gone.insert(id(&name)));
+        world.kube.put::<Node>(known(&name).ready("Unknown"));
+    }
+    world.start();
+    sleep(Duration::from_mins(2)).await;
+    assert!(world.has_event("NodeDeletionBrakeTripped", "600 of 600"));
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 4, "twice two batches");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_never_answered_counts_once() {
+    let world = running(10).await;
+    world.kube.order(Fault::hang().on(Verb::Delete, "nodes").of("n0"));
+    world.lose("n0");
+    sleep(Duration::from_mins(5)).await;
+    assert!(world.n_deletions() > 5, "{} tries", world.n_deletions());
+    world.lose("n1");
+    world.lose("n2");
+    eventually("three of ten may go", || !world.exists("n1") && !world.exists("n2")).await;
+    assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
+    world.kube.heal();
+    eventually("it goes, too", || !world.exists("n0")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_the_autoscaler_removes_do_not_trip_the_brake() {
+    let world = running(10).await;
+    let announced =
+        Taint { key: TO_BE_DELETED.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    for n in 0..6 {
+        let name = format!("n{n}");
+        world.kube.change::<Node>(&ObjectName::cluster(&name), |node| {
+            node.spec.get_or_insert_default().taints = Some(vec![announced.clone()]);
+        });
+        world.lose(&name);
+    }
+    eventually("all of them go", || (0..6).all(|n| !world.exists(&format!("n{n}")))).await;
+    assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
+    assert!((6..10).all(|n| world.exists(&format!("n{n}"))));
+}

@@ -1,0 +1,130 @@
+//! Whatever happens after the brake has tripped: nobody goes before so many of the crowd have given a sign of life that the others are
+//! as many as may go.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use controller_core::{mirror::ObjectName, testing::instance};
+use k8s_openapi::api::core::v1::Node;
+use proptest::prelude::{Just, ProptestConfig, Strategy, prop, prop_oneof, proptest};
+use tokio::time::sleep;
+
+use super::{
+    history::in_paused_time,
+    world::{World, id, running},
+};
+
+const NODES: usize = 10;
+/// Of them, by the default share.
+const MAY_GO: usize = 3;
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// The machine goes, or it can be proven again that it is gone.
+    Ends(usize),
+    /// It is not shown any more, and nobody can say why.
+    Vanishes(usize),
+    /// The cloud cannot tell what became of it, or can again.
+    Untold(usize),
+    /// The kubelet falls silent.
+    Silent(usize),
+    AdapterAway(bool),
+    ServerAway(bool),
+    /// A sign of life: the cloud lists the machine.
+    IsThere(usize),
+    /// A sign of life.
+    Ready(usize),
+    /// A person deletes the node.
+    Deleted(usize),
+    /// Nothing but time.
+    Passes,
+}
+
+fn moment() -> impl Strategy<Value = Moment> {
+    let node = || 0..NODES;
+    prop_oneof![
+        4 => node().prop_map(Moment::Ends),
+        3 => node().prop_map(Moment::Vanishes),
+        4 => node().prop_map(Moment::Untold),
+        3 => node().prop_map(Moment::Silent),
+        2 => prop::bool::weighted(0.3).prop_map(Moment::AdapterAway),
+        1 => prop::bool::weighted(0.3).prop_map(Moment::ServerAway),
+        1 => node().prop_map(Moment::IsThere),
+        1 => node().prop_map(Moment::Ready),
+        1 => node().prop_map(Moment::Deleted),
+        6 => Just(Moment::Passes),
+    ]
+}
+
+/// Whom the brake holds: a judge knows of no proofs, only of signs of life. Who has given one, and is lost once more, is for the
+/// controller to find out.
+async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
+    let name = |n: usize| format!("n{n}");
+    match moment {
+        Moment::Ends(n) => world.cloud.end(&id(&name(n))),
+        Moment::Vanishes(n) => world.cloud.edit(|state| {
+            state.instances.remove(&id(&name(n)));
+            state.gone.remove(&id(&name(n)));
+        }),
+        Moment::Untold(n) => world.cloud.edit(|state| {
+            if !state.untold.remove(&id(&name(n))) {
+                state.untold.insert(id(&name(n)));
+            }
+        }),
+        Moment::Silent(n) if world.exists(&name(n)) => world.set_ready(&name(n), "Unknown"),
+        Moment::Silent(_) | Moment::Passes => {}
+        Moment::AdapterAway(away) => world.cloud.away(away),
+        Moment::ServerAway(away) => world.kube.away(away),
+        Moment::IsThere(n) => {
+            crowd.remove(&n);
+            world.cloud.put(instance(&id(&name(n))).named(&name(n)));
+        }
+        Moment::Ready(n) if world.exists(&name(n)) => {
+            crowd.remove(&n);
+            world.set_ready(&name(n), "True");
+        }
+        Moment::Ready(_) => {}
+        Moment::Deleted(n) => {
+            crowd.remove(&n);
+            world.kube.delete::<Node>(&ObjectName::cluster(&name(n)));
+        }
+    }
+}
+
+/// Returns how many went in the end.
+async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Moment)]) -> usize {
+    let world = running(NODES).await;
+    let mut crowd: BTreeSet<usize> = (0..n_lost).collect();
+    for n in &crowd {
+        world.lose(&format!("n{n}"));
+    }
+    sleep(Duration::from_mins(2)).await;
+    for (seconds, moment) in history {
+        // Not in the same instant as anything that the controller does.
+        sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
+        if crowd.len() <= MAY_GO {
+            break;
+        }
+        assert_eq!(world.n_deletions(), 0, "{n_lost} were lost, {crowd:?} are: {history:?}");
+        happens(&world, &mut crowd, *moment).await;
+    }
+    world.n_deletions()
+}
+
+#[test]
+fn a_crowd_that_becomes_small_enough_goes() {
+    let history = [(10, Moment::Ready(0)), (20, Moment::Passes)];
+    assert_eq!(in_paused_time(nobody_goes_while_there_is_a_crowd(4, &history)), 3);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_history_releases_a_crowd_without_signs_of_life(
+        n_lost in MAY_GO + 1..=NODES,
+        history in prop::collection::vec((1_u64..400, moment()), 1..25),
+    ) {
+        in_paused_time(nobody_goes_while_there_is_a_crowd(n_lost, &history));
+    }
+}

@@ -1,0 +1,99 @@
+//! The shutdown taint, with the whole controller.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::InstanceState;
+use controller_core::{
+    mirror::ObjectName,
+    node::{SHUTDOWN, taints},
+    testing::{FakeKube, eventually, instance},
+};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use tokio::time::sleep;
+
+use super::world::{World, id, running};
+
+impl World {
+    fn has_shutdown_taint(&self, name: &str) -> bool {
+        taints(&self.node(name)).iter().any(|taint| taint.key == SHUTDOWN && taint.effect == "NoSchedule")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_switched_off_taints_its_node_until_that_is_ready() {
+    let world = running(3).await;
+    let other = Taint { key: "kept".to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() };
+    world.kube.change::<Node>(&ObjectName::cluster("n1"), |node| {
+        node.spec.get_or_insert_default().taints = Some(vec![other.clone()]);
+    });
+    world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
+    sleep(Duration::from_mins(1)).await;
+    assert!(!world.has_shutdown_taint("n1"), "it is ready");
+    world.set_ready("n1", "Unknown");
+    eventually("it is tainted", || world.has_shutdown_taint("n1")).await;
+    let ours = Taint { key: SHUTDOWN.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    assert_eq!(taints(&world.node("n1")), [other.clone(), ours]);
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.kube.writes().len(), 1, "once");
+
+    world.cloud.put(instance(&id("n1")).named("n1"));
+    sleep(Duration::from_mins(1)).await;
+    assert!(world.has_shutdown_taint("n1"), "it stays until the node is ready");
+    world.set_ready("n1", "True");
+    eventually("it goes", || !world.has_shutdown_taint("n1")).await;
+    assert_eq!(taints(&world.node("n1")), [other]);
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_of_ours_does_not_cost_anybody_else_theirs() {
+    let world = running(3).await;
+    for n in 0..3 {
+        world.kube.before_next_write(move |kube: &FakeKube| {
+            kube.change::<Node>(&ObjectName::cluster("n1"), |node| {
+                let taint =
+                    Taint { key: format!("t{n}"), effect: "NoSchedule".to_owned(), ..Taint::default() };
+                node.spec.get_or_insert_default().taints.get_or_insert_default().push(taint);
+            });
+        });
+    }
+    world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
+    world.set_ready("n1", "Unknown");
+    eventually("it is tainted", || world.has_shutdown_taint("n1")).await;
+    let node = world.node("n1");
+    let keys: Vec<&str> = taints(&node).iter().map(|taint| taint.key.as_str()).collect();
+    assert_eq!(keys, ["t0", "t1", "t2", SHUTDOWN]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ready_node_loses_the_taint_though_the_adapter_says_nothing_any_more() {
+    let world = running(3).await;
+    world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
+    world.set_ready("n1", "Unknown");
+    eventually("it is tainted", || world.has_shutdown_taint("n1")).await;
+    world.lose("n2");
+    world.cloud.hang(true);
+    sleep(Duration::from_secs(5)).await;
+    world.set_ready("n1", "True");
+    sleep(Duration::from_secs(6)).await;
+    assert!(!world.has_shutdown_taint("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_changes_the_taints_in_each_attempt_does_not_keep_ours_away() {
+    let world = running(3).await;
+    for n in 0..12 {
+        world.kube.before_next_write(move |kube: &FakeKube| {
+            kube.change::<Node>(&ObjectName::cluster("n1"), |node| {
+                let key = format!("t{n}");
+                let taint = Taint { key, effect: "NoSchedule".to_owned(), ..Taint::default() };
+                node.spec.get_or_insert_default().taints.get_or_insert_default().push(taint);
+            });
+        });
+    }
+    world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
+    world.set_ready("n1", "Unknown");
+    eventually("it is tainted in the third pass", || world.has_shutdown_taint("n1")).await;
+    assert_eq!(taints(&world.node("n1")).len(), 13, "and nobody lost one");
+    assert_eq!(world.kube.writes().len(), 13);
+}
