@@ -8,6 +8,7 @@ use anyhow::Context;
 use e2e::{ApiProxy, Bed, Mark, Trouble, UNINITIALIZED, eventually, is_uninitialised, node};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::{from_value, json};
 
 /// Nodes that wait for machines that never come.
@@ -33,6 +34,7 @@ async fn whoever_writes_at_the_same_moment_loses_nothing() {
     proxy.let_go();
     let contested = bed.initialised("contested").await.unwrap();
     assert!(has_taint(&contested, "example.com/meanwhile"), "{:?}", contested.spec);
+    bed.told("Node", "contested", "Synced").await.unwrap();
     let written = writes(&mut bed, <_>::default(), "contested");
     assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
 
@@ -41,8 +43,40 @@ async fn whoever_writes_at_the_same_moment_loses_nothing() {
     let uid = node("anew").register(&bed.client()).await.unwrap().uid();
     proxy.let_go();
     assert_eq!(bed.initialised("anew").await.unwrap().uid(), uid);
+    // Told when the last write is answered.
+    bed.told("Node", "anew", "Synced").await.unwrap();
     let written = writes(&mut bed, <_>::default(), "anew");
     assert_eq!(written, ["patch nodes/status 422", "patch nodes/status 200", "patch nodes 200"]);
+    // The new one has done nothing wrong.
+    assert_eq!(bed.times("Node", "anew", "SyncFailed").await.unwrap(), 0);
+    another_uid_is_refused(&bed).await;
+}
+
+/// By these answers the controllers know that another node has the name by now.
+async fn another_uid_is_refused(bed: &Bed) {
+    let (nodes, params) = (bed.nodes(), PatchParams::default());
+    let guarded = json!({ "metadata": { "uid": "another", "labels": { "v": "1" } } });
+    let tested = json!([{ "op": "test", "path": "/metadata/uid", "value": "another" }]);
+    let tested = Patch::Json::<()>(from_value(tested).unwrap());
+    for (name, answer, fields) in [
+        ("merge", nodes.patch("anew", &params, &Patch::Merge(&guarded)).await, ["metadata.uid"].as_slice()),
+        (
+            "strategic",
+            nodes.patch_status("anew", &params, &Patch::Strategic(&guarded)).await,
+            &["metadata.uid"],
+        ),
+        ("JSON", nodes.patch("anew", &params, &tested).await, &[]),
+    ] {
+        assert!(matches!(answer, Err(kube::Error::Api(_))), "{name}: {answer:?}");
+        if let Err(kube::Error::Api(status)) = answer {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            // It says each of them twice.
+            let mut causes: Vec<_> = causes.map(|cause| cause.field.as_str()).collect();
+            causes.dedup();
+            let seen = (status.code, status.reason.as_str(), causes.as_slice());
+            assert_eq!(seen, (422, "Invalid", fields), "{name}: {status:?}");
+        }
+    }
 }
 
 /// A machine comes up and its kubelet registers it; waits until the controller's write is on its way.
@@ -124,11 +158,14 @@ async fn told_of(bed: &Bed, node: &str, words: &[&str]) {
     told.await.unwrap();
 }
 
-/// What the controller wrote to a node, in order: verb, resource, answer.
+/// What the controller wrote to a node, in order: verb, resource, answer. What is refused may be tried again before the change is
+/// seen.
 fn writes(bed: &mut Bed, since: Mark, node: &str) -> Vec<String> {
     let writes = bed.writes_of("node-controller", since, "").unwrap();
     let of_node = writes.into_iter().filter(|it| it.name == node && it.resource.starts_with("nodes"));
-    of_node.map(|it| format!("{} {} {}", it.verb, it.resource, it.code)).collect()
+    let mut written: Vec<_> = of_node.map(|it| format!("{} {} {}", it.verb, it.resource, it.code)).collect();
+    written.dedup();
+    written
 }
 
 fn provider_id_of(machine: &Instance) -> String {

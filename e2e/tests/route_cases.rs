@@ -1,0 +1,349 @@
+//! Which routes there are: two families, claims that clash, machines that change, calls that fail, and what happens unseen.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::model::{Instance, Route};
+use anyhow::{Context, ensure};
+use e2e::{ADAPTER, Bed, Mark, NodeBuilder, State, node};
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{from_value, json};
+
+const CREATED: (&str, &str, &str) = ("False", "RouteCreated", "RouteController created a route");
+const FAILED: (&str, &str, &str) = ("True", "NoRouteCreated", "RouteController failed to create a route");
+
+/// What two nodes ask for.
+const TWINS: &str = "10.244.2.0/24";
+
+/// The machine that a route leads to, by where it leads.
+type Wanted = BTreeMap<String, String>;
+
+/// Nodes and routes alone, and nobody waits long for what becomes of routes by themselves.
+async fn install() -> Bed {
+    let values = json!({
+        "routeController": { "clusterCidr": "10.244.0.0/16,fd00:10:244::/56", "removal": { "grace": "3s" } },
+        "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
+        "serviceController": { "enabled": false },
+    });
+    Bed::install_with(&values).await.unwrap()
+}
+
+/// A node gets a route for each network of its own, whatever happened to these networks and to its machine before.
+#[tokio::test]
+async fn each_network_leads_to_the_node_that_may_have_it() {
+    let mut bed = install().await;
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    // Long before the one that will want the same.
+    let older = bed.join("b-twin", Some(TWINS)).await.unwrap();
+    let mut wanted = Wanted::from([(TWINS.to_owned(), machine(&older))]);
+    both_families(&mut bed, &mut wanted).await;
+    no_network_at_all(&mut bed, &wanted).await;
+    two_nodes_and_one_network(&mut bed, &mut wanted).await;
+    a_machine_replaced(&bed, &mut wanted).await;
+    a_node_registered_anew(&mut bed, &mut wanted).await;
+}
+
+/// Networks are compared as such, however they are spelled; somebody else's word on the condition does not last.
+async fn both_families(bed: &mut Bed, wanted: &mut Wanted) {
+    let addresses = ["10.9.0.1", "fd00::9:1"].map(|it| json!({ "kind": "internal", "address": it }));
+    let order = json!({ "name": "dual", "addresses": addresses });
+    let machine = bed.cluster.cloud.create_instances(&order).await.unwrap().remove(0);
+    let dual = node("dual").pods("10.244.1.0/24").pods("fd00:0010:0244:0001:0:0:0:0/64");
+    dual.register(&bed.client()).await.unwrap();
+    condition(bed, "dual", CREATED).await;
+    for to in ["10.244.1.0/24", "fd00:10:244:1::/64"] {
+        wanted.insert(to.to_owned(), machine.id.clone());
+    }
+    let routes = lead(bed, wanted).await;
+    let dual = routes.iter().filter(|route| route.next_hop_instance.as_ref() == Some(&machine.id));
+    let via: Vec<IpAddr> = dual.filter_map(|route| route.next_hop_address).collect();
+    assert_eq!(via, ["10.9.0.1", "fd00::9:1"].map(|it| it.parse::<IpAddr>().unwrap()));
+
+    bed.quiet("route-controller").await.unwrap();
+    bed.cluster.pods.get("route-controller").unwrap().terminate().await.unwrap();
+    let calico = json!({ "type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp" });
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [calico] } }));
+    bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
+    condition(bed, "dual", CREATED).await;
+    bed.quiet("route-controller").await.unwrap();
+    assert_eq!(writes(bed, mark), ["patch nodes/status dual 200"]);
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
+}
+
+/// A node that asks for no network has no route, and nobody says that its network is away.
+async fn no_network_at_all(bed: &mut Bed, wanted: &Wanted) {
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    bed.join("bare", None).await.unwrap();
+    bed.quiet("route-controller").await.unwrap();
+    assert_eq!(network_unavailable(&bed.nodes().get("bare").await.unwrap()), None);
+    assert!(bed.events("Node", "bare").await.unwrap().iter().all(|it| !of_routes(it.reason.as_deref())));
+    assert_eq!(writes(bed, mark), [""; 0]);
+    lead(bed, wanted).await;
+}
+
+/// The older keeps it, whatever their names are. When it is gone, the route to its machine goes before the other's is laid.
+async fn two_nodes_and_one_network(bed: &mut Bed, wanted: &mut Wanted) {
+    bed.quiet("route-controller").await.unwrap();
+    let younger = bed.cluster.cloud.create_instance("a-twin").await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    let made = on(&younger, "a-twin").pods(TWINS).register(&bed.client()).await.unwrap();
+    let older = bed.nodes().get("b-twin").await.unwrap();
+    assert!(made.creation_timestamp() > older.creation_timestamp(), "the test is faster than it thinks");
+    let told = bed.told("Node", "a-twin", "PodCIDRRefused").await.unwrap();
+    assert!(told.contains("the older node b-twin has the same one"), "{told}");
+    condition(bed, "a-twin", FAILED).await;
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchRoutes), 0);
+    lead(bed, wanted).await;
+
+    e2e::delete_node(&bed.client(), "b-twin").await.unwrap();
+    condition(bed, "a-twin", CREATED).await;
+    wanted.insert(TWINS.to_owned(), younger.id);
+    lead(bed, wanted).await;
+    // The cloud takes no second route to a network: the first call makes room, the second one lays.
+    let calls = bed.cluster.cloud.counts().await.unwrap();
+    assert_eq!(calls.of(Operation::BatchRoutes), 2, "{calls:?}");
+    assert_eq!(bed.times("Node", "a-twin", "FailedToCreateRoute").await.unwrap(), 0);
+}
+
+/// The route to a machine that is gone, a black hole by now, gives way at once.
+async fn a_machine_replaced(bed: &Bed, wanted: &mut Wanted) {
+    let gone = machine(&bed.join("replaced", Some("10.244.3.0/24")).await.unwrap());
+    condition(bed, "replaced", CREATED).await;
+    bed.cluster.cloud.delete_instance(&gone).await.unwrap();
+    e2e::delete_node(&bed.client(), "replaced").await.unwrap();
+    let new = bed.cluster.cloud.create_instance("replaced").await.unwrap();
+    on(&new, "replaced").pods("10.244.3.0/24").register(&bed.client()).await.unwrap();
+    condition(bed, "replaced", CREATED).await;
+    wanted.insert("10.244.3.0/24".to_owned(), new.id);
+    lead(bed, wanted).await;
+}
+
+/// Its route stays as it is, and goes if the node does not want it any more, which says so until then.
+async fn a_node_registered_anew(bed: &mut Bed, wanted: &mut Wanted) {
+    let machine = bed.cluster.cloud.create_instance("anew").await.unwrap();
+    let kubelet = || on(&machine, "anew");
+    kubelet().pods("10.244.4.0/24").register(&bed.client()).await.unwrap();
+    condition(bed, "anew", CREATED).await;
+    wanted.insert("10.244.4.0/24".to_owned(), machine.id.clone());
+    let before = lead(bed, wanted).await;
+    bed.quiet("route-controller").await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    e2e::delete_node(&bed.client(), "anew").await.unwrap();
+    kubelet().pods("10.244.4.0/24").register(&bed.client()).await.unwrap();
+    condition(bed, "anew", CREATED).await;
+    assert_eq!(lead(bed, wanted).await, before);
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
+
+    e2e::delete_node(&bed.client(), "anew").await.unwrap();
+    kubelet().register(&bed.client()).await.unwrap();
+    condition(bed, "anew", FAILED).await;
+    wanted.remove("10.244.4.0/24");
+    lead(bed, wanted).await;
+}
+
+/// One route that cannot be laid is one node's trouble; what is not this cluster's is nobody's; and nothing goes in the dark.
+#[tokio::test]
+async fn trouble_is_tried_again_and_what_happened_unseen_is_made_good() {
+    let mut bed = install().await;
+    let mut wanted = Wanted::new();
+    one_of_many_that_cannot_be_laid(&mut bed, &mut wanted).await;
+    one_that_is_laid_at_the_second_try(&mut bed, &mut wanted).await;
+    not_wholly_ours(&mut bed, &wanted).await;
+    a_node_that_went_unseen(&mut bed, &mut wanted).await;
+    in_the_dark(&mut bed, &mut wanted).await;
+}
+
+/// All of them are in one call.
+async fn one_of_many_that_cannot_be_laid(bed: &mut Bed, wanted: &mut Wanted) {
+    for name in [ADAPTER, "node-controller"] {
+        bed.cluster.pods.get(name).unwrap().start().unwrap();
+    }
+    let lost = bed.cluster.cloud.create_instance("lost").await.unwrap();
+    bed.cluster.cloud.delete_instance(&lost.id).await.unwrap();
+    on(&lost, "lost").pods("10.244.10.0/24").register(&bed.client()).await.unwrap();
+    for number in 1..=4 {
+        let (name, to) = (format!("good-{number}"), format!("10.244.{number}.0/24"));
+        wanted.insert(to.clone(), machine(&bed.join(&name, Some(&to)).await.unwrap()));
+    }
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
+    bed.ready().await.unwrap();
+    for number in 1..=4 {
+        condition(bed, &format!("good-{number}"), CREATED).await;
+    }
+    lead(bed, wanted).await;
+    let told = bed.told("Node", "lost", "FailedToCreateRoute").await.unwrap();
+    assert!(
+        told.starts_with("Could not create route ") && told.contains(" 10.244.10.0/24 for node lost"),
+        "{told}"
+    );
+    condition(bed, "lost", FAILED).await;
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchRoutes), 1);
+    // Nothing leads to a machine that never was: it is done with.
+    e2e::delete_node(&bed.client(), "lost").await.unwrap();
+}
+
+/// Nothing else changes meanwhile.
+async fn one_that_is_laid_at_the_second_try(bed: &mut Bed, wanted: &mut Wanted) {
+    let refusal = json!({ "code": "route_exists", "message": "not this time", "details": null });
+    let fault = json!({
+        "match": { "operation": "BatchRoutes" },
+        "when": { "next": 1 },
+        "action": { "respond": { "status": 200, "body": { "added": [{ "error": refusal }], "removed": [] } } },
+    });
+    bed.quiet("route-controller").await.unwrap();
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
+    wanted.insert(
+        "10.244.5.0/24".to_owned(),
+        machine(&bed.join("again", Some("10.244.5.0/24")).await.unwrap()),
+    );
+    condition(bed, "again", CREATED).await;
+    lead(bed, wanted).await;
+    let told = bed.told("Node", "again", "FailedToCreateRoute").await.unwrap();
+    assert!(told.contains("not this time"), "{told}");
+    assert_eq!(bed.times("Node", "again", "FailedToCreateRoute").await.unwrap(), 1);
+    bed.quiet("route-controller").await.unwrap();
+    let conditions = ["patch nodes/status again 200", "patch nodes/status again 200"];
+    let written = writes(bed, mark).into_iter().filter(|it| it.contains("nodes/status"));
+    assert_eq!(written.collect::<Vec<_>>(), conditions, "that it failed, and that it is there");
+}
+
+/// Only what is marked as ours and lies wholly inside goes when no node asks for it.
+async fn not_wholly_ours(bed: &mut Bed, wanted: &Wanted) {
+    let good = lead(bed, wanted).await.remove(0);
+    let tagged = |to: &str, tag: &str, value: &str| {
+        let mut tags = good.tags.clone();
+        tags.insert(format!("cloudadapter.dev/{tag}"), value.to_owned());
+        json!({ "destination": to, "next_hop_instance": good.next_hop_instance, "tags": tags })
+    };
+    let stray = tagged("10.244.99.0/24", "node-uid", "nobody");
+    let stay = [
+        tagged("10.244.98.0/24", "cluster-id", "another"),
+        tagged("10.244.0.0/15", "node-uid", "nobody"),
+        tagged("10.245.1.0/24", "node-uid", "nobody"),
+        tagged("0.0.0.0/0", "node-uid", "nobody"),
+    ];
+    let add: Vec<_> = stay.iter().chain([&stray]).collect();
+    let add = json!({ "add": add });
+    let laid = bed.cluster.cloud.by_hand(http::Method::POST, "/v1/routes:batch", Some(&add));
+    laid.await.unwrap();
+    let before = bed.cluster.cloud.state().await.unwrap().routes;
+    assert_eq!(before.len(), wanted.len() + stay.len() + 1);
+    let stays = |route: &Route| route.destination.to_string() != "10.244.99.0/24";
+    let before: Vec<Route> = before.into_iter().filter(stays).collect();
+    bed.until_cloud("only the one that nobody asks for is gone", |state| {
+        ensure!(state.routes == before, "{:#?}", state.routes);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let pod = &*bed.cluster.pods.get("route-controller").unwrap();
+    let counted = pod.counted("cloud_controller_routes_foreign", "owner").await.unwrap();
+    assert_eq!(counted.get("other-cluster"), Some(&1.0), "{counted:?}");
+}
+
+/// The controller was down meanwhile.
+async fn a_node_that_went_unseen(bed: &mut Bed, wanted: &mut Wanted) {
+    bed.cluster.pods.get("route-controller").unwrap().terminate().await.unwrap();
+    e2e::delete_node(&bed.client(), "good-1").await.unwrap();
+    bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
+    wanted.remove("10.244.1.0/24");
+    lead(bed, wanted).await;
+}
+
+/// Without the adapter nothing is known of the cloud: who waits hears why, and the rest is done when it is back.
+async fn in_the_dark(bed: &mut Bed, wanted: &mut Wanted) {
+    bed.quiet("route-controller").await.unwrap();
+    let new = bed.cluster.cloud.create_instance("new").await.unwrap();
+    let before = bed.cluster.cloud.state().await.unwrap().routes;
+    bed.cluster.pods.get(ADAPTER).unwrap().terminate().await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    e2e::delete_node(&bed.client(), "good-2").await.unwrap();
+    on(&new, "new").pods("10.244.7.0/24").register(&bed.client()).await.unwrap();
+    // By then more than the grace is over.
+    let told = bed.told("Node", "new", "WaitsForCloud").await.unwrap();
+    assert!(told.contains("not reachable"), "{told}");
+    assert_eq!(network_unavailable(&bed.nodes().get("new").await.unwrap()), None);
+    assert_eq!(bed.cluster.cloud.state().await.unwrap().routes, before);
+
+    bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
+    wanted.remove("10.244.2.0/24");
+    wanted.insert("10.244.7.0/24".to_owned(), new.id);
+    lead(bed, wanted).await;
+    condition(bed, "new", CREATED).await;
+    bed.ready().await.unwrap();
+}
+
+/// A node whose kubelet knows its machine.
+fn on(machine: &Instance, name: &str) -> NodeBuilder {
+    node(name).provider_id(&format!("sim://{}/{}", machine.region, machine.id))
+}
+
+/// The ID of a node's machine.
+fn machine(node: &Node) -> String {
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()).unwrap();
+    id.rsplit('/').next().unwrap().to_owned()
+}
+
+/// Waits until our routes inside of the cluster are those, and returns them by where they lead.
+async fn lead(bed: &Bed, wanted: &Wanted) -> Vec<Route> {
+    let what = format!("routes lead to {wanted:?}");
+    bed.until_cloud(&what, |state: &State| {
+        let mut ours: Vec<Route> = state.routes.iter().filter(|it| is_ours(it)).cloned().collect();
+        ours.sort_by_key(|route| route.destination);
+        let led = ours
+            .iter()
+            .map(|it| (it.destination.to_string(), it.next_hop_instance.clone().unwrap_or_default()));
+        let led: Wanted = led.collect();
+        ensure!(led == *wanted && ours.len() == led.len(), "{ours:#?}");
+        Ok(ours)
+    })
+    .await
+    .unwrap()
+}
+
+/// Not those that [`not_wholly_ours`] adds.
+fn is_ours(route: &Route) -> bool {
+    let tag = |tag: &str| route.tags.get(&format!("cloudadapter.dev/{tag}")).map(String::as_str);
+    tag("node-uid").is_some_and(|uid| uid != "nobody") && tag("cluster-id") != Some("another")
+}
+
+/// Waits until a node's condition says so, word by word.
+async fn condition(bed: &Bed, node: &str, wanted: (&str, &str, &str)) {
+    bed.until_node(node, &format!("has NetworkUnavailable {wanted:?}"), |node| {
+        let found = network_unavailable(node).context("it has no such condition")?;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let seen = (&*found.status, &*text(&found.reason), &*text(&found.message));
+        ensure!(seen == wanted, "{seen:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+fn network_unavailable(node: &Node) -> Option<NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|it| it.type_ == "NetworkUnavailable").cloned()
+}
+
+/// Whether an Event is this controller's.
+fn of_routes(reason: Option<&str>) -> bool {
+    matches!(reason, Some("FailedToCreateRoute" | "PodCIDRRefused" | "WaitsForCloud"))
+}
+
+/// What the controller wrote, Events left out, in order: verb, resource, name, answer.
+fn writes(bed: &mut Bed, since: Mark) -> Vec<String> {
+    let writes = bed.writes_of("route-controller", since, "").unwrap();
+    let told = writes.into_iter().filter(|it| it.resource != "events");
+    told.map(|it| format!("{} {} {} {}", it.verb, it.resource, it.name, it.code)).collect()
+}
