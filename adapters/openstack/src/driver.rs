@@ -332,8 +332,11 @@ impl OpenStackDriver {
             Step::CreateFloatingIp { new, target } => {
                 client.create_floating_ip(session, new, there(target.as_ref())?).await
             }
+            Step::ReserveFloatingIp { new, former } => {
+                client.reserve_floating_ip(session, new, former.as_ref()).await
+            }
             Step::AttachFloatingIp { id, target, .. } => {
-                client.attach_floating_ip(session, id, there(target.as_ref())?).await
+                client.attach_floating_ip(session, id.id()?, there(target.as_ref())?).await
             }
             Step::AttachReserved { address, target } => {
                 client.attach_reserved(session, *address, there(target.as_ref())?).await
@@ -341,7 +344,9 @@ impl OpenStackDriver {
             Step::DescribeFloatingIp { id, description, .. } => {
                 client.describe_floating_ip(session, id, description).await
             }
-            Step::DetachFloatingIp { id, .. } => client.detach_floating_ip(session, id).await,
+            Step::DetachFloatingIp { id, for_reserved, .. } => {
+                client.detach_floating_ip(session, id, *for_reserved).await
+            }
             Step::DeleteFloatingIp { id, .. } => client.delete_floating_ip(session, id).await,
             Step::OpenNodes(opening) => self.open_nodes(session, there(opening.as_deref())?).await,
             Step::CloseNodes(closing) => self.close_nodes(session, closing).await,

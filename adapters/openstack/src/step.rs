@@ -13,8 +13,8 @@ use crate::{
     load_balancers::{
         node_access::{Closing, Opening},
         requests::{
-            CreateLoadBalancer, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener, NewMember,
-            NewMonitor, NewPool, Target, UpdatePool,
+            CreateLoadBalancer, Former, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener,
+            NewMember, NewMonitor, NewPool, Target, UpdatePool,
         },
     },
 };
@@ -112,10 +112,16 @@ pub enum Step {
         new: NewFloatingIp,
         target: Option<Target>,
     },
-    /// The same with one that is ours already.
+    /// A floating IP that leads nowhere yet: it takes the place of another. If that is from the same pool, which was only called otherwise,
+    /// that is said of it, and none is made.
+    ReserveFloatingIp {
+        new: NewFloatingIp,
+        former: Option<Former>,
+    },
+    /// One that is ours already leads to the load balancer. `address`: `None` of one that an earlier step makes.
     AttachFloatingIp {
-        id: String,
-        address: IpAddr,
+        id: Part,
+        address: Option<IpAddr>,
         target: Option<Target>,
     },
     /// The same with one that the project has, whoever made it.
@@ -129,10 +135,11 @@ pub enum Step {
         address: IpAddr,
         description: String,
     },
-    /// It leads nowhere, and stays in the project.
+    /// It leads nowhere, and stays in the project. `for_reserved`: it makes room for this one of the project's, which must be there and free.
     DetachFloatingIp {
         id: String,
         address: IpAddr,
+        for_reserved: Option<IpAddr>,
     },
     DeleteFloatingIp {
         id: String,
@@ -259,7 +266,9 @@ impl DriverStep for Step {
             Self::CreateMonitor { .. } => octavia::CREATE_MONITOR,
             Self::UpdateMonitor { .. } => octavia::UPDATE_MONITOR,
             Self::DeleteMonitor { .. } => octavia::DELETE_MONITOR,
-            Self::CreateFloatingIp { .. } => floating_ips::CREATE_FLOATING_IP,
+            Self::CreateFloatingIp { .. } | Self::ReserveFloatingIp { .. } => {
+                floating_ips::CREATE_FLOATING_IP
+            }
             Self::AttachFloatingIp { .. }
             | Self::AttachReserved { .. }
             | Self::DescribeFloatingIp { .. }
@@ -294,6 +303,7 @@ impl DriverStep for Step {
             | Self::UpdateMonitor { .. }
             | Self::DeleteMonitor { .. }
             | Self::CreateFloatingIp { .. }
+            | Self::ReserveFloatingIp { .. }
             | Self::AttachFloatingIp { .. }
             | Self::AttachReserved { .. }
             | Self::DescribeFloatingIp { .. } => Priority::Interactive,
@@ -336,7 +346,9 @@ impl fmt::Display for Step {
             Self::UpdateMonitor { name, .. } => write!(f, "update the health monitor of pool {name}"),
             Self::DeleteMonitor { name, .. } => write!(f, "delete the health monitor of pool {name}"),
             Self::CreateFloatingIp { .. } => write!(f, "create a floating IP"),
-            Self::AttachFloatingIp { address, .. } | Self::AttachReserved { address, .. } => {
+            Self::ReserveFloatingIp { .. } => write!(f, "create a floating IP that is not used yet"),
+            Self::AttachFloatingIp { address: None, .. } => write!(f, "attach the new floating IP"),
+            Self::AttachFloatingIp { address: Some(address), .. } | Self::AttachReserved { address, .. } => {
                 write!(f, "attach floating IP {address}")
             }
             Self::DescribeFloatingIp { address, .. } => write!(f, "describe floating IP {address} as ours"),

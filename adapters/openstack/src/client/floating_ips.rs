@@ -7,6 +7,7 @@ use cloud_adapter::{
     vendor::{Family, Operation, Session},
 };
 use http::Method;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,13 +16,14 @@ use crate::{
     identity::catalogue::Service,
     load_balancers::{
         answers::FloatingIp,
-        requests::{NewFloatingIp, Target},
+        requests::{Former, NewFloatingIp, Target},
     },
     parameters::floating_subnet_field,
 };
 
 /// What is read of a floating IP.
-const FIELDS: [&str; 5] = ["id", "floating_ip_address", "fixed_ip_address", "port_id", "description"];
+const FIELDS: [&str; 6] =
+    ["id", "floating_ip_address", "fixed_ip_address", "port_id", "description", "floating_network_id"];
 
 pub(crate) const LIST_FLOATING_IPS: Operation = Operation::read(Family::Network, "ListFloatingIps");
 pub(crate) const LIST_EXTERNAL_NETWORKS: Operation = Operation::read(Family::Network, "ListExternalNetworks");
@@ -65,8 +67,32 @@ impl Client {
         } else if new.floating_network_id.is_none() {
             new.floating_network_id = Some(self.only_external_network(session).await?);
         }
-        let call = call(CREATE_FLOATING_IP, Method::POST, "/v2.0/floatingips".to_owned());
-        self.write(session, call, &json!({ "floatingip": At { new: &new, target } })).await
+        self.write(session, create(), &json!({ "floatingip": At { new: &new, target } })).await
+    }
+
+    /// Makes one that leads nowhere, to take the place of another. One that is from the same pool by another name stays, and says so. A look
+    /// for the pool comes first.
+    pub(crate) async fn reserve_floating_ip(
+        &self,
+        session: &Session,
+        new: &NewFloatingIp,
+        former: Option<&Former>,
+    ) -> Answer<()> {
+        let mut new = new.clone();
+        let mut addresses = None;
+        if let Some(pool) = new.pool.clone() {
+            addresses = self.find_pool(session, &pool, &mut new).await?;
+        } else if new.floating_network_id.is_none() {
+            new.floating_network_id = Some(self.only_external_network(session).await?);
+        }
+        let is_from_there = |one: &&Former| {
+            new.floating_network_id.as_deref() == Some(&one.network_id)
+                && addresses.is_none_or(|subnet| subnet.contains(&one.address))
+        };
+        match former.filter(is_from_there) {
+            Some(same) => self.describe_floating_ip(session, &same.id, &new.description).await,
+            None => self.write(session, create(), &json!({ "floatingip": new })).await,
+        }
     }
 
     /// Lets one lead to a load balancer.
@@ -86,19 +112,22 @@ impl Client {
         address: IpAddr,
         target: &Target,
     ) -> Answer<()> {
-        let own = self.own_floating_ips(session).await?;
-        let page = self.floating_ips(session, &format!("{own}&floating_ip_address={address}")).await?;
-        let field = "spec.requested_addresses";
-        let invalid =
-            |text: &str| VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field);
-        let found = page.items.into_iter().find(|one| one.floating_ip_address == address);
-        let found = found
-            .ok_or_else(|| invalid(&format!("the project has no floating IP {address}: reserve it first")))?;
+        let found = self.reserved(session, address).await?;
         match found.port_id {
             Some(port) if port == target.port_id => Ok(()),
-            Some(port) => Err(invalid(&format!("floating IP {address} is in use at port {port}"))),
+            Some(port) => Err(in_use(address, &port)),
             None => self.attach_floating_ip(session, &found.id, target).await,
         }
+    }
+
+    /// One that the project has, whoever made it.
+    async fn reserved(&self, session: &Session, address: IpAddr) -> Answer<FloatingIp> {
+        let own = self.own_floating_ips(session).await?;
+        let page = self.floating_ips(session, &format!("{own}&floating_ip_address={address}")).await?;
+        let found = page.items.into_iter().find(|one| one.floating_ip_address == address);
+        found.ok_or_else(|| {
+            not_to_be_had(&format!("the project has no floating IP {address}: reserve it first"))
+        })
     }
 
     pub(crate) async fn describe_floating_ip(
@@ -110,7 +139,19 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    pub(crate) async fn detach_floating_ip(&self, session: &Session, id: &str) -> Answer<()> {
+    /// Lets one lead nowhere. If it is to make room for one that the project has, a look comes first whether that can be had.
+    pub(crate) async fn detach_floating_ip(
+        &self,
+        session: &Session,
+        id: &str,
+        for_reserved: Option<IpAddr>,
+    ) -> Answer<()> {
+        if let Some(address) = for_reserved {
+            let found = self.reserved(session, address).await?;
+            if let Some(port) = found.port_id {
+                return Err(in_use(address, &port));
+            }
+        }
         self.write(session, update(id), &json!({ "floatingip": { "port_id": null } })).await
     }
 
@@ -131,8 +172,13 @@ impl Client {
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
     }
 
-    /// The network, or the subnet with its network, of a pool's name or ID.
-    async fn find_pool(&self, session: &Session, pool: &str, new: &mut NewFloatingIp) -> Answer<()> {
+    /// The network, or the subnet with its network, of a pool's name or ID. Answers the addresses of the subnet.
+    async fn find_pool(
+        &self,
+        session: &Session,
+        pool: &str,
+        new: &mut NewFloatingIp,
+    ) -> Answer<Option<IpNet>> {
         let field = "spec.address_pool";
         let invalid =
             |text: String| VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field);
@@ -144,7 +190,7 @@ impl Client {
                 return Err(invalid(text));
             }
             new.floating_network_id = Some(network.id);
-            return Ok(());
+            return Ok(None);
         }
         let subnets = self.subnets_called(session, pool).await?;
         let [subnet] = subnets.as_slice() else {
@@ -161,7 +207,7 @@ impl Client {
         }
         new.floating_network_id = Some(subnet.network_id.clone());
         new.subnet_id = Some(subnet.id.clone());
-        Ok(())
+        Ok(subnet.cidr)
     }
 
     async fn only_external_network(&self, session: &Session) -> Answer<String> {
@@ -197,7 +243,8 @@ impl Client {
             subnets: Vec<Subnet>,
         }
         for key in ["name", "id"] {
-            let path = format!("/v2.0/subnets?{key}={}&fields=id&fields=network_id", encode(word));
+            let path =
+                format!("/v2.0/subnets?{key}={}&fields=id&fields=network_id&fields=cidr", encode(word));
             let Subnets { subnets } = self.read(session, call(LIST_SUBNETS, Method::GET, path)).await?;
             if !subnets.is_empty() {
                 return Ok(subnets);
@@ -220,6 +267,20 @@ struct External {
 struct Subnet {
     id: String,
     network_id: String,
+    cidr: Option<IpNet>,
+}
+
+fn in_use(address: IpAddr, port: &str) -> VendorError {
+    not_to_be_had(&format!("floating IP {address} is in use at port {port}"))
+}
+
+fn not_to_be_had(text: &str) -> VendorError {
+    let field = "spec.requested_addresses";
+    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
+}
+
+fn create() -> Call {
+    call(CREATE_FLOATING_IP, Method::POST, "/v2.0/floatingips".to_owned())
 }
 
 fn update(id: &str) -> Call {

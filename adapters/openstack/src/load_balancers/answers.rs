@@ -157,6 +157,9 @@ pub(crate) struct FloatingIp {
     pub(crate) port_id: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) description: String,
+    /// The external network that it is from.
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) floating_network_id: String,
 }
 
 /// A security group of Neutron, with its rules.

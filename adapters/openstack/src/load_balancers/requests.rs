@@ -191,6 +191,15 @@ pub struct NewFloatingIp {
     pub(crate) description: String,
 }
 
+/// The floating IP that a new one takes the place of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Former {
+    pub(crate) id: String,
+    pub(crate) address: IpAddr,
+    /// Where it is from.
+    pub(crate) network_id: String,
+}
+
 /// Where a floating IP leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {

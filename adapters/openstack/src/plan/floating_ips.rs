@@ -2,8 +2,11 @@
 //!
 //! Ours are known by their description, which is set with the create, and by the port that they lead to: repeated tries make no second
 //! one. One that leads elsewhere was taken by somebody, and is left alone.
+//!
+//! One that makes room for another is deleted when the other serves, and not before: a wish that cannot be met, such as an address that
+//! nobody has reserved or a pool that is not there, changes nothing that taking it back would not undo.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRetention};
@@ -13,10 +16,10 @@ use crate::{
     load_balancers::{
         Detail,
         answers::{Balancer, FloatingIp},
-        requests::{NewFloatingIp, Target},
+        requests::{Former, NewFloatingIp, Target},
     },
     ownership::{self, Description},
-    step::Step,
+    step::{Part, Step},
 };
 
 /// The steps until the load balancer has its floating IP, or none. `there`: `None` if it is not made yet.
@@ -42,37 +45,87 @@ pub(super) fn changes(
     };
     let mut steps = Vec::new();
     let mut used = None;
+    // In the order of their IDs: the same before and after they are detached.
+    let mut spare: BTreeMap<&str, &FloatingIp> = BTreeMap::new();
     if let Some(public) = &wanted.public {
         if let Some(kept) = attached.iter().find(fits) {
             used = Some(kept.id.as_str());
             steps.extend(describe(kept, &description)?);
         } else {
-            steps.extend(attached.iter().map(|one| release(one, &desired.key)));
             let own = free.iter().find(fits);
             used = own.map(|one| one.id.as_str());
-            steps.push(match (own, public.address) {
-                (Some(own), _) => attach(own, target.clone()),
-                (None, Some(address)) => Step::AttachReserved { address, target: target.clone() },
-                (None, None) => {
-                    let new = NewFloatingIp {
-                        pool: public.pool.clone(),
-                        floating_network_id: public.network.clone(),
-                        subnet_id: public.subnet.clone(),
-                        description: description.write()?,
-                    };
-                    Step::CreateFloatingIp { new, target: target.clone() }
-                }
-            });
+            let former = attached.iter().chain(&free).find(|one| is_of(one, &desired.key));
+            let new = || {
+                Ok(NewFloatingIp {
+                    pool: public.pool.clone(),
+                    floating_network_id: public.network.clone(),
+                    subnet_id: public.subnet.clone(),
+                    description: description.write()?,
+                })
+            };
+            let next = Next { own: own.copied(), address, former: former.copied() };
+            steps.extend(next.steps(&attached, target, new)?);
             if let Some(own) = own {
                 steps.extend(describe(own, &description)?);
             }
+            let goes = attached.iter().filter(|one| is_of(one, &desired.key) && !is_kept(one));
+            spare.extend(goes.map(|one| (one.id.as_str(), *one)));
         }
     } else {
         steps.extend(attached.iter().map(|one| release(one, &desired.key)));
     }
-    let spare = free.iter().filter(|one| used != Some(&one.id) && !is_kept(one));
-    steps.extend(spare.map(|one| delete(one)));
+    let free = free.iter().filter(|one| used != Some(&one.id) && !is_kept(one));
+    spare.extend(free.map(|one| (one.id.as_str(), *one)));
+    steps.extend(spare.into_values().map(delete));
     Ok(steps)
+}
+
+/// The floating IP that shall lead to a load balancer next.
+struct Next<'a> {
+    /// One that is ours and leads nowhere.
+    own: Option<&'a FloatingIp>,
+    /// One that is asked for, whoever reserved it.
+    address: Option<IpAddr>,
+    /// Ours from before, which it takes the place of.
+    former: Option<&'a FloatingIp>,
+}
+
+impl Next<'_> {
+    /// The steps until it leads there. A port has one: those that are at it make room, and stay in the project. What may be refused
+    /// comes before that.
+    fn steps(
+        &self,
+        attached: &[&FloatingIp],
+        target: Option<Target>,
+        new: impl Fn() -> Result<NewFloatingIp, VendorError>,
+    ) -> Result<Vec<Step>, VendorError> {
+        let mut reserve = None;
+        let mut for_reserved = None;
+        let attach = match (self.own, self.address) {
+            (Some(own), _) => {
+                let (id, address) = (Part::Known(own.id.clone()), Some(own.floating_ip_address));
+                Step::AttachFloatingIp { id, address, target }
+            }
+            (None, Some(address)) => {
+                for_reserved = Some(address);
+                Step::AttachReserved { address, target }
+            }
+            (None, None) if attached.is_empty() && self.former.is_none() => {
+                Step::CreateFloatingIp { new: new()?, target }
+            }
+            (None, None) => {
+                let former = self.former.map(|one| Former {
+                    id: one.id.clone(),
+                    address: one.floating_ip_address,
+                    network_id: one.floating_network_id.clone(),
+                });
+                reserve = Some(Step::ReserveFloatingIp { new: new()?, former });
+                Step::AttachFloatingIp { id: Part::Coming, address: None, target }
+            }
+        };
+        let detach = attached.iter().map(|one| detach(one, for_reserved));
+        Ok(reserve.into_iter().chain(detach).chain([attach]).collect())
+    }
 }
 
 /// What becomes of the floating IPs of a load balancer that goes: ours go with it, unless they are kept.
@@ -130,16 +183,16 @@ fn describe(one: &FloatingIp, wanted: &Description) -> Result<Option<Step>, Vend
     Ok(Some(Step::DescribeFloatingIp { id, address, description }))
 }
 
-fn attach(one: &FloatingIp, target: Option<Target>) -> Step {
-    Step::AttachFloatingIp { id: one.id.clone(), address: one.floating_ip_address, target }
-}
-
 /// Of one that is there: ours goes, a kept or given one stays in the project.
 fn release(one: &FloatingIp, key: &LoadBalancerKey) -> Step {
     if is_of(one, key) && !is_kept(one) {
         return delete(one);
     }
-    Step::DetachFloatingIp { id: one.id.clone(), address: one.floating_ip_address }
+    detach(one, None)
+}
+
+fn detach(one: &FloatingIp, for_reserved: Option<IpAddr>) -> Step {
+    Step::DetachFloatingIp { id: one.id.clone(), address: one.floating_ip_address, for_reserved }
 }
 
 fn delete(one: &FloatingIp) -> Step {
@@ -153,7 +206,8 @@ fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
 /// Whether it can be from this pool: one that is from another by its description is not, whoever said so.
 fn is_from(one: &FloatingIp, pool: &str) -> bool {
     let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
-    pool.is_empty() || made_from.is_empty() || made_from == pool
+    // A network has two names: the other one is looked up where nothing else is known.
+    pool.is_empty() || made_from.is_empty() || made_from == pool || one.floating_network_id == pool
 }
 
 fn is_kept(one: &FloatingIp) -> bool {

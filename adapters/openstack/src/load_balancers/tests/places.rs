@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     OpenStackDriver,
-    load_balancers::requests::{CreateLoadBalancer, Neighbour, NewFloatingIp, Target},
+    load_balancers::requests::{CreateLoadBalancer, Former, Neighbour, NewFloatingIp, Target},
     step::Step,
     testing::{FakeCloud, PROJECT, session},
 };
@@ -104,4 +104,62 @@ async fn a_pool_is_a_network_or_a_subnet_by_name_or_id() {
         assert_eq!(error.fields, ["spec.address_pool"]);
     }
     assert_eq!(cloud.asked("POST /network/v2.0/floatingips").len(), 4);
+}
+
+#[tokio::test]
+async fn one_makes_room_for_another_only_if_that_can_be_had() {
+    let (cloud, driver) = cloud().await;
+    let ip = |id: &str, address: &str, port: Value| json!({ "id": id, "floating_ip_address": address, "port_id": port, "description": "" });
+    let all = vec![ip("free", "203.0.113.7", Value::Null), ip("used", "203.0.113.8", json!("a machine's"))];
+    cloud.store().lists.insert("/network/v2.0/floatingips".to_owned(), ("floatingips", all));
+    let session = session(&driver);
+    let detach = async |reserved: &str| {
+        let for_reserved = Some(address(reserved));
+        let step =
+            Step::DetachFloatingIp { id: "ours".to_owned(), address: address("203.0.113.5"), for_reserved };
+        driver.execute(&session, &step).await
+    };
+    for (reserved, text) in
+        [("203.0.113.9", "the project has no floating IP"), ("203.0.113.8", "is in use at port a machine's")]
+    {
+        let error = detach(reserved).await.expect_err(text);
+        assert!(error.fault == Fault::Invalid && error.message.contains(text), "{error}");
+        assert_eq!(error.fields, ["spec.requested_addresses"]);
+    }
+    assert_eq!(cloud.asked("PUT").len(), 0);
+    detach("203.0.113.7").await.expect("it is there, and free");
+    assert_eq!(cloud.store().bodies.last().expect("sent"), &json!({ "floatingip": { "port_id": null } }));
+}
+
+#[tokio::test]
+async fn one_from_the_same_pool_by_another_name_stays() {
+    let (cloud, driver) = cloud().await;
+    for (id, cidr) in [("sub-1", "203.0.113.0/24"), ("sub-2", "198.51.100.0/24")] {
+        let mut store = cloud.store();
+        let subnets = &mut store.lists.get_mut("/network/v2.0/subnets").expect("there").1;
+        subnets.iter_mut().find(|one| one["id"] == id).expect("there")["cidr"] = json!(cidr);
+    }
+    let session = session(&driver);
+    for (pool, network, stays) in [
+        ("public", "net-1", true),
+        ("net-2", "net-2", true),
+        ("edge", "net-2", true),
+        ("public", "net-2", false),
+        ("far", "net-2", false),
+        ("public", "", false),
+    ] {
+        let description = "whose it is".to_owned();
+        let pool_name = Some(pool.to_owned());
+        let new = NewFloatingIp { pool: pool_name, floating_network_id: None, subnet_id: None, description };
+        let (id, address) = ("ours".to_owned(), address("203.0.113.5"));
+        let former = Some(Former { id, address, network_id: network.to_owned() });
+        driver.execute(&session, &Step::ReserveFloatingIp { new, former }).await.expect("done");
+        let store = cloud.store();
+        let sent = &store.bodies.last().expect("sent")["floatingip"];
+        let call = store.requests.last().expect("sent");
+        assert_eq!(sent["description"], "whose it is");
+        assert_eq!(call.starts_with("PUT /network/v2.0/floatingips/ours"), stays, "{pool} {network}");
+        assert_eq!(sent["floating_network_id"].is_null(), stays, "{pool} {network}");
+        assert!(sent["port_id"].is_null(), "it is not used yet");
+    }
 }

@@ -1,6 +1,6 @@
 //! A small Octavia and Neutron in memory: takes what steps send, and lists it as they do.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerState};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     load_balancers::{
         Detail,
+        requests::{Former, NewFloatingIp},
         settings::{LoadBalancerOptions, Site, Version},
         tests::{Listings, records},
     },
@@ -22,6 +23,8 @@ pub(super) type Record = LoadBalancerRecord<Detail>;
 /// More writes than any plan here has.
 const WRITES_MAX: usize = 60;
 pub(super) const PORT: &str = "port-of-the-vip";
+/// What nobody calls a network.
+pub(super) const NO_POOL: &str = "dzm";
 
 /// A cloud, and the writes that were made in it.
 pub(super) struct Bench {
@@ -66,10 +69,28 @@ impl Bench {
         for _ in 0..most {
             match self.plan(desired).expect("possible").first() {
                 None => return true,
+                Some(step) if self.refuses(step) => return false,
                 Some(step) => self.execute(step),
             }
         }
         false
+    }
+
+    /// Whether the cloud would refuse a step: an address that the project has not, or somebody uses, and a pool that is not there.
+    fn refuses(&self, step: &Step) -> bool {
+        let is_free = |address: &IpAddr| {
+            let mut all = self.cloud.floating_ips.iter();
+            all.any(|one| one["floating_ip_address"] == address.to_string() && one["port_id"].is_null())
+        };
+        if let Step::AttachReserved { address, .. }
+        | Step::DetachFloatingIp { for_reserved: Some(address), .. } = step
+        {
+            return !is_free(address);
+        }
+        let (Step::CreateFloatingIp { new, .. } | Step::ReserveFloatingIp { new, .. }) = step else {
+            return false;
+        };
+        new.pool.as_deref() == Some(NO_POOL)
     }
 
     /// Converges, checks that the writes are those that the first plan foretold, and answers what is there and the writes.
@@ -79,6 +100,13 @@ impl Bench {
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
         assert!(self.run(desired, WRITES_MAX), "does not settle: {:#?}", self.writes);
+        // What was not there yet has an address by now.
+        let attach = "attach the new floating IP";
+        let known = |(at, one): (usize, &String)| match self.writes.get(at) {
+            Some(written) if one == attach && written.starts_with("attach floating IP ") => written.clone(),
+            _ => one.clone(),
+        };
+        let foretold: Vec<String> = foretold.iter().enumerate().map(known).collect();
         assert_eq!(self.writes, foretold);
         let record = self.observe().expect("there");
         assert_eq!(record.summary.state(), LoadBalancerState::Active);
@@ -174,12 +202,19 @@ impl Bench {
                     &json!({
                         "id": format!("fip-{}", self.made),
                         "floating_ip_address": format!("203.0.113.{}", self.made),
+                        "floating_network_id": network_of(new.pool.as_deref()),
                     }),
                 );
                 self.cloud.floating_ips.push(ip);
             }
+            Step::ReserveFloatingIp { new, former } => self.reserve(new, former.as_ref()),
             Step::AttachFloatingIp { id, target, .. } => {
-                set(&mut self.cloud.floating_ips, id, &body(target.as_ref().expect("there")));
+                let (id, to) = (id.id().expect("there"), body(target.as_ref().expect("there")));
+                assert!(
+                    self.cloud.floating_ips.iter().all(|one| one["port_id"] != to["port_id"]),
+                    "a second one"
+                );
+                set(&mut self.cloud.floating_ips, id, &to);
             }
             Step::AttachReserved { address, target } => {
                 let ip = self
@@ -188,7 +223,12 @@ impl Bench {
                     .iter()
                     .find(|one| one["floating_ip_address"] == address.to_string());
                 let id = ip.expect("reserved")["id"].as_str().expect("text").to_owned();
-                set(&mut self.cloud.floating_ips, &id, &body(target.as_ref().expect("there")));
+                let to = body(target.as_ref().expect("there"));
+                assert!(
+                    self.cloud.floating_ips.iter().all(|one| one["port_id"] != to["port_id"]),
+                    "a second one"
+                );
+                set(&mut self.cloud.floating_ips, &id, &to);
             }
             Step::DescribeFloatingIp { id, description, .. } => {
                 set(&mut self.cloud.floating_ips, id, &json!({ "description": description }));
@@ -198,6 +238,24 @@ impl Bench {
             }
             Step::DeleteFloatingIp { id, .. } => self.cloud.floating_ips.retain(|one| one["id"] != **id),
         }
+    }
+
+    fn reserve(&mut self, new: &NewFloatingIp, former: Option<&Former>) {
+        let network = network_of(new.pool.as_deref());
+        if let Some(same) = former.filter(|one| one.network_id == network) {
+            set(&mut self.cloud.floating_ips, &same.id, &json!({ "description": new.description }));
+            return;
+        }
+        let mut ip = body(new);
+        self.made += 1;
+        merge(
+            &mut ip,
+            &json!({
+                "id": format!("fip-{}", self.made), "port_id": null, "floating_network_id": network,
+                "floating_ip_address": format!("203.0.113.{}", self.made),
+            }),
+        );
+        self.cloud.floating_ips.push(ip);
     }
 
     fn id(&mut self, kind: &str) -> String {
@@ -292,6 +350,11 @@ impl Bench {
             there.push(member);
         }
     }
+}
+
+/// The external network that people call so; `dmz` is also known as `the-dmz`.
+fn network_of(pool: Option<&str>) -> String {
+    format!("net-{}", pool.unwrap_or("public").trim_start_matches("the-"))
 }
 
 pub(super) fn writer() -> Fence {

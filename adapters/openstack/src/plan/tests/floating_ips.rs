@@ -1,11 +1,11 @@
 //! Floating IPs: made, given, kept, and never two.
 
-use cloud_api_proto::v1alpha1::load_balancer_spec::AddressRetention;
+use cloud_api_proto::v1alpha1::{LoadBalancerSpec, LoadBalancerState, load_balancer_spec::AddressRetention};
 use serde_json::json;
 
 use super::{
-    Bench, addresses,
-    bench::{PORT, set},
+    Bench, Record, addresses,
+    bench::{NO_POOL, PORT, set},
     public, tcp, web, with,
 };
 use crate::ownership::Description;
@@ -55,6 +55,25 @@ fn one_that_is_made_anew_keeps_its_address() {
     assert_eq!(bench.cloud.floating_ips.len(), 1, "no second one");
 }
 
+/// cpo#2341: as the runtime does it where `recreate` allows it, from the state that Octavia gives up in.
+#[test]
+fn one_in_error_is_made_anew_with_its_addresses() {
+    let mut bench = Bench::new();
+    let desired = public([tcp(80)]);
+    bench.settled(&desired);
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "provisioning_status": "ERROR" }));
+    let broken = bench.observe().expect("there");
+    assert_eq!(broken.summary.state(), LoadBalancerState::Error);
+    bench.execute(&crate::plan::plan_deletion(&broken, None)[0]);
+    // Others would be next.
+    bench.next_address = 10;
+    let record = bench.again(&desired, &broken);
+    assert_eq!(addresses(&record), addresses(&broken), "the floating IP");
+    let own = |record: &Record| record.detail.balancer.as_ref().and_then(|one| one.vip_address);
+    assert_eq!(own(&record), own(&broken));
+    assert_eq!(bench.cloud.floating_ips.len(), 1);
+}
+
 #[test]
 fn from_public_to_internal_and_back() {
     let mut bench = Bench::new();
@@ -76,9 +95,72 @@ fn another_pool_is_another_address_and_one_that_nobody_had_named_is_none() {
     let mut bench = Bench::new();
     bench.settled(&from("dmz"));
     let (_, writes) = bench.settled(&from("edge"));
-    let swap = ["delete floating IP 203.0.113.5", "create a floating IP", "tag load balancer as complete"];
+    let swap = [
+        "create a floating IP that is not used yet",
+        "detach floating IP 203.0.113.5",
+        "attach floating IP 203.0.113.6",
+        "delete floating IP 203.0.113.5",
+        "tag load balancer as complete",
+    ];
     assert_eq!(writes, swap);
     assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"], "from any");
+}
+
+#[test]
+fn another_name_of_the_same_pool_is_the_same_address() {
+    let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
+    let mut bench = Bench::new();
+    let (before, _) = bench.settled(&from("dmz"));
+    bench.run(&from("the-dmz"), 9);
+    assert_eq!(
+        bench.writes[2..],
+        ["create a floating IP that is not used yet", "tag load balancer as complete"]
+    );
+    let after = bench.observe().expect("there");
+    assert_eq!(addresses(&after), addresses(&before));
+    assert_eq!((bench.plan(&from("the-dmz")), bench.cloud.floating_ips.len()), (Ok(vec![]), 1));
+    assert_eq!(bench.settled(&from("net-dmz")).1, ["tag load balancer as complete"], "its ID is known");
+}
+
+#[test]
+fn a_wish_that_cannot_be_met_costs_no_address() {
+    type Set = fn(&mut LoadBalancerSpec);
+    let mistakes = [
+        (|spec| spec.requested_addresses = vec!["198.51.100.7".into()]) as Set,
+        |spec| spec.address_pool = NO_POOL.into(),
+        |spec| spec.requested_addresses = vec!["198.51.100.8".into()],
+    ];
+    for wish in [public([tcp(80)]), with(public([tcp(80)]), |spec| spec.address_pool = "dmz".into())] {
+        for mistake in mistakes {
+            let mut bench = Bench::new();
+            let (before, _) = bench.settled(&wish);
+            // Somebody's, and in use.
+            reserved(&mut bench, "198.51.100.8");
+            set(&mut bench.cloud.floating_ips, "reserved", &json!({ "port_id": "a machine's" }));
+            let ips = bench.cloud.floating_ips.clone();
+            let wrong = with(wish.clone(), mistake);
+            if bench.run(&wrong, 9) {
+                assert_eq!(wrong.spec.address_pool, NO_POOL, "one that nobody had named is from any");
+            }
+            assert_eq!(bench.cloud.floating_ips, ips);
+            let (record, writes) = bench.settled(&wish);
+            assert_eq!(addresses(&record), addresses(&before), "{writes:?}");
+        }
+    }
+}
+
+/// The address that is asked for was there, and went when ours had made room for it.
+#[test]
+fn an_address_that_made_room_for_nothing_comes_back() {
+    let mut bench = Bench::new();
+    let (before, _) = bench.settled(&public([tcp(80)]));
+    reserved(&mut bench, "198.51.100.7");
+    let desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".into()]);
+    bench.run(&desired, 1);
+    bench.cloud.floating_ips.retain(|one| one["id"] != "reserved");
+    assert!(!bench.run(&desired, 9), "refused");
+    let (record, writes) = bench.settled(&public([tcp(80)]));
+    assert_eq!((writes.len(), addresses(&record)), (1, addresses(&before)), "{writes:?}");
 }
 
 fn reserved(bench: &mut Bench, address: &str) {
@@ -107,8 +189,9 @@ fn another_given_one_takes_the_place_of_ours() {
     let desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".into()]);
     let (record, writes) = bench.settled(&desired);
     let swap = [
-        "delete floating IP 203.0.113.5",
+        "detach floating IP 203.0.113.5",
         "attach floating IP 198.51.100.7",
+        "delete floating IP 203.0.113.5",
         "tag load balancer as complete",
     ];
     assert_eq!(

@@ -36,6 +36,7 @@ prop_compose! {
         algorithm in prop::option::of(prop::sample::select(vec![Algorithm::RoundRobin, Algorithm::SourceIp])),
         tag in prop::option::of("[a-c]"),
         name in prop::sample::select(vec!["", "front", GO]),
+        pool in prop::sample::select(vec!["", "dmz", "edge"]),
     ) -> DesiredLoadBalancer {
         let mut wanted = if is_public { public(listeners) } else { web(listeners) };
         wanted.backends = nodes.into_iter().map(backend).collect();
@@ -59,6 +60,7 @@ prop_compose! {
             }
             spec.tags.extend(tag.map(|key| (key, "x".to_owned())));
             name.clone_into(&mut spec.name);
+            pool.clone_into(&mut spec.address_pool);
         })
     }
 }
