@@ -229,8 +229,9 @@ impl Sweep {
         Some(found)
     }
 
-    /// Subnets of load balancers of ours, and of their members, whose addresses nobody has asked for.
-    fn unknown_subnets(&self, known: &LoadBalancers) -> Vec<String> {
+    /// Subnets of load balancers of ours, and of their members, which nobody has asked for; and again those that were not shown and are
+    /// needed: somebody may have mended that.
+    fn unknown_subnets(&self, known: &LoadBalancers, found: &Guards) -> Vec<String> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let ours = balancers.filter(|one| ownership::owner(&one.tags).is_some());
         let vips = ours.flat_map(|one| {
@@ -243,7 +244,8 @@ impl Sweep {
             members.flat_map(|all| all.iter().filter_map(|one| one.subnet_id.clone()).collect::<Vec<_>>());
         let subnets: BTreeSet<String> = vips.chain(members).collect();
         let learned = known.guards.subnets();
-        subnets.into_iter().filter(|id| !learned.contains_key(id)).collect()
+        let hidden: BTreeSet<String> = found.hidden(&learned).collect();
+        subnets.into_iter().filter(|id| !learned.contains_key(id) || hidden.contains(id)).collect()
     }
 
     /// What is read after a place that is done. Where there is no load balancer, nothing else of Octavia is; a security group may be left.
@@ -414,7 +416,8 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
                 parts.learn(&sweep);
                 if let Some(guards) = sweep.guards(&self.balancers) {
-                    self.learn_subnets(session, &sweep.unknown_subnets(&self.balancers)).await?;
+                    let unknown = sweep.unknown_subnets(&self.balancers, &guards);
+                    self.learn_subnets(session, &unknown).await?;
                     self.balancers.guards.learn(guards);
                 }
                 let guards = self.balancers.guards.last();

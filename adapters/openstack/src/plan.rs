@@ -203,7 +203,10 @@ impl<'a> Goal<'a> {
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
         let id = Part::Known(balancer.id.clone());
         steps.extend(complete.map(|tags| Step::CompleteLoadBalancer { id, tags }));
-        Ok(steps)
+        match access.refusal {
+            Some(refusal) if steps.is_empty() => Err(refusal),
+            Some(_) | None => Ok(steps),
+        }
     }
 
     /// Listeners first: a pool that a listener has cannot be deleted. What others have made stays.

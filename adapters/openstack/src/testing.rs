@@ -28,6 +28,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use self::routers::Routers;
 use crate::{
+    client::encode,
     driver::{OpenStackDriver, Settings},
     identity::{
         cloud::{Cloud, Given},
@@ -209,15 +210,11 @@ async fn answer(
 fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)]) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     if let ("GET", Some((name, items))) = (method.as_str(), store.lists.get(path)) {
-        let asked =
-            |key: &'static str| query.iter().filter(move |(name, _)| *name == key).map(|(_, value)| *value);
-        let is =
-            |item: &Value, key| asked(key).next().is_none() || asked(key).any(|wanted| item[key] == wanted);
-        let fits = |item: &&Value| is(item, "id") && is(item, "name");
-        return paged(name, items.iter().filter(fits).collect(), query, store.page);
+        return paged(name, items.iter().filter(|item| is_asked(item, query)).collect(), query, store.page);
     }
     match (method.as_str(), path) {
         ("PUT", path) if path.starts_with("/load-balancer/") => told(202, &json!({})),
+        ("PUT", path) if path.starts_with("/network/v2.0/floatingips/") => told(200, &json!({})),
         ("DELETE", path) if path.starts_with("/load-balancer/") => told(204, &Value::Null),
         ("GET", "/identity/v3/auth/tokens") => told(200, &json!({ "token": {} })),
         ("GET", "/compute/v2.1/servers/detail") => {
@@ -263,6 +260,15 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
         }
         _ => told(405, &Value::Null),
     }
+}
+
+/// Whether an item of a list is among those that are asked for.
+fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
+    ["id", "name", "description"].into_iter().all(|key| {
+        let mut wanted = query.iter().filter(|(name, _)| *name == key).map(|(_, value)| *value).peekable();
+        let text = encode(item[key].as_str().unwrap_or_default());
+        wanted.peek().is_none() || wanted.any(|one| one == text)
+    })
 }
 
 /// As Nova and Neutron page: a full page has a next link, even if nothing comes after it; and a proxy has written the host.

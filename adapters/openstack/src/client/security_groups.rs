@@ -42,18 +42,19 @@ pub(crate) enum GuardedPorts<'a> {
 }
 
 impl Client {
-    /// A page of the project's groups. `named`: only those of this name; `query`: that of a later page. `GET /v2.0/security-groups`
+    /// A page of the project's groups. `described`: only those with this description; `query`: that of a later page. `GET /v2.0/security-groups`
     pub(crate) async fn list_security_groups(
         &self,
         session: &Session,
-        named: Option<&str>,
+        described: Option<&str>,
         (query, size): (Option<&str>, Option<u32>),
     ) -> Answer<Page<SecurityGroup>> {
         let query = match query {
             Some(query) => query.to_owned(),
             None => {
-                let name = named.map(|name| format!("name={}&", encode(name))).unwrap_or_default();
-                format!("{}&{name}{GROUP_FIELDS}&{}", self.own(session).await?, limit(size))
+                let these = described.map(|text| format!("description={}&", encode(text)));
+                let these = these.unwrap_or_default();
+                format!("{}&{these}{GROUP_FIELDS}&{}", self.own(session).await?, limit(size))
             }
         };
         let path = format!("/v2.0/security-groups?{query}");

@@ -87,13 +87,13 @@ impl<'a> Cluster<'a> {
 
     fn differs(&self, balancer: &str, user: &User) -> bool {
         let Some(needs) = &user.needs else { return false };
-        let (rules, unknown) = needs.rules(&self.guards.subnets);
+        let rules = needs.rules(&self.guards.subnets);
         let own = self.rules.get(balancer).into_iter().flatten();
         let is_needed = |there: &SecurityRule| {
-            rules.iter().any(|rule| rule.is(there)) || self.guards.is_needed(there, (self.id, balancer))
+            rules.known.iter().any(|rule| rule.is(there)) || self.guards.is_needed(there, (self.id, balancer))
         };
-        !unknown.is_empty()
-            || !rules.is_subset(&self.open)
+        !rules.are_all()
+            || !rules.known.is_subset(&self.open)
             || user.addresses.iter().any(|address| self.reached.get(address) == Some(&false))
             || own.into_iter().any(|there| !is_needed(there))
     }

@@ -28,6 +28,9 @@ use crate::{
 /// Rules that Neutron gives to a new group are made with it, in one transaction, and nobody else has seen it by then.
 const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 
+/// The subnets that were asked for, by ID. `None`: nobody shows it to this project.
+pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
+
 /// What the last sweep found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
@@ -39,8 +42,7 @@ pub(crate) struct Guards {
     pub(super) groups: Vec<SecurityGroup>,
     /// Ports of machines, by the machine's ID.
     pub(super) ports: BTreeMap<String, Vec<GuardedPort>>,
-    /// Those that are known, by ID.
-    pub(super) subnets: BTreeMap<String, IpNet>,
+    pub(super) subnets: Subnets,
     pub(crate) drift: Drift,
 }
 
@@ -61,7 +63,7 @@ pub(crate) struct User {
 pub(crate) struct KnownGuards {
     last: Mutex<Option<Arc<Guards>>>,
     /// A subnet never gets other addresses.
-    subnets: Mutex<BTreeMap<String, IpNet>>,
+    subnets: Mutex<Subnets>,
     /// Held by who writes: all load balancers of a cluster share a group, and all groups of a port are written at once.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
@@ -90,13 +92,17 @@ impl KnownGuards {
         last.subnets = subnets;
     }
 
-    pub(super) fn subnets(&self) -> BTreeMap<String, IpNet> {
+    pub(super) fn subnets(&self) -> Subnets {
         self.subnets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn learn_subnets(&self, found: Vec<Subnet>) {
-        let found = found.into_iter().map(|one| (one.id, one.cidr));
-        self.subnets.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+    /// That one was not told is remembered, too.
+    pub(super) fn learn_subnets(&self, asked: &[String], found: Vec<Subnet>) {
+        let mut known = self.subnets.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in asked {
+            known.entry(id.clone()).or_default();
+        }
+        known.extend(found.into_iter().map(|one| (one.id, Some(one.cidr))));
     }
 }
 
@@ -105,6 +111,9 @@ impl KnownGuards {
 pub(crate) enum Source {
     /// The load balancer, which has an address there. By the subnet's ID.
     Subnet(String),
+    /// The same, where each member says by which subnet it is reached: then that of the load balancer's own address counts only if it is
+    /// shown. One in a network of somebody else's, which it has nothing but its address from, mostly is not.
+    IfShown(String),
     /// Whoever speaks IPv4 or IPv6: the load balancer passes the clients' addresses on.
     AnyV4,
     AnyV6,
@@ -126,12 +135,11 @@ impl Needs {
         passes_clients_on: bool,
     ) -> Self {
         let additional = balancer.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_ref());
-        let subnets = balancer.vip_subnet_id.iter().chain(additional).cloned().map(Source::Subnet);
-        let mut needs = Self { ports: BTreeSet::new(), from: subnets.collect() };
-        if passes_clients_on {
-            needs.from.clear();
-        }
+        let own: Vec<String> = balancer.vip_subnet_id.iter().chain(additional).cloned().collect();
+        let mut needs = Self::default();
+        let mut each_says = true;
         for (transport, member) in members {
+            each_says &= member.subnet_id.is_some();
             needs.ports.insert(Port { transport, number: member.protocol_port });
             let probed = member.monitor_port.map(|number| Port { transport: Transport::Tcp, number });
             needs.ports.extend(probed);
@@ -141,31 +149,54 @@ impl Needs {
                 false => member.subnet_id.clone().map(Source::Subnet),
             });
         }
+        if !passes_clients_on {
+            let source = if each_says { Source::IfShown } else { Source::Subnet };
+            needs.from.extend(own.into_iter().map(source));
+        }
         needs
     }
 
     /// Whether it needs what a rule lets in, or may do: of a subnet nobody knows the addresses.
-    fn include(&self, there: &SecurityRule, subnets: &BTreeMap<String, IpNet>) -> bool {
-        let (rules, unknown) = self.rules(subnets);
-        !unknown.is_empty() || rules.iter().any(|rule| rule.is(there))
+    fn include(&self, there: &SecurityRule, subnets: &Subnets) -> bool {
+        let rules = self.rules(subnets);
+        !rules.are_all() || rules.known.iter().any(|rule| rule.is(there))
     }
 
-    /// The rules of it, and the subnets whose addresses are not known.
-    pub(crate) fn rules(&self, subnets: &BTreeMap<String, IpNet>) -> (BTreeSet<Rule>, Vec<String>) {
-        let (mut from, mut unknown) = (BTreeSet::new(), Vec::new());
+    /// The rules of it, as far as subnets are known.
+    pub(crate) fn rules(&self, subnets: &Subnets) -> Rules {
+        let (mut from, mut unasked, mut hidden) = (BTreeSet::new(), Vec::new(), Vec::new());
         for source in &self.from {
             match source {
                 Source::AnyV4 => drop(from.insert(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0).into())),
                 Source::AnyV6 => drop(from.insert(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0).into())),
-                Source::Subnet(id) => match subnets.get(id) {
-                    Some(cidr) => drop(from.insert(cidr.trunc())),
-                    None => unknown.push(id.clone()),
+                Source::Subnet(id) | Source::IfShown(id) => match (subnets.get(id), source) {
+                    (Some(Some(cidr)), _) => drop(from.insert(cidr.trunc())),
+                    (Some(None), Source::IfShown(_)) => (),
+                    (Some(None), _) => hidden.push(id.clone()),
+                    (None, _) => unasked.push(id.clone()),
                 },
             }
         }
         let each =
             |port: &Port| from.iter().map(|from| Rule { port: *port, from: *from }).collect::<Vec<_>>();
-        (self.ports.iter().flat_map(each).collect(), unknown)
+        Rules { known: self.ports.iter().flat_map(each).collect(), unasked, hidden }
+    }
+}
+
+/// What a load balancer's members need, as rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) known: BTreeSet<Rule>,
+    /// Subnets that nobody has asked for yet.
+    pub(crate) unasked: Vec<String>,
+    /// Subnets that nobody shows this project.
+    pub(crate) hidden: Vec<String>,
+}
+
+impl Rules {
+    /// Whether it needs no others.
+    pub(crate) fn are_all(&self) -> bool {
+        self.unasked.is_empty() && self.hidden.is_empty()
     }
 }
 
@@ -243,13 +274,19 @@ pub(super) fn in_use<'a>(
 }
 
 impl Guards {
+    /// Subnets without which a load balancer does not reach its members, and which nobody shows this project.
+    pub(super) fn hidden<'a>(&'a self, subnets: &'a Subnets) -> impl Iterator<Item = String> + 'a {
+        let needs = self.users.values().filter_map(|user| user.needs.as_ref());
+        needs.flat_map(|needs| needs.rules(subnets).hidden)
+    }
+
     /// The group of a cluster.
     pub(crate) fn group(&self, cluster_id: &str) -> Option<&SecurityGroup> {
         in_use(&self.groups, cluster_id)
     }
 
-    /// Subnets whose addresses are known.
-    pub(crate) fn subnets(&self) -> &BTreeMap<String, IpNet> {
+    /// Subnets that were asked for.
+    pub(crate) fn subnets(&self) -> &Subnets {
         &self.subnets
     }
 

@@ -3,10 +3,7 @@
 //! One at a time, and each reads the group first: another load balancer's turn may have made it, filled it or emptied it meanwhile. All
 //! groups of a port are written at once: with the revision that was read, so that what somebody changes meanwhile is not undone.
 
-use cloud_adapter::{
-    driver::{Fault, VendorError},
-    vendor::Session,
-};
+use cloud_adapter::{driver::VendorError, vendor::Session};
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 
 use super::{
@@ -46,7 +43,7 @@ pub struct Closing {
 }
 
 impl OpenStackDriver {
-    /// Lets a load balancer reach its nodes.
+    /// Lets a load balancer reach its nodes, as far as it is known from where.
     ///
     /// Cost: 1 read for the group; 1 write for all rules that come, 1 for each that was left behind; 1 read for each 50 ports that are told to be
     /// outside and 1 write for each that still is. The first time in a cluster 3 writes more, in a subnet 1 read more.
@@ -57,14 +54,13 @@ impl OpenStackDriver {
         let Opening { key: LoadBalancerKey { cluster_id, owner_uid }, balancer, needs, left, ports } =
             opening;
         let _turn = self.balancers.guards.turn.lock().await;
-        let (_, unknown) = needs.rules(&self.balancers.guards.subnets());
-        self.learn_subnets(session, &unknown).await?;
-        let (rules, unknown) = needs.rules(&self.balancers.guards.subnets());
-        if let Some(id) = unknown.first() {
-            let text = format!(
-                "spec.subnets: nobody shows this project subnet {id}, from which its nodes would be reached"
-            );
-            return Err(VendorError::new(Fault::Invalid, text).in_field("spec.subnets"));
+        let unasked = needs.rules(&self.balancers.guards.subnets()).unasked;
+        self.learn_subnets(session, &unasked).await?;
+        let rules = needs.rules(&self.balancers.guards.subnets()).known;
+        self.balancers.guards.learn_user(balancer, cluster_id, needs);
+        // The plan tells why, once all else is done.
+        if rules.is_empty() {
+            return Ok(());
         }
         let group = self.group_to_fill(session, cluster_id).await?;
         let is_needed = |there: &&SecurityRule| rules.iter().any(|rule| rule.is(there));
@@ -79,7 +75,6 @@ impl OpenStackDriver {
         if !missing.is_empty() {
             self.client.create_rules(session, &missing).await?;
         }
-        self.balancers.guards.learn_user(balancer, cluster_id, needs);
         for ids in ports.chunks(AT_ONCE) {
             for port in self.guarded_ports(session, GuardedPorts::These(ids)).await? {
                 if port.port_security_enabled && !port.is_in(&group.id) {
@@ -152,7 +147,7 @@ impl OpenStackDriver {
     pub(super) async fn learn_subnets(&self, session: &Session, ids: &[String]) -> Result<(), VendorError> {
         for ids in ids.chunks(AT_ONCE) {
             let found = self.client.list_subnets(session, ids).await?;
-            self.balancers.guards.learn_subnets(found);
+            self.balancers.guards.learn_subnets(ids, found);
         }
         Ok(())
     }
@@ -162,9 +157,9 @@ impl OpenStackDriver {
         session: &Session,
         cluster_id: &str,
     ) -> Result<Vec<SecurityGroup>, VendorError> {
-        let name = ownership::group_name(cluster_id);
-        let page = self.client.list_security_groups(session, Some(&name), (None, None)).await?;
-        // A name is anybody's.
+        // By what tells whose it is, and not by its name, which is anybody's to change.
+        let description = ownership::group_description(cluster_id);
+        let page = self.client.list_security_groups(session, Some(&description), (None, None)).await?;
         let is_ours =
             |group: &SecurityGroup| ownership::cluster_of(&group.description).as_deref() == Some(cluster_id);
         Ok(page.items.into_iter().filter(is_ours).collect())

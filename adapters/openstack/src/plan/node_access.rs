@@ -8,7 +8,7 @@ use std::{
     net::IpAddr,
 };
 
-use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
 
 use super::wanted::Wanted;
 use crate::{
@@ -28,6 +28,8 @@ pub(super) struct NodeAccess {
     pub(super) opening: Option<Step>,
     /// Comes after them. `None`: it has nothing that it does not need.
     pub(super) closing: Option<Step>,
+    /// Why it does not reach all nodes, whatever is done. It comes last: nothing else is held up.
+    pub(super) refusal: Option<VendorError>,
 }
 
 impl NodeAccess {
@@ -38,16 +40,18 @@ impl NodeAccess {
         (balancer, tree): (&Balancer, &Detail),
         site: &Site<'_>,
     ) -> Self {
-        let Some(guards) = site.guards else { return Self { opening: None, closing: None } };
+        let Some(guards) = site.guards else {
+            return Self { opening: None, closing: None, refusal: None };
+        };
         let cluster_id = &desired.key.cluster_id;
         let group = guards.group(cluster_id);
         let there = group.map(|group| group.security_group_rules.as_slice()).unwrap_or_default();
         let needs = needs(wanted, (balancer, tree), site);
-        let (rules, unknown) = needs.rules(guards.subnets());
-        let complete = rules.iter().all(|rule| there.iter().any(|there| rule.is(there)));
+        let rules = needs.rules(guards.subnets());
+        let complete = rules.known.iter().all(|rule| there.iter().any(|there| rule.is(there)));
         let is_needed = |there: &SecurityRule| {
-            !unknown.is_empty()
-                || rules.iter().any(|rule| rule.is(there))
+            !rules.are_all()
+                || rules.known.iter().any(|rule| rule.is(there))
                 || guards.is_needed(there, (cluster_id, &balancer.id))
         };
         // What a load balancer has left which is gone makes room: it would not go with this one.
@@ -60,7 +64,10 @@ impl NodeAccess {
         let machines = desired.backends.iter().filter_map(|one| one.provider_id.rsplit('/').next());
         let ports: BTreeSet<&str> =
             machines.flat_map(|machine| guards.outside(machine, &addresses, group)).collect();
-        let nothing = complete && unknown.is_empty() && left.is_empty() && ports.is_empty();
+        // Without a rule the group would let nothing in.
+        let is_useful = !rules.known.is_empty() || !rules.unasked.is_empty();
+        let ports: BTreeSet<&str> = ports.into_iter().filter(|_| is_useful).collect();
+        let nothing = complete && rules.unasked.is_empty() && left.is_empty() && ports.is_empty();
         let opening = Opening {
             key: desired.key.clone(),
             balancer: balancer.id.clone(),
@@ -71,8 +78,16 @@ impl NodeAccess {
         Self {
             opening: (!nothing).then(|| Step::OpenNodes(Some(opening.into()))),
             closing: close((cluster_id, &balancer.id), of_no_use.map(|rule| rule.id.clone()).collect()),
+            refusal: rules.hidden.first().map(|id| hidden(id)),
         }
     }
+}
+
+fn hidden(subnet: &str) -> VendorError {
+    let field = "spec.subnets";
+    let text =
+        format!("{field}: nobody shows this project subnet {subnet}, from which its nodes would be reached");
+    VendorError::new(Fault::Invalid, text).in_field(field)
 }
 
 fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Step> {

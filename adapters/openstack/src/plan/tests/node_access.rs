@@ -143,7 +143,8 @@ impl Cloud {
     fn by_hand(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let mut store = self.cloud.store();
         let groups = &mut store.lists.get_mut(GROUPS).expect("there").1;
-        let ours = groups.iter_mut().find(|one| one["name"] == group_name("c-1")).expect("there");
+        let ours = groups.iter_mut().find(|one| one["description"] == group_description("c-1"));
+        let ours = ours.expect("there");
         change(ours["security_group_rules"].as_array_mut().expect("rules"));
     }
 
@@ -162,7 +163,8 @@ impl Cloud {
     /// What the group of the cluster lets in; `None` if there is none.
     fn rules(&self) -> Option<Vec<String>> {
         let store = self.cloud.store();
-        let group = store.lists[GROUPS].1.iter().find(|one| one["name"] == group_name("c-1"))?;
+        let ours = group_description("c-1");
+        let group = store.lists[GROUPS].1.iter().find(|one| one["description"] == ours)?;
         let rules = group["security_group_rules"].as_array().expect("rules").iter();
         let text = |one: &Value| {
             format!("{} {} {}", one["protocol"], one["port_range_min"], one["remote_ip_prefix"])
@@ -299,12 +301,25 @@ async fn a_provider_that_passes_clients_on_lets_everybody_in_and_a_subnet_that_n
     bench.settled(&desired);
     let cloud = Cloud::with(&[&bench]).await;
     cloud.cloud.store().lists.get_mut("/network/v2.0/subnets").expect("there").1.clear();
-    let record = cloud.record(&desired).await;
-    let steps = cloud.driver.plan(&desired, &writer(), Some(&record)).expect("possible");
-    let open = steps.iter().find(|step| matches!(step, Step::OpenNodes(_))).expect("it is missing");
-    let error = cloud.driver.execute(&cloud.session, open).await.expect_err("unknown");
+    let plan = async |desired: &DesiredLoadBalancer| {
+        let record = cloud.record(desired).await;
+        cloud.driver.plan(desired, &writer(), Some(&record))
+    };
+    let error = plan(&desired).await.expect_err("unknown");
     assert!(error.fault == Fault::Invalid && error.message.contains("subnet-4"), "{error}");
+    let steps = plan(&grown(desired.clone())).await.expect("all else comes first");
+    assert_eq!(
+        steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["add or change 2 members of pool tcp-80"]
+    );
     assert_eq!(cloud.rules(), None, "nothing is made");
+    // Somebody shows it.
+    let subnet = json!({ "id": "subnet-4", "cidr": "10.0.0.0/24" });
+    cloud.cloud.store().lists.get_mut("/network/v2.0/subnets").expect("there").1.push(subnet);
+    cloud.opened(&desired).await;
+    assert_eq!(cloud.rules().expect("a group"), ["tcp 30080 10.0.0.0/24"]);
+    assert_eq!(plan(&desired).await, Ok(vec![]));
+    let cloud = Cloud::with(&[&bench]).await;
 
     let provider = Some("ovn".to_owned());
     let options =
@@ -313,6 +328,75 @@ async fn a_provider_that_passes_clients_on_lets_everybody_in_and_a_subnet_that_n
     let ovn = Cloud { session: session(&driver), driver, cloud: cloud.cloud };
     ovn.opened(&desired).await;
     assert_eq!(ovn.rules().expect("a group"), ["tcp 30080 0.0.0.0/0"]);
+}
+
+/// It has its address in a network of somebody else's, and reaches the members from their own.
+#[tokio::test]
+async fn a_subnet_that_nobody_sees_holds_nothing_up_where_members_are_reached_by_theirs() {
+    let mut bench = Bench::new();
+    bench.options.member_subnet_id = Some("subnet-of-nodes".to_owned());
+    let desired = web([tcp(80)]);
+    bench.settled(&desired);
+    let cloud = Cloud::with(&[&bench]).await;
+    let options = LoadBalancerOptions {
+        member_subnet_id: bench.options.member_subnet_id.clone(),
+        ..cloud.driver.balancers.options.clone()
+    };
+    let driver = cloud.cloud.driver_with(options);
+    let cloud = Cloud { session: session(&driver), driver, cloud: cloud.cloud };
+    let subnet = json!({ "id": "subnet-of-nodes", "cidr": "10.0.0.0/16" });
+    cloud.cloud.store().lists.insert("/network/v2.0/subnets".to_owned(), ("subnets", vec![subnet]));
+    cloud.opened(&desired).await;
+    assert_eq!(cloud.rules().expect("a group"), ["tcp 30080 10.0.0.0/16"]);
+    assert_eq!(cloud.record(&desired).await.summary.applied_hash, desired.hash);
+    assert_eq!(
+        cloud.cloud.asked("GET /network/v2.0/subnets").len(),
+        1,
+        "that it is not shown is known by now"
+    );
+
+    let more = grown(desired);
+    assert_eq!(cloud.opened(&more).await, ["GET security-groups", "GET ports", "PUT ports/p-3"]);
+    let record = cloud.record(&more).await;
+    let steps = cloud.driver.plan(&more, &writer(), Some(&record)).expect("possible");
+    assert_eq!(
+        steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["add or change 2 members of pool tcp-80"]
+    );
+}
+
+#[tokio::test]
+async fn of_two_subnets_the_one_that_is_shown_is_let_in_and_the_other_named() {
+    let mut bench = Bench::new();
+    let desired = with(web([tcp(80)]), |spec| spec.ip_families.push(contract::IpFamily::Ipv6.into()));
+    bench.settled(&desired);
+    let cloud = Cloud::with(&[&bench]).await;
+    cloud.opened(&desired).await;
+    assert_eq!(cloud.rules().expect("a group"), ["tcp 30080 10.0.0.0/24"]);
+    assert_eq!(cloud.groups("p-1"), json!(["default", "group-2"]));
+    let record = cloud.record(&desired).await;
+    let error = cloud.driver.plan(&desired, &writer(), Some(&record)).expect_err("not all");
+    assert!(error.message.contains("subnet-6"), "{error}");
+}
+
+#[tokio::test]
+async fn a_group_that_somebody_renamed_is_still_the_clusters() {
+    let mut bench = Bench::new();
+    let desired = web([tcp(80)]);
+    bench.settled(&desired);
+    let cloud = Cloud::with(&[&bench]).await;
+    cloud.opened(&desired).await;
+    for group in &mut cloud.cloud.store().lists.get_mut(GROUPS).expect("there").1 {
+        group["name"] = json!("workers");
+    }
+    let more = with(grown(desired), |spec| spec.listeners.push(tcp(443)));
+    let calls = cloud.opened(&more).await;
+    assert_eq!(calls, ["GET security-groups", "POST security-group-rules", "GET ports", "PUT ports/p-3"]);
+    assert_eq!(cloud.opened(&more).await, [""; 0], "it settles");
+    cloud.closed(&more).await;
+    assert_eq!(cloud.rules(), None);
+    assert_eq!(cloud.closed(&more).await, [""; 0]);
+    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "another cluster's");
 }
 
 #[tokio::test]
