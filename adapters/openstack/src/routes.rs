@@ -71,10 +71,10 @@ struct Sweep {
 }
 
 impl OpenStackDriver {
-    fn listed(&self, sweep: &Sweep) -> Result<Vec<Route>, VendorError> {
+    fn listed(&self, sweep: &Sweep, can: Can) -> Result<Vec<Route>, VendorError> {
         let place = self.place();
         let table = Table::new(self.routes.router()?, sweep.ports.iter().flat_map(|page| page.iter()));
-        Ok(sweep.router.routes.iter().map(|route| table.route(route, &place)).collect())
+        Ok(sweep.router.routes.iter().map(|route| table.route(route, &place, can)).collect())
     }
 }
 
@@ -87,7 +87,7 @@ fn misnamed(error: VendorError) -> VendorError {
 }
 
 impl Collection<Route> for OpenStackDriver {
-    /// The router first, then the project's ports, page by page. A router without routes is one call.
+    /// The router first, then the project's ports, page by page. A router without routes is one call. Once a process what Neutron can do.
     async fn list_page(
         &self,
         session: &Session,
@@ -109,7 +109,10 @@ impl Collection<Route> for OpenStackDriver {
         let which = if query.is_empty() { RouterPorts::Of(&project) } else { RouterPorts::Next(query) };
         let client::Page { items, next } = self.client.list_router_ports(session, which, size).await?;
         sweep.ports.push(items.into());
-        let Some(next) = next else { return Ok(whole(self.listed(&sweep)?)) };
+        let Some(next) = next else {
+            let can = self.can(session).await?;
+            return Ok(whole(self.listed(&sweep, can)?));
+        };
         let next = Some(Cursor::new(format!("{PORTS}{next}")).keeping(sweep));
         Ok(Page { items: Vec::new(), next, total: None })
     }

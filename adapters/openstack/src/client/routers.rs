@@ -93,16 +93,24 @@ impl Client {
         self.write(session, call, &json!({ "router": { "routes": routes } })).await
     }
 
-    /// Removes routes, and leaves the others alone. Those that are not there do no harm.
+    /// Removes routes, and leaves the others alone. Those that are not there do no harm. Answers those that are left; `None` if that
+    /// cannot be read.
     /// `PUT /v2.0/routers/{id}/remove_extraroutes`
     pub(crate) async fn remove_routes(
         &self,
         session: &Session,
         id: &str,
         routes: &[ExtraRoute],
-    ) -> Answer<()> {
+    ) -> Answer<Option<Vec<ExtraRoute>>> {
+        #[derive(Deserialize)]
+        struct Left {
+            router: Router,
+        }
         let call = put(REMOVE_ROUTES, format!("/v2.0/routers/{}/remove_extraroutes", encode(id)));
-        self.write(session, call, &json!({ "router": { "routes": routes } })).await
+        let body = json!({ "router": { "routes": routes } });
+        let answer = self.send(session, &call, &body.to_string().into()).await?;
+        let left: Option<Left> = serde_json::from_slice(answer.body()).ok();
+        Ok(left.map(|left| left.router.routes))
     }
 
     /// Replaces all routes, if nobody else has changed the router since it was read. `PUT /v2.0/routers/{id}`

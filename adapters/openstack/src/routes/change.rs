@@ -1,7 +1,8 @@
-//! Changes routes: reads the ports that they lead to, lets these send for the pods, and then tells the router.
+//! Changes routes: reads the ports that they lead to, lets these send for the pods, tells the router, and takes back what no route needs.
 //!
-//! In that order, so that whoever is interrupted finds the route missing, or still there, and does it again: a route is never without its
-//! pair, and no pair stays behind a route that is gone.
+//! A route that comes is laid when its machine may send for the pods, and the other way round when it goes: a route is never without its
+//! pair. Whoever is interrupted before the router is told finds the route missing, or still there, and does it again; after that a pair
+//! may stay behind a route that is gone, which nobody finds. It drops no packet.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +22,18 @@ use crate::{
     client::{self, routers::RouterPorts},
 };
 
+/// Somebody who changes a port twice between our reading and writing it is not waited for.
+const UNPAIR_TRIES: usize = 2;
+
 type Change = Result<Option<Route>, VendorError>;
-/// What has gone wrong at ports, by ID.
+/// What has gone wrong at ports, by ID or by next hop.
 type Failed = BTreeMap<String, VendorError>;
 
 impl OpenStackDriver {
     /// Carries out changes of routes; one result each, removals first.
     ///
-    /// Cost: one read for all machines that routes shall lead to, and one more for those that they led to; one write for each port that
-    /// is told something new; one write for all that goes, and one for all that comes. Where one of these is refused for a single route,
+    /// Cost: one read for the router and all machines that routes shall lead to, and one more for those that they led to, two if somebody
+    /// changes one of these meanwhile; one write for each port that is told something new, before and after; one write for all that goes, and one for all that comes. Where one of these is refused for a single route,
     /// and it does not say for which, the halves are sent; what exceeds the router's quota takes one read, which tells how full it is.
     /// Once, what Neutron can do is read. Without its extension `extraroute-atomic` each of the last two writes is a read and a write.
     ///
@@ -46,7 +50,7 @@ impl OpenStackDriver {
         let machines: Vec<_> =
             changes.add.iter().map(|route| plan::machine_of(route, self.place().region)).collect();
         let servers: Vec<&str> = machines.iter().flatten().map(String::as_str).collect();
-        let ports = self.ports(session, router, &servers, &remove).await?;
+        let ports = self.ports(session, router, &servers).await?;
         let table = Table::new(router, ports.iter());
         let wanted: Vec<Result<Addition, VendorError>> = machines
             .iter()
@@ -59,20 +63,33 @@ impl OpenStackDriver {
             })
             .collect();
         let add: Vec<&ExtraRoute> = wanted.iter().flatten().map(|addition| &addition.route).collect();
-        let failed =
-            if can.pairs { self.pair(session, (&remove, &add), &table).await? } else { Failed::new() };
+        let failed = if can.pairs { self.pair(session, &add, &table).await? } else { Failed::new() };
 
         let ready = |route: &ExtraRoute| {
             let port = table.port_at(&route.nexthop);
             port.and_then(|port| failed.get(&port.id)).map_or(Ok(()), |error| Err(error.clone()))
         };
-        let going: Vec<ExtraRoute> = remove.iter().filter(|route| ready(route).is_ok()).cloned().collect();
-        let removed = self.write(session, can, &going, &[]).await;
-        let mut results: Vec<Change> =
-            remove.iter().map(|route| ready(route).and_then(|()| removed.clone()).map(|()| None)).collect();
-        let coming: Vec<ExtraRoute> = add.into_iter().filter(|route| ready(route).is_ok()).cloned().collect();
-        let halt = removed.err().filter(stands).map(unsent);
+        // What is laid anew, because its pair was gone, is there all the time.
+        let is_back = |route: &ExtraRoute| add.iter().any(|new| new.is(route));
+        let going: Vec<ExtraRoute> = remove.iter().filter(|route| !is_back(route)).cloned().collect();
+        let removed = self.remove(session, can, &going).await;
+        let coming: Vec<ExtraRoute> =
+            add.iter().filter(|route| ready(route).is_ok()).copied().cloned().collect();
+        let halt = removed.as_ref().err().filter(|error| stands(error)).cloned().map(unsent);
         let mut laid = self.lay(session, can, &coming, halt).await.into_iter();
+        let unpaired = match &removed {
+            Ok(Some(left)) if can.pairs => {
+                let stay = [left.as_slice(), coming.as_slice()].concat();
+                self.unpair(session, &ports, (&going, &stay)).await
+            }
+            Ok(_) | Err(_) => Failed::new(),
+        };
+        let result = |route: &ExtraRoute| match (is_back(route), unpaired.get(&route.nexthop)) {
+            (true, _) => ready(route),
+            (false, Some(error)) => Err(error.clone()),
+            (false, None) => removed.clone().map(drop),
+        };
+        let mut results: Vec<Change> = remove.iter().map(|route| result(route).map(|()| None)).collect();
         for addition in wanted {
             results.push(match addition.and_then(|one| ready(&one.route).map(|()| one)) {
                 Ok(one) => laid.next().unwrap_or(Ok(())).map(|()| Some(told(one))),
@@ -83,7 +100,7 @@ impl OpenStackDriver {
     }
 
     /// What Neutron can do. Cost: one vendor call, the first time.
-    async fn can(&self, session: &Session) -> Result<Can, VendorError> {
+    pub(super) async fn can(&self, session: &Session) -> Result<Can, VendorError> {
         if let Some(can) = self.routes.can.get() {
             return Ok(*can);
         }
@@ -99,26 +116,17 @@ impl OpenStackDriver {
         Ok(*self.routes.can.get_or_init(|| can))
     }
 
-    /// The router's ports, those of machines, and those that routes lead to. Cost: one vendor call, two if any route goes.
+    /// The router's ports, and those of machines. Cost: one vendor call.
     async fn ports(
         &self,
         session: &Session,
         router: &str,
         servers: &[&str],
-        remove: &[ExtraRoute],
     ) -> Result<Vec<Port>, VendorError> {
         let mut devices = [&[router], servers].concat();
-        let mut hops: Vec<&str> = remove.iter().map(|route| route.nexthop.as_str()).collect();
-        for names in [&mut devices, &mut hops] {
-            names.sort_unstable();
-            names.dedup();
-        }
-        let mut ports = self.all_ports(session, RouterPorts::At(&devices)).await?;
-        if !hops.is_empty() {
-            let others = self.all_ports(session, RouterPorts::With(&hops)).await?;
-            ports.extend(others.into_iter().filter(|port| !devices.contains(&port.device_id.as_str())));
-        }
-        Ok(ports)
+        devices.sort_unstable();
+        devices.dedup();
+        self.all_ports(session, RouterPorts::At(&devices)).await
     }
 
     async fn all_ports(&self, session: &Session, which: RouterPorts<'_>) -> Result<Vec<Port>, VendorError> {
@@ -142,11 +150,11 @@ impl OpenStackDriver {
     async fn pair(
         &self,
         session: &Session,
-        (remove, add): (&[ExtraRoute], &[&ExtraRoute]),
+        add: &[&ExtraRoute],
         table: &Table<'_>,
     ) -> Result<Failed, VendorError> {
         let mut failed = Failed::new();
-        for change in plan::pair_changes(remove, add, table) {
+        for change in plan::missing_pairs(add, table) {
             match self.client.replace_pairs(session, change.port, &change.pairs).await {
                 Ok(()) => (),
                 Err(error) if stands(&error) => return Err(unsent(error)),
@@ -160,6 +168,64 @@ impl OpenStackDriver {
             }
         }
         Ok(failed)
+    }
+
+    /// Takes back for which pods machines send, of routes that are gone. Answers what went wrong, by next hop. What somebody changes
+    /// meanwhile is looked at once more: nobody comes back to it. `near`: the router's ports among them.
+    ///
+    /// Cost: one vendor read, two at most, if any route is gone; one write for each port with a pair that no route needs.
+    async fn unpair(
+        &self,
+        session: &Session,
+        near: &[Port],
+        (gone, stay): (&[ExtraRoute], &[ExtraRoute]),
+    ) -> Failed {
+        let mut left: Vec<ExtraRoute> = gone.to_vec();
+        let mut failed = Failed::new();
+        for _ in 0..UNPAIR_TRIES {
+            failed = self.unpair_once(session, near, (&left, stay)).await;
+            left.retain(|route| failed.get(&route.nexthop).is_some_and(|error| error.fault == Fault::Busy));
+            if left.is_empty() {
+                break;
+            }
+        }
+        failed
+    }
+
+    async fn unpair_once(
+        &self,
+        session: &Session,
+        near: &[Port],
+        (gone, stay): (&[ExtraRoute], &[ExtraRoute]),
+    ) -> Failed {
+        let mut failed = Failed::new();
+        let mut hops: Vec<&str> = gone.iter().map(|route| route.nexthop.as_str()).collect();
+        hops.sort_unstable();
+        hops.dedup();
+        let Ok(router) = self.routes.router() else { return failed };
+        if hops.is_empty() {
+            return failed;
+        }
+        let ports = match self.all_ports(session, RouterPorts::With(&hops)).await {
+            Ok(ports) => ports,
+            Err(error) => {
+                failed.extend(hops.into_iter().map(|hop| (hop.to_owned(), still_sends(error.clone()))));
+                return failed;
+            }
+        };
+        let own = near.iter().filter(|port| port.device_id == router);
+        let table = Table::new(router, own.chain(&ports));
+        for change in plan::spare_pairs(gone, stay, &table) {
+            match self.client.replace_pairs(session, change.port, &change.pairs).await {
+                Err(error) if error.fault != Fault::NotFound => {
+                    let at = |hop: &&&str| table.port_at(hop).is_some_and(|port| port.id == change.port.id);
+                    let error = still_sends(error);
+                    failed.extend(hops.iter().filter(at).map(|hop| ((*hop).to_owned(), error.clone())));
+                }
+                Ok(()) | Err(_) => (),
+            }
+        }
+        failed
     }
 
     /// Adds routes; one result each. A call is refused as a whole: then its halves are tried, until it is clear which routes are at fault,
@@ -177,7 +243,7 @@ impl OpenStackDriver {
         while let Some(part) = parts.pop() {
             let done = match &halt {
                 Some(error) => Err(error.clone()),
-                None => self.write(session, can, &[], part).await,
+                None => self.add(session, can, part).await,
             };
             match done {
                 Err(error) if halt.is_none() && part.len() > 1 && divides(&error) => {
@@ -201,30 +267,49 @@ impl OpenStackDriver {
         results
     }
 
-    /// Removes or adds routes at the router. Cost: one vendor write if there are any.
-    async fn write(
+    /// Adds routes at the router. Cost: one vendor write if there are any.
+    async fn add(&self, session: &Session, can: Can, routes: &[ExtraRoute]) -> Result<(), VendorError> {
+        if routes.is_empty() {
+            return Ok(());
+        }
+        if can.atomic {
+            return self.client.add_routes(session, self.routes.router()?, routes).await.map_err(misnamed);
+        }
+        self.replace(session, &[], routes).await.map(drop)
+    }
+
+    /// Removes routes at the router. Answers those that are left, if there was anything to remove and Neutron says it. Cost: one vendor write
+    /// if there are any.
+    async fn remove(
         &self,
         session: &Session,
         can: Can,
+        routes: &[ExtraRoute],
+    ) -> Result<Option<Vec<ExtraRoute>>, VendorError> {
+        if routes.is_empty() {
+            return Ok(None);
+        }
+        if can.atomic {
+            return self.client.remove_routes(session, self.routes.router()?, routes).await.map_err(misnamed);
+        }
+        self.replace(session, routes, &[]).await.map(Some)
+    }
+
+    /// Replaces all routes, where Neutron cannot change single ones. Cost: one vendor read, and one write if any differs.
+    async fn replace(
+        &self,
+        session: &Session,
         remove: &[ExtraRoute],
         add: &[ExtraRoute],
-    ) -> Result<(), VendorError> {
+    ) -> Result<Vec<ExtraRoute>, VendorError> {
         let (router, client) = (self.routes.router()?, &self.client);
-        let done = match (remove.is_empty(), add.is_empty()) {
-            (true, true) => return Ok(()),
-            (_, true) if can.atomic => client.remove_routes(session, router, remove).await,
-            (true, _) if can.atomic => client.add_routes(session, router, add).await,
-            (_, _) => {
-                let mut there = client.show_router(session, router).await.map_err(misnamed)?;
-                let routes = plan::changed(&there.routes, remove, add);
-                if routes == there.routes {
-                    return Ok(());
-                }
-                there.routes = routes;
-                client.replace_routes(session, router, &there).await
-            }
-        };
-        done.map_err(misnamed)
+        let mut there = client.show_router(session, router).await.map_err(misnamed)?;
+        let routes = plan::changed(&there.routes, remove, add);
+        if routes != there.routes {
+            there.routes = routes;
+            client.replace_routes(session, router, &there).await.map_err(misnamed)?;
+        }
+        Ok(there.routes)
     }
 
     /// The same refusal with how many routes there are: Neutron does not say.
@@ -270,6 +355,12 @@ fn stands(error: &VendorError) -> bool {
         | Fault::Unsupported
         | Fault::Nonsense => false,
     }
+}
+
+/// Why a machine may send for pods that no route leads to it for.
+fn still_sends(error: VendorError) -> VendorError {
+    let message = format!("the route is gone, and its machine may still send for it: {}", error.message);
+    VendorError { message, ..error }
 }
 
 /// Why a route was not sent: of that there is no doubt.

@@ -73,42 +73,43 @@ pub(super) fn addition(
     Ok(Addition { route, provider_id: hop.provider_id })
 }
 
-/// What ports have to be told, each once, with all that changes there: pairs of routes that go are taken out, unless another leads to the
-/// same port; those of routes that come are put in.
-pub(super) fn pair_changes<'a>(
-    remove: &[ExtraRoute],
-    add: &[&ExtraRoute],
+/// What ports have to be told so that they let packets of routes pass that come: each once, with all that comes there.
+pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<PairChange<'a>> {
+    let mut ports: BTreeMap<&str, PairChange<'a>> = BTreeMap::new();
+    for route in add {
+        let (Some(port), Some(network)) = (table.port_at(&route.nexthop), route.destination()) else {
+            continue;
+        };
+        let unchanged = || PairChange { port, pairs: port.allowed_address_pairs.clone() };
+        let change = ports.entry(&port.id).or_insert_with(unchanged);
+        if port.drops(network, &change.pairs) {
+            change.pairs.push(AddressPair::of(network));
+        }
+    }
+    changed_ports(ports)
+}
+
+/// What ports have to be told of routes that are gone: each once. A pair that a route needs which stays is left.
+pub(super) fn spare_pairs<'a>(
+    gone: &[ExtraRoute],
+    stay: &[ExtraRoute],
     table: &Table<'a>,
 ) -> Vec<PairChange<'a>> {
-    #[derive(Default)]
-    struct Nets {
-        out: Vec<IpNet>,
-        allowed: Vec<IpNet>,
-    }
-    let mut ports: BTreeMap<&str, (&Port, Nets)> = BTreeMap::new();
     let by_port = |route: &ExtraRoute| Some((table.port_at(&route.nexthop)?, route.destination()?));
-    for (port, network) in add.iter().filter_map(|route| by_port(route)) {
-        let (_, nets) = ports.entry(&port.id).or_insert_with(|| (port, Nets::default()));
-        nets.allowed.push(network);
+    let mut ports: BTreeMap<&str, PairChange<'a>> = BTreeMap::new();
+    for (port, network) in gone.iter().filter_map(by_port) {
+        let is_needed = |wide: IpNet| {
+            stay.iter().filter_map(by_port).any(|(at, network)| at.id == port.id && wide.contains(&network))
+        };
+        let goes = |pair: &AddressPair| pair.network() == Some(network) && !is_needed(network);
+        let unchanged = || PairChange { port, pairs: port.allowed_address_pairs.clone() };
+        ports.entry(&port.id).or_insert_with(unchanged).pairs.retain(|pair| !goes(pair));
     }
-    for (port, network) in remove.iter().filter_map(by_port) {
-        let (_, nets) = ports.entry(&port.id).or_insert_with(|| (port, Nets::default()));
-        if !nets.allowed.contains(&network) {
-            nets.out.push(network);
-        }
-    }
-    let changes = ports.into_values().filter_map(|(port, nets)| {
-        let goes = |pair: &&AddressPair| pair.network().is_some_and(|network| nets.out.contains(&network));
-        let mut pairs: Vec<AddressPair> =
-            port.allowed_address_pairs.iter().filter(|pair| !goes(pair)).cloned().collect();
-        for network in nets.allowed {
-            if port.drops(network, &pairs) {
-                pairs.push(AddressPair::of(network));
-            }
-        }
-        (pairs != port.allowed_address_pairs).then_some(PairChange { port, pairs })
-    });
-    changes.collect()
+    changed_ports(ports)
+}
+
+fn changed_ports<'a>(ports: BTreeMap<&str, PairChange<'a>>) -> Vec<PairChange<'a>> {
+    ports.into_values().filter(|change| change.pairs != change.port.allowed_address_pairs).collect()
 }
 
 /// The routes of a list with those that shall not and shall be.

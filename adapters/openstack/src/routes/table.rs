@@ -9,6 +9,7 @@ use cloud_api_proto::v1alpha1::{NextHop, Route, RouteState};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::Can;
 use crate::{instances::Place, provider_id};
 
 /// How the owner of a machine's port begins; the zone follows. Source: Nova.
@@ -143,12 +144,17 @@ impl<'a> Table<'a> {
         self.of.get(server).map(Vec::as_slice)
     }
 
-    /// A route in the contract's words. What nobody has an address for leads nowhere.
-    pub(super) fn route(&self, route: &ExtraRoute, place: &Place<'_>) -> Route {
+    /// A route in the contract's words. What nobody has an address for leads nowhere; nor does what leads to a machine whose port drops
+    /// the pods' packets, as when its address pair was taken off.
+    pub(super) fn route(&self, route: &ExtraRoute, place: &Place<'_>, can: Can) -> Route {
         let port = self.port_at(&route.nexthop);
         let machine = port.filter(|port| port.device_owner.starts_with(MACHINE));
         let provider_id = machine.map(|port| provider_id::write(place.form, place.region, &port.device_id));
-        let state = if port.is_some() { RouteState::Active } else { RouteState::Blackhole };
+        let drops = |port: &Port| {
+            can.pairs && route.destination().is_some_and(|to| port.drops(to, &port.allowed_address_pairs))
+        };
+        let is_dropped = machine.is_some_and(drops);
+        let state = if port.is_some() && !is_dropped { RouteState::Active } else { RouteState::Blackhole };
         told(route, provider_id.unwrap_or_default(), state)
     }
 }

@@ -88,6 +88,14 @@ fn writes(cloud: &FakeCloud) -> Vec<String> {
     cloud.asked("PUT /network").iter().map(|one| one.replace("PUT /network/v2.0/", "")).collect()
 }
 
+/// Sets a port's pairs by hand.
+fn may_send(cloud: &FakeCloud, port: &str, pairs: &[&str]) {
+    let pairs: Vec<Value> = pairs.iter().map(|net| json!({ "ip_address": net })).collect();
+    let mut store = cloud.store();
+    store.ports.iter_mut().find(|one| one["id"] == port).expect("a port")["allowed_address_pairs"] =
+        json!(pairs);
+}
+
 fn pairs(cloud: &FakeCloud, port: &str) -> Vec<String> {
     let store = cloud.store();
     let port = store.ports.iter().find(|one| one["id"] == port).expect("a port");
@@ -103,6 +111,8 @@ async fn a_route_leads_to_the_machine_whose_port_at_the_router_has_its_next_hop(
     let routes =
         [("10.244.1.0/24", "10.20.0.11"), ("fd00:1:0::/64", "fd20::12"), ("10.9.0.0/16", "10.20.0.99")];
     cloud.store().routers.routes = routes.map(|(to, hop)| extra(to, hop)).into();
+    may_send(&cloud, "near-1", &["10.244.0.0/16"]);
+    may_send(&cloud, "near-2", &["fd00:1::/64"]);
     let told = listed(&driver).await;
     let told: Vec<_> = told
         .iter()
@@ -153,7 +163,7 @@ async fn a_router_that_is_not_there_is_no_empty_one() {
 }
 
 #[tokio::test]
-async fn all_routes_come_and_go_in_one_call_and_their_pairs_before_them() {
+async fn all_routes_come_and_go_in_one_call_and_none_is_without_its_pair() {
     let (cloud, driver) = cloud(2).await;
     assert!(driver.describe().can("routes") && !driver.describe().can("routes.ownership-tags"));
     let add = [
@@ -174,7 +184,7 @@ async fn all_routes_come_and_go_in_one_call_and_their_pairs_before_them() {
     let ids: Vec<&str> = laid.iter().take(2).map(|route| route.vendor_id.as_str()).collect();
     let gone = change(&driver, &ids, &[]).await;
     assert_eq!(gone, [Ok(None), Ok(None)]);
-    assert_eq!(writes(&cloud), ["ports/near-1", &format!("routers/{ROUTER}/remove_extraroutes")]);
+    assert_eq!(writes(&cloud), [&format!("routers/{ROUTER}/remove_extraroutes"), "ports/near-1"]);
     assert_eq!((pairs(&cloud, "near-1").len(), pairs(&cloud, "near-2").len()), (0, 1));
     assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
 }
@@ -314,4 +324,71 @@ async fn a_port_that_changes_meanwhile_costs_its_own_routes_a_turn() {
     assert!(results[1].is_ok());
     assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
     assert!(change(&driver, &[], &[ours(1)]).await.iter().all(Result::is_ok), "the next turn");
+}
+
+#[tokio::test]
+async fn a_route_whose_pair_was_taken_off_is_told_as_leading_nowhere_and_mended_in_place() {
+    let (cloud, driver) = cloud(2).await;
+    let ours = [wanted("10.244.1.0/24", "server-1", "")];
+    change(&driver, &[], &ours).await;
+    may_send(&cloud, "near-1", &[]);
+    let [route] = &listed(&driver).await[..] else { panic!("one route") };
+    let hop = route.next_hop.clone().expect("a hop");
+    assert_eq!((route.state(), hop.provider_id.as_str()), (RouteState::Blackhole, "openstack:///server-1"));
+
+    // As the runtime replaces a route that does not serve.
+    cloud.store().requests.clear();
+    let done = change(&driver, &[&route.vendor_id], &ours).await;
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    assert_eq!(
+        writes(&cloud),
+        ["ports/near-1", &format!("routers/{ROUTER}/add_extraroutes")],
+        "it never went"
+    );
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24"]);
+    assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
+    // Without the extension no port drops anything.
+    cloud.store().routers.aliases.retain(|alias| *alias != "allowed-address-pairs");
+    may_send(&cloud, "near-1", &[]);
+    let mut other = cloud.driver();
+    other.routes = Routes::new(Some(ROUTER.to_owned())).into();
+    assert_eq!(listed(&other).await[0].state(), RouteState::Active);
+}
+
+#[tokio::test]
+async fn a_route_that_could_not_go_keeps_its_pair_and_one_that_went_gives_it_back() {
+    let (cloud, driver) = cloud(1).await;
+    let ours = [wanted("10.244.1.0/24", "server-1", "")];
+    let id = "10.244.1.0/24=10.20.0.11";
+    change(&driver, &[], &ours).await;
+    let refused =
+        |kind: &str| json!({ "NeutronError": { "type": kind, "message": "not now", "detail": "" } });
+    let ports = || json!({ "ports": cloud.store().ports.clone() });
+    let told = [(200, ports()), (409, refused("RouterInUse"))];
+    cloud.store().faults.extend(told);
+    change(&driver, &[id], &[]).await[0].as_ref().expect_err("refused");
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24"]);
+    assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
+    assert!(change(&driver, &[], &ours).await.iter().all(Result::is_ok));
+
+    // Somebody changes the port when the route is gone already.
+    let router = json!({ "router": { "routes": [], "revision_number": 8 } });
+    let stale = (412, refused("RevisionNumberConstraintFailed"));
+    let told = [(200, ports()), (200, router), (200, ports()), stale];
+    cloud.store().faults.extend(told);
+    assert_eq!(change(&driver, &[id], &[]).await, [Ok(None)]);
+    assert_eq!(pairs(&cloud, "near-1"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_pair_that_another_route_needs_stays() {
+    let (cloud, driver) = cloud(1).await;
+    change(&driver, &[], &[wanted("10.244.0.0/16", "server-1", "")]).await;
+    change(&driver, &[], &[wanted("10.244.1.0/24", "server-1", "")]).await;
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"]);
+    assert_eq!(change(&driver, &["10.244.0.0/16=10.20.0.11"], &[]).await, [Ok(None)]);
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"]);
+    assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
+    change(&driver, &["10.244.1.0/24=10.20.0.11"], &[]).await;
+    assert_eq!(cloud.store().routers.routes.len(), 0);
 }
