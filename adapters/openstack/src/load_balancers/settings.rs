@@ -89,6 +89,8 @@ impl Version {
     pub(crate) const NEEDED: Self = Self::v2(12);
     /// Availability zones.
     pub(crate) const ZONES: Self = Self::v2(14);
+    /// Health monitors of pools for UDP that speak HTTP or TCP (Ussuri, 2020).
+    pub(crate) const UDP_BY_TCP: Self = Self::v2(16);
     /// PROXY protocol, version 2.
     pub(crate) const PROXY_V2: Self = Self::v2(22);
     pub(crate) const SCTP: Self = Self::v2(23);

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
 use cloud_api_proto::v1alpha1::{
     self as contract, Protocol,
+    health_check::Kind,
     listener::{self, Algorithm, Application},
     load_balancer_spec::Scheme,
     session_affinity,
@@ -121,6 +122,8 @@ struct Ports<'a> {
     allowed: Vec<IpNet>,
     affinity: Option<&'a contract::SessionAffinity>,
     check: contract::HealthCheck,
+    /// Whether any of them speaks TCP.
+    has_tcp: bool,
     hosts: Hosts,
 }
 
@@ -141,6 +144,7 @@ impl<'a> Ports<'a> {
             allowed: allowed(spec)?,
             affinity: spec.session_affinity.as_ref().filter(sticky),
             check: spec.health_check.clone().unwrap_or_default(),
+            has_tcp: spec.listeners.iter().any(|one| one.protocol() == Protocol::Tcp),
             hosts: Hosts::read(&desired.backends, &families, member_subnet)?,
         })
     }
@@ -154,14 +158,32 @@ impl<'a> Ports<'a> {
         let missing = || invalid("node_port", "is missing: this cloud reaches pods through node ports");
         let node_port = self::port("node_port", listener.node_port.ok_or_else(missing)?)?;
         let protocol = self.listener_protocol(transport, listener)?;
+        let (monitor, probed) = self.probe(port)?;
         let pool = WantedPool {
             protocol: self.pool_protocol(protocol, listener)?,
             algorithm: self.algorithm(listener)?,
             persistence: self.persistence(transport)?,
-            monitor: checks::monitor(&self.check, port)?,
-            members: self.hosts.members(transport, node_port, checks::port(&self.check)?),
+            monitor,
+            members: self.hosts.members(transport, node_port, probed),
         };
         Ok((port, WantedPort { protocol, settings: self.settings(protocol, listener)?, pool }))
+    }
+
+    /// The monitor of a port's pool, and the port that it probes if it is not the member's own.
+    ///
+    /// An old Octavia probes UDP at the member's own port only, by a packet. That does where a TCP port of the Service would be probed for
+    /// all. It does not where a machine without pods is to be passed over: nothing there answers a packet, and nothing refuses it.
+    fn probe(&self, port: Port) -> Result<(Option<NewMonitor>, Option<u16>), VendorError> {
+        let monitor = checks::monitor(&self.check, port)?;
+        let by_another = |one: &NewMonitor| port.transport == Transport::Udp && one.kind != checks::OF_UDP;
+        if !monitor.as_ref().is_some_and(by_another) || self.site.version >= Version::UDP_BY_TCP {
+            return Ok((monitor, checks::port(&self.check)?));
+        }
+        if self.check.kind() == Kind::Http || !self.has_tcp {
+            return Err(self.too_old("spec.health_check.kind", Version::UDP_BY_TCP));
+        }
+        let own = contract::HealthCheck { port: None, ..self.check.clone() };
+        Ok((checks::monitor(&own, port)?, None))
     }
 
     fn transport(&self, listener: &contract::Listener) -> Result<Transport, VendorError> {

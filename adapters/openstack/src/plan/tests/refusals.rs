@@ -90,6 +90,50 @@ fn an_old_octavia_or_one_without_proxies_says_what_it_lacks() {
     bench.settled(&web([by_port]));
 }
 
+/// cpo#829: Octavia refuses a monitor of UDP that speaks anything else, and it would be asked for ever.
+#[test]
+fn udp_is_probed_by_http_or_tcp_only_where_octavia_can() {
+    use health_check::Kind;
+    let probed = |kind: Kind, port: Option<u32>, listeners: &[contract::Listener]| {
+        let check =
+            HealthCheck { kind: kind.into(), port, path: "/healthz".into(), ..HealthCheck::default() };
+        with(web(listeners.to_vec()), |spec| spec.health_check = Some(check))
+    };
+    let mixed = [tcp(53), udp(53)];
+    for (minor, kind, port, listeners, can) in [
+        (15, Kind::Http, Some(32_000), &mixed[1..], false),
+        (15, Kind::Http, Some(32_000), &mixed[..], false),
+        (15, Kind::Tcp, Some(30_053), &mixed[1..], false),
+        (15, Kind::Tcp, Some(30_053), &mixed[..], true),
+        (15, Kind::Http, Some(32_000), &mixed[..1], true),
+        (15, Kind::Tcp, None, &mixed[..], true),
+        (15, Kind::None, Some(32_000), &mixed[..], true),
+        (16, Kind::Http, Some(32_000), &mixed[..], true),
+    ] {
+        let mut bench = Bench::new();
+        bench.version = Version::v2(minor);
+        let desired = probed(kind, port, listeners);
+        match bench.plan(&desired) {
+            Ok(_) => {
+                assert!(can, "2.{minor} {kind:?} {port:?}");
+                let (record, _) = bench.settled(&desired);
+                let of_udp =
+                    record.detail.pools.iter().filter(|tree| tree.pool.protocol == "UDP" && minor < 16);
+                for tree in of_udp {
+                    assert!(tree.monitor.as_ref().is_none_or(|one| one.kind == "UDP-CONNECT"));
+                    let mut members = tree.members.iter().flat_map(|all| all.iter());
+                    assert!(kind == Kind::None || members.all(|one| one.monitor_port.is_none()));
+                }
+            }
+            Err(error) => {
+                assert!(!can, "{error}");
+                assert_eq!(error.fields, ["spec.health_check.kind"]);
+                assert!(error.message.contains("Octavia API is 2.15, and it needs 2.16"), "{error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn without_a_subnet_it_goes_beside_a_node_or_the_missing_one_is_named() {
     let mut bench = Bench::new();

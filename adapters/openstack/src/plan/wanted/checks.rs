@@ -14,6 +14,8 @@ const INTERVAL: u32 = 10;
 const TIMEOUT: u32 = 5;
 const HEALTHY: u32 = 2;
 const UNHEALTHY: u32 = 3;
+/// How packets are probed at the member's own port.
+pub(super) const OF_UDP: &str = "UDP-CONNECT";
 /// Probes in a row. Source: Octavia, `MAX_HM_RETRIES`.
 const RETRIES_MAX: u32 = 10;
 
@@ -32,7 +34,7 @@ pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor
         (Kind::Http, _, _) => "HTTP",
         (Kind::Unspecified | Kind::Tcp, Some(_), _)
         | (Kind::Unspecified | Kind::Tcp, None, Transport::Tcp) => "TCP",
-        (Kind::Unspecified | Kind::Tcp, None, Transport::Udp) => "UDP-CONNECT",
+        (Kind::Unspecified | Kind::Tcp, None, Transport::Udp) => OF_UDP,
         (Kind::Unspecified | Kind::Tcp, None, Transport::Sctp) => "SCTP",
     };
     let field = |name: &str| format!("spec.health_check.{name}");
