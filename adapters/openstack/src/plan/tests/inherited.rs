@@ -107,3 +107,40 @@ fn one_of_the_go_controller_that_was_not_taken_over_goes_with_its_address() {
     );
     assert!(bench.cloud.floating_ips.is_empty());
 }
+
+/// As the Go one delivers: `create-monitor` is off.
+#[test]
+fn one_of_the_go_controller_without_probes_gets_them_unless_nobody_wants_any() {
+    let take_over = |ports: &[contract::Listener], kind: health_check::Kind| {
+        let mut bench = Bench::new();
+        of_go(&mut bench, &public(ports.to_vec()));
+        bench.cloud.monitors.clear();
+        let check = HealthCheck { kind: kind.into(), ..HealthCheck::default() };
+        bench.settled(&with(public(ports.to_vec()), |spec| spec.health_check = Some(check))).1
+    };
+    // Two for its tags, two a port, one for its floating IP.
+    assert_eq!(take_over(&[tcp(80)], health_check::Kind::None).len(), 2 + 2 + 1);
+    let (two, probed) = ([tcp(80), tcp(443)], health_check::Kind::Tcp);
+    assert_eq!(take_over(&two, health_check::Kind::None).len(), 2 + 2 * 2 + 1);
+    let writes = take_over(&two, probed);
+    assert_eq!(writes.len(), 2 + 3 * 2 + 1);
+    let creates = writes.iter().filter(|one| one.starts_with("create the health monitor"));
+    assert_eq!(creates.count(), 2, "{writes:?}");
+}
+
+/// A cluster that can have both families takes over what has one, as long as nobody asks for the other.
+#[test]
+fn one_of_one_family_is_taken_over_where_there_could_be_two() {
+    let mut bench = Bench::new();
+    bench.options.ipv6_subnet_id = None;
+    of_go(&mut bench, &web([tcp(80)]));
+    bench.options.ipv6_subnet_id = Some("subnet-6".to_owned());
+    let both = with(web([tcp(80)]), |spec| spec.ip_families.push(contract::IpFamily::Ipv6.into()));
+    let error = bench.plan(&both).expect_err("it has one");
+    assert_eq!(
+        (error.fault, error.fields.as_slice()),
+        (Fault::Immutable, &["spec.ip_families".to_owned()][..])
+    );
+    let (record, writes) = bench.settled(&web([tcp(80)]));
+    assert_eq!((writes.len(), addresses(&record)), (4, vec!["10.0.0.9".to_owned()]), "{writes:?}");
+}
