@@ -56,13 +56,28 @@ async fn a_service_has_its_load_balancer_as_long_as_it_wants_one() {
         Ok(())
     });
     released.await.unwrap();
-    bed.patch_service("web", &json!({ "spec": { "type": "LoadBalancer" } })).await.unwrap();
+    let again = bed.patch_service("web", &json!({ "spec": { "type": "LoadBalancer" } })).await.unwrap();
     bed.address("web").await.unwrap();
+    let balancer = serving(&bed, &again, &[&a]).await;
+    nodes_that_nobody_saw_go(&mut bed, &["a", "b"], &balancer).await;
 
     bed.delete_service("web").await.unwrap();
     // The finalizer was there until nothing was left.
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
     bed.quiet("service-controller").await.unwrap();
+}
+
+/// A list without any node is not believed: the load balancer keeps those that it has.
+async fn nodes_that_nobody_saw_go(bed: &mut Bed, nodes: &[&str], balancer: &LoadBalancer) {
+    bed.quiet("service-controller").await.unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
+    for name in nodes {
+        e2e::delete_node(&bed.client(), name).await.unwrap();
+    }
+    bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
+    bed.told("Service", "web", "NoNodesListed").await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+    assert_eq!(&bed.cluster.cloud.state().await.unwrap().load_balancers, std::slice::from_ref(balancer));
 }
 
 /// What cannot be done is said once, with the name of the field, and nothing is half-built.
