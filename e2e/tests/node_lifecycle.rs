@@ -133,6 +133,44 @@ async fn a_mass_deletion_is_held_and_told() {
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
 }
 
+/// Neither its listing nor its answers name any machine: that proves nothing.
+#[tokio::test]
+async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
+    let mut values = often(&json!({ "maxShare": 20 }));
+    let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
+    merge(&mut values, &idle);
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let all = ["a", "b", "c", "d", "e"];
+    for name in all {
+        bed.join(name, None).await.unwrap();
+    }
+    let nothing = json!({ "respond": { "status": 200, "body": { "instances": [], "missing": [] } } });
+    for (operation, action) in [("ListInstances", json!("empty_page")), ("BatchGetInstances", nothing)] {
+        let fault = json!({ "match": { "operation": operation }, "action": action });
+        bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
+    }
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    for name in all {
+        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
+    }
+    for operation in [Operation::ListInstances, Operation::BatchGetInstances] {
+        let asked = eventually("the cloud shows nothing, three times", WITHIN, || async {
+            let requests = bed.cluster.cloud.requests().await?;
+            let struck = requests.iter().filter(|entry| entry.fault && entry.operation == operation).count();
+            ensure!(struck >= 3, "{operation} shows nothing {struck} times");
+            Ok(())
+        });
+        asked.await.unwrap();
+    }
+    for name in all {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
+    assert!(writes.iter().all(|it| it.verb != "delete"), "{writes:?}");
+}
+
 /// The cloud takes the token, and shows another project, where none of the machines is. That proves nothing.
 #[tokio::test]
 async fn credentials_of_another_project_delete_nothing() {
