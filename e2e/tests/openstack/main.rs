@@ -81,9 +81,13 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     .await?;
     bed.quiet("service-controller").await?;
     let calls = proxy.since(mark);
-    told("a node joins, with six pools", &count(&calls));
+    let joined = count(&calls);
+    told("a node joins, with six pools", &joined);
     let writes = count(&calls.writes());
     ensure!(writes == counted(&[("PUT pools/*/members", 6)]), "{writes:?}");
+    ensure!(of(&joined, "GET pools/*/members") <= 6, "each pool that changed is read once: {joined:?}");
+    let one_by_one = ["GET loadbalancers/*", "GET ports/*"].map(|it| of(&joined, it));
+    ensure!(one_by_one == [0, 0], "it reads one by one: {joined:?}");
 
     let mark = proxy.mark();
     for name in CONTROLLERS {

@@ -21,14 +21,7 @@ async fn what_is_made_part_by_part_is_the_same() {
 }
 
 async fn part_by_part(bed: &mut Bed) -> anyhow::Result<()> {
-    join_many(bed, 2).await?;
-    let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
-    let mark = proxy.mark();
-    create(bed).await?;
-    bed.address("all").await?;
-    bed.address("inside").await?;
-    bed.quiet("service-controller").await?;
-    let writes = count(&proxy.since(mark).writes());
+    let writes = made(bed).await?;
     told("two Services of four ports together, part by part", &writes);
     let wanted = [
         ("POST loadbalancers", 2),
@@ -41,19 +34,13 @@ async fn part_by_part(bed: &mut Bed) -> anyhow::Result<()> {
         ("POST floatingips", 1),
     ];
     ensure!(writes == counted(&wanted), "{writes:?}");
-    shown(&project).await?;
+    shown(&bed.cluster.cloud.project).await?;
     restarted(bed).await
 }
 
 async fn settings(bed: &mut Bed) -> anyhow::Result<()> {
-    join_many(bed, 2).await?;
+    let writes = made(bed).await?;
     let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
-    let mark = proxy.mark();
-    create(bed).await?;
-    bed.address("all").await?;
-    bed.address("inside").await?;
-    bed.quiet("service-controller").await?;
-    let writes = count(&proxy.since(mark).writes());
     ensure!(writes == counted(&[("POST loadbalancers", 2), ("POST floatingips", 1)]), "{writes:?}");
     shown(&project).await?;
 
@@ -72,6 +59,18 @@ async fn settings(bed: &mut Bed) -> anyhow::Result<()> {
     told("a limit goes from three ports", &writes);
     ensure!(of(&writes, "PUT listeners/*") == 3, "{writes:?}");
     Ok(())
+}
+
+/// Both Services have their load balancers, on two nodes: what was written for that.
+async fn made(bed: &mut Bed) -> anyhow::Result<BTreeMap<String, u64>> {
+    join_many(bed, 2).await?;
+    let proxy = bed.cluster.cloud.proxy.clone();
+    let mark = proxy.mark();
+    create(bed).await?;
+    bed.address("all").await?;
+    bed.address("inside").await?;
+    bed.quiet("service-controller").await?;
+    Ok(count(&proxy.since(mark).writes()))
 }
 
 /// Other words of Octavia for what was asked for would be taken for a drift.
