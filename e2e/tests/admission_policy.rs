@@ -33,7 +33,8 @@ async fn wrong_annotations_are_refused_when_they_are_written() {
     for line in EXAMPLES.lines().filter(|line| !line.starts_with('#')) {
         let parts: Vec<&str> = line.split('|').map(str::trim).collect();
         let [judged, key, value] = parts[..] else { panic!("{line}") };
-        match (tried(&services, key, value).await, judged) {
+        let value = value.replace("\\n", "\n").replace("\\t", "\t");
+        match (tried(&services, key, &value).await, judged) {
             (Ok(()), "taken" | "late") => {}
             (Err(error), "refused") => {
                 assert!(error.contains(&format!("annotation {PREFIX}{key}: ")), "{line}: {error}");

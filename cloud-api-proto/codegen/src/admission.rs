@@ -67,8 +67,9 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
             "a name of letters, digits, -, _ and ., the first and the last a letter or a digit",
         ),
         "text" => (r"\S(.*\S)?", "a text without blanks around it"),
-        "list of texts" => (r".*\S.*", "texts with commas between them"),
-        "list of IP addresses" => ("[0-9a-fA-F:., ]+", "IP addresses with commas between them"),
+        // What stands around an entry is cut off, and that may be a new line.
+        "list of texts" => (r"(?s).*\S.*", "texts with commas between them"),
+        "list of IP addresses" => (r"[0-9a-fA-F:.,\s]+", "IP addresses with commas between them"),
         "list of `key=value`" => ("[^=,]+=[^,]*(,[^=,]+=[^,]*)*", "key=value with commas between them"),
         "duration" => ("0*[1-9][0-9]*[smh]", "a duration such as 90s, 5m or 1h"),
         "path, with a slash in front" => ("/[!-~]*", "a path such as /healthz"),

@@ -67,7 +67,8 @@ fn examples_are_judged_as_they_say() {
     for line in examples {
         let mut parts = line.split('|').map(str::trim);
         let (judged, key, value) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
-        let (_wishes, faults) = read(&[(&format!("{PREFIX}{key}"), value)]);
+        let value = value.replace("\\n", "\n").replace("\\t", "\t");
+        let (_wishes, faults) = read(&[(&format!("{PREFIX}{key}"), &value)]);
         assert_eq!(faults.is_empty(), judged == "taken", "{line}: {faults}");
         n_taken += usize::from(judged == "taken");
     }
