@@ -41,13 +41,14 @@ use crate::{
     plan::{
         Action, Ask, News, Step, Why,
         cloud::{Answer, Balancer, Removal},
+        families::family_of,
         left_over::Standing,
         memory::{Memory, Next, Settled},
         service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
         targets::Targets,
     },
-    requeue::Error,
+    requeue::{Error, places::of_ports},
 };
 
 /// Services a page, when all are listed.
@@ -153,7 +154,11 @@ impl Executor {
                 if ask.why == Why::Hosts {
                     self.metrics.hosts_failed();
                 }
-                if error.refuses_the_wish() && !ask.stands_in {
+                let refused = error.refuses_the_wish() && !ask.stands_in;
+                if refused && Self::narrows(job, ask, &error) {
+                    return Ok(Next::Now);
+                }
+                if refused {
                     job.memory.refuse(ask);
                 }
                 return Err(error);
@@ -161,11 +166,24 @@ impl Executor {
         };
         debug!(service = %id, why = %ask.why, ?answer, "Asked for the load balancer");
         let outcome = job.memory.answered(ask, answer, job.seen.as_deref());
+        if outcome.hosts_failed {
+            self.metrics.hosts_failed();
+        }
         if let Some(earlier) = outcome.hosts_updated {
             self.metrics.hosts_updated(job.targets_since.elapsed(), earlier + called.elapsed());
         }
         self.tell(&id, &outcome.news);
         Ok(outcome.next)
+    }
+
+    /// Whether less is asked for now, because what is there cannot get what is merely preferred.
+    fn narrows(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
+        let family = family_of(&job.service, job.seen.as_deref());
+        let narrows = error.fixes_the_families() && job.memory.narrow(ask, family);
+        if narrows {
+            info!(service = %job.service.id, error = %error.text(), "Keeps the address family that is there");
+        }
+        narrows
     }
 
     /// Names the set of backends, and puts it if the adapter does not know it (any more).
@@ -180,6 +198,7 @@ impl Executor {
                     self.backends.forget(&job.targets).await;
                 }
                 Err(source) => {
+                    let source = of_ports(source, &ask.spec.listeners, &job.service.ports);
                     return Err(Error::Adapter { call: "EnsureLoadBalancer", step: ask.step(), source });
                 }
             }

@@ -34,6 +34,7 @@ use self::{
     execute::Executor,
     metrics::Metrics,
     mirror::Mirrors,
+    plan::service::ServiceId,
     reconcile::Reconciler,
 };
 
@@ -54,42 +55,62 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
 
 /// Mirrors, queue and workers, until the process is told to stop.
 async fn controller(mut process: Process, work: Work) -> anyhow::Result<()> {
-    let Work { workers, reading, orphans } = work;
-    let queue = Queue::new("service", BACKOFF);
-    let mirrors = Mirrors::new(process.clock, queue.clone(), reading);
-    queue.register(&mut process.registry);
-    let metrics = Metrics::register(&mut process.registry, &mirrors);
-    process.health.needs(&mirrors.services);
-    process.health.needs(&mirrors.nodes);
-    let cloud = mirrors.clone();
-    process.health.ready_if("cloud", move || cloud.cloud_readiness());
-    process.health.watches(&queue);
+    let rooms = Rooms::build(&mut process, work);
+    rooms.work(process).await
+}
 
-    let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
-    let executor = Executor::new(
-        adapter.clone(),
-        client.clone(),
-        process.recorder.clone(),
-        metrics,
-        process.term.clone(),
-    );
-    let reconciler =
-        Arc::new(Reconciler::new(mirrors.clone(), executor, orphans, process.clock, stop.clone()));
-    let following = mirrors.clone();
-    process.background("mirrors", async move {
-        Box::pin(following.follow(&client, &adapter)).await;
-    });
-    process.task("workers", async move {
-        if stop.run_until_cancelled(mirrors.listed()).await.is_none() {
-            return;
-        }
-        let work = |id, _attempt| {
-            let reconciler = Arc::clone(&reconciler);
-            async move { Box::pin(reconciler.reconcile(&id)).await }
-        };
-        queue.run(workers, stop, work).await;
-    });
-    process.finish().await
+/// What the controller is made of.
+struct Rooms {
+    queue: Queue<ServiceId>,
+    mirrors: Mirrors,
+    reconciler: Arc<Reconciler>,
+    workers: usize,
+}
+
+impl Rooms {
+    /// All of it, and nothing runs yet.
+    fn build(process: &mut Process, work: Work) -> Self {
+        let Work { workers, reading, orphans } = work;
+        let queue = Queue::new("service", BACKOFF);
+        let mirrors = Mirrors::new(process.clock, queue.clone(), reading);
+        queue.register(&mut process.registry);
+        let metrics = Metrics::register(&mut process.registry, &mirrors);
+        process.health.needs(&mirrors.services);
+        process.health.needs(&mirrors.nodes);
+        let cloud = mirrors.clone();
+        process.health.ready_if("cloud", move || cloud.cloud_readiness());
+        process.health.watches(&queue);
+        let executor = Executor::new(
+            process.adapter.clone(),
+            process.kube.clone(),
+            process.recorder.clone(),
+            metrics,
+            process.term.clone(),
+        );
+        let stop = process.stop.clone();
+        let reconciler = Reconciler::new(mirrors.clone(), executor, orphans, process.clock, stop);
+        Self { queue, mirrors, reconciler: Arc::new(reconciler), workers }
+    }
+
+    async fn work(self, mut process: Process) -> anyhow::Result<()> {
+        let Self { queue, mirrors, reconciler, workers } = self;
+        let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
+        let following = mirrors.clone();
+        process.background("mirrors", async move {
+            Box::pin(following.follow(&client, &adapter)).await;
+        });
+        process.task("workers", async move {
+            if stop.run_until_cancelled(mirrors.listed()).await.is_none() {
+                return;
+            }
+            let work = |id, _attempt| {
+                let reconciler = Arc::clone(&reconciler);
+                async move { Box::pin(reconciler.reconcile(&id)).await }
+            };
+            queue.run(workers, stop, work).await;
+        });
+        process.finish().await
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 pub(crate) mod annotations;
 pub(crate) mod cloud;
 pub(crate) mod compat;
+pub(crate) mod families;
 pub(crate) mod features;
 mod health_check;
 pub(crate) mod left_over;
@@ -26,7 +27,7 @@ use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 use self::{
     annotations::settings::Defaults,
     cloud::{Balancer, State},
-    features::Features,
+    features::{Features, name},
     memory::Memory,
     service::{Class, Ingress, Role, Service, same_ingress},
     spec::Takeover,
@@ -222,12 +223,20 @@ pub(crate) enum Wait {
     Aloud,
     /// Not for the adapter: it would take the last nodes from a load balancer, and that they are gone is not proven.
     ForNodes,
+    /// The adapter is there and has no load balancers, while one that we made is to go.
+    ForBalancers,
 }
 
 impl Plan {
     /// Whether all is as it should be.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether it makes something that is not there yet.
+    pub(crate) fn builds(&self) -> bool {
+        let builds = |ask: &Ask| matches!(ask.why, Why::Missing | Why::Changed);
+        self.actions.iter().any(|it| matches!(it, Action::Ensure(ask) if builds(ask)))
     }
 }
 
@@ -243,6 +252,7 @@ impl fmt::Display for Plan {
             Some(Wait::Quietly) => writeln!(f, "wait for the adapter, quietly")?,
             Some(Wait::Aloud) => writeln!(f, "wait for the adapter, aloud")?,
             Some(Wait::ForNodes) => writeln!(f, "wait for nodes")?,
+            Some(Wait::ForBalancers) => writeln!(f, "wait for an adapter with load balancers")?,
             None => (),
         }
         for claimed in &self.claimed {
@@ -257,6 +267,10 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
         Role::Cleanup if service.class == Class::Lost && !is_proven(memory, facts) => Plan::default(),
+        // Its class went with its type, and it was another's: so is the finalizer.
+        Role::Cleanup if service.class == Class::Lost && memory.of_another => {
+            removal(Takeover::None, Action::Forget, memory, facts)
+        }
         Role::Cleanup => cleanup(service, memory, facts),
         Role::Ignored if service.class == Class::Others => of_another(service, memory, facts),
         Role::Ignored => Plan::default(),
@@ -324,15 +338,22 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
     if memory.removed {
         return Plan { actions: vec![then], ..Plan::default() };
     }
-    match facts.features {
-        Some(_) => Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() },
-        None => Plan { waits: Some(Wait::Aloud), ..Plan::default() },
-    }
+    let waits = match facts.features {
+        None => Wait::Aloud,
+        Some(features) if features.has(name::LOAD_BALANCERS) => {
+            return Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() };
+        }
+        // The finalizer has one name for all controllers: it is of the one that serves what this adapter does not.
+        Some(_) if !is_proven(memory, facts) => return Plan::default(),
+        Some(_) => Wait::ForBalancers,
+    };
+    Plan { waits: Some(waits), ..Plan::default() }
 }
 
-/// Whether a Service that has no class any more was ours.
+/// Whether a Service was ours of which nothing else says so: it has no class any more, or this adapter serves none.
 fn is_proven(memory: &Memory, facts: &Facts<'_>) -> bool {
-    memory.made || memory.removed || memory.removes() || facts.cloud.is_some_and(|cloud| !cloud.is_empty())
+    let shown = facts.cloud.is_some_and(|cloud| cloud.iter().any(|it| !memory.is_gone(it)));
+    memory.made || memory.removed || memory.removes() || shown
 }
 
 fn why_ask(wanted: &Wanted, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {

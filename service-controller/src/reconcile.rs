@@ -23,7 +23,7 @@ use crate::{
         left_over::Orphans,
         memory::{Memory, Next},
         plan,
-        service::{Role, ServiceId},
+        service::{Role, Service, ServiceId},
         wanted::Judged,
     },
     requeue::Error,
@@ -101,15 +101,11 @@ impl Reconciler {
             return self.left_over(id, memory, seen.as_deref()).await;
         };
         let service = memory.overlay(service);
-        if service.role() == Role::Wanted {
-            self.executor.tell(id, &memory.foreign(&service.foreign));
-        }
         let now = self.started.elapsed();
         let defaults = &self.mirrors.reading.defaults;
         memory.observe(&service, seen.as_deref(), now);
         let features = self.mirrors.features();
         let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
-        self.executor.tell(id, &memory.unnamed(&judged));
         let (targets, targets_since) = self.mirrors.targets_of(id, judged.selector());
         let facts = Facts {
             judged: &judged,
@@ -120,6 +116,7 @@ impl Reconciler {
             now,
         };
         let plan = plan(&service, memory, &facts);
+        self.remark(&service, memory, &judged, plan.builds());
         if plan.is_empty() {
             memory.calm();
             if !judged.stands_in {
@@ -132,8 +129,11 @@ impl Reconciler {
             if wait == Wait::ForNodes {
                 self.executor.tell(id, &memory.once(News::NoNodes));
             }
-            let away = || Error::AdapterAway(self.mirrors.adapter_link());
-            return if wait == Wait::Aloud { Err(away()) } else { Ok(None) };
+            return match wait {
+                Wait::Aloud => Err(Error::AdapterAway(self.mirrors.adapter_link())),
+                Wait::ForBalancers => Err(Error::WithoutLoadBalancers),
+                Wait::Quietly | Wait::ForNodes => Ok(None),
+            };
         }
         if !plan.refusals.is_empty() {
             let refused = Error::Refused(plan.refusals.clone());
@@ -154,6 +154,13 @@ impl Reconciler {
         self.count(id, memory, &due);
         let mut job = Job { service, memory, targets, targets_since, seen, now };
         self.executor.carry_out(&mut job, &due).await.map(Some)
+    }
+
+    /// Tells what is no trouble, of a Service that this adapter serves.
+    fn remark(&self, service: &Service, memory: &mut Memory, judged: &Judged, builds: bool) {
+        if service.role() == Role::Wanted && self.mirrors.has_load_balancers() == Some(true) {
+            self.executor.tell(&service.id, &memory.remarks(&service.foreign, judged, builds));
+        }
     }
 
     /// Tells whoever counts load balancers what this worker is about to do to one.
@@ -200,6 +207,12 @@ impl Reconciler {
             Link::Starting | Link::Up => false,
             Link::Down { since, .. } => self.clock.now().duration_since(*since) >= PATIENCE,
         }
+    }
+
+    /// Of how many Services anything is remembered.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.memories().len()
     }
 
     fn memories(&self) -> MutexGuard<'_, BTreeMap<ServiceId, Memory>> {

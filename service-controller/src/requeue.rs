@@ -1,6 +1,7 @@
 //! Room 4: the errors; which is tried again, when, and under which name and in which words people hear of it.
 
 mod fields;
+pub(crate) mod places;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,6 +14,9 @@ use crate::plan::{Refusal, Step, memory::Topic};
 /// What is known of the adapter when it comes back wakes all Services; this is only the safety net.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 
+/// Answers of the API server that another try may find otherwise: not there, too slow, somebody was faster, too old, too many.
+const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
+
 /// The step that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -22,6 +26,11 @@ pub(crate) enum Error {
     /// The adapter was never reached.
     #[error("the cloud adapter is {0}")]
     AdapterAway(Link),
+    /// One of ours is to go, and the adapter that is there has none.
+    #[error(
+        "the cloud adapter has no load balancers (no capability loadbalancers), and the one of this Service was made by another"
+    )]
+    WithoutLoadBalancers,
     /// The adapter's own answer, or the connection's.
     #[error("adapter refused {call}")]
     Adapter {
@@ -46,7 +55,8 @@ impl Error {
     /// When the Service is looked at again.
     pub(crate) fn again(&self) -> Again {
         match self {
-            Self::Refused(_) => Again::OnChange,
+            // What the adapter can do wakes all Services.
+            Self::Refused(_) | Self::WithoutLoadBalancers => Again::OnChange,
             Self::AdapterAway(_) => Again::After(ADAPTER_AWAY),
             Self::Adapter { source, .. } => Again::after_error(source),
             // The Service is gone: its deletion wakes the key if anything is left to do.
@@ -61,7 +71,11 @@ impl Error {
     pub(crate) fn hold(&self) -> Option<Duration> {
         match self {
             Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,
-            Self::Refused(_) | Self::AdapterAway(_) | Self::Adapter { .. } | Self::ApiServer { .. } => None,
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => None,
         }
     }
 
@@ -69,7 +83,9 @@ impl Error {
     pub(crate) fn refused_altogether(&self) -> Option<&'static str> {
         match self {
             Self::Adapter { call, source, .. } => concerns_all(source.reason).then_some(call),
-            Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => None,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                None
+            }
         }
     }
 
@@ -78,7 +94,10 @@ impl Error {
         match self {
             Self::Refused(_) => Topic::Wish,
             Self::Adapter { .. } if self.refuses_the_wish() => Topic::Refused,
-            Self::Adapter { .. } | Self::AdapterAway(_) | Self::ApiServer { .. } => Topic::of(self.step()),
+            Self::Adapter { .. }
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::ApiServer { .. } => Topic::of(self.step()),
         }
     }
 
@@ -94,15 +113,25 @@ impl Error {
                     | Reason::ResourceGone
                     | Reason::OwnedByOther
             ),
-            Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => false,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                false
+            }
         }
+    }
+
+    /// Whether what is there has other address families, and cannot get those that are asked for.
+    pub(crate) fn fixes_the_families(&self) -> bool {
+        let Self::Adapter { source, .. } = self else { return false };
+        source.reason == Reason::ImmutableField && fields::named(source).contains("spec.ip_families")
     }
 
     /// What failed.
     pub(crate) fn step(&self) -> &Step {
         match self {
             Self::Adapter { step, .. } => step,
-            Self::Refused(_) | Self::AdapterAway(_) | Self::ApiServer { .. } => &Step::Sync,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                &Step::Sync
+            }
         }
     }
 
@@ -111,12 +140,15 @@ impl Error {
         matches!(self, Self::Adapter { source, .. } if source.reason == Reason::StaleFence)
     }
 
-    /// Whether this is worth an Event: not what the API server itself could not take.
+    /// Whether this is worth an Event: of what the API server says only that which it will say again, such as that a right is missing.
     pub(crate) fn is_news(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::AdapterAway(_) => true,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers => true,
             Self::Adapter { .. } => !self.is_superseded(),
-            Self::ApiServer { .. } => false,
+            Self::ApiServer { source, .. } => {
+                let lasts = |status| matches!(status, 400..=499) && !PASSES.contains(&status);
+                source.status().is_some_and(lasts) && !source.is_stale()
+            }
         }
     }
 
@@ -128,7 +160,8 @@ impl Error {
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
                 source.reason.word().to_owned()
             }
-            Self::Refused(_) | Self::Adapter { .. } | Self::ApiServer { .. } => self.text(),
+            Self::ApiServer { source, .. } => format!("{self}: {:?}", source.status()),
+            Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
         }
     }
 
@@ -138,16 +171,15 @@ impl Error {
             Self::Refused(_) => self.to_string(),
             Self::AdapterAway(_) => format!("{self}; waits until it is there"),
             Self::Adapter { source, .. } => format!("{}; {}", said(source), remedy(source.reason)),
-            Self::ApiServer { source, .. } => format!("{self}: {source}"),
+            Self::WithoutLoadBalancers => format!("{self}; waits for an adapter that has them"),
+            Self::ApiServer { source, .. } => format!("{self}: {source}; tried again by itself"),
         }
     }
 }
 
 /// The adapter's message in the user's words, with the fields at fault in front if it names none of them.
 fn said(error: &AdapterError) -> String {
-    let violated = error.violations.iter().map(|violation| violation.field.as_str());
-    let listed = error.metadata.get("fields").into_iter().flat_map(|fields| fields.split(','));
-    let named: BTreeSet<&str> = violated.chain(listed).filter(|field| !field.is_empty()).collect();
+    let named = fields::named(error);
     let message = fields::in_users_words(&error.message);
     if named.is_empty() || named.iter().any(|field| error.message.contains(field)) {
         return message;
@@ -194,7 +226,7 @@ fn list(refusals: &[Refusal]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tonic::Status;
+    use kube::core::Status;
 
     use super::*;
     use crate::plan::targets::Hosts;
@@ -238,7 +270,7 @@ mod tests {
             ("DeleteLoadBalancer", Step::LeftOver),
         ] {
             let sent = AdapterError::new(Reason::VendorThrottled, "429").retry_after(delay);
-            let error = Error::Adapter { call, step, source: Status::from(sent).into() };
+            let error = Error::Adapter { call, step, source: tonic::Status::from(sent).into() };
             assert_eq!(
                 (error.again(), error.hold()),
                 (Again::After(delay), Some(delay)),
@@ -254,6 +286,30 @@ mod tests {
         assert_eq!(throttled("wait 3 s"), throttled("wait 5 s"));
         let invalid = |text| adapter(Reason::FieldInvalid, text).name();
         assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
+    }
+
+    fn api_server(status: u16) -> Error {
+        let refused = Status { code: status, ..Status::default() };
+        let source = kube_api::Error::from(kube::Error::Api(Box::new(refused)));
+        Error::ApiServer { call: "write the status", source }
+    }
+
+    #[test]
+    fn what_the_api_server_will_say_again_is_news() {
+        for (status, want) in [
+            (400, true),
+            (401, true),
+            (403, true),
+            (404, false),
+            (409, false),
+            (422, false),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            assert_eq!(api_server(status).is_news(), want, "{status}");
+        }
+        assert!(!Error::ApiServer { call: "", source: kube_api::Error::Timeout }.is_news());
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod adapter;
 mod classes;
 mod compat;
 mod cost;
+mod families;
 mod faults;
 mod names;
 mod nodes;
@@ -15,9 +16,9 @@ use cloud_api_proto::{
     v1alpha1::{Adoption, LoadBalancerState},
 };
 use controller_core::testing::{node, service};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 
-use self::world::World;
+use self::world::{World, name};
 use crate::plan::service::FINALIZER;
 
 #[tokio::test(start_paused = true)]
@@ -80,6 +81,31 @@ async fn a_restart_asks_once_and_writes_nothing() {
     assert_eq!((after.0 - before.0, after.1 - before.1), (5, 1));
 }
 
+/// Whatever there was of them: nodes of their own, a mistake, a load balancer that took its time.
+#[tokio::test(start_paused = true)]
+async fn services_that_are_gone_are_not_remembered() {
+    let world = World::start().await;
+    world.node("a");
+    let names: Vec<String> = (0..100).map(|n| format!("web-{n}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        let web = service(name).port(80);
+        world.service(match n % 4 {
+            0 => web.annotation(&format!("lb.{DOMAIN}/node-selector"), "zone=one"),
+            1 => web.annotation(&format!("lb.{DOMAIN}/intrenal"), "true"),
+            2 => web.annotation("loadbalancer.openstack.org/class", "dmz"),
+            _ => web,
+        });
+    }
+    let has_one = |world: &World, n: usize| n % 4 == 1 || !world.ingress(&names[n]).is_empty();
+    world.eventually("all have an address", |world| (0..100).all(|n| has_one(world, n))).await;
+    world.quiet().await;
+    assert_eq!(world.remembered(), 100);
+    names.iter().for_each(|it| world.kube.delete::<Service>(&name(it)));
+    world.eventually("all are gone", |world| names.iter().all(|it| world.get(it).is_none())).await;
+    world.quiet().await;
+    assert_eq!(world.remembered(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unrelated_change_costs_nothing() {
     let world = World::start().await;
@@ -94,6 +120,8 @@ async fn an_unrelated_change_costs_nothing() {
             .annotations
             .get_or_insert_default()
             .insert("example.com/a".to_owned(), "b".to_owned());
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].app_protocol =
+            Some("kubernetes.io/h2c".to_owned());
     });
     world.kube.put::<Node>(node("a").provider_id("sim://r1/a").at("10.0.0.1").label("pet", "cat"));
     world.quiet().await;

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -47,15 +44,42 @@ pub(crate) struct Shared {
     targets: Mutex<BTreeMap<Option<Selector>, Since>>,
     /// What Services select that do not select all nodes, as they were looked at last.
     selectors: Mutex<BTreeMap<ServiceId, Selector>>,
-    /// Whether the API server told of the node that went last. If not, a listing had it no more.
-    told_of_last: AtomicBool,
+    /// What changes of nodes said.
+    census: Mutex<Census>,
     /// Whether it is known which nodes there are.
     computed: watch::Sender<bool>,
     /// `None`: not known yet.
     features: watch::Sender<Option<Arc<Features>>>,
 }
 
+/// How many nodes there are by the changes that were heard of, and how the last one went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Census {
+    nodes: usize,
+    /// The API server told of the node that went last. If not, a listing had it no more.
+    told_of_last: bool,
+}
+
+impl Census {
+    fn hear(&mut self, change: &Change<ObjectName, Node>) {
+        self.nodes =
+            (self.nodes + usize::from(change.old.is_none())).saturating_sub(change.new.is_none().into());
+        if change.new.is_none() {
+            self.told_of_last = change.told;
+        }
+    }
+
+    /// Whether it is not known that there are no nodes, though none is listed: nobody told, or nobody has heard of all that went yet.
+    fn doubts_that_none_is_left(self) -> bool {
+        self.nodes > 0 || !self.told_of_last
+    }
+}
+
 impl Shared {
+    fn census(&self) -> MutexGuard<'_, Census> {
+        self.census.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn sets(&self) -> MutexGuard<'_, BTreeMap<Option<Selector>, Since>> {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,17 +209,14 @@ impl Mirrors {
 
     /// A node is not what it was.
     pub(super) fn node_changed(&self, change: &Change<ObjectName, Node>) {
-        if change.new.is_none() {
-            self.shared.told_of_last.store(change.told, Ordering::Relaxed);
-        }
+        self.shared.census().hear(change);
         self.nodes_changed.notify_one();
     }
 
     fn select(&self, selector: Option<&Selector>) -> Targets {
-        let told = self.shared.told_of_last.load(Ordering::Relaxed);
         self.nodes.read(|nodes| {
             let mut targets = Targets::of(nodes.values().map(AsRef::as_ref), selector);
-            targets.blind = nodes.is_empty() && !told;
+            targets.blind = nodes.is_empty() && self.shared.census().doubts_that_none_is_left();
             targets
         })
     }
@@ -247,5 +268,32 @@ impl Mirrors {
         self.shared.features.send_replace(Some(Arc::new(features)));
         // Not only those that need another feature: whoever waits for the adapter need not wait for its backoff to end.
         self.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listing empties the mirror before anybody hears of the nodes that it has no more.
+    #[test]
+    fn no_node_is_believed_only_when_all_that_went_were_heard_of() {
+        let node = || Some(Arc::new(Node::default()));
+        let change = |old, new, told| Change { key: ObjectName::cluster("a"), old, new, told };
+        let mut census = Census::default();
+        let steps = [
+            (change(None, node(), false), true),
+            (change(node(), node(), true), true),
+            (change(node(), None, true), false),
+            (change(None, node(), true), true),
+            (change(None, node(), true), true),
+            (change(node(), None, false), true),
+            (change(node(), None, false), true),
+        ];
+        assert!(census.doubts_that_none_is_left(), "at the start");
+        for (at, (change, doubts)) in steps.iter().enumerate() {
+            census.hear(change);
+            assert_eq!(census.doubts_that_none_is_left(), *doubts, "{at}: {census:?}");
+        }
     }
 }

@@ -78,7 +78,13 @@ pub(crate) fn judge(standing: Standing, memory: &Memory, orphans: Orphans, now: 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::plan::{
+        cloud::Removal,
+        service::{Class, Service},
+    };
 
     #[test]
     fn only_what_is_proven_goes() {
@@ -108,6 +114,64 @@ mod tests {
         ];
         for (standing, memory, orphans, want) in rows {
             assert_eq!(judge(standing, memory, orphans, now), want, "{standing:?} {memory:?} {orphans:?}");
+        }
+    }
+
+    /// Anything that may happen to what is remembered; tells whether this process has something of its own at the cloud then.
+    fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
+        let answer = |state| Removal { state, why: String::new(), retry_after: None };
+        let other = Service { class: Class::Others, ..Service::default() };
+        match event {
+            0 => {
+                *memory = memory.begun();
+                memory.removed = false;
+            }
+            1 => drop(memory.removing()),
+            2 if memory.removes() => drop(memory.removal(&Step::Sync, &answer(State::Absent))),
+            3 => drop(memory.removal(&Step::Sync, &answer(State::Deleting))),
+            4 if memory.removed => drop(memory.released()),
+            5 => drop(memory.orphan_doubt(now)),
+            6 => drop(memory.tell_orphan()),
+            7 => memory.calm(),
+            8 => memory.observe(&other, Some(&[]), now),
+            9 => *memory = Memory::default(),
+            _ => drop(memory.orphan_went(event.is_multiple_of(2))),
+        }
+        match event {
+            0 | 1 => true,
+            9 => false,
+            2 | 4 => ours && !memory.removed && *memory != Memory::default(),
+            _ => ours,
+        }
+    }
+
+    proptest! {
+        /// Whatever was and whenever it is asked: what is wanted or another's stays, and without a proof nothing goes that was not asked
+        /// for.
+        #[test]
+        fn nothing_goes_without_a_proof(
+            standing in 0..4_usize,
+            events in prop::collection::vec((0..12_u8, 0..100_u64), 0..24),
+            age in prop::option::of(0..7200_u64),
+        ) {
+            let standing = [Standing::Ours, Standing::WantsNone, Standing::Others, Standing::Gone][standing];
+            let orphans = age.map_or(Orphans::Report, |age| Orphans::DeleteAfter(Duration::from_secs(age)));
+            let (mut memory, mut now, mut ours) = (Memory::default(), Duration::ZERO, false);
+            for (event, seconds) in events {
+                now += Duration::from_secs(seconds);
+                ours = happens(&mut memory, event, now, ours);
+                let verdict = judge(standing, &memory, orphans, now);
+                let goes = matches!(verdict, Verdict::Remove(_) | Verdict::RemoveOrphan);
+                match (standing, orphans) {
+                    (Standing::Ours | Standing::Others, _) => prop_assert!(!goes, "{:?}", verdict),
+                    (Standing::WantsNone, _) => prop_assert_eq!(verdict, Verdict::Remove(Step::Sync)),
+                    (Standing::Gone, Orphans::Report) => prop_assert!(!goes || ours, "{:?}", verdict),
+                    (Standing::Gone, Orphans::DeleteAfter(age)) => {
+                        let old = memory.orphan_for(now) >= age && memory.is_orphan_told();
+                        prop_assert!(!goes || ours || (old && verdict == Verdict::RemoveOrphan), "{:?}", verdict);
+                    }
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! question to the adapter per Service, which it answers from its own memory.
 
 mod pace;
+mod remark;
 mod settled;
 
 use std::{
@@ -10,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use self::pace::Pace;
 pub(crate) use self::settled::Settled;
+use self::{pace::Pace, remark::Remark};
 use super::{
     Ask, News, Step, Why,
     cloud::{Answer, Balancer, Removal, State},
     compat::Foreign,
-    service::{Class, FINALIZER, Ingress, Service},
+    service::{Class, FINALIZER, Family, Ingress, Service},
     spec::Shape,
     wanted::{Judged, Wanted},
 };
@@ -45,6 +46,9 @@ pub(crate) struct Memory {
     pub(crate) made: bool,
     /// It is of another's class, and yet the load balancer in its status is ours.
     pub(crate) claimed: bool,
+    /// It was of another's class while something of ours was left that served it no more: that proves whose the load balancer is, and not
+    /// whose the finalizer.
+    pub(crate) of_another: bool,
     /// The adapter's last word that what we asked for is there.
     pub(crate) settled: Option<Settled>,
     /// The adapter's word that nothing is left.
@@ -59,10 +63,12 @@ pub(crate) struct Memory {
     orphan: Option<Orphan>,
     /// What the mirror still showed when the adapter said that nothing is left.
     gone: Option<Gone>,
-    /// What people were told of annotations of another controller.
-    told_foreign: Foreign,
-    /// People know that its load balancer has the adapter's name.
-    told_unnamed: bool,
+    /// What is to be said of annotations of another controller.
+    foreign: Remark<Foreign>,
+    /// Whether its load balancer has the adapter's name and not the template's.
+    unnamed: Remark<bool>,
+    /// The only family of what is there, where the adapter cannot add the one that is merely preferred.
+    pub(crate) family: Option<Family>,
     /// Our own last write, as long as the cache may not show it.
     written: Option<Written>,
     status_pace: Pace,
@@ -135,6 +141,8 @@ pub(crate) struct Outcome {
     pub(crate) next: Next,
     /// Other nodes are behind it now; so long after they were asked for first.
     pub(crate) hosts_updated: Option<Duration>,
+    /// Other nodes should be behind it, and what there is serves nobody.
+    pub(crate) hosts_failed: bool,
 }
 
 /// When to look again.
@@ -151,7 +159,7 @@ pub(crate) enum Next {
 
 impl Outcome {
     fn later(news: Vec<News>, next: Next) -> Self {
-        Self { news, next, hosts_updated: None }
+        Self { news, next, ..Self::default() }
     }
 }
 
@@ -190,6 +198,8 @@ impl Memory {
             // Nothing of ours is left on it: what this process made before says no more whose the finalizer is.
             self.made &= !(of_another && cloud.is_empty());
         }
+        let left = self.made || self.removes() || self.removed || cloud.iter().any(|it| !self.is_gone(it));
+        self.of_another |= service.class == Class::Others && !self.claimed && left;
     }
 
     /// Why what the mirror shows is not what the adapter confirmed, unless it was asked about exactly this already.
@@ -210,6 +220,19 @@ impl Memory {
         self.refused = Some((digest.clone(), ask.at));
     }
 
+    /// The adapter cannot give what is there the second family, which is merely preferred: the one that it has is asked for from now
+    /// on. Whether that can be done.
+    pub(crate) fn narrow(&mut self, ask: &Ask, family: Option<Family>) -> bool {
+        if !ask.wanted.may_narrow || family.is_none() {
+            return false;
+        }
+        self.family = family;
+        if self.good.is_some() {
+            self.work = None;
+        }
+        true
+    }
+
     /// Whether the adapter refused this wish, so lately that it need not be asked again.
     pub(crate) fn is_refused(&self, shape: &Shape, now: Duration) -> bool {
         let lately = |at: Duration| now.saturating_sub(at) < LAG;
@@ -225,6 +248,7 @@ impl Memory {
     pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<News> {
         self.removed = false;
         self.made = true;
+        self.of_another = false;
         match ask.why {
             // It was said when it was refused.
             Why::Changed if self.refused.as_ref().is_some_and(|(it, _)| *it == ask.wanted.shape.digest) => {
@@ -258,14 +282,15 @@ impl Memory {
                 news.extend(self.finish(ask));
                 news.extend(self.doubts(&answer));
                 self.settled = Some(Settled::new(ask, answer, seen));
-                Outcome { news, next: Next::Now, hosts_updated }
+                Outcome { news, hosts_updated, ..Outcome::default() }
             }
             State::Pending => Outcome::later(news, Next::After(answer.retry_after.unwrap_or(ASK_AGAIN))),
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
                 let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
                 news.extend(self.trouble(&ask.step(), &text));
-                Outcome::later(news, answer.retry_after.map_or(Next::Backoff, Next::After))
+                let next = answer.retry_after.map_or(Next::Backoff, Next::After);
+                Outcome { news, next, hosts_failed: ask.why == Why::Hosts, ..Outcome::default() }
             }
         }
     }
@@ -275,6 +300,7 @@ impl Memory {
         self.settled = None;
         self.good = None;
         self.refused = None;
+        self.family = None;
         match self.work.replace((Work::Remove, Duration::ZERO)) {
             Some((Work::Remove, _)) => Vec::new(),
             Some((Work::Hosts | Work::Build, _)) | None => vec![News::Deleting],
@@ -334,23 +360,24 @@ impl Memory {
         if before.as_deref() == Some(name) { Vec::new() } else { vec![news] }
     }
 
-    /// What people shall hear of annotations of another controller: once for each change of them.
-    pub(crate) fn foreign(&mut self, foreign: &Foreign) -> Vec<News> {
-        let told = Foreign { refusals: Vec::new(), ..foreign.clone() };
-        if self.told_foreign == told {
-            return Vec::new();
+    /// What people shall hear that is no trouble: of annotations of another controller, and that its load balancer is not called as the
+    /// cluster's template says. `builds`: they hear of the Service anyway.
+    pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<News> {
+        let mut news = Vec::new();
+        let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
+        if self.foreign.is_news(&foreign, builds) {
+            let Foreign { understood, ignored, .. } = foreign;
+            let rows = [(understood, News::Compatible as fn(_) -> _), (ignored, News::Ignored)];
+            let said = rows.into_iter().filter(|(words, _)| !words.is_empty());
+            news.extend(said.map(|(words, news)| news(words)));
         }
-        self.told_foreign = told.clone();
-        let Foreign { understood, ignored, .. } = told;
-        let news = [(understood, News::Compatible as fn(_) -> _), (ignored, News::Ignored)];
-        news.into_iter().filter(|(words, _)| !words.is_empty()).map(|(words, news)| news(words)).collect()
-    }
-
-    /// That its load balancer is not called as the cluster's template says, once.
-    pub(crate) fn unnamed(&mut self, judged: &Judged) -> Vec<News> {
-        let unnamed = judged.wanted.as_ref().is_some_and(|wanted| wanted.unnamed);
-        let known = std::mem::replace(&mut self.told_unnamed, unnamed);
-        if unnamed && !known { vec![News::Unnamed] } else { Vec::new() }
+        if let Some(wanted) = &judged.wanted
+            && self.unnamed.is_news(&wanted.unnamed, builds)
+            && wanted.unnamed
+        {
+            news.push(News::Unnamed);
+        }
+        news
     }
 
     /// The adapter asks us not to call for so long, whatever happens to the Service meanwhile.
@@ -377,6 +404,7 @@ impl Memory {
     pub(crate) fn agree(&mut self) {
         self.told.remove(&Topic::Wish);
         self.told.remove(&Topic::Refused);
+        self.refused = None;
     }
 
     /// For how much longer this status must not be written again.

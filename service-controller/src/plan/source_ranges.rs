@@ -35,7 +35,7 @@ pub(crate) fn open_to_all(ranges: &BTreeSet<IpNet>, families: &[Family]) -> bool
             range.prefix_len() == 0 && matches!(range.addr(), IpAddr::V4(_)) == (*family == Family::V4)
         })
     };
-    ranges.is_empty() || families.iter().all(everybody)
+    ranges.is_empty() || (!families.is_empty() && families.iter().all(everybody))
 }
 
 fn parse<'a>(field: &str, entries: impl Iterator<Item = &'a str>) -> Result<BTreeSet<IpNet>, Refusal> {

@@ -22,7 +22,7 @@ use super::{
     health_check::{Probe, probe},
     listeners::Listeners,
     requested_address::Requested,
-    service::{Affinity, Class, Family, NodePorts, Service, Traffic},
+    service::{Affinity, Class, Family, FamilyPolicy, NodePorts, Service, Traffic},
     source_ranges::{open_to_all, source_ranges},
     targets::short,
 };
@@ -32,7 +32,7 @@ use super::{
 pub(crate) struct Checked<'a> {
     service: &'a Service,
     pub(crate) wishes: Wishes,
-    /// Empty: everybody.
+    /// Empty: everybody, and so is each family's whole net.
     ranges: BTreeSet<IpNet>,
     requested: Requested,
     listeners: Listeners,
@@ -49,7 +49,7 @@ impl<'a> Checked<'a> {
         refusals.extend(service.foreign.refusals.iter().cloned());
         let (wishes, faults) = wishes(service, defaults);
         refusals.extend(faults);
-        let mut ranges = or_note(source_ranges(service).map_err(|fault| vec![fault]), &mut refusals);
+        let ranges = or_note(source_ranges(service).map_err(|fault| vec![fault]), &mut refusals);
         let requested = Requested::of(service, wishes.addresses.as_ref()).map_err(|fault| vec![fault]);
         let requested = or_note(requested, &mut refusals);
         let mut listeners = Listeners::of(service, &wishes);
@@ -59,19 +59,17 @@ impl<'a> Checked<'a> {
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        if open_to_all(&ranges, &service.families) {
-            ranges.clear();
-        }
         Ok(Self { service, wishes, ranges, requested, listeners, probe })
     }
 
-    /// The load balancer that an adapter with these features can make of it.
+    /// The load balancer that an adapter with these features can make of it. `only`: the family that is there, where one would do and the
+    /// adapter cannot add the other.
     ///
     /// # Errors
     /// Every feature that is asked for and missing, an address of a family that goes without, what is for another adapter.
-    pub(crate) fn shape(&self, features: &Features) -> Result<Shape, Vec<Refusal>> {
-        let mut refusals = features::missing(&self.needs(), features);
-        let families = self.families(features);
+    pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
+        let families = self.families(features, only);
+        let mut refusals = features::missing(&self.needs(families), features);
         refusals.extend(self.requested.of_no_family(families, "the cloud adapter can give this Service"));
         refusals.extend(self.for_others(features));
         if !refusals.is_empty() {
@@ -97,7 +95,7 @@ impl<'a> Checked<'a> {
             listeners,
             backend_set_id: String::new(),
             health_check: self.probe.check.clone(),
-            source_ranges: self.ranges.iter().map(ToString::to_string).collect(),
+            source_ranges: self.ranges(families).map(ToString::to_string).collect(),
             session_affinity: affinity(self.service.affinity, features),
             traffic_policy: match self.service.traffic {
                 Traffic::Cluster => contract::TrafficPolicy::Cluster,
@@ -133,19 +131,25 @@ impl<'a> Checked<'a> {
     }
 
     /// Those that the load balancer gets, in the Service's order.
-    fn families(&self, features: &Features) -> &'a [Family] {
+    fn families(&self, features: &Features, only: Option<Family>) -> &'a [Family] {
         let all = self.service.families.as_slice();
-        match all.first_chunk::<1>() {
-            Some(first) if !features.has(name::DUAL_STACK) => first,
-            Some(_) | None => all,
-        }
+        let only = only.filter(|_| self.service.family_policy == FamilyPolicy::OneWillDo);
+        let only = only.and_then(|only| all.iter().find(|family| **family == only));
+        let first = all.first().filter(|_| !features.has(name::DUAL_STACK));
+        only.or(first).map_or(all, std::slice::from_ref)
     }
 
-    fn needs(&self) -> Vec<Need> {
+    /// Who may connect. None: everybody, in every family that the load balancer has.
+    fn ranges(&self, families: &[Family]) -> impl Iterator<Item = &IpNet> {
+        let open = open_to_all(&self.ranges, families);
+        self.ranges.iter().filter(move |_| !open)
+    }
+
+    fn needs(&self, families: &[Family]) -> Vec<Need> {
         let Wishes {
             internal, on_delete, name: called, addresses, address_pool, subnets, size, zone, ..
         } = &self.wishes;
-        let ranged = if self.ranges.is_empty() { Ranged::Nobody } else { Ranged::Some };
+        let ranged = if self.ranges(families).next().is_none() { Ranged::Nobody } else { Ranged::Some };
         let insists = |wish: &&Wish<String>| wish.given.origin != Origin::Default;
         let keeps = on_delete.as_ref().filter(|wish| wish.value == OnDelete::KeepAddress);
         let rows = [
@@ -269,6 +273,11 @@ impl Shape {
     fn of(spec: LoadBalancerSpec, takeover: Takeover) -> Self {
         let digest = Sha256::new_with_prefix(spec.encode_to_vec()).chain_update(format!("{takeover:?}"));
         Self { digest: short(&digest.finalize()), spec, takeover }
+    }
+
+    /// How many address families it has.
+    pub(super) fn families(&self) -> usize {
+        self.spec.ip_families.len()
     }
 
     /// The whole specification, with the backends of one set.

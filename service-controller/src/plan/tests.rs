@@ -1,15 +1,15 @@
 //! Plans carried out on a small model of the cloud until nothing is left to do.
 
+mod histories;
 mod model;
 
 use cloud_api_proto::v1alpha1::{Adoption, listener::Algorithm};
 use insta::assert_snapshot;
-use proptest::prelude::*;
 
 use self::model::{World, service};
 use super::*;
 use crate::plan::features::{Features, name};
-use crate::plan::service::{Classes, Family, Kind, Port, Transport};
+use crate::plan::service::{Classes, Kind};
 
 #[test]
 fn a_new_service_gets_its_load_balancer() {
@@ -331,6 +331,26 @@ fn a_service_that_was_ours_before_it_was_others_is_not_released() {
     assert!(world.service.finalizer && world.service.class == Class::Lost);
 }
 
+/// Type and class change while its former load balancer goes, and another's controller is at work by then.
+#[test]
+fn a_removal_that_began_under_another_class_releases_nothing_when_the_class_goes() {
+    let mut world = World::with(service());
+    world.settled();
+    world.happens(10);
+    world.happens(14);
+    world.pending = 2;
+    assert_eq!(world.look().0, "delete\n  news: Deleting\n");
+    world.happens(5);
+    assert_eq!(world.service.class, Class::Lost);
+    assert_snapshot!(world.settled(), @r"
+    delete
+    delete
+    forget
+      news: Deleted
+    ");
+    assert!(world.service.finalizer && world.cloud.is_empty());
+}
+
 #[test]
 fn a_finalizer_that_was_stripped_comes_back() {
     let mut world = World::with(service());
@@ -421,6 +441,16 @@ fn an_adapter_without_load_balancers_is_asked_for_nothing() {
     assert_eq!(world.settled(), "");
     world.annotate("intrenal", "true");
     assert_eq!(world.settled(), "", "it is none of ours to judge");
+    world.service.finalizer = true;
+    world.service.deleting = true;
+    assert_eq!(world.settled(), "", "another's finalizer has the same name");
+
+    let mut ours = World::with(service());
+    ours.settled();
+    ours.restart();
+    ours.features = Some(Features::from([name::ALGORITHM]));
+    ours.service.deleting = true;
+    assert_eq!(ours.look().0, "wait for an adapter with load balancers\n");
 }
 
 #[test]
@@ -515,77 +545,4 @@ fn a_load_balancer_in_error_is_built_anew_only_while_nobody_knows_its_address() 
     world.restart();
     let ask = world.next_ask().unwrap();
     assert_eq!(ask.recreate, Recreate::Never);
-}
-
-proptest! {
-    /// Whatever happens in whatever order, and whenever we look: nothing goes without proof. In the end it settles, and then the cloud
-    /// holds exactly what is wanted.
-    #[test]
-    fn any_history_settles(events in prop::collection::vec((0..18_u8, 0..3_u8), 0..32), lags: bool) {
-        let mut world = World::with(service());
-        world.mirror_lags = lags;
-        for (event, looks) in events {
-            world.happens(event);
-            world.assert_proven_now();
-            for _ in 0..looks {
-                world.look();
-                world.assert_proven_now();
-            }
-        }
-        world.mirror_lags = false;
-        world.service.annotations.clear();
-        if world.service.class == Class::Others {
-            world.service.class = Class::default();
-        }
-        world.another_leaves();
-        world.now += memory::LAG;
-        world.settled();
-        match world.service.role() {
-            Role::Wanted => {
-                prop_assert_eq!(world.cloud.len(), 1);
-                prop_assert!(world.service.finalizer);
-                prop_assert!(same_ingress(&world.service.ingress, &world.cloud[0].ingress));
-            }
-            Role::Cleanup => prop_assert!(false, "still to be cleaned up"),
-            Role::Ignored => {
-                // What is left without our finalizer is not this plan's: see `left_over`.
-                prop_assert!(!world.service.finalizer);
-            }
-        }
-    }
-
-    /// Lists that mean sets: nobody's order makes another load balancer of them. That of families is a preference.
-    #[test]
-    fn order_makes_no_difference(
-        ports in prop::collection::btree_map((0..3_usize, 1..5_u16), 1..9_u16, 1..6),
-        ranges in prop::collection::btree_set(0..20_u8, 0..5),
-        by in any::<prop::sample::Index>(),
-    ) {
-        let port = |((transport, port), node_port): (&(usize, u16), &u16)| {
-            let transport = [Transport::Tcp, Transport::Udp, Transport::Sctp][*transport];
-            Port { name: format!("{transport}-{port}"), transport, port: *port, node_port: 30_000 + node_port }
-        };
-        let one = Service {
-            ports: ports.iter().map(port).collect(),
-            source_ranges: ranges.iter().map(|n| format!("10.{n}.0.0/16")).collect(),
-            families: vec![Family::V4, Family::V6],
-            ..service()
-        };
-        let mut other = one.clone();
-        let turn = |len: usize| if len == 0 { 0 } else { by.index(len) };
-        other.ports.rotate_left(turn(one.ports.len()));
-        other.source_ranges.rotate_left(turn(one.source_ranges.len()));
-        other.source_ranges.extend(one.source_ranges.first().cloned());
-        let digest = |service: &Service| {
-            let mut world = World::with(service.clone());
-            world.features = Some(Features::from([
-                name::LOAD_BALANCERS, name::UDP, name::SCTP, name::MIXED_PROTOCOLS, name::SOURCE_RANGES,
-                name::DUAL_STACK,
-            ]));
-            world.next_ask().unwrap().wanted.shape.digest.clone()
-        };
-        prop_assert_eq!(digest(&one), digest(&other));
-        other.families.reverse();
-        prop_assert_ne!(digest(&one), digest(&other));
-    }
 }

@@ -11,7 +11,7 @@ use super::{
     annotations::{node_selector, selector::Selector, settings::Defaults},
     features::{Features, name},
     memory::Memory,
-    service::{Role, Service},
+    service::{Family, FamilyPolicy, Role, Service},
     spec::{Checked, Shape},
     status::Shown,
 };
@@ -27,13 +27,22 @@ pub(crate) struct Wanted {
     pub(crate) shown: Shown,
     /// The adapter calls it as it likes, and the cluster's template says otherwise.
     pub(crate) unnamed: bool,
+    /// It has two families, and one would do.
+    pub(crate) may_narrow: bool,
 }
 
 impl Wanted {
-    fn of(service: &Service, defaults: &Defaults, features: &Features) -> Result<Self, Vec<Refusal>> {
+    fn of(
+        service: &Service,
+        defaults: &Defaults,
+        features: &Features,
+        family: Option<Family>,
+    ) -> Result<Self, Vec<Refusal>> {
         let checked = Checked::new(service, defaults)?;
+        let shape = checked.shape(features, family)?;
         Ok(Self {
-            shape: checked.shape(features)?,
+            may_narrow: shape.families() > 1 && service.family_policy == FamilyPolicy::OneWillDo,
+            shape,
             selector: node_selector(service, defaults),
             shown: Shown::from(&checked.wishes),
             unnamed: checked.is_unnamed(features),
@@ -68,7 +77,7 @@ impl Judged {
             let refusals = Checked::new(service, defaults).err().unwrap_or_default();
             return Self { refusals, ..Self::default() };
         };
-        match Wanted::of(service, defaults, features) {
+        match Wanted::of(service, defaults, features, memory.family) {
             Err(refusals) => Self { wanted: memory.good.clone(), refusals, stands_in: true },
             // Not asked for again at each look: only something else, or time, can help.
             Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {

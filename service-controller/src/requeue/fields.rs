@@ -1,11 +1,22 @@
 //! The adapter names fields of the contract; people wrote fields and annotations of a Service. A table from one to the other.
 
+use std::collections::BTreeSet;
+
+use cloud_api_proto::AdapterError;
+
 use crate::plan::annotations::keys::{self, Key, PREFIX};
 
 /// Where every path of the contract's specification begins.
 const ROOT: &str = "spec.";
 /// The path of the ID that was given for adoption.
 const KNOWN: &str = "known.vendor_ids";
+
+/// The fields of the contract that an answer is about.
+pub(super) fn named(error: &AdapterError) -> BTreeSet<&str> {
+    let violated = error.violations.iter().map(|violation| violation.field.as_str());
+    let listed = error.metadata.get("fields").into_iter().flat_map(|fields| fields.split(','));
+    violated.chain(listed).filter(|field| !field.is_empty()).collect()
+}
 
 /// The text with every path of the contract replaced by what the user wrote. Anything else stays as it is.
 pub(super) fn in_users_words(text: &str) -> String {
@@ -33,7 +44,8 @@ fn is_of_a_path(letter: char) -> bool {
 
 /// `path` without its root. None: not a field of the contract that comes from a Service.
 ///
-/// Ports and families keep their order on the way, so their index stays right. Source ranges are sorted, and there is one address.
+/// Families keep their order on the way, and the places of ports were put right before: see `places`. Source ranges are sorted, and there
+/// is one address.
 fn users_field(path: &str) -> Option<String> {
     let (head, tail) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = head.split_at(head.find('[').unwrap_or(head.len()));

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::testing::service;
+use k8s_openapi::api::core::v1::Service;
 
-use super::world::{World, capabilities};
+use super::world::{World, capabilities, name};
 use crate::plan::service::FINALIZER;
 
 #[tokio::test(start_paused = true)]
@@ -129,13 +130,68 @@ async fn an_adapter_without_load_balancers_leaves_services_to_others() {
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["instances"]));
     let world = world.started().await;
     world.service(service("web").port(80)).service(service("bad").annotation("lb.cloudadapter.dev/x", "y"));
+    // Their own controller is at work, under the finalizer that has one name for all.
+    for name in ["goes", "changes"] {
+        let theirs = service(name).port(80).finalizer(FINALIZER);
+        world.service(theirs.annotation("loadbalancer.openstack.org/class", "dmz"));
+    }
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    world.kube.delete::<Service>(&name("goes"));
+    world.change("changes", |service| service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((world.events(), world.kube.writes()), (Vec::new(), Vec::new()));
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
+    assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.cloud.calls("DeleteLoadBalancer")), (0, 0));
+    assert_eq!(
+        (world.finalizers("goes"), world.finalizers("changes")),
+        (vec![FINALIZER.to_owned()], vec![FINALIZER.to_owned()])
+    );
+    for name in ["goes", "changes"] {
+        world.change(name, |service| service.metadata.finalizers = None);
+    }
 
     // Another version that has some is noticed.
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
     world.eventually_ingress_of("web").await;
+}
+
+/// Configured otherwise, or another program under the same address.
+#[tokio::test(start_paused = true)]
+async fn what_we_made_waits_for_an_adapter_that_has_load_balancers_again() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    world.cloud.away(true);
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["instances"]));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.cloud.away(false);
+    world.quiet().await;
+    world.kube.delete::<Service>(&name("web"));
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter has no load balancers (no \
+                capability loadbalancers), and the one of this Service was made by another; waits for an adapter that has them";
+    assert_eq!(world.events().iter().filter(|it| *it == told).count(), 1, "{:?}", world.events());
+    assert_eq!(
+        (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
+        (vec![FINALIZER.to_owned()], 0)
+    );
+
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
+    world.eventually("it goes", |world| world.get("web").is_none()).await;
+    assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
+}
+
+/// Listeners are sent sorted; people know their ports in the order in which they wrote them.
+#[tokio::test(start_paused = true)]
+async fn a_refused_port_is_named_by_its_place_in_the_service() {
+    let world = World::start().await;
+    world
+        .cloud
+        .fail_next("EnsureLoadBalancer", AdapterError::field("spec.listeners[0].node_port", "is taken"));
+    world.service(service("web").port(443).port(80));
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].nodePort: is taken; waits for a change of \
+                the Service";
+    world.eventually_events(&[told]).await;
 }
 
 /// A contract without the whole service: its watch is refused for ever.

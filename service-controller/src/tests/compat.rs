@@ -29,6 +29,8 @@ async fn annotations_of_the_go_controller_are_understood_and_told_once() {
         "lb-7"
     );
     assert_eq!(world.backends(), [""; 0], "no node has the label");
+    let world = world.restart().await;
+    world.quiet().await;
 
     world.change("web", |service| {
         let annotations = service.metadata.annotations.get_or_insert_default();
@@ -66,5 +68,15 @@ async fn without_the_flag_annotations_of_the_go_controller_do_nothing_and_it_is_
     let told = "Normal IgnoredAnnotations web: These annotations do nothing here: loadbalancer.openstack.org/class; start \
                 service-controller with --compat=openstack, or write those of lb.cloudadapter.dev";
     world.eventually_events(&[told]).await;
+    let n_told = |world: &World| world.events().iter().filter(|it| it.contains("IgnoredAnnotations")).count();
+    let world = world.restart().await;
+    world.quiet().await;
+    assert_eq!(n_told(&world), 1, "an earlier process said it: {:?}", world.events());
+
+    world.change("web", |service| {
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert("loadbalancer.openstack.org/keep-floatingip".to_owned(), "true".to_owned());
+    });
+    world.eventually("one more is told", |world| n_told(world) == 2).await;
     world.stop().await;
 }

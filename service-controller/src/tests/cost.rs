@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use cloud_api_proto::DOMAIN;
-use controller_core::testing::{node, service};
+use controller_core::testing::{Verb, node, service};
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, Service},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -14,17 +14,19 @@ use k8s_openapi::{
 use super::world::{World, name};
 
 /// Services, and nodes at the begin.
-const SERVICES: [&str; 12] = [
+const SERVICES: [&str; 13] = [
     "calm", "same", "shown", "port", "cleared", "gone", "wrong", "stripped", "type", "deleted", "class",
-    "back",
+    "back", "mode",
 ];
-const S: u32 = 12;
+const S: u32 = 13;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     puts: u32,
     ensures: u32,
     deletes: u32,
+    infos: u32,
+    reads: u32,
     writes: u32,
     events: u32,
 }
@@ -36,6 +38,8 @@ impl Cost {
             puts: world.cloud.calls("PutBackendSet"),
             ensures: world.cloud.calls("EnsureLoadBalancer"),
             deletes: world.cloud.calls("DeleteLoadBalancer"),
+            infos: world.cloud.calls("GetInfo"),
+            reads: world.kube.requests(Verb::Get, "services"),
             writes: counted(world.kube.writes().len()),
             events: counted(world.events().len()),
         }
@@ -46,13 +50,15 @@ impl Cost {
             puts: self.puts - before.puts,
             ensures: self.ensures - before.ensures,
             deletes: self.deletes - before.deletes,
+            infos: self.infos - before.infos,
+            reads: self.reads - before.reads,
             writes: self.writes - before.writes,
             events: self.events - before.events,
         }
     }
 }
 
-const NOTHING: Cost = Cost { puts: 0, ensures: 0, deletes: 0, writes: 0, events: 0 };
+const NOTHING: Cost = Cost { puts: 0, ensures: 0, deletes: 0, infos: 0, reads: 0, writes: 0, events: 0 };
 
 type Row = (&'static str, fn(&World), Duration, Cost);
 
@@ -83,7 +89,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 #[rustfmt::skip]
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     ("an hour", |_| (), HOUR, NOTHING),
     ("50 heartbeats", heartbeats, MINUTE, NOTHING),
     ("an unrelated annotation", |world| world.change("calm", |service| {
@@ -94,6 +100,7 @@ const ROWS: [Row; 19] = [
     ("an annotation that says what is so anyway", |world| annotate(world, "same", "internal", "false"), MINUTE, NOTHING),
     ("another name in the status", |world| annotate(world, "shown", "hostname", "a.example.com"), MINUTE,
         Cost { writes: 1, ..NOTHING }),
+    ("another IP mode", |world| annotate(world, "mode", "ip-mode", "Proxy"), MINUTE, Cost { writes: 1, ..NOTHING }),
     ("a cleared status", |world| world.change("cleared", |service| service.status = None), MINUTE,
         Cost { writes: 1, ..NOTHING }),
     ("a stripped finalizer", |world| world.change("stripped", |service| service.metadata.finalizers = None), MINUTE,
@@ -119,7 +126,7 @@ const ROWS: [Row; 19] = [
         Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
     ("a Service goes, and its finalizer went before", |world| {
         world.kube.put::<Service>(service("class").port(80).deleted());
-    }, MINUTE, Cost { deletes: 1, events: 2, ..NOTHING }),
+    }, MINUTE, Cost { deletes: 1, reads: 1, events: 2, ..NOTHING }),
     ("an hour in which nodes are as they were", |world| world.kube.put::<Node>(
         node("a").provider_id("sim://r1/a").at("10.0.0.1").label("pet", "cat")), HOUR, NOTHING),
 ];
@@ -144,7 +151,22 @@ async fn everything_costs_what_the_readme_says() {
     let before = Cost::so_far(&world);
     let world = world.restart().await;
     world.quiet().await;
-    // Three are gone and one is new; the one with a mistake is asked for nothing.
-    let cost = Cost::so_far(&world).since(before);
-    assert_eq!((cost.puts, cost.ensures, cost.deletes, cost.writes), (1, S - 3 + 1 - 1, 0, 0));
+    // Three are gone and one is new; the one with a mistake is asked for nothing, and it alone is told.
+    let want = Cost { puts: 1, ensures: S - 3 + 1 - 1, infos: 1, events: 1, ..NOTHING };
+    assert_eq!(Cost::so_far(&world).since(before), want, "a restart");
+
+    let before = Cost::so_far(&world);
+    world.cloud.away(true);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.cloud.away(false);
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(Cost::so_far(&world).since(before), Cost { infos: 1, ..NOTHING }, "a restart of the adapter");
+
+    let world = world.stop().await;
+    world.kube.put::<Service>(service("calm").port(80).deleted());
+    let world = world.restart().await;
+    world.quiet().await;
+    let before = Cost::so_far(&world);
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(Cost::so_far(&world).since(before), Cost { reads: 1, events: 1, ..NOTHING }, "an orphan");
 }

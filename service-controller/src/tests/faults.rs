@@ -7,6 +7,7 @@ use controller_core::testing::{Fault, Verb, service};
 use k8s_openapi::api::core::v1::{Node, Service};
 
 use super::world::{World, name};
+use crate::plan::service::FINALIZER;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(20);
@@ -56,6 +57,23 @@ async fn conflicts_without_a_change_are_outlived() {
         (8, 1),
         "6 in vain, finalizer, status"
     );
+    world.stop().await;
+}
+
+/// A right that is missing: nobody sees a log line of each try.
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_for_good_is_told_once() {
+    let world = World::new();
+    world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
+    world.kube.order(Fault::status(403).on(Verb::Patch, "services").times(10));
+    let world = world.started().await;
+    tokio::time::sleep(3 * LONG).await;
+    let told: Vec<String> = world.events().into_iter().filter(|it| it.contains("Failed")).collect();
+    assert!(
+        matches!(told.as_slice(), [one] if one.contains("API server refused to write the status: ")),
+        "{told:?}"
+    );
+    assert_eq!(world.ingress("web").len(), 1, "and in the end it is written");
     world.stop().await;
 }
 

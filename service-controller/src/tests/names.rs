@@ -51,6 +51,8 @@ async fn an_adapter_that_takes_no_names_still_gives_load_balancers_and_it_is_sai
     world.eventually_events(&[told]).await;
     world.node("b");
     world.quiet().await;
+    let world = world.restart().await;
+    world.quiet().await;
     let n_told = world.events().iter().filter(|event| event.contains("IgnoredNameTemplate")).count();
     assert_eq!(n_told, 1, "{:?}", world.events());
     world.stop().await;

@@ -1,6 +1,6 @@
 //! The two fakes with the controller between them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::{Capability, EnsureLoadBalancerRequest, capability::Level};
 use controller_core::{
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NAMES,
+    NAMES, Rooms,
     config::Work,
-    controller,
     mirror::Reading,
     plan::{annotations::template::Template, compat::Compat, left_over::Orphans, service::Classes},
+    reconcile::Reconciler,
 };
 
 /// Longer than any pause of the controller that is not a backoff or a resync.
@@ -28,6 +28,7 @@ pub(super) struct World {
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
     work: Work,
+    reconciler: Option<Arc<Reconciler>>,
 }
 
 impl World {
@@ -36,7 +37,8 @@ impl World {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
         let work = Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report };
-        Self { kube, cloud, stop: CancellationToken::new(), running: JoinSet::new(), work }
+        let (stop, running) = (CancellationToken::new(), JoinSet::new());
+        Self { kube, cloud, stop, running, work, reconciler: None }
     }
 
     /// The controller that is started then understands these annotations, too.
@@ -75,9 +77,11 @@ impl World {
     }
 
     pub(super) async fn started(mut self) -> Self {
-        let process = process(NAMES, &self.kube, &self.cloud);
+        let mut process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
-        self.running.spawn(controller(process, self.work.clone()));
+        let rooms = Rooms::build(&mut process, self.work.clone());
+        self.reconciler = Some(Arc::clone(&rooms.reconciler));
+        self.running.spawn(rooms.work(process));
         tokio::task::yield_now().await;
         self
     }
@@ -141,6 +145,11 @@ impl World {
         let mut names: Vec<String> = set.into_iter().map(|backend| backend.node_name).collect();
         names.sort();
         names
+    }
+
+    /// Of how many Services the controller remembers anything.
+    pub(super) fn remembered(&self) -> usize {
+        self.reconciler.as_ref().map_or(0, |it| it.remembered())
     }
 
     pub(super) fn events(&self) -> Vec<String> {

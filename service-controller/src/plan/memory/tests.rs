@@ -8,7 +8,7 @@ use crate::plan::{spec::Takeover, status::Shown, targets::Hosts};
 fn wanted(digest: &str) -> Arc<Wanted> {
     let shape =
         Shape { spec: LoadBalancerSpec::default(), takeover: Takeover::None, digest: digest.to_owned() };
-    Arc::new(Wanted { shape, selector: None, shown: Shown::default(), unnamed: false })
+    Arc::new(Wanted { shape, selector: None, shown: Shown::default(), unnamed: false, may_narrow: false })
 }
 
 fn ask(why: Why) -> Ask {
@@ -234,4 +234,41 @@ fn nodes_that_cannot_be_followed_are_told_beside_what_else_is_wrong() {
     assert_eq!(memory.trouble(&Step::Sync, "d").len(), 1, "and that");
     memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "it was repaired in between");
+}
+
+#[test]
+fn nodes_that_a_broken_load_balancer_does_not_follow_are_counted() {
+    for (why, state, want) in [
+        (Why::Hosts, State::Error, true),
+        (Why::Hosts, State::Absent, true),
+        (Why::Hosts, State::Pending, false),
+        (Why::Hosts, State::Degraded, false),
+        (Why::Changed, State::Error, false),
+    ] {
+        let outcome = Memory::default().answered(&ask(why.clone()), answer(state, ""), None);
+        assert_eq!(outcome.hosts_failed, want, "{why} {state}");
+    }
+}
+
+/// Refused, taken back, and written again within minutes.
+#[test]
+fn what_was_refused_is_told_again_once_the_service_was_right_in_between() {
+    let mut memory = Memory::default();
+    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    let other = Ask { wanted: wanted("other"), ..ask(Why::Changed) };
+    memory.refuse(&other);
+    assert!(memory.is_refused(&other.wanted.shape, Duration::ZERO));
+    memory.agree();
+    assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "it is asked for, and so told");
+}
+
+#[test]
+fn one_family_will_do_only_where_two_are_preferred() {
+    let prefers = Arc::new(Wanted { may_narrow: true, ..Wanted::clone(&wanted("both")) });
+    let mut memory = Memory::default();
+    assert!(!memory.narrow(&ask(Why::FirstLook), Some(Family::V4)) && memory.family.is_none());
+    assert!(memory.narrow(&Ask { wanted: prefers, ..ask(Why::FirstLook) }, Some(Family::V6)));
+    assert_eq!(memory.family, Some(Family::V6));
+    memory.removing();
+    assert_eq!(memory.family, None, "the next one is made with both");
 }

@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::{
 use super::*;
 use crate::plan::{
     annotations::template::Template,
-    service::{FamilyPolicy, Port, Transport},
+    service::{Port, Transport},
 };
 
 fn port(transport: Transport, port: u16) -> Port {
@@ -68,12 +68,12 @@ fn all() -> Features {
 }
 
 fn spec(service: &Service, features: &Features) -> LoadBalancerSpec {
-    checked(service).unwrap().shape(features).unwrap().with_targets("set")
+    checked(service).unwrap().shape(features, None).unwrap().with_targets("set")
 }
 
 #[track_caller]
 fn refusals(service: &Service, features: &Features) -> String {
-    let refused = checked(service).and_then(|checked| checked.shape(features)).unwrap_err();
+    let refused = checked(service).and_then(|checked| checked.shape(features, None)).unwrap_err();
     refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -162,7 +162,15 @@ fn a_preference_for_two_families_takes_what_there_is() {
     assert_eq!(spec(&prefers, &Features::from([name::LOAD_BALANCERS])).ip_families, [IpFamily::Ipv6 as i32]);
     assert_eq!(spec(&prefers, &all()).ip_families, [IpFamily::Ipv6 as i32, IpFamily::Ipv4 as i32]);
 
+    let of = |service: &Service, only| {
+        let shape = checked(service).unwrap().shape(&all(), only).unwrap();
+        shape.with_targets("set").ip_families().collect::<Vec<_>>()
+    };
+    assert_eq!(of(&prefers, Some(Family::V4)), [IpFamily::Ipv4], "what is there");
+    assert_eq!(of(&web(), Some(Family::V6)), [IpFamily::Ipv4], "what is there is of none of its families");
+
     let insists = Service { family_policy: FamilyPolicy::BothRequired, ..prefers };
+    assert_eq!(of(&insists, Some(Family::V4)), [IpFamily::Ipv6, IpFamily::Ipv4]);
     assert!(refusals(&insists, &Features::from([name::LOAD_BALANCERS])).contains("RequireDualStack"));
 }
 
@@ -175,6 +183,17 @@ fn an_address_of_a_family_that_nobody_gives_is_refused() {
     insta::assert_snapshot!(refusals(&prefers, &first), @"spec.loadBalancerIP: 2001:db8::7 is IPv6 and the cloud adapter can give this Service only IPv4: ask for an IPv4 address");
     let single = Service { families: vec![Family::V4], ..prefers };
     insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address");
+}
+
+/// In all families that the load balancer has, which may be fewer than the Service's.
+#[test]
+fn ranges_that_let_everybody_in_need_nothing_of_the_adapter() {
+    let plain = Features::from([name::LOAD_BALANCERS]);
+    let families = vec![Family::V4, Family::V6];
+    let source_ranges = vec!["0.0.0.0/0".to_owned()];
+    let open = Service { families, source_ranges, ..web() };
+    assert_eq!(spec(&open, &plain).source_ranges, [""; 0]);
+    assert_eq!(spec(&open, &all()).source_ranges, ["0.0.0.0/0"]);
 }
 
 #[test]
@@ -221,7 +240,7 @@ fn what_the_adapter_cannot_do_is_told_by_field() {
     annotation lb.cloudadapter.dev/algorithm: the cloud adapter cannot do this (no capability lb.algorithm)
     spec.externalTrafficPolicy Local: the cloud adapter cannot do this (no capability lb.health-check.http)
     ");
-    assert!(checked(&demanding).unwrap().shape(&all()).is_ok());
+    assert!(checked(&demanding).unwrap().shape(&all(), None).is_ok());
 }
 
 #[test]
@@ -249,7 +268,7 @@ fn a_service_that_cannot_work_is_refused_before_anything_is_called() {
 
 #[test]
 fn only_what_matters_changes_the_digest() {
-    let digest = |service: &Service| checked(service).unwrap().shape(&all()).unwrap().digest;
+    let digest = |service: &Service| checked(service).unwrap().shape(&all(), None).unwrap().digest;
     let plain = digest(&web());
     let foreign =
         Service { annotations: [("example.com/owner".to_owned(), "me".to_owned())].into(), ..web() };
@@ -366,7 +385,7 @@ fn what_makes_no_sense_is_refused_where_somebody_insists() {
         defaults.set(key, value).unwrap();
     }
     let udp = service(&ports);
-    let spec = Checked::new(&udp, &defaults).unwrap().shape(&all()).unwrap().with_targets("set");
+    let spec = Checked::new(&udp, &defaults).unwrap().shape(&all(), None).unwrap().with_targets("set");
     let plain = self::spec(&udp, &all());
     assert_eq!(spec, plain);
 }
@@ -403,7 +422,7 @@ fn a_name_of_the_template_is_no_reason_to_refuse_and_one_of_the_service_is() {
     let plain = Features::from([name::LOAD_BALANCERS]);
     let named = |service: &Service, features: &Features| {
         let checked = Checked::new(service, &defaults).unwrap();
-        checked.shape(features).map(|shape| (shape.spec.name, checked.is_unnamed(features)))
+        checked.shape(features, None).map(|shape| (shape.spec.name, checked.is_unnamed(features)))
     };
     assert_eq!(named(&shop, &all()), Ok(("prod_shop_web".to_owned(), false)));
     assert_eq!(named(&shop, &plain), Ok((String::new(), true)));
@@ -415,7 +434,7 @@ fn a_name_of_the_template_is_no_reason_to_refuse_and_one_of_the_service_is() {
 #[test]
 fn another_load_balancer_to_take_over_is_another_wish() {
     let digest = |annotations: &[(&str, &str)]| {
-        checked(&says(web(), annotations)).unwrap().shape(&all()).unwrap().digest
+        checked(&says(web(), annotations)).unwrap().shape(&all(), None).unwrap().digest
     };
     let taken = digest(&[("adopt", "owned")]);
     assert_ne!(taken, digest(&[]));

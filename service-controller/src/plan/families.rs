@@ -1,0 +1,76 @@
+//! Which address family a load balancer has that is there already, for a Service that merely prefers two.
+
+use std::net::IpAddr;
+
+use super::{
+    cloud::Balancer,
+    service::{Family, Ingress, Service},
+};
+
+/// The family of what the mirror shows, or else of the status, which knows one that is not taken over yet; the Service's first if neither
+/// tells.
+pub(crate) fn family_of(service: &Service, seen: Option<&[Balancer]>) -> Option<Family> {
+    let shown: Vec<&Ingress> = seen.unwrap_or_default().iter().flat_map(|it| &it.ingress).collect();
+    let status: Vec<&Ingress> = service.ingress.iter().collect();
+    let of = |address: &Ingress| {
+        address.ip.as_ref().and_then(|ip| ip.parse().ok()).map(|ip: IpAddr| match ip {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        })
+    };
+    let only = |addresses: Vec<&Ingress>| {
+        let mut families: Vec<Family> = addresses.into_iter().filter_map(of).collect();
+        families.dedup();
+        match families.as_slice() {
+            [one] if service.families.contains(one) => Some(*one),
+            _ => None,
+        }
+    };
+    only(shown).or_else(|| only(status)).or_else(|| service.families.first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::cloud::State;
+
+    fn ingress(addresses: &[&str]) -> Vec<Ingress> {
+        let one = |ip: &&str| Ingress { ip: Some((*ip).to_owned()), ..Ingress::default() };
+        addresses.iter().map(one).collect()
+    }
+
+    /// What is shown, the status, the Service's families, and the one that is there.
+    type Row = (&'static [&'static str], &'static [&'static str], &'static [Family], Family);
+
+    #[test]
+    fn what_is_there_tells_its_family() {
+        use Family::{V4, V6};
+        let rows: [Row; 8] = [
+            (&["2001:db8::1"], &[], &[V4, V6], V6),
+            (&["192.0.2.1"], &["2001:db8::1"], &[V6, V4], V4),
+            (&["2001:db8::1", "2001:db8::2"], &[], &[V4, V6], V6),
+            (&[], &["2001:db8::1"], &[V4, V6], V6),
+            (&["192.0.2.1", "2001:db8::1"], &[], &[V6, V4], V6),
+            (&["192.0.2.1", "2001:db8::1"], &["192.0.2.1"], &[V6, V4], V4),
+            (&[], &[], &[V6, V4], V6),
+            (&["2001:db8::1"], &[], &[V4], V4),
+        ];
+        for (shown, status, families, want) in rows {
+            let balancer = Balancer {
+                vendor_id: "lb-1".to_owned(),
+                state: State::Active,
+                applied_hash: String::new(),
+                ingress: ingress(shown),
+                listeners: Vec::new(),
+                backends: 0,
+            };
+            let service =
+                Service { families: families.to_vec(), ingress: ingress(status), ..Service::default() };
+            assert_eq!(
+                family_of(&service, Some(&[balancer])),
+                Some(want),
+                "{shown:?} {status:?} {families:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Services that merely prefer two address families, and what has one already.
+
+use cloud_api_proto::{
+    AdapterError, DOMAIN, Reason,
+    v1alpha1::IpFamily::{self, Ipv4, Ipv6},
+};
+use controller_core::testing::service;
+use k8s_openapi::api::core::v1::Service;
+
+use super::world::{World, capabilities};
+
+fn asked(world: &World) -> Vec<IpFamily> {
+    world.last_ensure().spec.unwrap_or_default().ip_families().collect()
+}
+
+/// The adapter says of the next one that what is there has other families.
+fn is_fixed(world: &World) {
+    let text = "spec.ip_families: cannot change on load balancer lb-1; it must be made anew";
+    let error =
+        AdapterError::new(Reason::ImmutableField, text).with("fields", "spec.ip_families,spec.subnets");
+    world.cloud.fail_next("EnsureLoadBalancer", error);
+}
+
+fn wants(service: &mut Service, policy: &str) {
+    let spec = service.spec.as_mut().unwrap();
+    spec.ip_families = Some(vec!["IPv4".to_owned(), "IPv6".to_owned()]);
+    spec.ip_family_policy = Some(policy.to_owned());
+}
+
+fn failed(world: &World) -> usize {
+    world.events().iter().filter(|it| it.contains("SyncLoadBalancerFailed")).count()
+}
+
+async fn dual_stack() -> World {
+    let world = World::new();
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.dual-stack"]));
+    let world = world.started().await;
+    world.node("a");
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preference_takes_what_is_there() {
+    let world = dual_stack().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let before = (world.kube.writes().len(), world.cloud.calls("EnsureLoadBalancer"));
+    is_fixed(&world);
+    world.change("web", |service| wants(service, "PreferDualStack"));
+    world.quiet().await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before.1 + 1, "{:?}", world.events());
+    assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4]));
+
+    // After a restart, too: it goes on following the nodes, and nobody hears of it.
+    let events = world.events().len();
+    is_fixed(&world);
+    let world = world.restart().await;
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world), world.events().len()), (0, vec![Ipv4], events));
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    assert_eq!(asked(&world), [Ipv4]);
+
+    // Who insists is told.
+    is_fixed(&world);
+    world.change("web", |service| wants(service, "RequireDualStack"));
+    world.eventually("it is told", |world| failed(world) == 1).await;
+    assert!(
+        world.events().iter().any(|it| it.contains("spec.ipFamilies: cannot change")),
+        "{:?}",
+        world.events()
+    );
+    world.stop().await;
+}
+
+/// What is not taken over yet the mirror does not show: its address stands in the status.
+#[tokio::test(start_paused = true)]
+async fn a_preference_takes_what_is_taken_over() {
+    let world = dual_stack().await;
+    let adopts = service("web").port(80).annotation(&format!("lb.{DOMAIN}/adopt"), "owned");
+    let mut web: Service = adopts.ingress("2001:db8::7").build();
+    wants(&mut web, "PreferDualStack");
+    is_fixed(&world);
+    world.kube.put::<Service>(web);
+    world.eventually("it is asked for", |world| world.cloud.calls("EnsureLoadBalancer") == 2).await;
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv6]));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preference_gets_both_where_nothing_is_there() {
+    let world = dual_stack().await;
+    let mut web: Service = service("web").port(80).build();
+    wants(&mut web, "PreferDualStack");
+    world.kube.put::<Service>(web);
+    world.eventually_ingress_of("web").await;
+    assert_eq!(asked(&world), [Ipv4, Ipv6]);
+    world.stop().await;
+}
