@@ -86,7 +86,7 @@ async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
         Moment::Ready(_) => {}
         Moment::Deleted(n) => {
             crowd.remove(&n);
-            world.kube.delete::<Node>(&ObjectName::cluster(&name(n)));
+            world.kube.delete::<Node>(&ObjectName::cluster(name(n)));
         }
     }
 }
