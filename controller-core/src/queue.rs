@@ -92,13 +92,17 @@ impl<K: Key> Queue<K> {
 
     /// Wants `key` to be worked on as soon as a worker is free. Already queued: nothing. Being worked on: once more after that.
     pub fn add(&self, key: K) {
-        if self.state().add(key, Instant::now()) {
-            self.inner.metrics.adds.inc();
-        }
+        self.state().add(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// Wants `key` to be worked on after `delay`, or sooner if it is queued for sooner already.
+    /// As [`Queue::add`], because something changed, but not before `delay` is over.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.state().add_after(key, Instant::now() + delay);
+        self.inner.changed.notify_one();
+    }
+
+    /// Wants `key` to be worked on after `delay`, whatever changes, or sooner if it is queued for sooner already.
     pub fn after(&self, key: K, delay: Duration) {
         self.state().after(key, Instant::now() + delay);
         self.inner.changed.notify_one();

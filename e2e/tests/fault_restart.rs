@@ -86,8 +86,8 @@ async fn handle(bed: &Bed, controller: &str, canary: &str) {
         return bed.delete_service(canary).await.unwrap();
     }
     bed.cluster.cloud.create_instance(canary).await.unwrap();
-    // Outside of the cluster's network.
-    node(canary).label(EXCLUDED, "").pods("172.16.0.0/24").register(&client).await.unwrap();
+    // An older node has the same.
+    node(canary).label(EXCLUDED, "").pods("10.244.1.0/24").register(&client).await.unwrap();
     bed.told("Node", canary, "Synced").await.unwrap();
     bed.told("Node", canary, "PodCIDRRefused").await.unwrap();
     e2e::delete_node(&client, canary).await.unwrap();

@@ -69,11 +69,23 @@ async fn the_classic_names_are_on_the_pages_of_the_controllers() {
     for (controller, names) in PAGES {
         let page = bed.cluster.pods.get(controller).unwrap().metrics().await.unwrap();
         let queue = QUEUES.iter().find(|(name, _)| *name == controller).unwrap().1;
-        let queue = QUEUE.map(|metric| format!("{metric}{{name=\"{queue}\"}} "));
-        let wanted = names.iter().map(|name| (*name).to_owned()).chain(queue);
+        let of_queue = QUEUE.map(|metric| format!("{metric}{{name=\"{queue}\"}} "));
+        let wanted = names.iter().map(|name| (*name).to_owned()).chain(of_queue);
         let lines: Vec<&str> = page.lines().collect();
         let absent = wanted.filter(|wanted| !lines.iter().any(|line| line.starts_with(wanted.as_str())));
         missing.extend(absent.map(|wanted| format!("{controller}: {wanted}")));
+        let never = format!("workqueue_adds_total{{name=\"{queue}\"}} 0");
+        if lines.contains(&never.as_str()) {
+            missing.push(format!("{controller}: it has worked, and {never}"));
+        }
+        let counted = lines.iter().any(|line| {
+            line.starts_with("cloud_controller_adapter_calls_total{")
+                && line.contains("call=\"")
+                && line.contains("outcome=\"OK\"")
+        });
+        if !counted {
+            missing.push(format!("{controller}: cloud_controller_adapter_calls_total by call and outcome"));
+        }
         // Hosts and counts differ; a write and a read were answered.
         for (method, code) in [("GET", "200"), ("PATCH", "200")] {
             let counted = lines.iter().any(|line| {

@@ -30,7 +30,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: CommonArgs,
 
-    /// Where pods live: one CIDR, or one of each address family, with a comma between. Nothing outside is laid or removed.
+    /// Where pods live: one CIDR, or one of each address family, with a comma between. What a node asks for outside is laid, and
+    /// not removed when the node goes.
     #[arg(long, value_name = "CIDR[,CIDR]")]
     cluster_cidr: String,
 

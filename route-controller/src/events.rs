@@ -16,6 +16,8 @@ use crate::requeue::guard::Held;
 const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
 /// What a node asks for cannot be right, so nothing was tried.
 const POD_CIDR_REFUSED: &str = "PodCIDRRefused";
+/// What a node asks for is done, and will not be undone.
+const POD_CIDR_OUTSIDE: &str = "PodCIDROutside";
 /// Nothing can be tried, because the adapter or what is behind it is away.
 const WAITS_FOR_CLOUD: &str = "WaitsForCloud";
 
@@ -43,7 +45,7 @@ impl Events {
         self.tell(node_name, &claim.node_uid, FAILED_TO_CREATE_ROUTE, note);
     }
 
-    /// A node asks for what it cannot have.
+    /// A node asks for what it cannot have, or cannot give back.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         let Refusal { node_name, node_uid, cidr, why } = refusal;
         match why {
@@ -51,7 +53,10 @@ impl Events {
                 let note = could_not_create(node_uid, cidr, node_name, Duration::ZERO, &why.to_string());
                 self.tell(node_name, node_uid, FAILED_TO_CREATE_ROUTE, note);
             }
-            Why::Unreadable | Why::OutsideCluster { .. } | Why::Claimed { .. } => {
+            Why::OutsideCluster { .. } => {
+                self.tell(node_name, node_uid, POD_CIDR_OUTSIDE, format!("Pod CIDR {cidr}: {why}"));
+            }
+            Why::Unreadable | Why::Claimed { .. } => {
                 let note = format!("No route to pod CIDR {cidr}: {why}");
                 self.tell(node_name, node_uid, POD_CIDR_REFUSED, note);
             }

@@ -29,10 +29,14 @@ use crate::metrics::Metrics;
 use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::{Lay, Plan, Removal};
 use crate::requeue::attempts::{Attempts, Outcome};
+use crate::requeue::turns::Turns;
 use crate::requeue::{CallFailure, Error, judge_call, judge_item};
 
 /// Conditions written at once. A thousand nodes need a thousand patches once in their life.
 const PATCHES_AT_ONCE: usize = 16;
+
+/// For so long a pass begins to write conditions: each write has a limit of its own, of about the same length.
+const SAY: Duration = Duration::from_secs(15);
 
 /// The name under which the API server notes who wrote a field.
 const FIELD_MANAGER: &str = "route-controller";
@@ -76,11 +80,18 @@ impl Executor {
         Ok(())
     }
 
-    /// Writes conditions, a few at a time. A node that is gone needs none, and one that has its name by now wakes a pass of its own.
+    /// Writes conditions, a few at a time, and begins no further one after [`SAY`]: an API server that hangs must not keep routes
+    /// from those who wait for them. Those that waited longest come first. A node that is gone needs none, and one that has its
+    /// name by now wakes a pass of its own.
     ///
+    /// Returns whether some were left out.
     /// Errors: those that were not written are for the next pass.
-    pub(crate) async fn say(&self, changes: Vec<Change>) -> Result<(), Error> {
-        let mut answers = futures::stream::iter(changes)
+    pub(crate) async fn say(&self, changes: Vec<Change>, turns: &mut Turns) -> (bool, Result<(), Error>) {
+        let until = Instant::now() + SAY;
+        let changes = turns.in_turn(changes);
+        let (n_changes, mut n_tried) = (changes.len(), 0);
+        let begun = changes.into_iter().take_while(|_| Instant::now() < until);
+        let mut answers = futures::stream::iter(begun)
             .map(|change: Change| async move {
                 let answer = self.patch(&change).await;
                 (change, answer)
@@ -88,6 +99,8 @@ impl Executor {
             .buffer_unordered(PATCHES_AT_ONCE);
         let (mut n_nodes, mut last) = (0, None);
         while let Some((change, answer)) = answers.next().await {
+            n_tried += 1;
+            turns.had(&change);
             match answer {
                 Ok(()) => {
                     self.metrics.conditions.inc();
@@ -101,10 +114,8 @@ impl Executor {
                 }
             }
         }
-        match last {
-            Some(source) => Err(Error::Conditions { n_nodes, source }),
-            None => Ok(()),
-        }
+        let result = last.map_or(Ok(()), |source| Err(Error::Conditions { n_nodes, source }));
+        (n_tried < n_changes, result)
     }
 
     async fn send(&self, batch: &Batch<'_>, attempts: &mut Attempts) -> Result<(), Error> {
@@ -115,7 +126,7 @@ impl Executor {
             upserts: batch.upserts(self.adapter.cluster_id()),
             deletes: batch.deletes(self.adapter.cluster_id()),
             dry_run: false,
-            cluster_cidrs: self.cluster_cidrs.to_strings(),
+            cluster_cidrs: batch.cidrs(&self.cluster_cidrs),
         };
         let answer = self.adapter.apply_routes(Call::with_priority(Priority::Traffic), request).await;
         let outcomes: Box<dyn Iterator<Item = Outcome>> = match &answer {
@@ -228,11 +239,12 @@ mod tests {
         let executor = executor(&kube);
         let changes =
             || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
-        executor.say(changes()).await.expect("nobody is left who waits for one");
+        let (_more, said) = executor.say(changes(), &mut Turns::default()).await;
+        said.expect("nobody is left who waits for one");
         assert_eq!((kube.writes().len(), executor.metrics.conditions.get()), (3, 1));
 
         kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
-        let failed = executor.say(changes()).await;
+        let (_more, failed) = executor.say(changes(), &mut Turns::default()).await;
         assert!(matches!(failed, Err(Error::Conditions { n_nodes: 1, .. })), "{failed:?}");
     }
 }

@@ -3,8 +3,8 @@
 //! It joins the Nodes of the API server with the routes of the cloud adapter. Whenever one of both changes, and now and then
 //! without that, all nodes are compared with all routes in one pass:
 //!
-//! - each CIDR of `spec.podCIDRs` that lies inside `--cluster-cidr` gets a route to the node's machine;
-//! - routes of this cluster that no node asks for are removed, unless the list of nodes cannot be believed; everybody else's are
+//! - each CIDR of `spec.podCIDRs` gets a route to the node's machine;
+//! - routes of this cluster, inside `--cluster-cidr`, that no node asks for are removed, unless the list of nodes cannot be believed; everybody else's are
 //!   told of and never touched;
 //! - the node's condition `NetworkUnavailable` says what became of it, and is written only if it says something else.
 //!
@@ -57,12 +57,12 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     let adapter = process.adapter.clone();
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("ability", async move { follower.follow_ability(&adapter, &waker).await });
-    let (adapter, cidrs) = (process.adapter.clone(), config.cluster_cidrs);
+    let adapter = process.adapter.clone();
     let nodes = kube::Api::all(process.kube.clone());
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("nodes", async move { follower.follow_nodes(nodes, &waker).await });
     let (follower, waker) = (mirrors.clone(), trigger.clone());
-    process.background("routes", async move { follower.follow_routes(&adapter, &cidrs, &waker).await });
+    process.background("routes", async move { follower.follow_routes(&adapter, &waker).await });
     process.background("links", async move { mirrors.follow_links(&trigger).await });
     process.task("passes", reconciler.run());
     process.finish().await

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::ability::{Ability, NO_ROUTES};
-use crate::config::ClusterCidrs;
 use crate::plan::node::Node;
 use crate::plan::route::Route;
 
@@ -36,6 +35,9 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 
 /// The name of the queue in metrics. Source: the reference controller.
 const QUEUE_NAME: &str = "Routes";
+
+/// Which routes of others are watched.
+const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// That a node was deleted is remembered for so long without a route that leads to it: one that was laid last may not be seen yet.
 const REMEMBERED: Duration = Duration::from_mins(10);
@@ -92,12 +94,14 @@ impl Mirrors {
     }
 
     /// Keeps the routes in step with the adapter, as long as it has any. Never ends; drop it to stop.
-    pub(crate) async fn follow_routes(&self, adapter: &Adapter, cidrs: &ClusterCidrs, trigger: &Trigger) {
+    ///
+    /// All of them: nodes may ask for what lies outside of the cluster's CIDRs.
+    pub(crate) async fn follow_routes(&self, adapter: &Adapter, trigger: &Trigger) {
         let trim = |route| routes::trim(&route, adapter.cluster_id());
         let (mut some, mut none) = (self.ability.subscribe(), self.ability.subscribe());
         // The sender lives in `self`: waiting cannot fail.
         while some.wait_for(|ability| *ability != Some(Ability::None)).await.is_ok() {
-            let source = RouteSource { cluster_cidrs: cidrs.to_strings() };
+            let source = RouteSource { cluster_cidrs: EVERYWHERE.map(str::to_owned).to_vec() };
             tokio::select! {
                 () = self.routes.follow_cloud(adapter, source, trim, |_change| trigger.wake()) => (),
                 _ = none.wait_for(|ability| *ability == Some(Ability::None)) => (),
@@ -196,7 +200,7 @@ impl Trigger {
     }
 
     pub(crate) fn wake(&self) {
-        self.queue.after(AllRoutes, self.rest_of_gap());
+        self.queue.add_after(AllRoutes, self.rest_of_gap());
     }
 
     /// Wakes the key after `delay`, unless something else does before.
@@ -223,7 +227,11 @@ impl fmt::Display for AllRoutes {
 
 #[cfg(test)]
 mod tests {
+    use controller_core::Again;
+    use controller_core::metrics::{Registry, render};
     use jiff::Timestamp;
+    use tokio::task::JoinSet;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::plan::tests::node;
@@ -246,5 +254,24 @@ mod tests {
         let tombs = mirrors.deleted.tombs();
         assert_eq!(tombs.at.len(), 11, "the last ten minutes' and one: {:?}", tombs.at.keys());
         assert!(tombs.at.contains_key("reached"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_wakes_the_passes_is_counted() {
+        let trigger = Trigger::new();
+        let (passes, stop) = (trigger.queue.clone(), CancellationToken::new());
+        let token = stop.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { passes.run(1, token, |_, _| async { Again::Done }).await });
+        for _ in 0..3 {
+            trigger.wake();
+            tokio::time::sleep(GAP).await;
+        }
+        let mut registry = Registry::default();
+        trigger.queue.register(&mut registry);
+        let text = render(&registry).expect("metrics can be written");
+        assert!(text.contains("workqueue_adds_total{name=\"Routes\"} 3"), "{text}");
+        stop.cancel();
+        tasks.join_all().await;
     }
 }

@@ -1,7 +1,8 @@
 //! Room 2: compares the routes that the nodes ask for with those that the cloud has. Pure: no I/O, no clock, no chance.
 //!
 //! Does not know what was tried before and when it may be tried again: that is the requeue room's, which takes out of a plan
-//! what is not due. Never removes what is neither flagged as ours nor on record, nor anything outside of the cluster's CIDRs.
+//! what is not due. Never removes what is neither flagged as ours nor on record, nor what nobody asks for outside of the cluster's
+//! CIDRs.
 
 pub(crate) mod claims;
 pub(crate) mod condition;
@@ -17,7 +18,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use self::claims::{Claim, Standing, by_age, claims};
+use self::claims::{Claim, Claims, Standing, by_age, claims};
 use self::node::Node;
 use self::record::Record;
 use self::refusal::{Refusal, Why};
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     /// What nobody asks for any more and is in nobody's way.
     pub(crate) removals: Vec<Removal>,
     pub(crate) refusals: Vec<Refusal>,
+    /// What is laid and stays when its node goes.
+    pub(crate) outside: Vec<Refusal>,
     /// How it stands with each claim that needs nothing done.
     pub(crate) standings: BTreeMap<Claim, Standing>,
     /// The UIDs of nodes to which routes of ours lead.
@@ -101,17 +104,21 @@ pub(crate) fn plan(
 ) -> Plan {
     let claims = claims(nodes, cluster);
     let record = record.map(|record| record.after(routes, &claims, cluster)).unwrap_or_default();
-    let table = Table::new(nodes, routes, cluster, &record);
+    let near =
+        |route: &Route| cluster.contain(&route.destination) || claims.wanted.contains_key(&route.destination);
+    let table = Table::new(nodes, routes.iter().filter(|route| near(route)), &record);
     let (reached, n_ours) = (table.reached(), table.ours().count());
-    let foreign = foreign(routes, &record);
-    let mut plan = Plan { refusals: claims.refusals, reached, n_ours, foreign, ..Plan::default() };
-    for (to, node) in &claims.wanted {
+    let in_sight = |route: &&Route| cluster.overlap(&route.destination) || near(route);
+    let foreign = foreign(routes.iter().filter(in_sight), &record);
+    let Claims { wanted, refusals, outside } = claims;
+    let mut plan = Plan { refusals, outside, reached, n_ours, foreign, ..Plan::default() };
+    for (to, node) in &wanted {
         if let Some(via) = node.next_hop(to) {
             plan.serve(node, *to, via, table.to(to));
         }
     }
     for (to, known) in &table.by_destination {
-        if !claims.wanted.contains_key(to) {
+        if !wanted.contains_key(to) {
             plan.removals.extend(known.iter().filter(|known| known.ours).map(Known::unasked));
         }
     }
@@ -120,8 +127,8 @@ pub(crate) fn plan(
 }
 
 /// Those that neither the cloud nor the record says are ours.
-fn foreign(routes: &[Route], record: &Record) -> Vec<Foreign> {
-    let theirs = routes.iter().filter(|route| route.owner != Owner::Ours && record.node_of(route).is_none());
+fn foreign<'a>(routes: impl Iterator<Item = &'a Route>, record: &Record) -> Vec<Foreign> {
+    let theirs = routes.filter(|route| route.owner != Owner::Ours && record.node_of(route).is_none());
     let foreign = |route: &Route| Foreign {
         vendor_id: route.vendor_id.clone(),
         to: route.destination,
@@ -131,7 +138,7 @@ fn foreign(routes: &[Route], record: &Record) -> Vec<Foreign> {
     theirs.map(foreign).collect()
 }
 
-/// The cloud's routes by destination.
+/// The cloud's routes by destination: those inside of the cluster, and those that lead where a node asks for.
 struct Table<'a> {
     by_destination: BTreeMap<IpNet, Vec<Known<'a>>>,
 }
@@ -183,7 +190,7 @@ impl Plan {
 }
 
 impl<'a> Table<'a> {
-    fn new(nodes: &'a [Node], routes: &'a [Route], cluster: &ClusterCidrs, record: &'a Record) -> Self {
+    fn new(nodes: &'a [Node], routes: impl Iterator<Item = &'a Route>, record: &'a Record) -> Self {
         let mut by_machine: BTreeMap<&str, &str> = BTreeMap::new();
         for node in by_age(nodes) {
             if let Some(machine) = &node.provider_id {
@@ -191,7 +198,7 @@ impl<'a> Table<'a> {
             }
         }
         let mut by_destination: BTreeMap<IpNet, Vec<Known<'a>>> = BTreeMap::new();
-        for route in routes.iter().filter(|route| cluster.contain(&route.destination)) {
+        for route in routes {
             let machine =
                 route.next_hop.provider_id.as_deref().and_then(|machine| by_machine.get(machine)).copied();
             let noted = record.node_of(route);
@@ -291,6 +298,9 @@ impl fmt::Display for Plan {
         self.removals.iter().try_for_each(|removal| writeln!(f, "{removal}"))?;
         self.refusals.iter().try_for_each(|Refusal { node_name, cidr, why, .. }| {
             writeln!(f, "refuse {cidr} to {node_name}: {why}")
+        })?;
+        self.outside.iter().try_for_each(|Refusal { node_name, cidr, why, .. }| {
+            writeln!(f, "tell   {cidr} to {node_name}: {why}")
         })
     }
 }

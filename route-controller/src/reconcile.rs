@@ -29,6 +29,7 @@ use crate::plan::{Foreign, Plan, plan};
 use crate::requeue::Error;
 use crate::requeue::attempts::Attempts;
 use crate::requeue::guard::{Guard, Judgement, Nodes};
+use crate::requeue::turns::Turns;
 
 /// An adapter that is away for less than this is being restarted, which is nobody's concern.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,6 +53,8 @@ pub(crate) struct Reconciler {
 #[derive(Debug)]
 pub(crate) struct Memory {
     attempts: Attempts,
+    /// Of the conditions that are written.
+    turns: Turns,
     guard: Guard,
     /// Where the cloud marks no routes: which routes without a mark are ours.
     record: Record,
@@ -71,6 +74,7 @@ impl Memory {
     fn new(guard: Guard) -> Self {
         Self {
             attempts: Attempts::default(),
+            turns: Turns::default(),
             guard,
             record: Record::default(),
             stored: None,
@@ -193,12 +197,13 @@ impl Reconciler {
         let applied = self.executor.apply(&due, &mut memory.attempts).await;
         // What is certain is said even if the adapter went away in between.
         let changes = changes(&nodes, &plan, |lay| memory.attempts.standing(lay));
-        let said = self.executor.say(changes).await;
-        self.tell_refusals(memory, &plan.refusals);
+        let (more, said) = self.executor.say(changes, &mut memory.turns).await;
+        self.tell_refusals(memory, &plan);
         self.tell_foreign(memory, &plan.foreign);
         self.tell_held(memory, &judgement);
         let kept = self.keep(memory).await;
-        (nodes, (applied.and(said).and(recalled).and(kept), judgement.again))
+        let again = if more { Some(Duration::ZERO) } else { judgement.again };
+        (nodes, (applied.and(said).and(recalled).and(kept), again))
     }
 
     /// The plan without the removals that may not be tried now.
@@ -244,9 +249,9 @@ impl Reconciler {
         }
     }
 
-    fn tell_refusals(&self, memory: &mut Memory, refusals: &[Refusal]) {
-        self.executor.metrics.refusals.set(i64::try_from(refusals.len()).unwrap_or(i64::MAX));
-        for refusal in memory.told_refusals.news(refusals, Instant::now()) {
+    fn tell_refusals(&self, memory: &mut Memory, plan: &Plan) {
+        self.executor.metrics.refusals.set(i64::try_from(plan.refusals.len()).unwrap_or(i64::MAX));
+        for refusal in memory.told_refusals.news(plan.refusals.iter().chain(&plan.outside), Instant::now()) {
             self.executor.events.refused(refusal);
         }
     }
@@ -286,3 +291,6 @@ impl Reconciler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

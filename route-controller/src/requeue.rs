@@ -2,6 +2,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod guard;
+pub(crate) mod turns;
 
 use std::time::Duration;
 

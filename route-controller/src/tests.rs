@@ -43,8 +43,8 @@ impl World {
     }
 
     fn start_with(&mut self, more: &[&str]) {
-        let flags =
-            ["route-controller", "--cluster-id=cluster-uid", "--cluster-cidr=10.244.0.0/16", "--kubeconfig="];
+        let cidrs = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
+        let flags = ["route-controller", "--cluster-id=cluster-uid", cidrs, "--kubeconfig="];
         let config = Config::from_arguments(flags.iter().chain(more)).expect("good flags");
         let process = process(crate::NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
@@ -195,6 +195,44 @@ async fn a_node_that_is_not_initialised_yet_waits_in_silence() {
     world.stop().await;
 }
 
+/// As of a classic controller whose `--cluster-cidr` is another one than the nodes'.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_pods_are_outside_of_the_cluster_has_its_route_and_hears_that_it_stays() {
+    let mut world = World::new();
+    world.marks_routes();
+    world.put(ready("a", "10.99.1.0/24"));
+    world.start();
+    eventually("the condition", || world.condition("a") == SERVED).await;
+    assert_eq!(world.routes(), ["10.99.1.0/24 via sim://north/a at 192.0.2.1"]);
+    let (seen, asked) = world.cloud.read(|state| {
+        (state.route_watches[0].cluster_cidrs.clone(), state.route_changes[0].cluster_cidrs.clone())
+    });
+    assert_eq!(seen, ["0.0.0.0/0", "::/0"], "an adapter shows nothing else");
+    assert_eq!(asked, ["10.244.0.0/16", "fd00:244::/48", "10.99.1.0/24"], "an adapter lays nothing else");
+    settle().await;
+    let events = world.kube.events();
+    assert!(events.len() == 1 && events[0].starts_with("Warning PodCIDROutside a: "), "{events:?}");
+
+    world.delete("a");
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent()), (1, (1, 1)));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cidr_in_another_spelling_is_the_same_and_an_idle_hour_takes_no_second_watch() {
+    let mut world = World::new();
+    world.put(ready("a", "10.244.1.0/24").pods("fd00:244:0:1::/64"));
+    for (id, destination) in [("1", "10.244.1.7/24"), ("2", "FD00:244:0:1:0::/64")] {
+        world.lay(Route { owner: RouteOwner::Mine.into(), ..unmarked(id, destination, Some("a")) });
+    }
+    world.start();
+    eventually("the condition", || world.condition("a") == SERVED).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!((world.spent(), world.cloud.calls("WatchRoutes")), ((0, 1), 1));
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_route_goes_with_its_node_and_a_foreign_one_stays() {
     let mut world = World::new();
@@ -264,6 +302,24 @@ async fn a_route_without_a_mark_goes_with_its_node_even_if_nobody_looked_meanwhi
     settle().await;
     world.stop().await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_somebody_deletes_is_made_anew_as_a_whole() {
+    let mut world = World::new();
+    for (n, name) in ["a", "b"].into_iter().enumerate() {
+        let cidr = format!("10.244.{n}.0/24");
+        world.put(ready(name, &cidr));
+        world.lay(unmarked(name, &cidr, Some(name)));
+    }
+    world.start();
+    eventually("the record", || world.kept() == ["a uid-a", "b uid-b"]).await;
+    world.kube.delete::<ConfigMap>(&ObjectName::namespaced("default", "route-controller-routes"));
+    world.lay(unmarked("c", "10.244.7.0/24", Some("c")));
+    world.put(ready("c", "10.244.7.0/24"));
+    eventually("another entry", || !world.kept().is_empty()).await;
+    assert_eq!(world.kept(), ["a uid-a", "b uid-b", "c uid-c"]);
+    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

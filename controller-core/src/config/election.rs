@@ -28,7 +28,7 @@ pub struct ElectionArgs {
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     leader_elect_lease_duration: String,
 
-    /// Who leads ends if it could not renew the Lease for so long.
+    /// Who leads writes nothing any more once it could not renew the Lease for so long. It does not end, and goes on when it can again.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     leader_elect_renew_deadline: String,
 

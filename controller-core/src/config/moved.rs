@@ -77,7 +77,7 @@ const FAMILIES: &[(&str, &str)] = &[
 pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
-        let Some(flag) = argument.strip_prefix("--") else { continue };
+        let Some(flag) = argument.strip_prefix("--").or_else(|| short(argument)) else { continue };
         let flag = flag.split('=').next().unwrap_or(flag);
         if let Some(place) = place(flag).filter(|_| !known(flag)) {
             let fault = format!("unexpected argument '--{flag}': {place}");
@@ -87,6 +87,12 @@ pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec
         }
     }
     faults
+}
+
+/// The one flag of the classic controller that people write with one dash: `-v 2`, `-v=2`. Go's flags may all be written so, ours not.
+fn short(argument: &str) -> Option<&str> {
+    let flag = argument.strip_prefix('-')?;
+    (flag == "v" || flag.starts_with("v=")).then_some(flag)
 }
 
 fn place(flag: &str) -> Option<&'static str> {
@@ -125,5 +131,13 @@ mod tests {
             ["--cloud-provider", "--tls-cipher-suites", "--v", "--webhook-secure-port", "--cluster-cidr"];
         assert_eq!(flags, wanted);
         assert!(said.iter().any(|line| line.contains("route-controller")), "{said:?}");
+    }
+
+    #[test]
+    fn how_much_is_logged_is_answered_with_one_dash_too() {
+        for given in ["-v", "-v=4", "--v", "--v=4"] {
+            let said = named(&["controller", given, "-x", "-"].map(OsString::from), |_| false);
+            assert_eq!(said, ["unexpected argument '--v': set --log-level, such as debug"], "{given}");
+        }
     }
 }

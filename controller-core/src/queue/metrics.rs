@@ -6,7 +6,7 @@ use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{
-        counter::Counter,
+        counter::{ConstCounter, Counter},
         gauge::ConstGauge,
         histogram::{Histogram, exponential_buckets},
     },
@@ -18,7 +18,6 @@ use crate::metrics::Registry;
 
 #[derive(Debug)]
 pub(super) struct Metrics {
-    pub(super) adds: Counter,
     pub(super) retries: Counter,
     /// Seconds between being added and being worked on.
     pub(super) waited: Histogram,
@@ -31,7 +30,6 @@ impl Default for Metrics {
         // 1 ms to 262 s: a reconcile may wait for the cloud.
         let buckets = || exponential_buckets(0.001, 4.0, 10);
         Self {
-            adds: Counter::default(),
             retries: Counter::default(),
             waited: Histogram::new(buckets()),
             worked: Histogram::new(buckets()),
@@ -44,7 +42,6 @@ pub(super) fn register<K: Key + fmt::Debug>(queue: &Queue<K>, registry: &mut Reg
     let registry = registry
         .sub_registry_with_prefix("workqueue")
         .sub_registry_with_label(("name".into(), queue.inner.name.into()));
-    registry.register("adds", "Keys added", metrics.adds.clone());
     registry.register("retries", "Keys that were queued again after a failure", metrics.retries.clone());
     let help = "How long a key waited until a worker took it";
     registry.register("queue_duration_seconds", help, metrics.waited.clone());
@@ -59,9 +56,10 @@ struct Sizes<K>(Queue<K>);
 impl<K: Key + fmt::Debug> Collector for Sizes<K> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let now = Instant::now();
-        let (depth, running): (usize, Vec<f64>) = {
+        let (adds, depth, running): (u64, usize, Vec<f64>) = {
             let state = self.0.state();
-            (state.depth(), state.running().map(|began| now.duration_since(began).as_secs_f64()).collect())
+            let running = state.running().map(|began| now.duration_since(began).as_secs_f64()).collect();
+            (state.n_adds(), state.depth(), running)
         };
         // Not `sum`: that of nothing is written as -0.0.
         let unfinished = running.iter().fold(0.0, |sum, seconds| sum + seconds);
@@ -74,6 +72,8 @@ impl<K: Key + fmt::Debug> Collector for Sizes<K> {
         let gauge = ConstGauge::new(depth);
         let kind = gauge.metric_type();
         gauge.encode(encoder.encode_descriptor("depth", "Keys that wait for a worker", None, kind)?)?;
+        let adds = ConstCounter::new(adds);
+        adds.encode(encoder.encode_descriptor("adds", "Keys added", None, adds.metric_type())?)?;
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;

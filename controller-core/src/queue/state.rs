@@ -27,6 +27,8 @@ pub(super) struct State<K> {
     failures: BTreeMap<K, u32>,
     /// When a key was last taken, or work began.
     last_taken: Option<Instant>,
+    /// How often a key was added: at once, or when its time came.
+    n_adds: u64,
 }
 
 /// A key whose turn it is.
@@ -74,27 +76,41 @@ impl<K> Default for State<K> {
             timers: BTreeSet::new(),
             failures: BTreeMap::new(),
             last_taken: None,
+            n_adds: 0,
         }
     }
 }
 
 impl<K: Ord + Clone> State<K> {
-    /// Whether that made a difference.
-    pub(super) fn add(&mut self, key: K, now: Instant) -> bool {
-        self.queue(key, now, Trigger::Change)
+    pub(super) fn add(&mut self, key: K, now: Instant) {
+        self.queue(key, now, Trigger::Change);
     }
 
-    fn queue(&mut self, key: K, now: Instant, trigger: Trigger) -> bool {
+    /// Counts what makes a difference, as the queues of client-go do.
+    fn queue(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.cancel_timer(&key);
+        if self.dirty.contains(&key) || self.added.contains_key(&key) {
+            return;
+        }
+        self.n_adds = self.n_adds.saturating_add(1);
         if self.running.contains_key(&key) {
-            return self.dirty.insert(key);
+            self.dirty.insert(key);
+        } else {
+            self.begin_wait(key, now, trigger);
         }
-        if self.added.contains_key(&key) {
-            return false;
-        }
+    }
+
+    fn begin_wait(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.added.insert(key.clone(), (now, trigger));
         self.ready.push_back(key);
-        true
+    }
+
+    pub(super) const fn n_adds(&self) -> u64 {
+        self.n_adds
+    }
+
+    pub(super) fn add_after(&mut self, key: K, due: Instant) {
+        self.delay(key, due, Trigger::Change);
     }
 
     pub(super) fn after(&mut self, key: K, due: Instant) {
@@ -152,7 +168,8 @@ impl<K: Ord + Clone> State<K> {
             }
         };
         if self.dirty.remove(key) {
-            self.add(key.clone(), now);
+            self.cancel_timer(key);
+            self.begin_wait(key.clone(), now, Trigger::Change);
         } else if let Some((due, trigger)) = due {
             self.delay(key.clone(), due, trigger);
         }

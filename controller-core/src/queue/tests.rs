@@ -142,6 +142,31 @@ async fn sizes_are_read_when_somebody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_added_for_later_counts_when_its_time_comes_and_is_a_change() {
+    let recorder = Recorder::start();
+    let mut bench = Bench::start(1, |_, _| Again::Done);
+    let mut registry = Registry::default();
+    bench.queue.register(&mut registry);
+    let adds = || {
+        let text = crate::metrics::render(&registry).expect("metrics can be written");
+        let line = text.lines().find(|line| line.starts_with("workqueue_adds_total{")).expect("the metric");
+        line.rsplit(' ').next().expect("a number").to_owned()
+    };
+    bench.queue.add_after("a", Duration::from_secs(5));
+    bench.queue.add_after("a", Duration::from_secs(7));
+    assert_eq!(adds(), "0");
+    assert_eq!(bench.seen(1).await, [("a", 5, 0)]);
+    bench.queue.after("a", Duration::from_secs(5));
+    assert_eq!(bench.seen(1).await, [("a", 10, 0)]);
+    assert_eq!(adds(), "2");
+    bench.stop.cancel();
+    bench.tasks.join_all().await;
+    let triggers =
+        recorder.ended().iter().map(|span| attribute(span, "reconcile.trigger")).collect::<Vec<_>>();
+    assert_eq!(triggers, ["change", "time"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_turn_is_a_trace_that_says_why_and_how_long_it_waited() {
     let recorder = Recorder::start();
     let answers = AtomicUsize::new(0);

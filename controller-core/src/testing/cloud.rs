@@ -20,7 +20,7 @@ use cloud_api_proto::{
     v1alpha1::{
         ApplyRoutesRequest, Backend, BatchGetInstancesRequest, Capability, DeleteLoadBalancerRequest,
         EnsureLoadBalancerRequest, GetInfoRequest, GetInfoResponse, Instance, LoadBalancer,
-        PutBackendSetRequest, Route, WatchStatusRequest, WatchStatusResponse,
+        PutBackendSetRequest, Route, WatchRoutesRequest, WatchStatusRequest, WatchStatusResponse,
         adapter_service_server::{AdapterService, AdapterServiceServer},
         capability::Level,
         instance_service_server::InstanceServiceServer,
@@ -98,6 +98,8 @@ pub struct State {
     pub deletes: Vec<DeleteLoadBalancerRequest>,
     /// Requests so far.
     pub route_changes: Vec<ApplyRoutesRequest>,
+    /// Requests so far.
+    pub route_watches: Vec<WatchRoutesRequest>,
 }
 
 impl Default for FakeCloud {
@@ -181,8 +183,8 @@ impl FakeCloud {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
-    /// From now on calls of this RPC take so long: they are done and answered at the end of it. Known to `EnsureLoadBalancer` and
-    /// `DeleteLoadBalancer`.
+    /// From now on calls of this RPC take so long: they are done and answered at the end of it. Known to `BatchGetInstances`,
+    /// `EnsureLoadBalancer` and `DeleteLoadBalancer`.
     pub fn slow(&self, rpc: &'static str, by: Duration) {
         self.edit(|state| state.slow.insert(rpc, by));
     }

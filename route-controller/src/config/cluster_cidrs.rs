@@ -1,4 +1,4 @@
-//! The flag `--cluster-cidr`: where pods live. Nothing outside of it is ever laid or removed.
+//! The flag `--cluster-cidr`: where pods live. Nothing outside of it is removed because nobody asks for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,6 +29,11 @@ impl ClusterCidrs {
     /// Whether the whole of `net` lies inside.
     pub(crate) fn contain(&self, net: &IpNet) -> bool {
         self.iter().any(|cluster| cluster.contains(net))
+    }
+
+    /// Whether any of `net` lies inside.
+    pub(crate) fn overlap(&self, net: &IpNet) -> bool {
+        self.iter().any(|cluster| cluster.contains(net) || net.contains(&cluster))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = IpNet> {
@@ -112,17 +117,18 @@ mod tests {
     #[test]
     fn a_net_is_inside_only_as_a_whole() {
         let cidrs: ClusterCidrs = "10.244.0.0/16,fd00:10:244::/48".parse().expect("valid");
-        for (net, inside) in [
-            ("10.244.0.0/24", true),
-            ("10.244.255.0/24", true),
-            ("10.244.0.0/16", true),
-            ("10.244.0.0/15", false),
-            ("10.245.0.0/24", false),
-            ("0.0.0.0/0", false),
-            ("fd00:10:244:1::/64", true),
-            ("fd00:10:245::/64", false),
+        for (net, inside, overlaps) in [
+            ("10.244.0.0/24", true, true),
+            ("10.244.255.0/24", true, true),
+            ("10.244.0.0/16", true, true),
+            ("10.244.0.0/15", false, true),
+            ("10.245.0.0/24", false, false),
+            ("0.0.0.0/0", false, true),
+            ("fd00:10:244:1::/64", true, true),
+            ("fd00:10:245::/64", false, false),
         ] {
-            assert_eq!(cidrs.contain(&net.parse().expect("valid")), inside, "{net}");
+            let net = net.parse().expect("valid");
+            assert_eq!((cidrs.contain(&net), cidrs.overlap(&net)), (inside, overlaps), "{net}");
         }
     }
 }

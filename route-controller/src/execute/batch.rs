@@ -1,7 +1,11 @@
 //! Packs actions into calls of bounded size. Pure.
 
-use cloud_api_proto::v1alpha1::{NextHop, Owner, RouteDelete, RouteKey, RouteUpsert};
+use std::collections::BTreeSet;
 
+use cloud_api_proto::v1alpha1::{NextHop, Owner, RouteDelete, RouteKey, RouteUpsert};
+use ipnet::IpNet;
+
+use crate::config::ClusterCidrs;
 use crate::plan::route::NextHop as Via;
 use crate::plan::{Lay, Removal};
 
@@ -16,6 +20,14 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// The cluster's CIDRs, and what nodes ask for outside of them: an adapter lays nothing else.
+    pub(crate) fn cidrs(&self, cluster: &ClusterCidrs) -> Vec<String> {
+        let lays = self.lays.iter().map(|lay| lay.claim.to);
+        let asked = lays.chain(self.removals.iter().map(|removal| removal.to));
+        let outside: BTreeSet<IpNet> = asked.filter(|to| !cluster.contain(to)).collect();
+        cluster.iter().chain(outside).map(|cidr| cidr.to_string()).collect()
+    }
+
     pub(crate) fn upserts(&self, cluster_id: &str) -> Vec<RouteUpsert> {
         let upsert = |lay: &&Lay| RouteUpsert {
             key: Some(RouteKey {
@@ -76,7 +88,15 @@ pub(crate) fn batches<'a>(lays: &[&'a Lay], removals: &[&'a Removal]) -> Vec<Bat
 mod tests {
     use super::*;
     use crate::plan::Cause;
-    use crate::plan::tests::{node, settled};
+    use crate::plan::tests::{cluster, node, settled};
+
+    #[test]
+    fn a_call_names_the_cluster_and_what_is_asked_for_outside() {
+        let nodes = [node("a").pods("10.244.1.0/24").pods("10.99.1.0/24"), node("b").pods("10.99.2.0/24")];
+        let plan = settled(&nodes, &[]);
+        let cidrs = Batch { lays: plan.lays.iter().collect(), removals: Vec::new() }.cidrs(&cluster());
+        assert_eq!(cidrs, ["10.244.0.0/16", "fd00:244::/48", "10.99.1.0/24", "10.99.2.0/24"]);
+    }
 
     #[test]
     fn calls_are_full_and_lay_first() {

@@ -42,7 +42,7 @@ impl Store {
         Ok(entries.into_iter().filter_map(|(key, uid)| Some((decoded(&key)?, uid))).collect())
     }
 
-    /// Makes what is kept the same as `record`. Cost: nothing if it is; else one write, and another the first time.
+    /// Makes what is kept the same as `record`. Cost: nothing if it is; else one write, and another if there is no ConfigMap.
     ///
     /// # Errors
     /// Those of the API server.
@@ -58,7 +58,8 @@ impl Store {
             Err(error) if error.is_not_found() => (),
             done => return done.map(drop),
         }
-        let entries = data.into_iter().filter_map(|(key, uid)| Some((key, uid?.to_owned())));
+        // It was never there, or somebody deleted it: all that is known, or the rest would be unknown to the next process.
+        let entries = record.entries().filter_map(|(id, uid)| Some((encoded(id)?, uid.to_owned())));
         let map = ConfigMap {
             metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
             data: Some(entries.collect()),

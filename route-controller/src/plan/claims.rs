@@ -31,6 +31,8 @@ pub(crate) enum Standing {
 pub(crate) struct Claims<'a> {
     pub(crate) wanted: BTreeMap<IpNet, &'a Node>,
     pub(crate) refusals: Vec<Refusal>,
+    /// What is asked for outside of the cluster's CIDRs. It is laid, and nobody removes it: the node hears of that.
+    pub(crate) outside: Vec<Refusal>,
 }
 
 /// The oldest first: whatever two nodes have in common is the older one's, in whichever order they are listed.
@@ -49,17 +51,16 @@ pub(crate) fn claims<'a>(nodes: &'a [Node], cluster: &ClusterCidrs) -> Claims<'a
             claims.refusals.push(Refusal::new(node, text, Why::Unreadable));
         }
         for to in &node.pod_cidrs {
-            if !cluster.contain(to) {
-                let why = Why::OutsideCluster { cluster: cluster.to_string() };
-                claims.refusals.push(Refusal::new(node, to, why));
-                continue;
-            }
             match claims.wanted.get(to) {
                 Some(older) => {
                     let why = Why::Claimed { by: older.name.clone() };
                     claims.refusals.push(Refusal::new(node, to, why));
                 }
                 None => {
+                    if !cluster.contain(to) && node.provider_id.is_some() {
+                        let why = Why::OutsideCluster { cluster: cluster.to_string() };
+                        claims.outside.push(Refusal::new(node, to, why));
+                    }
                     claims.wanted.insert(*to, node);
                 }
             }

@@ -25,7 +25,8 @@ impl Record {
     /// An ID says destination and next hop: should another route come to the same place later, it is another one.
     pub(crate) fn after(&self, routes: &[Route], claims: &Claims<'_>, cluster: &ClusterCidrs) -> Self {
         let mut after = BTreeMap::new();
-        for route in routes.iter().filter(|route| cluster.contain(&route.destination)) {
+        let near = |to| cluster.contain(to) || claims.wanted.contains_key(to);
+        for route in routes.iter().filter(|route| near(&route.destination)) {
             if let Some(uid) = served(route, claims).or_else(|| self.node_of(route)) {
                 after.insert(route.vendor_id.clone(), uid.to_owned());
             }
@@ -48,6 +49,11 @@ impl Record {
         for (vendor_id, uid) in &earlier.0 {
             self.0.entry(vendor_id.clone()).or_insert_with(|| uid.clone());
         }
+    }
+
+    /// All that is known.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(id, uid)| (id.as_str(), uid.as_str()))
     }
 
     /// What has to be written where `stored` is kept. `None`: the entry goes.

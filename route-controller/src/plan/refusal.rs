@@ -1,4 +1,4 @@
-//! What was asked for and is not done, in words for the person who looks at the node.
+//! What was asked for and is not done, or not to the end, in words for the person who looks at the node.
 
 use std::fmt;
 
@@ -18,6 +18,7 @@ pub(crate) struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Unreadable,
+    /// The route is laid all the same: what is not done is to remove it some day.
     OutsideCluster {
         cluster: String,
     },
@@ -45,7 +46,7 @@ impl fmt::Display for Why {
             Self::Unreadable => f.write_str("it is no CIDR: correct spec.podCIDRs"),
             Self::OutsideCluster { cluster } => write!(
                 f,
-                "it is outside of the cluster's {cluster}: correct spec.podCIDRs or the flag --cluster-cidr"
+                "it is outside of the cluster's {cluster}, so that its route stays when this node goes: correct the flag --cluster-cidr or spec.podCIDRs"
             ),
             Self::Claimed { by } => write!(
                 f,

@@ -186,13 +186,43 @@ fn the_older_of_two_nodes_keeps_the_cidr() {
 }
 
 #[test]
-fn a_cidr_outside_of_the_cluster_and_one_that_is_none_are_refused() {
+fn a_cidr_outside_of_the_cluster_is_laid_and_told_and_one_that_is_none_is_refused() {
     let nodes = [node("a").pods("10.99.1.0/24").unreadable("10.244.1")];
 
     assert_snapshot!(settled(&nodes, &[]), @r"
+    lay    10.99.1.0/24 to a via sim://r/a
     refuse 10.244.1 to a: it is no CIDR: correct spec.podCIDRs
-    refuse 10.99.1.0/24 to a: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48: correct spec.podCIDRs or the flag --cluster-cidr
+    tell   10.99.1.0/24 to a: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node goes: correct the flag --cluster-cidr or spec.podCIDRs
     ");
+}
+
+#[test]
+fn a_route_outside_of_the_cluster_makes_way_for_the_next_node_and_does_not_go_with_its_own() {
+    let routes = [route("1", "10.99.1.0/24").of("a").via("sim://r/a")];
+
+    assert_snapshot!(settled(&[node("b").pods("10.99.1.0/24")], &routes), @r"
+    lay    10.99.1.0/24 to b via sim://r/b instead of 1
+    tell   10.99.1.0/24 to b: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node goes: correct the flag --cluster-cidr or spec.podCIDRs
+    ");
+    assert_eq!(settled(&[], &routes).to_string(), "");
+}
+
+#[test]
+fn somebody_elses_routes_count_where_pods_are_or_shall_be() {
+    let nodes = [node("a").pods("10.99.1.0/24")];
+    let theirs = |id: &str, to: &str| route(id, to).via("sim://r/x").owned(Owner::OtherCluster);
+    let routes = [
+        theirs("inside", "10.244.1.0/24"),
+        theirs("around", "10.0.0.0/8"),
+        theirs("asked for", "10.99.1.0/24"),
+        theirs("elsewhere", "10.99.2.0/24"),
+    ];
+
+    let plan = settled(&nodes, &routes);
+    let foreign: Vec<_> = plan.foreign.iter().map(|foreign| foreign.vendor_id.as_str()).collect();
+    assert_eq!(foreign, ["inside", "around", "asked for"]);
+    let refused: Vec<_> = plan.refusals.iter().map(|refusal| refusal.cidr.as_str()).collect();
+    assert_eq!(refused, ["10.99.1.0/24"], "it is in the way");
 }
 
 #[test]

@@ -53,6 +53,42 @@ async fn one_write_that_hangs_holds_no_other_node_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn conditions_that_nobody_takes_stop_no_route_and_not_the_process() {
+    let mut world = World::new();
+    world.kube.order(Fault::hang().on(Verb::Patch, "nodes/status"));
+    for n in 0..400 {
+        world.put(ready(&format!("n{n}"), &format!("10.244.{}.{}/26", n / 4, n % 4 * 64)));
+    }
+    world.start();
+    eventually("all routes", || world.routes().len() == 400).await;
+    for minute in 0..10 {
+        world.put(ready(&format!("late{minute}"), &format!("10.244.{}.0/24", 200 + minute)));
+        tokio::time::sleep(60 * SECOND).await;
+        assert_eq!(world.health.liveness(), Ok(()));
+        assert_eq!(world.routes().len(), 401 + minute, "within a minute");
+    }
+    world.kube.heal();
+    eventually("the last one's condition", || world.condition("n399") == SERVED).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_behind_writes_that_hang_is_written_with_the_next_pass() {
+    let mut world = World::new();
+    for n in 0..16 {
+        let name = format!("a{n}");
+        world.kube.order(Fault::hang().on(Verb::Patch, "nodes/status").of(&name));
+        world.put(ready(&name, &format!("10.244.{n}.0/24")));
+    }
+    world.put(ready("z", "10.244.99.0/24"));
+    world.start();
+    tokio::time::timeout(60 * SECOND, eventually("z's condition", || world.condition("z") == SERVED))
+        .await
+        .expect("those that hang had their turn");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
     for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
         let mut world = World::new();

@@ -100,10 +100,10 @@ impl Source for LoadBalancers {
     }
 }
 
-/// The cluster's routes and foreign ones that overlap its CIDRs, keyed by the vendor's ID.
+/// The cluster's routes and foreign ones that overlap these CIDRs, keyed by the vendor's ID.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// The cluster's pod CIDRs.
+    /// Where pods may live.
     pub cluster_cidrs: Vec<String>,
 }
 

@@ -34,7 +34,9 @@ impl InstanceService for Service {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Answer<BatchGetInstancesResponse> {
-        let mut state = self.0.called("BatchGetInstances")?;
+        let slow = self.0.called("BatchGetInstances")?.slow.get("BatchGetInstances").copied();
+        tokio::time::sleep(slow.unwrap_or_default()).await;
+        let mut state = self.0.state();
         let request = request.into_inner();
         let now = self.0.now();
         let results = request.refs.iter().map(|reference| result(&state, reference, now)).collect();

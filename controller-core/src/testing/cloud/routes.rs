@@ -19,8 +19,8 @@ use super::{
 impl RouteService for Service {
     type WatchRoutesStream = Messages<WatchRoutesResponse>;
 
-    async fn watch_routes(&self, _request: Request<WatchRoutesRequest>) -> Answer<Self::WatchRoutesStream> {
-        drop(self.0.called("WatchRoutes")?);
+    async fn watch_routes(&self, request: Request<WatchRoutesRequest>) -> Answer<Self::WatchRoutesStream> {
+        self.0.called("WatchRoutes")?.route_watches.push(request.into_inner());
         Ok(Response::new(watch(&self.0, |state| state.routes.clone(), message)))
     }
 

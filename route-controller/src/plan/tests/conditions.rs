@@ -24,6 +24,14 @@ fn there() -> Route {
     route("1", "10.244.1.0/24").of("a").via("sim://r/a")
 }
 
+fn outside() -> Node {
+    node("a").pods("10.99.0.0/24")
+}
+
+fn there_outside() -> Route {
+    route("1", "10.99.0.0/24").of("a").via("sim://r/a")
+}
+
 #[test]
 fn the_condition_says_what_became_of_all_routes_of_a_node() {
     let (ready, open, failed) = (Standing::Ready, Standing::Open, Standing::Failed);
@@ -46,7 +54,9 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
         case("one kept, one not laid", dual(), &[there()], failed, unavailable),
         case("one kept, one under way", dual(), &[there()], open, None),
         case("somebody else's in the way", asking(), &[foreign()], ready, unavailable),
-        case("refused only", node("a").pods("10.99.0.0/24"), &[], ready, unavailable),
+        case("outside of the cluster, laid", outside(), &[], ready, available),
+        case("outside of the cluster, not laid", outside(), &[], failed, unavailable),
+        case("outside of the cluster, there", outside(), &[there_outside()], open, available),
         case("unreadable only", node("a").unreadable("x"), &[], ready, unavailable),
         case("asks for nothing", node("a"), &[], ready, None),
         case("asks for nothing, a route leads to it", node("a"), &[there()], ready, unavailable),
