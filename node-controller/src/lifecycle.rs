@@ -36,7 +36,8 @@ use controller_core::{
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep};
-use tracing::{debug, warn};
+use traces::Origin;
+use tracing::{Instrument as _, debug, warn};
 
 pub(crate) use self::plan::View;
 use self::{
@@ -120,7 +121,7 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
     process.background("node deletions", async move {
         // Begins with the term: a replica that has waited for long has not deleted anything meanwhile, but another one may have.
         let gate = Gate::new(settings.limits, Instant::now());
-        let mut deletions = Deletions { lifecycle, gate, board, clock, term };
+        let mut deletions = Deletions { lifecycle, gate, board, clock, term, asked: None };
         loop {
             deletions.pass().await;
             sleep(settings.period).await;
@@ -153,7 +154,13 @@ impl Lifecycle {
                 warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, tries again");
             }
         };
-        stream::iter(changes.collect::<Vec<_>>()).for_each_concurrent(AT_ONCE, write).await;
+        let changes: Vec<_> = changes.collect();
+        if changes.is_empty() {
+            return;
+        }
+        let span =
+            traces::child(traces::span!("taint", otel.name = "shutdown taints", nodes = changes.len()));
+        stream::iter(changes).for_each_concurrent(AT_ONCE, write).instrument(span).await;
     }
 
     /// What is known about a node's machine.
@@ -186,6 +193,8 @@ struct Deletions {
     board: Board,
     clock: Clock,
     term: Term,
+    /// The trace of the last question.
+    asked: Option<Origin>,
 }
 
 impl Deletions {
@@ -199,7 +208,13 @@ impl Deletions {
             ledger.due(now)
         };
         if !asked.is_empty() {
-            self.ask(asked).await;
+            let span = traces::child(traces::span!(
+                "ask",
+                otel.name = "ask about absent nodes",
+                nodes = asked.len()
+            ));
+            self.asked = Some(Origin::of(&span));
+            self.ask(asked).instrument(span).await;
         }
         // Looked at anew: the answers may have taken their time.
         let candidates = self.candidates();
@@ -208,7 +223,11 @@ impl Deletions {
         let crowd = self.crowd(proven);
         let going = self.judge(crowd, &mut notices);
         self.board.show(notices);
-        self.delete(going).await;
+        if !going.is_empty() {
+            let span =
+                traces::child(traces::span!("delete", otel.name = "delete nodes", nodes = going.len()));
+            self.delete(going).instrument(span).await;
+        }
     }
 
     fn candidates(&self) -> BTreeMap<Subject, Candidate> {
@@ -312,6 +331,8 @@ impl Deletions {
     }
 
     async fn delete(&mut self, going: Vec<Arc<Node>>) {
+        // What the cloud said last is in a trace of its own.
+        self.asked.iter().for_each(Origin::link);
         let executor = &self.lifecycle.executor;
         let recorder = self.board.recorder();
         let delete = |node: Arc<Node>| async move {

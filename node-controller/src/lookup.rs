@@ -28,6 +28,8 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
 };
+use traces::Origin;
+use tracing::Instrument as _;
 
 use crate::{
     mirror::{Found, Mirrors, trim_instance},
@@ -74,6 +76,8 @@ type Asker = (ObjectName, String);
 #[derive(Debug, Default)]
 struct State {
     wanted: BTreeMap<Asker, Arc<Node>>,
+    /// In which turn each of them asked last.
+    turns: BTreeMap<Asker, Origin>,
     under_way: BTreeMap<Asker, Arc<Node>>,
     answers: BTreeMap<Asker, (Instant, Answer)>,
 }
@@ -103,6 +107,7 @@ impl Lookup {
         let asker = asker(node);
         let mut state = self.state();
         if !state.under_way.contains_key(&asker) {
+            state.turns.insert(asker.clone(), Origin::here());
             state.wanted.insert(asker, Arc::clone(node));
         }
         drop(state);
@@ -156,6 +161,19 @@ impl Lookup {
         if batch.is_empty() {
             return None;
         }
+        // A trace of its own: it is asked for many turns, and for none of them alone.
+        let span =
+            traces::child(traces::span!("look up", otel.name = "look up instances", nodes = batch.len()));
+        self.question(adapter, queue, batch).instrument(span).await
+    }
+
+    async fn question(
+        &self,
+        adapter: &Adapter,
+        queue: &Queue<ObjectName>,
+        batch: Vec<Arc<Node>>,
+    ) -> Option<Duration> {
+        self.state().link(&batch);
         let refs = batch.iter().map(|node| reference(node)).collect();
         // Asked after all these nodes were made: none is taken for the one that had its name before.
         let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
@@ -172,7 +190,9 @@ impl Lookup {
         };
         let now = Instant::now();
         let mut state = self.state();
-        state.under_way.clear();
+        for asker in mem::take(&mut state.under_way).into_keys() {
+            state.turns.remove(&asker);
+        }
         state.answers.retain(|_, (since, _)| now.duration_since(*since) < KEEP);
         state.answers.extend(
             batch.iter().map(|node| asker(node)).zip(answers.into_iter().map(|answer| (now, answer))),
@@ -198,7 +218,10 @@ impl Lookup {
             match mirrors.sight(&node) {
                 Found::Nothing if state.under_way.len() < BATCH => drop(state.under_way.insert(asker, node)),
                 Found::Nothing => drop(state.wanted.insert(asker, node)),
-                Found::One(_) | Found::Many(_) => queue.add(asker.0),
+                Found::One(_) | Found::Many(_) => {
+                    state.turns.remove(&asker);
+                    queue.add(asker.0);
+                }
             }
         }
         state.under_way.values().cloned().collect()
@@ -210,6 +233,13 @@ impl Lookup {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Says of what is under way for which turns it is.
+    fn link(&self, batch: &[Arc<Node>]) {
+        batch.iter().filter_map(|node| self.turns.get(&asker(node))).for_each(Origin::link);
     }
 }
 

@@ -7,7 +7,9 @@ mod faults;
 mod history;
 mod initialisation;
 mod lifecycle;
+mod progress;
 mod shutdown;
+mod spans;
 mod world;
 
 use std::time::Duration;

@@ -72,6 +72,12 @@ impl Origin {
         Self(context.span().span_context().clone())
     }
 
+    /// What is under way in this task.
+    #[must_use]
+    pub fn here() -> Self {
+        Self(Context::map_current(|current| current.span().span_context().clone()))
+    }
+
     /// Says of what is under way in this task that it waits for that. Not of its own trace: there the tree says so.
     pub fn link(&self) {
         Context::map_current(|current| {

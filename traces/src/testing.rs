@@ -4,7 +4,8 @@ mod collector;
 
 use std::sync::OnceLock;
 
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+pub use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 use tracing::{Dispatch, subscriber::DefaultGuard};
 use tracing_subscriber::{
     filter::dynamic_filter_fn, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,

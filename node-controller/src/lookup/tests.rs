@@ -64,6 +64,15 @@ fn a_machine_that_ends_is_not_found_by_its_name() {
 }
 
 #[test]
+fn a_machine_that_exists_without_a_word_about_it_is_no_answer() {
+    for existence in [Existence::Exists, Existence::Unknown, Existence::Unspecified] {
+        let result = InstanceResult { existence: existence.into(), ..InstanceResult::default() };
+        let answer = answer(&trimmed(node("a")), result);
+        assert!(matches!(answer, Answer::Failed { again: Again::Backoff, .. }), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_word_that_we_do_not_know_is_no_answer() {
     let result = InstanceResult { existence: 99, ..InstanceResult::default() };
     assert!(matches!(answer(&trimmed(node("a")), result), Answer::Failed { .. }));

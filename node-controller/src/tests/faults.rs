@@ -1,11 +1,13 @@
 //! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
 //! half upgraded. Nothing is lost, no node goes, and nobody is asked again and again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use controller_core::mirror::ObjectName;
 use controller_core::testing::{Fault, NodeBuilder, Verb, eventually, instance, node};
 use k8s_openapi::api::core::v1::{Node, Taint};
+use tokio::time::Instant;
 
 use super::world::{World, calm};
 
@@ -109,6 +111,47 @@ async fn one_write_that_hangs_holds_no_other_node_up() {
     assert!(!world.is_initialised("a"));
     world.kube.heal();
     eventually("a is initialised", || world.is_initialised("a")).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_that_cannot_be_written_keep_the_taint() {
+    let mut world = machines(&["a"]).await;
+    world.kube.order(Fault::status(500).on(Verb::Patch, "nodes/status"));
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    tokio::time::sleep(LONG).await;
+    assert!(!world.is_initialised("a"));
+    let paths: BTreeSet<String> = world.kube.writes().into_iter().map(|write| write.path).collect();
+    assert_eq!(
+        paths.into_iter().collect::<Vec<_>>(),
+        ["/api/v1/nodes/a/status"],
+        "nothing else is tried before"
+    );
+    world.kube.heal();
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
+    world.stop().await;
+}
+
+/// The watch is up, one question is never answered.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_the_cloud_never_answers_holds_no_other_node_up_and_is_asked_again() {
+    let mut world = machines(&["b"]).await;
+    world.put_unlisted("sim://north/a", "a");
+    world.cloud.slow("BatchGetInstances", Duration::from_hours(1));
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("the question", || world.cloud.calls("BatchGetInstances") == 1).await;
+    let asked = Instant::now();
+    world.cloud.slow("BatchGetInstances", Duration::ZERO);
+    world.kube.put::<Node>(joining("b"));
+    tokio::time::timeout(5 * SECOND, eventually("b is initialised", || world.is_initialised("b")))
+        .await
+        .expect("long before the question is given up");
+    eventually("a is initialised", || world.is_initialised("a")).await;
+    assert!((30 * SECOND..40 * SECOND).contains(&asked.elapsed()), "{:?}", asked.elapsed());
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 2);
     world.stop().await;
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use controller_core::{
     brake::Limits,
+    health::Health,
     mirror::ObjectName,
     node::{DELETE_DESPITE_BRAKE, UNINITIALISED, has_taint},
     testing::{FakeCloud, FakeKube, NodeBuilder, instance, node, process},
@@ -36,6 +37,7 @@ pub(super) struct World {
     pub(super) cloud: FakeCloud,
     /// With what it is started.
     pub(super) settings: Settings,
+    pub(super) health: Health,
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -44,12 +46,14 @@ impl World {
     pub(super) fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.provider = "sim".to_owned());
-        Self { kube, cloud, settings: SETTINGS, stop: CancellationToken::new(), tasks: JoinSet::new() }
+        let (stop, health) = (CancellationToken::new(), Health::default());
+        Self { kube, cloud, settings: SETTINGS, health, stop, tasks: JoinSet::new() }
     }
 
     pub(super) fn start(&mut self) {
         let process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
+        self.health = process.health.clone();
         self.tasks.spawn(controller(process, self.settings));
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use controller_core::testing::{Fault, Verb, service};
 use k8s_openapi::api::core::v1::{Node, Service};
+use tokio::time::Instant;
 
 use super::world::{World, name};
 use crate::plan::service::FINALIZER;
@@ -90,6 +91,42 @@ async fn one_write_that_hangs_holds_no_other_service_up() {
     assert_eq!(world.ingress("web"), [""; 0]);
     world.kube.heal();
     world.eventually_ingress_of("web").await;
+    world.stop().await;
+}
+
+/// The watch is up, one call is never answered.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_cloud_never_answers_holds_no_other_service_up_and_is_made_again() {
+    let world = with_service("web");
+    world.cloud.slow("EnsureLoadBalancer", Duration::from_hours(1));
+    let world = world.started().await;
+    let under_way =
+        |world: &World| world.cloud.read(|state| state.under_way.values().any(|(now, _)| *now == 1));
+    world.eventually("the call is under way", under_way).await;
+    let called = Instant::now();
+    world.cloud.slow("EnsureLoadBalancer", Duration::ZERO);
+    world.service(service("other").port(80));
+    tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
+        .await
+        .expect("long before the call is given up");
+    assert_eq!(world.ingress("web"), [""; 0]);
+    world.eventually_ingress_of("web").await;
+    assert!((30 * SECOND..45 * SECOND).contains(&called.elapsed()), "{:?}", called.elapsed());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_no_worker_takes_make_the_process_unwell() {
+    // Flags do not allow it: it is how workers look that are all stuck.
+    let world = World::new().workers(0).started().await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.health.liveness(), Ok(()), "nothing is there to do");
+    world.service(service("web").port(80));
+    tokio::time::sleep(Duration::from_mins(4)).await;
+    assert_eq!(world.health.liveness(), Ok(()), "so long it may take");
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let error = world.health.liveness().expect_err("nobody takes it");
+    assert!(error.starts_with("service: keys wait, and no worker has taken one for "), "{error}");
     world.stop().await;
 }
 

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::{Capability, EnsureLoadBalancerRequest, capability::Level};
 use controller_core::{
+    health::Health,
     mirror::ObjectName,
     testing::{FakeCloud, FakeKube, ServiceBuilder, eventually, node, process},
 };
@@ -25,6 +26,7 @@ const QUIET: Duration = Duration::from_secs(20);
 pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
+    pub(super) health: Health,
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
     work: Work,
@@ -37,8 +39,8 @@ impl World {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
         let work = Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report };
-        let (stop, running) = (CancellationToken::new(), JoinSet::new());
-        Self { kube, cloud, stop, running, work, reconciler: None }
+        let (stop, health, running) = (CancellationToken::new(), Health::default(), JoinSet::new());
+        Self { kube, cloud, health, stop, running, work, reconciler: None }
     }
 
     /// The controller that is started then understands these annotations, too.
@@ -72,6 +74,12 @@ impl World {
         self
     }
 
+    /// The controller that is started then has so many workers.
+    pub(super) fn workers(mut self, workers: usize) -> Self {
+        self.work.workers = workers;
+        self
+    }
+
     pub(super) async fn start() -> Self {
         Self::new().started().await
     }
@@ -79,6 +87,7 @@ impl World {
     pub(super) async fn started(mut self) -> Self {
         let mut process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
+        self.health = process.health.clone();
         let rooms = Rooms::build(&mut process, self.work.clone());
         self.reconciler = Some(Arc::clone(&rooms.reconciler));
         self.running.spawn(rooms.work(process));
