@@ -82,6 +82,9 @@ pub trait Driver:
     /// only the first. The last step records `desired.hash` at the vendor, so that a half-built load balancer never looks complete.
     /// The first step of one that is observed without our tags, because it is adopted, is to tag it.
     ///
+    /// With [`DesiredLoadBalancer::shares`] a load balancer is observed that others may own and use, until it has a record of this key as
+    /// well: nothing of theirs is touched. The first step says whose the key is, so that nobody deletes it from then on.
+    ///
     /// `fence` goes into the tags of the steps that set tags anyway, as [`write_fence`] says it; another fence alone is no reason for
     /// a step. So is another version of the hash: then the fields decide.
     ///
@@ -124,6 +127,8 @@ pub trait Driver:
     }
 
     /// What removes a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is at it already.
+    ///
+    /// Of one that others use only what is the key's own goes: the load balancer goes with the last of them, if any of them owned it.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
     /// Groups route changes into vendor calls: one for all, or one each. What they bring stands in the order of the changes, removals

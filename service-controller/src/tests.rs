@@ -18,7 +18,7 @@ use cloud_api_proto::{
 use controller_core::testing::{node, service};
 use k8s_openapi::api::core::v1::{Node, Service};
 
-use self::world::{World, name};
+use self::world::{World, capabilities, name};
 use crate::plan::service::FINALIZER;
 
 #[tokio::test(start_paused = true)]
@@ -137,6 +137,40 @@ async fn a_load_balancer_that_is_there_is_taken_over_by_its_id() {
     let ensure = world.last_ensure();
     assert_eq!(ensure.adoption(), Adoption::ById);
     assert_eq!(ensure.known.unwrap().vendor_ids.unwrap().ids["loadbalancer"], "lb-7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_is_shared_by_its_id_where_the_adapter_can_do_it() {
+    let world = World::new();
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.shared"]));
+    let world = world.started().await;
+    world.node("a");
+    let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
+    world.service(service("web").port(80).annotation(&adopt, "shared"));
+    let unsaid = "annotation lb.cloudadapter.dev/adopt: does not say which load balancer: set lb.cloudadapter.dev/id to its ID";
+    world.eventually("told", |world| world.events().iter().any(|event| event.contains(unsaid))).await;
+    world.change("web", |service| {
+        service.metadata.annotations.get_or_insert_default().insert(id.clone(), "lb-7".to_owned());
+    });
+    world.eventually_ingress_of("web").await;
+    let ensure = world.last_ensure();
+    assert_eq!(
+        (ensure.adoption(), ensure.spec.unwrap_or_default().load_balancer_id.as_str()),
+        (Adoption::Never, "lb-7")
+    );
+
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_shares_nothing_is_not_asked_to() {
+    let world = World::start().await;
+    let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
+    world.service(service("web").port(80).annotation(&id, "lb-7").annotation(&adopt, "shared"));
+    let why = "no capability lb.shared";
+    world.eventually("refused", |world| world.events().iter().any(|event| event.contains(why))).await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
+    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -273,8 +273,10 @@ impl Driver for OpenStackDriver {
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Detail>) -> Heritage {
         let names = GoNames::of(heir);
         move |record| match &record.detail.balancer {
-            Some(balancer) => names.heritage(&balancer.name, &balancer.tags),
-            None => Heritage::Unrelated,
+            Some(balancer) if !ownership::is_given_up(&balancer.tags) => {
+                names.heritage(&balancer.name, &balancer.tags)
+            }
+            Some(_) | None => Heritage::Unrelated,
         }
     }
 
@@ -301,12 +303,14 @@ impl OpenStackDriver {
         match step {
             Step::ChangeRoutes(changes) => return self.change_routes(session, changes).await,
             Step::CreateLoadBalancer(new) => self.create_load_balancer(session, new).await,
-            Step::AdoptLoadBalancer { id, tags } => client.tag_load_balancer(session, id, tags).await,
+            Step::AdoptLoadBalancer { id, tags } => self.tag(session, id, tags).await,
             Step::RenameLoadBalancer { id, name } => client.rename_load_balancer(session, id, name).await,
-            Step::CompleteLoadBalancer { id, tags } => {
-                client.tag_load_balancer(session, id.id()?, tags).await
+            Step::CompleteLoadBalancer { id, tags } => self.tag(session, id.id()?, tags).await,
+            Step::ShareLoadBalancer { id, sharing, .. } => self.share(session, id, sharing).await,
+            Step::LeaveLoadBalancer { id, whose } => self.leave(session, id, whose.as_ref()).await,
+            Step::DeleteLoadBalancer { id, whose, seen } => {
+                self.delete_unshared(session, id, (whose.as_ref(), seen)).await
             }
-            Step::DeleteLoadBalancer { id } => client.delete_load_balancer(session, id).await,
             Step::CreateListener { balancer, listener, pool, .. } => {
                 client.create_listener(session, (balancer.id()?, pool.id()?), listener).await
             }

@@ -13,6 +13,7 @@ mod known_parts;
 pub(crate) mod node_access;
 pub(crate) mod requests;
 pub(crate) mod settings;
+pub(crate) mod sharing;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -26,18 +27,22 @@ use cloud_adapter::{
     vendor::Session,
 };
 
+use cloud_api_proto::v1alpha1::LoadBalancerKey;
+
 use self::{
     answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
-    guards::{Guards, KnownGuards, Needs, User},
+    guards::{Guards, KnownGuards, Needs},
     known_members::KnownMembers,
     known_parts::KnownParts,
     requests::Neighbour,
     settings::{LoadBalancerOptions, Site, Version},
+    sharing::KnownShares,
 };
 use crate::{
     OpenStackDriver,
     client::{self, octavia::Listed, security_groups::GuardedPorts},
-    ownership, plan,
+    ownership::{self, User},
+    plan,
     step::Transport,
 };
 
@@ -72,6 +77,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) members: KnownMembers,
     pub(crate) parts: KnownParts,
     pub(crate) guards: KnownGuards,
+    pub(crate) shares: KnownShares,
     /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
@@ -92,6 +98,7 @@ impl LoadBalancers {
             members: KnownMembers::default(),
             parts: KnownParts::default(),
             guards: KnownGuards::default(),
+            shares: KnownShares::default(),
             beside: Mutex::default(),
         }
     }
@@ -181,6 +188,19 @@ impl Place {
 }
 
 impl Sweep {
+    fn all(&self) -> impl Iterator<Item = &Balancer> {
+        self.balancers.iter().flat_map(|page| page.iter())
+    }
+
+    /// IDs of load balancers that somebody shares.
+    fn shared(&self) -> impl Iterator<Item = String> {
+        let is_shared = |one: &&Balancer| {
+            !ownership::sharers(&one.tags).is_empty()
+                || !ownership::users_of_go(&one.name, &one.tags).is_empty()
+        };
+        self.all().filter(is_shared).map(|one| one.id.clone())
+    }
+
     /// Where a listing goes on, or another begins. No two of one sweep are the same.
     fn cursor(&self, place: Place, query: &str) -> String {
         let word = place.word();
@@ -193,11 +213,17 @@ impl Sweep {
     /// Pools whose members are not known, of load balancers that are ours. One that is being changed has time.
     fn unknown(&self, known: &KnownMembers) -> Arc<[Pool]> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
-        let is_ours =
-            |one: &&Balancer| one.provisioning_status == ACTIVE && ownership::owner(&one.tags).is_some();
-        let ours: BTreeSet<&str> = balancers.filter(is_ours).map(|one| one.id.as_str()).collect();
+        let settled = balancers.filter(|one| one.provisioning_status == ACTIVE);
+        let users: BTreeMap<&str, Vec<User>> = settled
+            .map(|one| (one.id.as_str(), ownership::users(&one.tags)))
+            .filter(|(_, users)| !users.is_empty())
+            .collect();
         let pools = self.pools.iter().flat_map(|page| page.iter());
-        let of_ours = |pool: &&Pool| pool.loadbalancers.iter().any(|one| ours.contains(one.id.as_str()));
+        let of_ours = |pool: &&Pool| {
+            let mut users = pool.loadbalancers.iter().filter_map(|one| users.get(one.id.as_str())).flatten();
+            // An owner may take over what nobody has made; of what is shared everybody has their own.
+            users.any(|user| !user.shares || pool.tags.contains(&ownership::part_tag(&user.key)))
+        };
         pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
     }
 
@@ -208,18 +234,22 @@ impl Sweep {
         let balancers: Vec<&Balancer> =
             balancers.filter(|one| one.provisioning_status != plan::PENDING_DELETE).collect();
         let mut found = Guards::default();
-        found.balancers.extend(balancers.iter().map(|one| one.id.clone()));
+        // Who has left one that others use has nothing there any more.
+        let there = balancers.iter().filter(|one| !ownership::is_given_up(&one.tags));
+        found.balancers.extend(there.map(|one| one.id.clone()));
         let mut pools: BTreeMap<&str, Vec<&Pool>> = BTreeMap::new();
         for pool in self.pools.iter().flat_map(|page| page.iter()) {
             for of in &pool.loadbalancers {
                 pools.entry(&of.id).or_default().push(pool);
             }
         }
-        let user = |one: &Balancer| {
+        for one in &balancers {
             let pools = pools.get(one.id.as_str()).map(Vec::as_slice).unwrap_or_default();
-            Some((one.id.clone(), known.user(one, pools)?))
-        };
-        found.users.extend(balancers.iter().filter_map(|one| user(one)));
+            let users = ownership::users(&one.tags).into_iter();
+            found.users.extend(users.map(|user| (user.id(&one.id), known.user(one, &user.key, pools))));
+        }
+        let shares: Vec<String> = found.users.keys().cloned().collect();
+        found.balancers.extend(shares);
         let groups = self.groups.iter().flat_map(|page| page.iter());
         let ours = groups.filter(|group| ownership::cluster_of(&group.description).is_some());
         found.groups.extend(ours.cloned());
@@ -233,7 +263,7 @@ impl Sweep {
     /// needed: somebody may have mended that.
     fn unknown_subnets(&self, known: &LoadBalancers, found: &Guards) -> Vec<String> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
-        let ours = balancers.filter(|one| ownership::owner(&one.tags).is_some());
+        let ours = balancers.filter(|one| !ownership::users(&one.tags).is_empty());
         let vips = ours.flat_map(|one| {
             let additional = one.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_ref());
             one.vip_subnet_id.iter().chain(additional).cloned().collect::<Vec<_>>()
@@ -347,10 +377,9 @@ impl OpenStackDriver {
 }
 
 impl LoadBalancers {
-    /// A load balancer of ours with what its pools of ours need. `None`: it is not ours.
-    fn user(&self, balancer: &Balancer, pools: &[&Pool]) -> Option<User> {
-        let (key, _) = ownership::owner(&balancer.tags)?;
-        let tag = ownership::part_tag(&key);
+    /// What the pools of one that uses a load balancer need.
+    fn user(&self, balancer: &Balancer, key: &LoadBalancerKey, pools: &[&Pool]) -> guards::User {
+        let tag = ownership::part_tag(key);
         let ours = pools.iter().filter(|pool| pool.tags.contains(&tag));
         let known = ours.map(|pool| Some((Transport::of(&pool.protocol)?, self.members.of(pool)?)));
         // One that is being made has pools to come.
@@ -362,7 +391,7 @@ impl LoadBalancers {
             || all.iter().flat_map(|(transport, all)| all.iter().map(|member| (*transport, member)));
         let addresses = members().map(|(_, member)| member.address).collect();
         let needs = known.is_some().then(|| Needs::of(balancer, members(), self.options.is_ovn()));
-        Some(User { cluster_id: key.cluster_id, is_active, needs, addresses })
+        guards::User { cluster_id: key.cluster_id.clone(), is_active, needs, addresses }
     }
 
     /// Where a sweep begins: once a process it asks for the version first.
@@ -415,6 +444,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
             None => {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
                 parts.learn(&sweep);
+                self.balancers.shares.learn(sweep.all().map(|one| one.id.as_str()), sweep.shared());
                 if let Some(guards) = sweep.guards(&self.balancers) {
                     let unknown = sweep.unknown_subnets(&self.balancers, &guards);
                     self.learn_subnets(session, &unknown).await?;

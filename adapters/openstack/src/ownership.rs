@@ -4,6 +4,7 @@
 mod description;
 mod go;
 mod security_groups;
+mod sharers;
 mod tags;
 
 use cloud_adapter::driver::{DesiredLoadBalancer, wished_name};
@@ -14,9 +15,13 @@ pub(crate) use self::{
     description::Description,
     go::{GoNames, is_balancer as is_of_go},
     security_groups::{balancer_of, cluster_of, group_description, group_name, owner_of, rule_description},
+    sharers::{
+        Sharing, User, beside_others, check_room, is_given_up, is_left, is_used_by_others, leave, may_go,
+        other_user, sharer_fence, sharer_hash, sharer_id, sharers, users, users_of_go,
+    },
     tags::{
-        Expectation, Tags, applied_hash, expects_floating_ip, fence, is_part_of, missing, owner, part_tag,
-        signed, wanted,
+        Expectation, Tags, applied_hash, expects_floating_ip, fence, is_part_of, is_part_of_go, missing,
+        owner, part_tag, signed, wanted,
     },
 };
 

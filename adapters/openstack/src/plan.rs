@@ -7,11 +7,12 @@
 mod floating_ips;
 mod node_access;
 mod pools;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, RouteChanges, VendorError};
 use cloud_api_proto::v1alpha1::Fence;
@@ -21,6 +22,7 @@ pub(crate) use self::floating_ips::ipv4;
 use self::{
     node_access::NodeAccess,
     pools::{create_pool, pool_changes},
+    shared::Role,
     wanted::{Wanted, WantedPort},
 };
 use crate::{
@@ -31,7 +33,7 @@ use crate::{
         requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
         settings::{Creation, Site},
     },
-    ownership::{self, GoNames},
+    ownership::{self, GoNames, Sharing},
     step::{Part, Port, Step, Transport},
 };
 
@@ -54,15 +56,24 @@ pub(crate) fn plan(
     observed: Option<&LoadBalancerRecord<Detail>>,
     site: &Site<'_>,
 ) -> Result<Vec<Step>, VendorError> {
-    let wanted = Wanted::read(desired, site)?;
     let there = observed.and_then(|record| Some((record.detail.balancer.as_ref()?, &record.detail)));
-    let balancer = there.map(|(balancer, _)| balancer);
-    let goal = Goal::new((desired, fence), &wanted, site, balancer);
-    match there {
-        None => goal.creation(),
-        Some((balancer, tree)) => {
+    let Some((balancer, tree)) = there else {
+        let wanted = Wanted::read(desired, site)?;
+        return Goal::new((desired, fence), &wanted, site, None).creation();
+    };
+    match Role::of(desired, balancer)? {
+        Role::Owner => {
+            let wanted = Wanted::read(desired, site)?;
             wanted.vip.check((&desired.spec, &wanted.parameters), balancer)?;
-            goal.changes(balancer, tree)
+            shared::check_ports(desired, Role::Owner, (balancer, tree), wanted.ports.iter())?;
+            Goal::new((desired, fence), &wanted, site, Some(balancer)).changes(balancer, tree)
+        }
+        Role::Sharer => {
+            ownership::check_room(&balancer.id, &balancer.name, &balancer.tags, &desired.key)?;
+            let desired = &shared::narrowed(desired, (balancer, tree))?;
+            let wanted = Wanted::shared(desired, site)?;
+            shared::check_ports(desired, Role::Sharer, (balancer, tree), wanted.ports.iter())?;
+            Goal::new((desired, fence), &wanted, site, Some(balancer)).share(balancer, tree)
         }
     }
 }
@@ -86,20 +97,24 @@ pub(crate) fn plan_again(
     Goal::new((desired, fence), &wanted, site, None).creation()
 }
 
-/// What removes a load balancer: one write, since Octavia cascades, and then one for its floating IP, unless it is kept. Nothing
-/// while it is on the way out already. Before it goes what lets it through to the nodes.
+/// What removes a load balancer, or takes its user off one that others use. To remove it is one write, since Octavia cascades, and then
+/// one for its floating IP, unless it is kept. Nothing while it is on the way out already. Before it goes what lets it through to the nodes.
 ///
 /// The address goes last: should the load balancer not go, it serves on. That of one which was not taken over yet goes first: nothing
 /// would tell whose it was.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
-        Some(balancer) => Some(Step::DeleteLoadBalancer { id: balancer.id.clone() }),
+        Some(balancer) => Some(shared::deletion(observed, balancer)),
         None => None,
     };
-    let first =
-        floating_ips::releases_of_go(observed).into_iter().chain(node_access::closing(observed, guards));
-    first.chain(delete).chain(floating_ips::releases(observed)).collect()
+    if let Some(steps) = shared::leaving(observed, guards) {
+        return steps;
+    }
+    let first = floating_ips::releases_of_go(observed).into_iter().chain(shared::inheritance(observed));
+    let first = first.chain(node_access::closing(observed, guards));
+    let last = floating_ips::releases(observed).into_iter().chain(shared::last_addresses(observed));
+    first.chain(delete).chain(last).collect()
 }
 
 /// Route changes as one step, for the router takes many at once.
@@ -180,40 +195,82 @@ impl<'a> Goal<'a> {
     }
 
     fn changes(&self, balancer: &Balancer, tree: &Detail) -> Result<Vec<Step>, VendorError> {
-        let Wanted { tags, ports, .. } = self.wanted;
+        let tags = &self.wanted.tags;
         let mut steps = Vec::new();
         // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
-        if ownership::owner(&balancer.tags).is_none_or(|(key, _)| key != self.desired.key) {
+        if ownership::owner(&balancer.tags).is_none_or(|(key, _)| key != self.desired.key)
+            || ownership::is_given_up(&balancer.tags)
+        {
             let tags = ownership::signed(tags, self.fence, &balancer.tags);
             steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
         }
-        let access = NodeAccess::plan(self.desired, self.wanted, (balancer, tree), self.site);
-        steps.extend(access.opening);
-        let mut used = BTreeSet::new();
-        for (port, wanted) in ports {
-            let listener = tree.listeners.iter().find(|listener| port_of(listener) == Some(*port));
-            let change = PortChange { goal: self, balancer, port: *port, wanted, listener, tree };
-            steps.extend(change.steps(&mut used));
-        }
-        steps.extend(self.removals(balancer, tree, &used));
-        steps.extend(access.closing);
+        let (ports, refusal) = self.ports(Role::Owner, (balancer, tree));
+        steps.extend(ports);
         steps.extend(floating_ips::changes(self.desired, self.wanted, Some((balancer, tree)))?);
         let name = ownership::new_name(self.desired, &balancer.name);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
         let id = Part::Known(balancer.id.clone());
         steps.extend(complete.map(|tags| Step::CompleteLoadBalancer { id, tags }));
-        match access.refusal {
+        match refusal {
             Some(refusal) if steps.is_empty() => Err(refusal),
             Some(_) | None => Ok(steps),
         }
     }
 
+    /// What is missing on a load balancer that others use, too: nothing of it is touched but what is this one's own.
+    fn share(&self, balancer: &Balancer, tree: &Detail) -> Result<Vec<Step>, VendorError> {
+        let (id, tags, key) = (&balancer.id, &balancer.tags, &self.desired.key);
+        let claim = Sharing::claim(self.desired, self.fence)?;
+        let mut steps = Vec::new();
+        // Whatever comes in between, nobody deletes it under us, and another process finds what is ours.
+        if shared::user(balancer, Some(key)).is_none() {
+            let sharing = Box::new(claim.clone());
+            steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });
+        }
+        let (ports, refusal) = self.ports(Role::Sharer, (balancer, tree));
+        steps.extend(ports);
+        let complete = claim.complete(&balancer.name, &self.desired.hash, tags).map(Box::new);
+        steps.extend(complete.map(|sharing| Step::ShareLoadBalancer {
+            id: id.clone(),
+            sharing,
+            complete: true,
+        }));
+        match refusal {
+            Some(refusal) if steps.is_empty() => Err(refusal),
+            Some(_) | None => Ok(steps),
+        }
+    }
+
+    /// What is missing in listeners and pools, and of what lets them through to the nodes; and what of that cannot be done.
+    fn ports(&self, role: Role, (balancer, tree): (&Balancer, &Detail)) -> (Vec<Step>, Option<VendorError>) {
+        let user = shared::user_id(balancer, &self.desired.key, role);
+        let access = NodeAccess::plan(self.desired, self.wanted, (&user, balancer, tree), self.site);
+        let mut steps: Vec<Step> = access.opening.into_iter().collect();
+        let mut used = BTreeSet::new();
+        for (port, wanted) in &self.wanted.ports {
+            let listener = tree.listeners.iter().find(|listener| port_of(listener) == Some(*port));
+            let change = PortChange { goal: self, balancer, port: *port, wanted, listener, tree };
+            steps.extend(change.steps(&mut used));
+        }
+        steps.extend(self.removals((role, balancer), tree, &used));
+        steps.extend(access.closing);
+        (steps, access.refusal)
+    }
+
     /// Listeners first: a pool that a listener has cannot be deleted. What others have made stays.
-    fn removals(&self, balancer: &Balancer, tree: &Detail, used: &BTreeSet<&str>) -> Vec<Step> {
-        let is_ours = |name: &str, tags: &[String]| {
-            ownership::is_part_of(&self.desired.key, &balancer.name, (name, tags))
+    fn removals(
+        &self,
+        (role, balancer): (Role, &Balancer),
+        tree: &Detail,
+        used: &BTreeSet<&str>,
+    ) -> Vec<Step> {
+        let go = match role {
+            Role::Owner => balancer.name.clone(),
+            Role::Sharer => GoNames::of(&self.desired.heir()).name,
         };
+        let is_ours =
+            |name: &str, tags: &[String]| ownership::is_part_of(&self.desired.key, &go, (name, tags));
         let (mut steps, mut kept) = (Vec::new(), used.clone());
         for listener in &tree.listeners {
             match port_of(listener) {
@@ -353,9 +410,4 @@ fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
 /// The port that a listener has. `None`: it speaks what nobody knows.
 pub(crate) fn port_of(listener: &Listener) -> Option<Port> {
     Some(Port { transport: Transport::of(&listener.protocol)?, number: listener.protocol_port })
-}
-
-/// Listeners by port, for people and for IDs.
-pub(crate) fn ports(listeners: &[Listener]) -> BTreeMap<Port, &Listener> {
-    listeners.iter().filter_map(|listener| Some((port_of(listener)?, listener))).collect()
 }

@@ -6,7 +6,7 @@ use cloud_adapter::{
     driver::{Fault, RouteChanges, Step as DriverStep, VendorError},
     vendor::Operation,
 };
-use cloud_api_proto::v1alpha1::Priority;
+use cloud_api_proto::v1alpha1::{LoadBalancerKey, Priority};
 
 use crate::{
     client::{floating_ips, octavia, routers, security_groups},
@@ -17,6 +17,7 @@ use crate::{
             NewMember, NewMonitor, NewPool, Target, UpdatePool,
         },
     },
+    ownership::Sharing,
 };
 
 /// One vendor write.
@@ -41,9 +42,22 @@ pub enum Step {
         id: Part,
         tags: Vec<String>,
     },
-    /// With all its parts.
+    /// With all its parts, unless somebody else uses it by then. `seen`: its listeners as far as they are known.
     DeleteLoadBalancer {
         id: String,
+        whose: Option<LoadBalancerKey>,
+        seen: Vec<String>,
+    },
+    /// Tags of one that shares it, among the others' that are there by then. `complete`: they say that it is complete.
+    ShareLoadBalancer {
+        id: String,
+        sharing: Box<Sharing>,
+        complete: bool,
+    },
+    /// The tags of one that has done with it go, while others use it.
+    LeaveLoadBalancer {
+        id: String,
+        whose: Option<LoadBalancerKey>,
     },
     /// A port, with a pool that is there.
     CreateListener {
@@ -254,7 +268,9 @@ impl DriverStep for Step {
             Self::CreateLoadBalancer(_) => octavia::CREATE_LOAD_BALANCER,
             Self::AdoptLoadBalancer { .. }
             | Self::RenameLoadBalancer { .. }
-            | Self::CompleteLoadBalancer { .. } => octavia::UPDATE_LOAD_BALANCER,
+            | Self::CompleteLoadBalancer { .. }
+            | Self::ShareLoadBalancer { .. }
+            | Self::LeaveLoadBalancer { .. } => octavia::UPDATE_LOAD_BALANCER,
             Self::DeleteLoadBalancer { .. } => octavia::DELETE_LOAD_BALANCER,
             Self::CreateListener { .. } => octavia::CREATE_LISTENER,
             Self::UpdateListener { .. } => octavia::UPDATE_LISTENER,
@@ -293,6 +309,8 @@ impl DriverStep for Step {
             | Self::AdoptLoadBalancer { .. }
             | Self::RenameLoadBalancer { .. }
             | Self::CompleteLoadBalancer { .. }
+            | Self::ShareLoadBalancer { .. }
+            | Self::LeaveLoadBalancer { .. }
             | Self::CreateListener { .. }
             | Self::UpdateListener { .. }
             | Self::DeleteListener { .. }
@@ -326,7 +344,12 @@ impl fmt::Display for Step {
             Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as ours"),
             Self::RenameLoadBalancer { id, name } => write!(f, "call load balancer {id} {name}"),
             Self::CompleteLoadBalancer { .. } => write!(f, "tag load balancer as complete"),
-            Self::DeleteLoadBalancer { id } => write!(f, "delete load balancer {id} with all its parts"),
+            Self::ShareLoadBalancer { complete: true, .. } => write!(f, "tag the share as complete"),
+            Self::ShareLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as shared"),
+            Self::LeaveLoadBalancer { id, .. } => {
+                write!(f, "take the tags off load balancer {id}, which others use")
+            }
+            Self::DeleteLoadBalancer { id, .. } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { port, .. } => write!(f, "create listener {port}"),
             Self::UpdateListener { port, pool: None, .. } => write!(f, "update listener {port}"),
             Self::UpdateListener { port, pool: Some(_), .. } => {

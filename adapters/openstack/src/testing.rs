@@ -1,5 +1,6 @@
 //! For tests: a small OpenStack on a loopback port, with what Keystone, Nova and Neutron answer, and a session of the runtime to it.
 
+mod balancers;
 pub(crate) mod routers;
 pub(crate) mod security_groups;
 
@@ -198,6 +199,9 @@ async fn answer(
     }
     let Store { routers, ports, lists, .. } = &mut *store;
     if let Some(answer) = routers.answer(ports, (&method, &path), &headers, &body) {
+        return answer;
+    }
+    if let Some(answer) = balancers::answer(lists, (&method, &path), &body) {
         return answer;
     }
     if let Some(answer) = security_groups::answer(lists, ports, (&method, &path), &body) {

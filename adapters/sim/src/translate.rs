@@ -151,7 +151,7 @@ pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<a
         created_at: Some(time(tree.created_at)),
         fence: ownership::fence(&tree.tags),
     };
-    LoadBalancerRecord { summary, detail: tree }
+    LoadBalancerRecord { summary, detail: tree, left: false }
 }
 
 fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {

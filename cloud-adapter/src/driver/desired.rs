@@ -28,6 +28,12 @@ impl DesiredLoadBalancer {
         let Self { key, owner, cluster_name, .. } = self;
         Heir { key: key.clone(), owner: owner.clone(), cluster_name: cluster_name.clone() }
     }
+
+    /// The vendor's ID of the load balancer that it shall share with others. `None`: it has one for itself.
+    #[must_use]
+    pub fn shares(&self) -> Option<&str> {
+        Some(self.spec.load_balancer_id.as_str()).filter(|id| !id.is_empty())
+    }
 }
 
 /// For whom a load balancer is, with all that the names are made of which other controllers give.

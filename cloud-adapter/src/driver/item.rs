@@ -54,11 +54,11 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
     }
 
     fn cluster(&self) -> &str {
-        self.summary.key.as_ref().map_or("", |key| &key.cluster_id)
+        self.summary.key.as_ref().filter(|_| !self.left).map_or("", |key| &key.cluster_id)
     }
 }
 
-/// A load balancer as listed.
+/// A load balancer as listed. One that is shared is a record for each that uses it, and one for itself, which is its owner's, if it has any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
     /// What the contract says of it. `key`, `owner` and `fence` come from its tags and are unset where there are none. Where only one
@@ -69,6 +69,9 @@ pub struct LoadBalancerRecord<D> {
     pub summary: LoadBalancer,
     /// What only the driver knows of it.
     pub detail: D,
+    /// Its owner has done with it, and others share it still: it is in nobody's way, a deletion for its owner finds nothing, and its owner
+    /// takes it back who wants one again.
+    pub left: bool,
 }
 
 impl<D> LoadBalancerRecord<D> {

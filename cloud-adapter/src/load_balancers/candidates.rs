@@ -38,6 +38,8 @@ pub(super) struct Candidates<D> {
     shared: Option<Barred>,
     /// Nobody's and known to the caller, made by that controller not for this owner alone.
     known_barred: Option<Barred>,
+    /// The one that shall be shared, whoever owns it.
+    pub(super) shareable: Option<Shared<D>>,
 }
 
 /// One that is not touched, though it has no tags of ours.
@@ -63,7 +65,12 @@ impl<D> Candidates<D> {
         let key = goal.key();
         // Of what is left of one that is gone nothing can be built; what is built takes it over, or it is deleted.
         let removes = matches!(goal, Goal::Absent { .. });
-        let counts = |record: &&Shared<D>| removes || record.summary.state() != LoadBalancerState::Absent;
+        // One that its owner has left, and others have not, is in its way neither when it goes nor when it goes elsewhere.
+        let elsewhere = |record: &Shared<D>| goal.shares().is_some_and(|id| id != record.summary.vendor_id);
+        let is_there = |record: &Shared<D>| record.summary.state() != LoadBalancerState::Absent;
+        let counts = |record: &&Shared<D>| {
+            if removes { !record.left } else { is_there(record) && !(record.left && elsewhere(record)) }
+        };
         let items: Vec<&Shared<D>> = items.iter().filter(counts).collect();
         let owned =
             ranked(items.iter().filter(|record| record.belongs_to(key)).map(|record| Arc::clone(record)));
@@ -81,6 +88,9 @@ impl<D> Candidates<D> {
             inherited: Vec::new(),
             shared: None,
             known_barred: None,
+            shareable: goal
+                .shares()
+                .and_then(|id| items.iter().find(|one| is_itself(one, id)).copied().cloned()),
         };
         // Most requests ask for nothing of it, and there are thousands of load balancers.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
@@ -176,6 +186,11 @@ impl Barred {
         let text = format!("load balancer {} is not touched: {}", self.id, self.why);
         AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", self.id.clone())
     }
+}
+
+/// Whether it is the load balancer of this ID itself, and not what one of several has on it.
+fn is_itself<D>(record: &LoadBalancerRecord<D>, id: &str) -> bool {
+    record.summary.vendor_id == id && record.summary.state() != LoadBalancerState::Absent
 }
 
 /// Whether tags leave it to this key: there are none, or what is left of them agrees.

@@ -49,6 +49,14 @@ impl Goal {
         }
     }
 
+    /// The vendor's ID of the load balancer that it shall share.
+    pub(crate) fn shares(&self) -> Option<&str> {
+        match self {
+            Self::Present(desired, _) => desired.shares(),
+            Self::Absent { .. } => None,
+        }
+    }
+
     pub(crate) fn known(&self) -> Option<&str> {
         match self {
             Self::Present(_, Terms { known, .. }) | Self::Absent { known, .. } => known.as_deref(),
@@ -166,6 +174,16 @@ impl<A: Driver> Wish<'_, A> {
                 (next, _) => next,
             });
         }
+        if let Some(id) = self.desired.shares() {
+            return match (&candidates.shareable, fresh) {
+                (Some(record), _) => self.converge(record, Recreate::Never),
+                (None, false) => Ok(Next::Look),
+                (None, true) => {
+                    let text = format!("spec.load_balancer_id: there is no load balancer {id} to share");
+                    Err(AdapterError::new(Reason::ResourceGone, text))
+                }
+            };
+        }
         match candidates.adopt(*adoption, known.as_deref())? {
             // What is not ours yet is never deleted for the sake of a new one.
             Adopted::Taken(record) => self.converge(&record, Recreate::Never),
@@ -197,7 +215,10 @@ impl<A: Driver> Wish<'_, A> {
             LoadBalancerState::Deleting | LoadBalancerState::Absent => {
                 Ok(Next::Wait("the cloud is still removing the former load balancer".to_owned()))
             }
-            LoadBalancerState::Error if recreate == Recreate::IfError => Ok(self.replace(record)),
+            // In place of the one that it shares there would be none.
+            LoadBalancerState::Error if recreate == Recreate::IfError && self.desired.shares().is_none() => {
+                Ok(self.replace(record))
+            }
             LoadBalancerState::Error => Ok(end()),
             LoadBalancerState::Unspecified | LoadBalancerState::Active | LoadBalancerState::Degraded => {
                 match self.driver.plan(self.desired, self.fence, Some(record)) {

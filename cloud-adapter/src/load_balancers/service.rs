@@ -45,7 +45,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
             let key = record.summary.key.as_ref()?;
             // Half of a key names nothing that could be asked for.
-            let ours = key.cluster_id == context.cluster_id && !key.owner_uid.is_empty();
+            let ours = key.cluster_id == context.cluster_id && !key.owner_uid.is_empty() && !record.left;
             ours.then(|| record.summary.clone())
         };
         let snapshot = Arc::clone(&self.converger.snapshot);

@@ -1953,7 +1953,8 @@ pub struct LoadBalancerKey {
     #[prost(string, tag = "2")]
     pub owner_uid: ::prost::alloc::string::String,
 }
-/// What the vendor calls the parts, by kind: `loadbalancer`, `listener/tcp/443`, `pool/tcp/443`.
+/// What the vendor calls the parts, by kind: `loadbalancer`, `listener/tcp/443`, `pool/tcp/443`. One that is shared and has another owner is
+/// `loadbalancer/shared`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct VendorIds {
     /// Kind to ID.
@@ -2028,7 +2029,7 @@ pub struct LoadBalancerGone {
 /// What the cloud has.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoadBalancer {
-    /// The vendor's ID of the load balancer itself: names the item in this stream.
+    /// Names the item in this stream: the vendor's ID of the load balancer itself; of one that is shared, another name for each that shares it.
     #[prost(string, tag = "1")]
     pub vendor_id: ::prost::alloc::string::String,
     /// Whose it is, as its tags say.
@@ -2050,10 +2051,10 @@ pub struct LoadBalancer {
     /// All parts.
     #[prost(message, optional, tag = "7")]
     pub vendor_ids: ::core::option::Option<VendorIds>,
-    /// Listeners as `tcp/443`. For people and for drift detection.
+    /// Listeners as `tcp/443`. For people and for drift detection. On a shared one those of the others do not count.
     #[prost(string, repeated, tag = "8")]
     pub listeners: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Backends over all pools.
+    /// Backends over all pools, but for those of others that share it.
     #[prost(uint32, tag = "9")]
     pub backends: u32,
     /// The name at the vendor.
@@ -2221,6 +2222,19 @@ pub struct LoadBalancerSpec {
     /// names or fewer letters, the adapter cuts it and adds a digest of the key. It does not count in the hash.
     #[prost(string, tag = "18")]
     pub name: ::prost::alloc::string::String,
+    /// The vendor's ID of a load balancer that is there, on which it gets listeners of its own: it shares that one with others, and none is
+    /// made. Empty: it has one for itself. Needs `lb.shared`, and goes without adoption. RESOURCE_GONE if there is none of that ID. Another
+    /// ID, or none any more, is answered IMMUTABLE_FIELD.
+    ///
+    /// What is of the load balancer itself is not touched: addresses, name, size and zone are its owner's, and so are tags and retention.
+    /// Addresses are those that it has: INTERNAL is refused with FIELD_INVALID if it is public, and so are addresses or a first family that it
+    /// has not. A port that somebody else has on it is refused with FIELD_INVALID, which names who that is.
+    ///
+    /// Who has taken it over or had it made owns it. A deletion removes what is of its key alone. As long as others use it the load balancer
+    /// stays, its owner or not, and its addresses with it. The last one to go takes it along, if it was some key's. One that a person made
+    /// stays. What the vendor's usual cloud controller manager made for this owner becomes its own.
+    #[prost(string, tag = "19")]
+    pub load_balancer_id: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `LoadBalancerSpec`.
 pub mod load_balancer_spec {

@@ -351,7 +351,7 @@ async fn absent(cx: &Context) -> Verdict {
 type Feature = (&'static str, fn(&mut LoadBalancerSpec));
 
 /// What asks for a capability.
-const FEATURES: [Feature; 22] = [
+const FEATURES: [Feature; 23] = [
     ("lb.internal", |spec| spec.scheme = Scheme::Internal.into()),
     ("lb.source-ranges", |spec| spec.source_ranges = vec!["192.0.2.0/24".to_owned()]),
     ("lb.proxy-protocol", |spec| {
@@ -389,6 +389,7 @@ const FEATURES: [Feature; 22] = [
     ("lb.size", |spec| spec.size = "large".to_owned()),
     ("lb.zone", |spec| spec.zone = "zone-1".to_owned()),
     ("lb.name", |spec| spec.name = "name-1".to_owned()),
+    ("lb.shared", |spec| spec.load_balancer_id = "load-balancer-1".to_owned()),
     ("lb.keep-address", |spec| spec.set_address_retention(AddressRetention::Keep)),
     ("lb.algorithm", |spec| {
         spec.listeners.iter_mut().for_each(|one| one.set_algorithm(listener::Algorithm::SourceIp));

@@ -9,6 +9,7 @@
 
 mod node_access;
 mod settings;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

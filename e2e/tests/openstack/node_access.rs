@@ -103,9 +103,9 @@ async fn node_ports(bed: &Bed, services: &[&str]) -> anyhow::Result<BTreeSet<i64
 
 /// The security groups of a project.
 #[derive(Debug)]
-struct Guards {
+pub(super) struct Guards {
     /// The ports that our group lets in. `None`: there is no group of ours.
-    rules: Option<BTreeSet<i64>>,
+    pub(super) rules: Option<BTreeSet<i64>>,
     /// Ports that are in it.
     inside: BTreeSet<String>,
     /// The groups of each port.
@@ -113,7 +113,7 @@ struct Guards {
 }
 
 impl Guards {
-    async fn of(project: &Project) -> anyhow::Result<Self> {
+    pub(super) async fn of(project: &Project) -> anyhow::Result<Self> {
         #[derive(serde::Deserialize)]
         struct Groups {
             security_groups: Vec<Group>,

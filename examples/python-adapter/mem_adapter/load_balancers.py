@@ -36,6 +36,7 @@ MISSING: list[tuple[str, str, Asks]] = [
     ("lb.size", "spec.size", lambda spec: bool(spec.size)),
     ("lb.zone", "spec.zone", lambda spec: bool(spec.zone)),
     ("lb.name", "spec.name", lambda spec: bool(spec.name)),
+    ("lb.shared", "spec.load_balancer_id", lambda spec: bool(spec.load_balancer_id)),
     ("lb.keep-address", "spec.address_retention", lambda spec: spec.address_retention == 2),
     ("lb.algorithm", "spec.listeners.algorithm", lambda spec: any(it.algorithm for it in spec.listeners)),
     ("lb.listener-protocol", "spec.listeners.application", reads_requests),

@@ -77,6 +77,7 @@ class Fields(Served):
             ("lb.size", api.LoadBalancerSpec(size="large")),
             ("lb.zone", api.LoadBalancerSpec(zone="one")),
             ("lb.name", api.LoadBalancerSpec(name="web")),
+            ("lb.shared", api.LoadBalancerSpec(load_balancer_id="lb-1")),
             ("lb.keep-address", api.LoadBalancerSpec(address_retention=api.LoadBalancerSpec.ADDRESS_RETENTION_KEEP)),
             ("lb.algorithm", listens(algorithm=api.Listener.ALGORITHM_SOURCE_IP)),
             ("lb.listener-protocol", listens(application=api.Listener.APPLICATION_HTTP)),

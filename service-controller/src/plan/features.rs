@@ -28,6 +28,7 @@ pub(crate) mod name {
     pub(crate) const SIZE: &str = "lb.size";
     pub(crate) const ZONE: &str = "lb.zone";
     pub(crate) const NAME: &str = "lb.name";
+    pub(crate) const SHARED: &str = "lb.shared";
     pub(crate) const KEEP_ADDRESS: &str = "lb.keep-address";
     pub(crate) const ALGORITHM: &str = "lb.algorithm";
     pub(crate) const LISTENER_PROTOCOL: &str = "lb.listener-protocol";

@@ -114,6 +114,7 @@ impl<'a> Checked<'a> {
             }
             .into(),
             name: value(wishes.name.as_ref().filter(|_| features.has(name::NAME))),
+            load_balancer_id: value(wishes.id.as_ref().filter(|_| shares(wishes))),
         }
     }
 
@@ -152,7 +153,9 @@ impl<'a> Checked<'a> {
         let ranged = if self.ranges(families).next().is_none() { Ranged::Nobody } else { Ranged::Some };
         let insists = |wish: &&Wish<String>| wish.given.origin != Origin::Default;
         let keeps = on_delete.as_ref().filter(|wish| wish.value == OnDelete::KeepAddress);
+        let shared = self.wishes.id.as_ref().filter(|_| shares(&self.wishes));
         let rows = [
+            (name::SHARED, place(shared)),
             (name::INTERNAL, place(internal.as_ref().filter(|wish| wish.value == Switch::On))),
             (name::KEEP_ADDRESS, place(keeps)),
             (name::NAME, place(called.as_ref().filter(insists))),
@@ -199,13 +202,25 @@ fn place<T>(wish: Option<&Wish<T>>) -> Option<&str> {
     wish.map(|wish| wish.given.place.as_str())
 }
 
-/// An ID that nobody uses would look as if it were: another load balancer would be made beside that one.
+/// An ID that nobody uses would look as if it were: another load balancer would be made beside that one. And so would one that is made
+/// because nobody says which one is shared.
 fn nobody_adopts(wishes: &Wishes) -> Option<Refusal> {
-    let id = wishes.id.as_ref()?;
-    let owned = wishes.adopt.as_ref().is_some_and(|wish| wish.value == Adopt::Owned);
-    let why =
-        || format!("does nothing by itself: set {} to owned to take that load balancer over", keys::ADOPT);
-    (!owned).then(|| id.given.refusal(why()))
+    let (id, adopt) = (&wishes.id, &wishes.adopt);
+    match (id, adopt.as_ref().map(|wish| wish.value)) {
+        (Some(id), None | Some(Adopt::None)) => Some(id.given.refusal(format!(
+            "does nothing by itself: set {} to owned to take that load balancer over, or to shared to use it beside others",
+            keys::ADOPT
+        ))),
+        (None, Some(Adopt::Shared)) => {
+            let why = format!("does not say which load balancer: set {} to its ID", keys::ID);
+            adopt.as_ref().map(|wish| wish.given.refusal(why))
+        }
+        (Some(_), Some(Adopt::Owned | Adopt::Shared)) | (None, _) => None,
+    }
+}
+
+fn shares(wishes: &Wishes) -> bool {
+    wishes.adopt.as_ref().is_some_and(|wish| wish.value == Adopt::Shared)
 }
 
 /// Which load balancer may be taken over that was not made by us.
@@ -218,6 +233,8 @@ pub(crate) enum Takeover {
     Named,
     /// The one of this ID.
     Id(String),
+    /// None: the Service uses one beside others. What the vendor's usual cloud controller manager made for it alone is its own.
+    Shared,
 }
 
 impl Takeover {
@@ -226,6 +243,7 @@ impl Takeover {
             (None | Some(Adopt::None), _) => Self::None,
             (Some(Adopt::Owned), None) => Self::Named,
             (Some(Adopt::Owned), Some(id)) => Self::Id(id.value.clone()),
+            (Some(Adopt::Shared), _) => Self::Shared,
         }
     }
 
@@ -238,14 +256,14 @@ impl Takeover {
     pub(crate) fn left_over(&self) -> Adoption {
         match self {
             Self::None => Adoption::Never,
-            Self::Named | Self::Id(_) => Adoption::IfUnowned,
+            Self::Named | Self::Id(_) | Self::Shared => Adoption::IfUnowned,
         }
     }
 
     /// The contract's word.
     pub(crate) fn adoption(&self) -> Adoption {
         match self {
-            Self::None => Adoption::Never,
+            Self::None | Self::Shared => Adoption::Never,
             Self::Named => Adoption::IfUnowned,
             Self::Id(_) => Adoption::ById,
         }
@@ -254,7 +272,7 @@ impl Takeover {
     /// The vendor's ID.
     pub(crate) fn id(&self) -> Option<&str> {
         match self {
-            Self::None | Self::Named => None,
+            Self::None | Self::Named | Self::Shared => None,
             Self::Id(id) => Some(id),
         }
     }

@@ -508,9 +508,13 @@ fn a_load_balancer_is_taken_over_only_if_somebody_says_so() {
     assert_eq!(asked(&mut world), (Adoption::IfUnowned, None));
     world.annotate("id", "lb-7");
     assert_eq!(asked(&mut world), (Adoption::ById, Some("lb-7".to_owned())));
+    world.annotate("adopt", "shared");
+    world.features = Some(Features::from([name::LOAD_BALANCERS, name::SHARED]));
+    assert_eq!(asked(&mut world), (Adoption::Never, None));
+    assert_eq!(world.next_ask().unwrap().spec.load_balancer_id, "lb-7");
     world.annotate("adopt", "none");
     world.restart();
-    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over");
+    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over, or to shared to use it beside others");
 }
 
 #[test]
@@ -521,6 +525,8 @@ fn a_removal_takes_along_what_was_to_be_taken_over_and_never_by_its_id() {
         world.annotate(key, value);
         assert_eq!(world.left_over(), Some(Adoption::IfUnowned), "{key}");
     }
+    world.annotate("adopt", "shared");
+    assert_eq!(world.left_over(), Some(Adoption::IfUnowned), "what another controller made for it alone");
 }
 
 #[test]

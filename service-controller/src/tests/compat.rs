@@ -3,12 +3,14 @@
 use cloud_api_proto::v1alpha1::Adoption;
 use controller_core::testing::service;
 
-use super::world::World;
+use super::world::{World, capabilities};
 use crate::plan::compat::Compat;
 
 #[tokio::test(start_paused = true)]
 async fn annotations_of_the_go_controller_are_understood_and_told_once() {
-    let world = World::new().compat(Compat::Openstack).started().await;
+    let world = World::new().compat(Compat::Openstack);
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.shared"]));
+    let world = world.started().await;
     world.node("a");
     let old = |key: &str| format!("loadbalancer.openstack.org/{key}");
     world.service(
@@ -18,15 +20,15 @@ async fn annotations_of_the_go_controller_are_understood_and_told_once() {
             .annotation(&old("node-selector"), "zone=a"),
     );
     let told = "Normal CompatibleAnnotations web: Understood, and better written in our words: \
-                loadbalancer.openstack.org/load-balancer-id is lb.cloudadapter.dev/id: lb-7; \
+                loadbalancer.openstack.org/load-balancer-id is lb.cloudadapter.dev/id: lb-7 and lb.cloudadapter.dev/adopt: shared; \
                 loadbalancer.openstack.org/node-selector is lb.cloudadapter.dev/node-selector: zone=a";
     world.eventually_events(&[told]).await;
     world.eventually_ingress_of("web").await;
     let ensure = world.last_ensure();
-    assert_eq!(ensure.adoption(), Adoption::ById);
     assert_eq!(
-        ensure.known.and_then(|known| known.vendor_ids).unwrap_or_default().ids["loadbalancer"],
-        "lb-7"
+        (ensure.adoption(), ensure.spec.unwrap_or_default().load_balancer_id.as_str()),
+        (Adoption::Never, "lb-7"),
+        "it may be one that several use: the adapter knows whose it is"
     );
     assert_eq!(world.backends(), [""; 0], "no node has the label");
     let world = world.restart().await;

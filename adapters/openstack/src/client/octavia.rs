@@ -12,7 +12,7 @@ use super::{Answer, Call, Client, Page, encode, limit};
 use crate::{
     identity::catalogue::Service,
     load_balancers::{
-        answers::Member,
+        answers::{LiveBalancer, Member},
         requests::{
             CreateLoadBalancer, ListenerSettings, MonitorSettings, NewListener, NewMember, NewMonitor,
             NewPool, UpdatePool,
@@ -27,6 +27,7 @@ pub(crate) const LIST_LISTENERS: Operation = Operation::read(Family::LoadBalance
 pub(crate) const LIST_POOLS: Operation = Operation::read(Family::LoadBalancer, "ListPools");
 pub(crate) const LIST_MONITORS: Operation = Operation::read(Family::LoadBalancer, "ListHealthMonitors");
 pub(crate) const LIST_MEMBERS: Operation = Operation::read(Family::LoadBalancer, "ListMembers");
+pub(crate) const SHOW_LOAD_BALANCER: Operation = Operation::read(Family::LoadBalancer, "ShowLoadBalancer");
 pub(crate) const CREATE_LOAD_BALANCER: Operation =
     Operation::write(Family::LoadBalancer, "CreateLoadBalancer");
 pub(crate) const UPDATE_LOAD_BALANCER: Operation =
@@ -129,6 +130,20 @@ impl Client {
         let query = query.map_or_else(|| limit(None), str::to_owned);
         let path = format!("/v2/lbaas/pools/{}/members?{query}", encode(pool));
         self.page(session, "members", call(LIST_MEMBERS, Method::GET, path)).await
+    }
+
+    /// A load balancer, as it is now.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if there is none of this ID.
+    pub(crate) async fn show_load_balancer(&self, session: &Session, id: &str) -> Answer<LiveBalancer> {
+        #[derive(Deserialize)]
+        struct Shown {
+            loadbalancer: LiveBalancer,
+        }
+        let call = call(SHOW_LOAD_BALANCER, Method::GET, path("loadbalancers", Some(id)));
+        let Shown { loadbalancer } = self.read(session, call).await?;
+        Ok(loadbalancer)
     }
 
     pub(crate) async fn create_load_balancer(

@@ -38,6 +38,26 @@ pub(crate) struct Balancer {
     pub(crate) tags: Vec<String>,
 }
 
+/// A load balancer that is asked for by itself, as far as those who share it count.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct LiveBalancer {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) name: String,
+    pub(crate) provisioning_status: String,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) listeners: Vec<Named>,
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(crate) tags: Vec<String>,
+}
+
+impl LiveBalancer {
+    /// Whether it is on the way out.
+    pub(crate) fn goes(&self) -> bool {
+        ["PENDING_DELETE", "DELETED"].contains(&self.provisioning_status.as_str())
+    }
+}
+
 /// An address beside the first.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct AdditionalVip {

@@ -20,9 +20,9 @@ use super::{
     known_members::KnownMembers,
 };
 use crate::{
-    ownership::{self, Description},
+    ownership::{self, Description, User},
     plan::{self, PENDING_DELETE},
-    step::Transport,
+    step::{Port, Transport},
 };
 
 type Record = LoadBalancerRecord<Detail>;
@@ -36,19 +36,20 @@ const ERROR: &str = "ERROR";
 pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guards>) -> Vec<Record> {
     let balancers: Vec<&Balancer> = sweep.balancers.iter().flat_map(|page| page.iter()).collect();
     let mut parts = Parts::of(sweep, known);
-    let keys: BTreeSet<(String, String)> = balancers
-        .iter()
-        .filter_map(|balancer| ownership::owner(&balancer.tags))
-        .map(|(key, _)| words(&key))
-        .collect();
+    let owners = balancers.iter().filter_map(|one| ownership::owner(&one.tags)).map(|(key, _)| words(&key));
+    let mut keys: BTreeSet<(String, String)> = owners.collect();
     let drift = guards.map(|guards| &guards.drift);
-    let mut records: Vec<Record> = balancers
-        .iter()
-        .map(|balancer| {
-            let reached = drift.is_none_or(|drift| !drift.balancers.contains(&balancer.id));
-            record(balancer, &mut parts, reached)
-        })
-        .collect();
+    let reached = |id: &str| drift.is_none_or(|drift| !drift.balancers.contains(id));
+    let mut records = Vec::with_capacity(balancers.len());
+    for balancer in &balancers {
+        let users = ownership::users(&balancer.tags);
+        let tree = parts.tree(balancer);
+        keys.extend(users.iter().map(|user| words(&user.key)));
+        for user in users.iter().filter(|user| user.shares) {
+            records.push(share(balancer, &tree, (user, &users), reached(&user.id(&balancer.id))));
+        }
+        records.push(record(balancer, tree, &users, reached(&balancer.id)));
+    }
     let left = parts.own.iter().filter(|(key, _)| !keys.contains(*key)).flat_map(|(_, ips)| ips);
     let left = left.filter(|ip| Description::read(&ip.description).is_some_and(|ours| !ours.keep));
     records.extend(left.filter_map(|ip| remains(ip)));
@@ -104,45 +105,118 @@ impl<'a> Parts<'a> {
     }
 }
 
+impl Parts<'_> {
+    /// A load balancer with its parts, and the floating IPs of its address and of those who use it.
+    fn tree(&mut self, balancer: &Balancer) -> Detail {
+        let at_port = balancer.vip_port_id.as_deref().and_then(|port| self.at_port.get(port));
+        let owner = ownership::owner(&balancer.tags).map(|(key, _)| key);
+        let sharers = ownership::sharers(&balancer.tags).into_iter().map(|user| user.key);
+        let own = owner.into_iter().chain(sharers).filter_map(|key| self.own.get(&words(&key))).flatten();
+        let floating_ips = at_port.into_iter().flatten().chain(own).map(|ip| (*ip).clone()).collect();
+        Detail {
+            // Its time of change is told by what has changed.
+            balancer: Some(Balancer { updated_at: None, ..balancer.clone() }),
+            floating_ips,
+            listeners: self.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
+            pools: self.pools.remove(balancer.id.as_str()).unwrap_or_default(),
+        }
+    }
+}
+
 fn words(key: &LoadBalancerKey) -> (String, String) {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// `reached`: nothing differs in security groups from what it needs of them.
-fn record(balancer: &Balancer, parts: &mut Parts<'_>, reached: bool) -> Record {
+/// The load balancer itself, for its owner. `reached`: nothing differs in security groups from what it needs of them.
+fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) -> Record {
     let (key, owner) = ownership::owner(&balancer.tags).unzip();
-    let at_port =
-        balancer.vip_port_id.as_deref().and_then(|port| parts.at_port.get(port)).into_iter().flatten();
-    let own = key.as_ref().and_then(|key| parts.own.get(&words(key))).into_iter().flatten();
-    let floating_ips: Vec<FloatingIp> = at_port.chain(own).map(|ip| (*ip).clone()).collect();
-    let detail = Detail {
-        // Its time of change is told by what has changed.
-        balancer: Some(Balancer { updated_at: None, ..balancer.clone() }),
-        listeners: parts.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
-        pools: parts.pools.remove(balancer.id.as_str()).unwrap_or_default(),
-        floating_ips,
+    let is_others = |name: &str, tags: &[String]| {
+        let another = ownership::other_user(users, &balancer.name, (name, tags), key.as_ref());
+        another.is_some_and(|user| user.shares)
     };
+    let own = Own::of(&detail, |name, tags| !is_others(name, tags));
     let public = public(balancer, &detail);
     // It was made with this tag, in one call: without its floating IP it is not complete.
     let lacks = ownership::expects_floating_ip(&balancer.tags) && public.is_none() || !reached;
     let applied_hash = if lacks { "" } else { ownership::applied_hash(&balancer.tags) };
-    let backends: usize =
-        detail.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
     let summary = LoadBalancer {
         vendor_id: balancer.id.clone(),
         key,
         owner,
-        state: state(balancer, &detail).into(),
-        addresses: addresses(balancer, &detail, public),
         applied_hash: applied_hash.to_owned(),
-        vendor_ids: Some(vendor_ids(balancer, &detail)),
-        listeners: plan::ports(&detail.listeners).keys().map(ToString::to_string).collect(),
+        fence: ownership::fence(&balancer.tags),
+        ..summary((balancer, &detail), &own, !applied_hash.is_empty() && users.len() > 1)
+    };
+    let left = ownership::is_left(&balancer.name, &balancer.tags);
+    Record { summary, left, detail }
+}
+
+/// The same for one that shares it.
+fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), reached: bool) -> Record {
+    let own = Own::of(tree, |name, tags| {
+        let part = (name, tags);
+        user.has(&balancer.name, part)
+            && ownership::other_user(users, &balancer.name, part, Some(&user.key)).is_none()
+    });
+    let uid = &user.key.owner_uid;
+    let common =
+        summary((balancer, tree), &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
+    let mut ids = common.vendor_ids.unwrap_or_default();
+    // Under its own name a deletion would take it for what the key has for itself.
+    ids.ids.remove("loadbalancer");
+    ids.ids.remove("floatingip");
+    ids.ids.insert("loadbalancer/shared".to_owned(), balancer.id.clone());
+    let applied_hash = if reached { ownership::sharer_hash(&balancer.tags, uid) } else { "" };
+    let summary = LoadBalancer {
+        vendor_id: user.id(&balancer.id),
+        key: Some(user.key.clone()),
+        owner: Some(user.owner.clone()),
+        applied_hash: applied_hash.to_owned(),
+        fence: ownership::sharer_fence(&balancer.tags, uid),
+        vendor_ids: Some(ids),
+        ..common
+    };
+    Record { summary, detail: tree.clone(), left: false }
+}
+
+/// What is its own on a load balancer that others may use, too.
+struct Own<'a> {
+    listeners: Vec<&'a Listener>,
+    pools: Vec<&'a PoolTree>,
+}
+
+impl<'a> Own<'a> {
+    fn of(tree: &'a Detail, is_own: impl Fn(&str, &[String]) -> bool) -> Self {
+        Self {
+            listeners: tree.listeners.iter().filter(|one| is_own(&one.name, &one.tags)).collect(),
+            pools: tree.pools.iter().filter(|one| is_own(&one.pool.name, &one.pool.tags)).collect(),
+        }
+    }
+
+    fn ports(&self) -> BTreeMap<Port, &'a Listener> {
+        self.listeners.iter().filter_map(|one| Some((plan::port_of(one)?, *one))).collect()
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = &'a str> {
+        let listeners = self.listeners.iter().map(|one| one.provisioning_status.as_str());
+        listeners.chain(self.pools.iter().map(|one| one.pool.provisioning_status.as_str()))
+    }
+}
+
+/// What is told of a load balancer to one that uses it, but for whose it is. `complete`: it is, and others use it, too.
+fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool) -> LoadBalancer {
+    let backends: usize =
+        own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
+    LoadBalancer {
+        state: state(balancer, own, complete).into(),
+        addresses: addresses(balancer, own, public(balancer, tree)),
+        vendor_ids: Some(vendor_ids(balancer, tree, own)),
+        listeners: own.ports().keys().map(ToString::to_string).collect(),
         backends: u32::try_from(backends).unwrap_or(u32::MAX),
         name: balancer.name.clone(),
         created_at: created_at(balancer),
-        fence: ownership::fence(&balancer.tags),
-    };
-    LoadBalancerRecord { summary, detail }
+        ..LoadBalancer::default()
+    }
 }
 
 /// What is left of a load balancer: a floating IP that nobody else will give back.
@@ -158,7 +232,7 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     };
     let detail =
         Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: vec![ip.clone()] };
-    Some(LoadBalancerRecord { summary, detail })
+    Some(Record { summary, detail, left: false })
 }
 
 /// What is left of a load balancer: rules by which nodes let it in.
@@ -172,17 +246,16 @@ fn rules_left(key: &LoadBalancerKey) -> Record {
     };
     let detail =
         Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: Vec::new() };
-    Record { summary, detail }
+    Record { summary, detail, left: false }
 }
 
-fn state(balancer: &Balancer, detail: &Detail) -> LoadBalancerState {
-    let mut children = detail.listeners.iter().map(|listener| &listener.provisioning_status);
-    let mut pools = detail.pools.iter().map(|tree| &tree.pool.provisioning_status);
+/// Of one that is `complete` what others change is none of its business: Octavia locks the load balancer, and tells what it works on.
+fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerState {
+    let has = |what: fn(&str) -> bool| own.statuses().any(what);
     match balancer.provisioning_status.as_str() {
-        "ACTIVE" if children.any(|status| status == ERROR) || pools.any(|status| status == ERROR) => {
-            LoadBalancerState::Degraded
-        }
+        "ACTIVE" if has(|status| status == ERROR) => LoadBalancerState::Degraded,
         "ACTIVE" => LoadBalancerState::Active,
+        "PENDING_UPDATE" if complete && !has(|status| status != "ACTIVE") => LoadBalancerState::Active,
         "PENDING_CREATE" | "PENDING_UPDATE" => LoadBalancerState::Pending,
         PENDING_DELETE | "DELETED" => LoadBalancerState::Deleting,
         ERROR => LoadBalancerState::Error,
@@ -203,7 +276,7 @@ fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
 
 /// In the order of the families that were asked for. In place of its own IPv4 address one that is to be public tells its floating IP,
 /// and none while it has none.
-fn addresses(balancer: &Balancer, detail: &Detail, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
+fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
     let own = plan::ipv4(balancer);
     let hidden = ownership::expects_floating_ip(&balancer.tags);
     let additional = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
@@ -213,9 +286,9 @@ fn addresses(balancer: &Balancer, detail: &Detail, public: Option<IpAddr>) -> Ve
         None => Some(vip).filter(|_| !hidden),
     });
     // With a PROXY header kube-proxy must not take a short cut past the load balancer: nobody would write the header.
-    let proxied = detail.pools.iter().any(|tree| tree.pool.protocol.starts_with("PROXY"));
+    let proxied = parts.pools.iter().any(|tree| tree.pool.protocol.starts_with("PROXY"));
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
-    let ports: Vec<PortStatus> = detail.listeners.iter().filter_map(failed_port).collect();
+    let ports: Vec<PortStatus> = parts.listeners.iter().filter_map(|one| failed_port(one)).collect();
     let address = |ip: IpAddr| LoadBalancerAddress {
         value: Some(Value::Ip(ip.to_string())),
         ip_mode: mode.into(),
@@ -237,13 +310,13 @@ fn failed_port(listener: &Listener) -> Option<PortStatus> {
     })
 }
 
-fn vendor_ids(balancer: &Balancer, detail: &Detail) -> VendorIds {
+fn vendor_ids(balancer: &Balancer, tree: &Detail, own: &Own<'_>) -> VendorIds {
     let mut ids = vec![("loadbalancer".to_owned(), balancer.id.clone())];
-    for (port, listener) in plan::ports(&detail.listeners) {
+    for (port, listener) in own.ports() {
         ids.extend(listener.default_pool_id.iter().map(|pool| (format!("pool/{port}"), pool.clone())));
         ids.push((format!("listener/{port}"), listener.id.clone()));
     }
-    ids.extend(detail.floating_ips.iter().take(1).map(|ip| ("floatingip".to_owned(), ip.id.clone())));
+    ids.extend(tree.floating_ips.iter().take(1).map(|ip| ("floatingip".to_owned(), ip.id.clone())));
     VendorIds { ids: ids.into_iter().collect() }
 }
 

@@ -139,6 +139,7 @@ impl Site<'_> {
             "lb.keep-address",
             "lb.subnets",
             "lb.name",
+            "lb.shared",
             "lb.in-place-update",
             "lb.ownership-tags",
         ]

@@ -2,6 +2,7 @@
 
 mod listing;
 mod places;
+mod sharing;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::{Detail, Sweep, answers::Pool, join, known_members::KnownMembers};
 
 /// What the services list, as JSON.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Listings {
     pub(crate) balancers: Vec<Value>,
     pub(crate) listeners: Vec<Value>,

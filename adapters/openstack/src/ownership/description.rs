@@ -88,6 +88,16 @@ impl Description {
         })
     }
 
+    /// The same of another's.
+    pub(crate) fn of_another(self, key: &LoadBalancerKey, owner: &Owner) -> Self {
+        Self {
+            cluster_id: key.cluster_id.clone(),
+            owner_uid: key.owner_uid.clone(),
+            service: format!("{}/{}", owner.namespace, owner.name),
+            ..self
+        }
+    }
+
     /// Whose it is.
     pub(crate) fn key(&self) -> LoadBalancerKey {
         LoadBalancerKey { cluster_id: self.cluster_id.clone(), owner_uid: self.owner_uid.clone() }

@@ -31,6 +31,11 @@ impl GoNames {
         Self { name, legacy }
     }
 
+    /// Whether it made the load balancer of this name for the heir.
+    pub(crate) fn made(&self, balancer: &str) -> bool {
+        balancer == self.name || balancer == self.legacy
+    }
+
     /// What it made of a load balancer of this name and tags, which is nobody's by our own.
     pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
         let mut users: BTreeSet<&str> =
@@ -45,10 +50,12 @@ impl GoNames {
         let mine = users.remove(self.name.as_str());
         match (mine, users.is_empty()) {
             (false, true) => Heritage::Unrelated,
-            // Its tag on one of another name: a person's, which was lent to it.
-            (true, true) if balancer == self.name || balancer == self.legacy => Heritage::Sole,
+            // Made for it, whoever shares it: those stay on it.
+            (true, _) if self.made(balancer) => Heritage::Sole,
+            // Its tag on one of another name: somebody's, which was lent to it.
             (true, _) => Heritage::Shared(format!(
-                "{} shares it, and here a load balancer has one Service: take this Service off it, or the others and their tags",
+                "{} shares it with whoever it is of: give this Service lb.cloudadapter.dev/id with its ID, and \
+                 lb.cloudadapter.dev/adopt: shared",
                 self.name
             )),
             (false, false) => {
@@ -66,6 +73,22 @@ impl GoNames {
 /// Whether it made a load balancer of this name.
 pub(crate) fn is_balancer(name: &str) -> bool {
     name.starts_with(PREFIX) || is_legacy(name)
+}
+
+/// Whether a tag of a load balancer says that one of its Services uses it.
+pub(super) fn is_user(tag: &str) -> bool {
+    tag.starts_with(PREFIX)
+}
+
+/// The tag of the one that it made a load balancer of this name for, among these.
+pub(super) fn tag_of<'a>(name: &str, tags: &'a [String]) -> Option<&'a str> {
+    let mut users = tags.iter().map(String::as_str).filter(|tag| is_user(tag));
+    if !is_legacy(name) {
+        return users.find(|tag| *tag == name);
+    }
+    // Names of before tell a UID alone: it is the first one's, and of several nobody knows whose.
+    let first = users.next();
+    first.filter(|_| users.next().is_none())
 }
 
 /// Whether it made a part of this name and tags for the load balancer: `listener_0_<balancer>`, of before tags.
@@ -138,7 +161,7 @@ mod tests {
             ("its own, with a person's tag", WEB, &[WEB, "team=a"], Is::Sole),
             ("of before names", LEGACY, &[], Is::Sole),
             ("of before names, tagged later", LEGACY, &[WEB], Is::Sole),
-            ("shared with another", WEB, &[WEB, API], Is::Shared),
+            ("its own, shared with another", WEB, &[WEB, API], Is::Sole),
             ("another's, shared with this", API, &[API, WEB], Is::Shared),
             ("another's, of before tags, shared with this", API, &[WEB], Is::Shared),
             ("a person's, lent to this", "mine", &[WEB], Is::Shared),
@@ -151,7 +174,9 @@ mod tests {
             let told = names("prod", "web").heritage(balancer, &tags);
             let right = match wanted {
                 Is::Sole => told == Heritage::Sole,
-                Is::Shared => matches!(&told, Heritage::Shared(why) if why.contains(WEB)),
+                Is::Shared => {
+                    matches!(&told, Heritage::Shared(why) if why.contains(WEB) && why.contains("adopt: shared"))
+                }
                 Is::Others => matches!(&told, Heritage::Others(why) if why.contains("take the tags off")),
                 Is::Unrelated => told == Heritage::Unrelated,
             };

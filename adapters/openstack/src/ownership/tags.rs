@@ -8,21 +8,21 @@ use cloud_api_proto::{
     v1alpha1::{Fence, LoadBalancerKey, Owner},
 };
 
-use super::go;
+use super::{go, sharers::is_sharers};
 
 /// Characters of a tag. Source: Octavia API reference.
-const TAG_MAX: usize = 255;
+pub(super) const TAG_MAX: usize = 255;
 
-const CLUSTER_ID: &str = "cluster-id";
-const CLUSTER_NAME: &str = "cluster-name";
-const OWNER_KIND: &str = "owner-kind";
-const OWNER_NAMESPACE: &str = "owner-namespace";
-const OWNER_NAME: &str = "owner-name";
+pub(super) const CLUSTER_ID: &str = "cluster-id";
+pub(super) const CLUSTER_NAME: &str = "cluster-name";
+pub(super) const OWNER_KIND: &str = "owner-kind";
+pub(super) const OWNER_NAMESPACE: &str = "owner-namespace";
+pub(super) const OWNER_NAME: &str = "owner-name";
 const OWNER_UID: &str = "owner-uid";
 /// The hash of what was applied completely last.
-const HASH: &str = "hash";
+pub(super) const HASH: &str = "hash";
 /// The writer that set tags last.
-const FENCE: &str = "fence";
+pub(super) const FENCE: &str = "fence";
 /// One for each of the user's tags, with its key: so that those which the user takes back are found.
 const USER_TAG: &str = "user-tag";
 /// Without its floating IP the load balancer is not complete.
@@ -88,7 +88,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
 /// Tags that others have put there stay. The user's former ones go. Another writer alone is no reason for other tags.
 pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
     let of_no_use = |tag: &&String| {
-        let ours = is_reserved(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
+        let ours = is_owners(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
         (ours || is_former(tag, there)) && !wanted.contains(*tag)
     };
     let complete = wanted.iter().all(|tag| there.contains(tag))
@@ -105,7 +105,7 @@ pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[Str
 /// Our tags with the writer's, beside those that others have put there. Without the hash: it is not complete.
 pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<String> {
     let foreign =
-        there.iter().filter(|tag| !is_reserved(tag) && !is_former(tag, there) && !wanted.contains(*tag));
+        there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there) && !wanted.contains(*tag));
     let fence =
         write_fence(fence).map(|text| write(FENCE, &text)).filter(|tag| tag.chars().count() <= TAG_MAX);
     wanted.iter().chain(foreign).cloned().chain(fence).collect()
@@ -139,6 +139,11 @@ pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     Some((LoadBalancerKey { cluster_id: text(CLUSTER_ID), owner_uid: text(OWNER_UID) }, owner))
 }
 
+/// Whether a listener or pool was made by the Go cloud controller manager for the Service, or the load balancer, of this name.
+pub(crate) fn is_part_of_go(name: &str, part: (&str, &[String])) -> bool {
+    go::is_part(name, part)
+}
+
 /// The tag of a listener or pool that was made for a key. Too long a one was refused with the load balancer's.
 pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
     write(OWNER_UID, &key.owner_uid)
@@ -149,31 +154,36 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&
     tags.contains(&part_tag(key)) || go::is_part(balancer, (name, tags))
 }
 
-fn is_reserved(tag: &str) -> bool {
+/// Whether it is the owner's, and not of one that shares.
+fn is_owners(tag: &str) -> bool {
+    is_reserved(tag) && !is_sharers(tag)
+}
+
+pub(super) fn is_reserved(tag: &str) -> bool {
     tag.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with(['/', '=']))
 }
 
 /// Whether the user had it set, then or now.
-fn is_former(tag: &str, there: &[String]) -> bool {
+pub(super) fn is_former(tag: &str, there: &[String]) -> bool {
     let mut keys = there.iter().filter_map(|tag| value(tag, USER_TAG));
     keys.any(|key| tag.strip_prefix(key).is_some_and(|rest| rest.starts_with('=')))
 }
 
 /// A hash of another version cannot be compared: then only the fields tell, and nothing is rewritten for its sake.
-fn is_outdated(there: &str, wanted: &str) -> bool {
+pub(super) fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))
 }
 
-fn write(word: &str, value: &str) -> String {
+pub(super) fn write(word: &str, value: &str) -> String {
     format!("{DOMAIN}/{word}={value}")
 }
 
-fn read<'a>(tags: &'a [String], word: &str) -> Option<&'a str> {
+pub(super) fn read<'a>(tags: &'a [String], word: &str) -> Option<&'a str> {
     tags.iter().find_map(|tag| value(tag, word))
 }
 
-fn value<'a>(tag: &'a str, word: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(tag: &'a str, word: &str) -> Option<&'a str> {
     tag.strip_prefix(DOMAIN)?.strip_prefix('/')?.strip_prefix(word)?.strip_prefix('=')
 }
 

@@ -195,7 +195,7 @@ fn detach(one: &FloatingIp, for_reserved: Option<IpAddr>) -> Step {
     Step::DetachFloatingIp { id: one.id.clone(), address: one.floating_ip_address, for_reserved }
 }
 
-fn delete(one: &FloatingIp) -> Step {
+pub(super) fn delete(one: &FloatingIp) -> Step {
     Step::DeleteFloatingIp { id: one.id.clone(), address: one.floating_ip_address }
 }
 

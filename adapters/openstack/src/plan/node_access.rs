@@ -10,7 +10,7 @@ use std::{
 
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
 
-use super::wanted::Wanted;
+use super::{shared, wanted::Wanted};
 use crate::{
     load_balancers::{
         Detail,
@@ -22,7 +22,7 @@ use crate::{
     step::Step,
 };
 
-/// What stands between a load balancer and its nodes.
+/// What stands between a load balancer and its nodes. Of a shared one each that uses it counts as one.
 pub(super) struct NodeAccess {
     /// Comes before members and listeners: who is sent to a node gets through. `None`: nothing is missing.
     pub(super) opening: Option<Step>,
@@ -37,7 +37,7 @@ impl NodeAccess {
     pub(super) fn plan(
         desired: &DesiredLoadBalancer,
         wanted: &Wanted,
-        (balancer, tree): (&Balancer, &Detail),
+        (user, balancer, tree): (&str, &Balancer, &Detail),
         site: &Site<'_>,
     ) -> Self {
         let Some(guards) = site.guards else {
@@ -52,12 +52,12 @@ impl NodeAccess {
         let is_needed = |there: &SecurityRule| {
             !rules.are_all()
                 || rules.known.iter().any(|rule| rule.is(there))
-                || guards.is_needed(there, (cluster_id, &balancer.id))
+                || guards.is_needed(there, (cluster_id, user))
         };
         // What a load balancer has left which is gone makes room: it would not go with this one.
         let left: Vec<&SecurityRule> =
             there.iter().filter(|rule| guards.is_left(rule) && !is_needed(rule)).collect();
-        let of_no_use = there.iter().filter(|rule| rule.is_of(&balancer.id) && !is_needed(rule));
+        let of_no_use = there.iter().filter(|rule| rule.is_of(user) && !is_needed(rule));
 
         let addresses = addresses(wanted);
         let group = group.map(|group| group.id.as_str());
@@ -70,14 +70,14 @@ impl NodeAccess {
         let nothing = complete && rules.unasked.is_empty() && left.is_empty() && ports.is_empty();
         let opening = Opening {
             key: desired.key.clone(),
-            balancer: balancer.id.clone(),
+            balancer: user.to_owned(),
             needs,
             left: left.iter().map(|rule| rule.id.clone()).collect(),
             ports: ports.into_iter().map(str::to_owned).collect(),
         };
         Self {
             opening: (!nothing).then(|| Step::OpenNodes(Some(opening.into()))),
-            closing: close((cluster_id, &balancer.id), of_no_use.map(|rule| rule.id.clone()).collect()),
+            closing: close((cluster_id, user), of_no_use.map(|rule| rule.id.clone()).collect()),
             refusal: rules.hidden.first().map(|id| hidden(id)),
         }
     }
@@ -97,8 +97,14 @@ fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Ste
 
 /// The step that takes away what a load balancer needed, which may be gone; `None` if nothing of it is there.
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Step> {
-    let (guards, cluster_id) = (guards?, &observed.summary.key.as_ref()?.cluster_id);
-    let balancer = observed.detail.balancer.as_ref().map(|one| one.id.clone()).unwrap_or_default();
+    let (guards, key) = (guards?, observed.summary.key.as_ref()?);
+    let cluster_id = &key.cluster_id;
+    let there = observed.detail.balancer.as_ref();
+    let balancer = there.map(|one| match shared::user(one, Some(key)) {
+        Some(user) => user.id(&one.id),
+        None => one.id.clone(),
+    });
+    let balancer = balancer.unwrap_or_default();
     let group = guards.group(cluster_id)?;
     let goes = |rule: &&SecurityRule| {
         (rule.is_of(&balancer) || guards.is_left(rule)) && !guards.is_needed(rule, (cluster_id, &balancer))

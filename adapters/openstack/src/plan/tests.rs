@@ -8,6 +8,7 @@ mod node_access;
 mod places;
 mod random;
 mod refusals;
+mod shared;
 
 use std::net::IpAddr;
 

@@ -87,14 +87,29 @@ impl Wanted {
         let public = public(spec, &parameters, site);
         let expectation = if public.is_some() { Expectation::FloatingIp } else { Expectation::None };
         let tags = ownership::wanted(desired, expectation)?;
-        let all = Ports::read(desired, &parameters, site)?;
-        let mut ports = BTreeMap::new();
-        for (at, listener) in spec.listeners.iter().enumerate() {
-            let (port, wanted) = all.port(listener).map_err(|error| within(at, error))?;
-            ports.insert(port, wanted);
-        }
+        let ports = ports(desired, &parameters, site)?;
         Ok(Self { vip, public, parameters, tags, ports })
     }
+
+    /// Translates what one wants of a load balancer that it shares: ports alone.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn shared(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
+        let parameters = Parameters::read(&desired.spec.parameters)?;
+        let ports = ports(desired, &parameters, site)?;
+        Ok(Self { vip: Vip::default(), public: None, parameters, tags: Tags::new(), ports })
+    }
+}
+
+fn ports(
+    desired: &DesiredLoadBalancer,
+    parameters: &Parameters,
+    site: &Site<'_>,
+) -> Result<BTreeMap<Port, WantedPort>, VendorError> {
+    let all = Ports::read(desired, parameters, site)?;
+    let listeners = desired.spec.listeners.iter().enumerate();
+    listeners.map(|(at, listener)| all.port(listener).map_err(|error| within(at, error))).collect()
 }
 
 /// IPv6 addresses are public as they are.

@@ -39,7 +39,7 @@ fn absent(known: Option<&str>) -> Goal {
 fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
     let (vendor_id, name) = (id.to_owned(), name.to_owned());
     let summary = LoadBalancer { vendor_id, name, key, ..LoadBalancer::default() };
-    Arc::new(LoadBalancerRecord { summary, detail: () })
+    Arc::new(LoadBalancerRecord { summary, detail: (), left: false })
 }
 
 /// The ID of what is taken; empty if nothing is.
@@ -56,7 +56,7 @@ fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Res
 fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
     let state = LoadBalancerState::Absent.into();
     let summary = LoadBalancer { state, ..record("floating-ip", "", Some(key("web"))).summary.clone() };
-    let left = [Arc::new(LoadBalancerRecord { summary, detail: () })];
+    let left = [Arc::new(LoadBalancerRecord { summary, detail: (), left: false })];
     let goal = present(Adoption::Never, None);
     assert!(Candidates::find(&WriteOnly, &left, &goal).owned.is_empty());
     assert_eq!(Candidates::find(&WriteOnly, &left, &absent(None)).deletable().len(), 1);
@@ -100,4 +100,37 @@ fn a_deletion_takes_what_the_usual_controller_left_and_nothing_that_is_shared() 
     let shared = find(&[record("3", SHARED, None)], Some("3"));
     assert!(shared.deletable().is_empty(), "known or not");
     assert_eq!(shared.inherited().expect_err("shared").reason, Reason::OwnedByOther);
+}
+
+fn sharing(id: &str) -> Goal {
+    let mut desired = (*desired()).clone();
+    desired.spec.load_balancer_id = id.to_owned();
+    let terms = Terms { recreate: Recreate::IfError, adoption: Adoption::Never, known: None };
+    Goal::Present(Arc::new(desired), terms)
+}
+
+#[test]
+fn what_is_shared_is_somebody_elses_or_nobodys_and_the_load_balancer_itself() {
+    let items = [
+        record("1/other", "", Some(key("other"))),
+        record("1", "", Some(key("shop"))),
+        record("2", "", None),
+    ];
+    for (id, wanted) in [("1", Some("1")), ("2", Some("2")), ("3", None)] {
+        let found = Candidates::find(&WriteOnly, &items, &sharing(id));
+        assert_eq!(found.shareable.map(|one| one.summary.vendor_id.clone()).as_deref(), wanted);
+        assert!(found.owned.is_empty());
+    }
+    let found = Candidates::find(&WriteOnly, &items, &present(Adoption::Never, None));
+    assert!(found.shareable.is_none(), "nobody asks for it");
+}
+
+#[test]
+fn what_its_owner_has_left_is_nothing_to_remove_and_its_own_again_if_it_comes_back() {
+    let left = Arc::new(LoadBalancerRecord { left: true, ..(*record("1", "", Some(key("web")))).clone() });
+    let found = |goal: &Goal| Candidates::find(&WriteOnly, &[Arc::clone(&left)], goal);
+    assert!(found(&absent(None)).deletable().is_empty());
+    assert_eq!(found(&present(Adoption::Never, None)).owned.len(), 1);
+    assert_eq!(found(&sharing("1")).owned.len(), 1);
+    assert!(found(&sharing("2")).owned.is_empty(), "it is not in the way of another one");
 }

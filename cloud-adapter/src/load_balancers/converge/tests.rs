@@ -90,7 +90,7 @@ async fn what_a_former_one_had_is_asked_for_and_done_without_if_the_cloud_refuse
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None)]);
     let converger = converger(&vendor);
-    let former = LoadBalancerRecord { summary: LoadBalancer::default(), detail: () };
+    let former = LoadBalancerRecord { summary: LoadBalancer::default(), detail: (), left: false };
     converger.memories.of(&key(), |memory| memory.former = Some(Arc::new(former)));
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -74,6 +74,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         size,
         zone,
         name,
+        load_balancer_id,
         address_retention: _,
         // Every cloud takes these.
         class: _,
@@ -95,6 +96,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         ("spec.size", "lb.size", !size.is_empty()),
         ("spec.zone", "lb.zone", !zone.is_empty()),
         ("spec.name", "lb.name", !name.is_empty()),
+        ("spec.load_balancer_id", "lb.shared", !load_balancer_id.is_empty()),
         ("spec.address_retention", "lb.keep-address", keeps),
     ];
     let of_spec = rows.into_iter().filter(|(_, _, needed)| *needed);

@@ -15,7 +15,7 @@ const KEY_SHOWN: usize = 64;
 /// The strings that are too long, by path. Addresses and CIDRs are judged by their content.
 pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
     let class = spec.class.as_deref().unwrap_or_default();
-    let LoadBalancerSpec { address_pool, size, zone, backend_set_id, .. } = spec;
+    let LoadBalancerSpec { address_pool, size, zone, backend_set_id, load_balancer_id, .. } = spec;
     let mut faults = too_long(
         "spec",
         [
@@ -24,6 +24,7 @@ pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
             ("address_pool", address_pool),
             ("size", size),
             ("zone", zone),
+            ("load_balancer_id", load_balancer_id),
         ],
     );
     let path = spec.health_check.as_ref().map_or("", |check| &check.path);

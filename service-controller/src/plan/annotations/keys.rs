@@ -68,13 +68,14 @@ pub(crate) const INTERNAL: Key = Key::service("internal");
 /// Needs: -
 pub(crate) const ID: Key = Key::one("id");
 
-/// What becomes of a load balancer that nobody owns: `owned` takes it over for good, by `id`, or by the name that ours would have.
-/// One that belongs to somebody else is never taken.
+/// What becomes of a load balancer that is there: `owned` takes one over for good that nobody owns, by `id`, or by the name that ours
+/// would have. `shared` gives this Service ports of its own on the one of that `id`, whoever else uses it; what is of the load balancer
+/// itself, such as addresses, name and size, is left as its owner has it.
 ///
-/// Type: `none` or `owned`
+/// Type: `none`, `owned` or `shared`
 /// Default: `none`
 /// Unit: -
-/// Needs: -
+/// Needs: `lb.shared` and `id` for `shared`
 pub(crate) const ADOPT: Key = Key::service("adopt");
 
 /// What becomes of the addresses that the load balancer was given, once the Service goes. Takes effect as soon as the load balancer is

@@ -46,8 +46,8 @@ words! {
     Switch { On = "true", Off = "false" }
 }
 words! {
-    /// What becomes of a load balancer that nobody owns.
-    Adopt { None = "none", Owned = "owned" }
+    /// What becomes of a load balancer that is there.
+    Adopt { None = "none", Owned = "owned", Shared = "shared" }
 }
 words! {
     /// What becomes of the addresses.

@@ -22,7 +22,10 @@ const OWN_PORTS: &str = "load balancers make their own ports; write the port's a
 /// Each key, and what becomes of it. Where two say the same, the first counts.
 pub(crate) const TABLE: [Row; 31] = [
     Row { old: INTERNAL, becomes: Setting("internal", boolean) },
-    Row { old: "loadbalancer.openstack.org/load-balancer-id", becomes: Setting("id", text) },
+    Row {
+        old: "loadbalancer.openstack.org/load-balancer-id",
+        becomes: SettingWith("id", text, ("adopt", "shared")),
+    },
     Row { old: "loadbalancer.openstack.org/load-balancer-address", becomes: Nothing },
     Row { old: "loadbalancer.openstack.org/hostname", becomes: Setting("hostname", text) },
     Row { old: "loadbalancer.openstack.org/class", becomes: Refused(OWN_WORDS) },

@@ -59,6 +59,7 @@ fn all() -> Features {
         name::SIZE,
         name::ZONE,
         name::NAME,
+        name::SHARED,
         name::KEEP_ADDRESS,
         name::ALGORITHM,
         name::LISTENER_PROTOCOL,
@@ -367,7 +368,7 @@ fn what_makes_no_sense_is_refused_where_somebody_insists() {
     annotation lb.cloudadapter.dev/port.53.proxy-protocol: it makes no sense on this port: remove it
     annotation lb.cloudadapter.dev/tls-cert-refs: TLS ends at none of the ports: set lb.cloudadapter.dev/listener-protocol to https or tls
     annotation lb.cloudadapter.dev/health-check.*: no port speaks TCP, so that nothing answers a probe: set lb.cloudadapter.dev/health-check.mode to kube-proxy
-    annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over
+    annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over, or to shared to use it beside others
     "#);
     insta::assert_snapshot!(refusals(&says(web(), &[("listener-protocol", "tls")]), &all()), @"annotation lb.cloudadapter.dev/listener-protocol: TLS ends at the load balancer: name its certificate with lb.cloudadapter.dev/tls-cert-refs");
     insta::assert_snapshot!(refusals(&says(web(), &[("x.aws.size", "1"), ("x.sim.size", "2")]), &all()), @"annotation lb.cloudadapter.dev/x.aws.size: the adapter here is not aws but sim: write lb.cloudadapter.dev/x.sim.size");
@@ -439,6 +440,7 @@ fn another_load_balancer_to_take_over_is_another_wish() {
     let taken = digest(&[("adopt", "owned")]);
     assert_ne!(taken, digest(&[]));
     assert_ne!(taken, digest(&[("adopt", "owned"), ("id", "lb-7")]));
+    assert_ne!(digest(&[("adopt", "owned"), ("id", "lb-7")]), digest(&[("adopt", "shared"), ("id", "lb-7")]));
     assert_eq!(digest(&[("adopt", "none")]), digest(&[]));
     assert_eq!(digest(&[("hostname", "a.example.com")]), digest(&[]), "the adapter need not know");
 }

@@ -46,7 +46,7 @@ fn balancer(n: usize) -> [(&'static str, Value); 5] {
         one.as_object_mut().expect("an object").extend(all);
         one
     };
-    let own = json!(["cloudadapter.dev/owner-uid=u"]);
+    let own = json!([format!("cloudadapter.dev/owner-uid=u-{n}")]);
     [
         (
             "loadbalancers",

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use crate::{
     load_balancers::{
         Detail,
+        answers::LiveBalancer,
         requests::{Former, NewFloatingIp},
         settings::{LoadBalancerOptions, Site, Version},
         tests::{Listings, records},
     },
+    ownership::{self, GoNames},
     plan::{plan, plan_again, plan_deletion},
     step::Step,
 };
@@ -60,8 +62,33 @@ impl Bench {
         records.pop().filter(|record| record.summary.state() != LoadBalancerState::Absent)
     }
 
+    /// All that is listed.
+    pub(super) fn records(&self) -> Vec<Record> {
+        records(&self.cloud)
+    }
+
+    /// What the runtime goes by: what is its own, or what it shall share, or what the Go cloud controller manager made for it.
+    pub(super) fn seen(&self, desired: &DesiredLoadBalancer) -> Option<Record> {
+        let there = |record: &Record| record.summary.state() != LoadBalancerState::Absent;
+        let records: Vec<Record> = self.records().into_iter().filter(there).collect();
+        let elsewhere = |record: &Record| desired.shares().is_some_and(|id| id != record.summary.vendor_id);
+        let own = |record: &&Record| record.belongs_to(&desired.key) && !(record.left && elsewhere(record));
+        let named = |record: &&Record| match desired.shares() {
+            Some(id) => record.summary.vendor_id == id,
+            None => record.summary.key.is_none() && GoNames::of(&desired.heir()).made(&record.summary.name),
+        };
+        records.iter().find(own).or_else(|| records.iter().find(named)).cloned()
+    }
+
     pub(super) fn plan(&self, desired: &DesiredLoadBalancer) -> Result<Vec<Step>, VendorError> {
-        plan(desired, &writer(), self.observe().as_ref(), &self.site())
+        plan(desired, &writer(), self.seen(desired).as_ref(), &self.site())
+    }
+
+    /// The same, where what it shall share is there, and nobody is in the way.
+    pub(super) fn plan_if_there(&self, desired: &DesiredLoadBalancer) -> Option<Vec<Step>> {
+        let seen = self.seen(desired);
+        let there = desired.shares().is_none() || seen.is_some();
+        there.then(|| plan(desired, &writer(), seen.as_ref(), &self.site()).ok()).flatten()
     }
 
     /// Carries out at most `most` first steps; answers whether nothing is left.
@@ -108,7 +135,7 @@ impl Bench {
         };
         let foretold: Vec<String> = foretold.iter().enumerate().map(known).collect();
         assert_eq!(self.writes, foretold);
-        let record = self.observe().expect("there");
+        let record = self.seen(desired).expect("there");
         assert_eq!(record.summary.state(), LoadBalancerState::Active);
         assert_eq!(record.summary.applied_hash, desired.hash);
         (record, self.writes.clone())
@@ -126,31 +153,86 @@ impl Bench {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
             let records = records(&self.cloud);
-            let Some(step) = records.iter().flat_map(|record| plan_deletion(record, None)).next() else {
-                break;
-            };
+            let there = records.iter().filter(|record| !record.left);
+            let Some(step) = there.flat_map(|record| plan_deletion(record, None)).next() else { break };
             self.execute(&step);
         }
         self.writes.clone()
     }
 
+    /// The next step that takes away what is of a key; none if nothing is.
+    pub(super) fn next_of_removal(&self, desired: &DesiredLoadBalancer) -> Option<Step> {
+        let records = self.records();
+        let own = records.iter().filter(|record| record.belongs_to(&desired.key) && !record.left);
+        own.flat_map(|record| plan_deletion(record, None)).next()
+    }
+
+    /// Deletes what is of a key, and answers the writes.
+    pub(super) fn gone(&mut self, desired: &DesiredLoadBalancer) -> Vec<String> {
+        self.writes.clear();
+        for _ in 0..WRITES_MAX {
+            let Some(step) = self.next_of_removal(desired) else { break };
+            self.execute(&step);
+        }
+        self.writes.clone()
+    }
+
+    /// A load balancer that is asked for by itself.
+    fn live(&self, id: &str) -> LiveBalancer {
+        let mut live = self.cloud.balancers.iter().find(|one| one["id"] == *id).expect("there").clone();
+        let own = self.cloud.listeners.iter().filter(|one| one["loadbalancers"][0]["id"] == *id);
+        live["listeners"] = own.map(|one| json!({ "id": one["id"] })).collect();
+        serde_json::from_value(live).expect("as it is told")
+    }
+
+    /// Tags that an owner writes, as the driver does.
+    fn tag(&mut self, id: &str, tags: &[String]) {
+        let tags = ownership::beside_others(tags, &self.live(id).tags);
+        set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+    }
+
+    /// What goes by who uses a load balancer by then: done unless somebody has come, or gone.
+    pub(super) fn try_execute(&mut self, step: &Step) -> Result<(), VendorError> {
+        match step {
+            Step::ShareLoadBalancer { id, sharing, .. } => {
+                let tags = sharing.join(&self.live(id))?;
+                set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+            }
+            Step::LeaveLoadBalancer { id, whose } => {
+                let tags = ownership::leave(&self.live(id), whose.as_ref())?;
+                set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+            }
+            Step::DeleteLoadBalancer { id, whose, seen } => {
+                ownership::may_go(&self.live(id), (whose.as_ref(), seen))?;
+                self.delete_load_balancer(id);
+            }
+            other => return Ok(self.execute(other)),
+        }
+        self.writes.push(step.to_string());
+        Ok(())
+    }
+
     #[expect(clippy::too_many_lines, reason = "one arm a step")]
     pub(super) fn execute(&mut self, step: &Step) {
+        if matches!(
+            step,
+            Step::ShareLoadBalancer { .. } | Step::LeaveLoadBalancer { .. } | Step::DeleteLoadBalancer { .. }
+        ) {
+            return self.try_execute(step).expect("nobody has come in between");
+        }
         self.writes.push(step.to_string());
         match step {
             Step::ChangeRoutes(_) => panic!("no step of a load balancer"),
             Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("nobody looks after security groups here"),
             Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
-            Step::AdoptLoadBalancer { id, tags } => {
-                set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
-            }
+            Step::AdoptLoadBalancer { id, tags } => self.tag(id, tags),
             Step::RenameLoadBalancer { id, name } => {
                 set(&mut self.cloud.balancers, id, &json!({ "name": name }));
             }
-            Step::CompleteLoadBalancer { id, tags } => {
-                set(&mut self.cloud.balancers, id.id().expect("there"), &json!({ "tags": tags }));
-            }
-            Step::DeleteLoadBalancer { id } => self.delete_load_balancer(id),
+            Step::CompleteLoadBalancer { id, tags } => self.tag(id.id().expect("there"), tags),
+            Step::ShareLoadBalancer { .. }
+            | Step::LeaveLoadBalancer { .. }
+            | Step::DeleteLoadBalancer { .. } => unreachable!("see above"),
             Step::CreateListener { balancer, listener, pool, .. } => {
                 let (balancer, pool) = (balancer.id().expect("there"), pool.id().expect("there"));
                 self.create_listener(balancer, Some(pool), &body(listener));
@@ -267,8 +349,9 @@ impl Bench {
         let id = self.id("lb");
         let last = self.next_address;
         let (v4, v6) = (format!("10.0.0.{last}"), format!("fd00::{last}"));
+        let port = if self.cloud.balancers.is_empty() { PORT.to_owned() } else { format!("port-of-{id}") };
         let mut balancer = json!({
-            "id": id, "provisioning_status": "ACTIVE", "vip_port_id": PORT, "created_at": "2026-01-01T00:00:00",
+            "id": id, "provisioning_status": "ACTIVE", "vip_port_id": port, "created_at": "2026-01-01T00:00:00",
             "vip_address": if new["vip_subnet_id"] == "subnet-6" { &v6 } else { &v4 },
         });
         merge(&mut balancer, new);
@@ -292,11 +375,15 @@ impl Bench {
 
     fn delete_load_balancer(&mut self, id: &str) {
         let of = |one: &Value| one["loadbalancers"][0]["id"] == *id;
+        let gone = self.cloud.balancers.iter().find(|one| one["id"] == *id).expect("there");
+        let port = gone["vip_port_id"].clone();
         self.cloud.balancers.retain(|one| one["id"] != *id);
         self.cloud.listeners.retain(|one| !of(one));
         self.cloud.pools.retain(|one| !of(one));
+        let pools: Vec<&Value> = self.cloud.pools.iter().map(|one| &one["id"]).collect();
+        self.cloud.monitors.retain(|one| pools.contains(&&one["pools"][0]["id"]));
         for ip in &mut self.cloud.floating_ips {
-            if ip["port_id"] == PORT {
+            if ip["port_id"] == port {
                 merge(ip, &json!({ "port_id": null, "fixed_ip_address": null }));
             }
         }
@@ -308,6 +395,7 @@ impl Bench {
             .cloud
             .listeners
             .iter()
+            .filter(|one| one["loadbalancers"][0]["id"] == *balancer)
             .any(|one| one["protocol_port"] == new["protocol_port"] && transport(one) == transport(new));
         assert!(!clash, "another listener is already using the port: {new}");
         let mut listener = json!({

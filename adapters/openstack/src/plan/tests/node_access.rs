@@ -535,3 +535,38 @@ async fn what_a_load_balancer_has_left_that_a_person_deleted_goes_with_its_servi
     assert!(!left.iter().any(of_c1), "{left:?}");
     assert_eq!(cloud.cloud.store().requests.len() - asked, 3, "load balancers, groups, floating IPs");
 }
+
+#[tokio::test]
+async fn of_a_shared_load_balancer_each_service_has_its_own_rules() {
+    let mut bench = Bench::new();
+    let (desired, api) = (probed(web([tcp(80)])), probed(shared::sharer("api", "lb-1", [tcp(443)])));
+    bench.settled(&desired);
+    let cloud = Cloud::with(&[&bench]).await;
+    let before = cloud.cloud.store().ports.clone();
+    cloud.opened(&desired).await;
+    bench.settled(&api);
+    cloud.show(&[&bench]);
+    assert_eq!(cloud.opened(&api).await, ["GET security-groups", "POST security-group-rules"]);
+    assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash);
+    assert_eq!(cloud.opened(&desired).await, [""; 0], "the owner has what it needs, and no more");
+    let all = ["tcp 10256 10.0.0.0/24", "tcp 30080 10.0.0.0/24", "tcp 30443 10.0.0.0/24"];
+    assert_eq!(cloud.rules().expect("a group"), all);
+
+    // The owner goes first: what the other one needs as well stays, whoever had it made.
+    let gone = |record: &LoadBalancerRecord<Detail>| {
+        let steps = cloud.driver.plan_deletion(record);
+        steps.into_iter().find(|step| matches!(step, Step::CloseNodes(_)))
+    };
+    let close = gone(&cloud.record(&desired).await);
+    cloud.done(close.as_ref()).await;
+    assert_eq!(cloud.rules().expect("a group"), ["tcp 10256 10.0.0.0/24", "tcp 30443 10.0.0.0/24"]);
+    bench.gone(&desired);
+    cloud.show(&[&bench]);
+    assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash, "nothing is missing");
+    let close = gone(&cloud.record(&api).await);
+    cloud.done(close.as_ref()).await;
+    assert_eq!(cloud.rules(), None, "and the last one leaves nothing");
+    for (port, was) in cloud.cloud.store().ports.iter().zip(&before) {
+        assert_eq!(port["security_groups"], was["security_groups"], "of {}", port["id"]);
+    }
+}

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    shared::{by_hand, sharer},
+    *,
+};
 
 prop_compose! {
     fn listeners()(ports in prop::collection::btree_map((any::<bool>(), 1_u32..5), (0_u32..3, 0_u8..4, 0_i64..3), 1..5))
@@ -115,5 +118,121 @@ proptest! {
         prop_assert!(cloud.balancers.is_empty() && cloud.listeners.is_empty() && cloud.pools.is_empty());
         let kept = [&first, &second].iter().any(|one| one.spec.address_retention() == load_balancer_spec::AddressRetention::Keep);
         prop_assert!(kept || cloud.floating_ips.is_empty());
+    }
+}
+
+/// What one of several Services does: the first owns a load balancer, the others share it, or a person's.
+#[derive(Clone, Debug)]
+enum Turn {
+    /// It wants these ports, of which so many writes are made before somebody else has a turn, or the adapter is killed.
+    Wants(usize, DesiredLoadBalancer, usize),
+    Goes(usize, usize),
+}
+
+prop_compose! {
+    fn turn(hers: bool)(
+        who in 0_usize..3, goes in 0_u8..4, cut in 0_usize..9, listeners in listeners(), is_public in any::<bool>(),
+    ) -> Turn {
+        if goes == 0 {
+            return Turn::Goes(who, cut);
+        }
+        let balancer = if hers { "hers" } else { "lb-1" };
+        let wanted = match (who, is_public) {
+            (0, _) if hers => sharer("web", balancer, listeners),
+            (0, true) => public(listeners),
+            (0, false) => web(listeners),
+            (who, _) => sharer(&format!("s{who}"), balancer, listeners),
+        };
+        Turn::Wants(who, wanted, cut)
+    }
+}
+
+/// What is of others than this key: tags, listeners, and pools with all that is in them.
+fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
+    let (part, sharer) = (ownership::part_tag(key), format!("/sharer/{}/", key.owner_uid));
+    let own =
+        |one: &serde_json::Value| one["tags"].as_array().is_some_and(|tags| tags.contains(&json!(part)));
+    let cloud = &bench.cloud;
+    let parts = cloud.listeners.iter().chain(&cloud.pools).filter(|one| !own(one));
+    let pools = cloud.pools.iter().filter(|one| !own(one)).filter_map(|one| one["id"].as_str());
+    let members = pools.map(|id| json!(cloud.members.get(id)));
+    let tags = cloud.balancers.iter().flat_map(|one| one["tags"].as_array().cloned().unwrap_or_default());
+    let tags =
+        tags.filter(|tag| tag.as_str().is_some_and(|tag| tag.contains("/sharer/") && !tag.contains(&sharer)));
+    parts.cloned().chain(members).chain(tags).collect()
+}
+
+/// Carries out at most so many steps for a key, of which none touches what is of others. Answers whether nothing is left.
+fn one_turn(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: usize) -> bool {
+    for _ in 0..most {
+        let step = match goes {
+            true => bench.next_of_removal(desired),
+            // A port that somebody else has, or nothing to share any more: it waits.
+            false => bench.plan_if_there(desired).unwrap_or_default().into_iter().next(),
+        };
+        let Some(step) = step else { return true };
+        let (before, used) = (of_others(bench, &desired.key), bench.cloud.balancers.len());
+        bench.execute(&step);
+        let deleted = bench.cloud.balancers.len() < used;
+        assert!(deleted || of_others(bench, &desired.key) == before, "{step} touches what is of others");
+        assert!(!deleted || before.iter().all(|one| !one.is_string()), "{step}: somebody shares it still");
+    }
+    false
+}
+
+proptest! {
+    /// However Services come to a load balancer, change and leave it, interrupted after any write: each touches its own, it is there as
+    /// long as anybody uses it, and in the end nothing is left but what a person made.
+    #[test]
+    fn who_shares_a_load_balancer_touches_its_own_and_the_last_one_leaves_nothing(
+        (hers, turns, order) in any::<bool>().prop_flat_map(|hers| {
+            let order = Just([0_usize, 1, 2]).prop_shuffle();
+            (Just(hers), prop::collection::vec(turn(hers), 1..14), order)
+        }),
+        cut in 1_usize..4,
+    ) {
+        let mut bench = Bench::new();
+        if hers {
+            by_hand(&mut bench);
+        }
+        let before = bench.cloud.clone();
+        let mut wishes: [Option<DesiredLoadBalancer>; 3] = [None, None, None];
+        let mut all: std::collections::BTreeMap<usize, DesiredLoadBalancer> = std::collections::BTreeMap::new();
+        for turn in turns {
+            match turn {
+                Turn::Wants(who, wanted, cut) => {
+                    one_turn(&mut bench, &wanted, false, cut);
+                    all.insert(who, wanted.clone());
+                    wishes[who] = Some(wanted);
+                }
+                Turn::Goes(who, cut) => {
+                    // A Service that is deleted does not come back: its load balancer goes, whatever was interrupted.
+                    if let Some(wanted) = wishes[who].take() {
+                        one_turn(&mut bench, &wanted, true, cut);
+                        prop_assert!(one_turn(&mut bench, &wanted, true, 60));
+                    }
+                }
+            }
+        }
+        for wanted in wishes.iter().flatten() {
+            prop_assert!(one_turn(&mut bench, wanted, false, 60), "does not settle");
+            if bench.plan_if_there(wanted).is_some_and(|steps| steps.is_empty()) {
+                let record = bench.seen(wanted).expect("there");
+                prop_assert_eq!(&record.summary.applied_hash, &wanted.hash);
+                prop_assert_eq!(record.summary.listeners.len(), wanted.spec.listeners.len());
+            }
+        }
+        // All go at once, a few writes each.
+        for _ in 0..60 {
+            for who in order {
+                if let Some(wanted) = all.get(&who) {
+                    one_turn(&mut bench, wanted, true, cut);
+                }
+            }
+        }
+        let cloud = &bench.cloud;
+        prop_assert_eq!(&cloud.balancers, &before.balancers);
+        prop_assert_eq!((&cloud.listeners, &cloud.pools), (&before.listeners, &before.pools));
+        prop_assert!(cloud.floating_ips.is_empty() && cloud.monitors.is_empty());
     }
 }

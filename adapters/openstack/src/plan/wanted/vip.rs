@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The addresses, first come first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Vip {
     pub(in crate::plan) subnet: Option<String>,
     pub(in crate::plan) network: Option<String>,

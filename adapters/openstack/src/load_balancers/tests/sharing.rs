@@ -1,0 +1,123 @@
+//! Writes to load balancers that others use: what is there by then counts, and costs one read.
+
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Driver as _, Fault},
+    vendor::Session,
+};
+use cloud_api_proto::v1alpha1::{LoadBalancerKey, LoadBalancerSpec, Owner};
+use serde_json::{Value, json};
+
+use crate::{
+    OpenStackDriver,
+    ownership::{Sharing, sharers},
+    step::{Part, Step},
+    testing::{FakeCloud, session},
+};
+
+const ALL: &str = "/load-balancer/v2/lbaas/loadbalancers";
+const LB: &str = "/load-balancer/v2/lbaas/loadbalancers/lb-1";
+
+fn desired(name: &str) -> DesiredLoadBalancer {
+    let word = |word: &str| word.to_owned();
+    DesiredLoadBalancer {
+        key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: format!("u-{name}") },
+        owner: Owner {
+            kind: word("Service"),
+            namespace: word("shop"),
+            name: word(name),
+            uid: format!("u-{name}"),
+        },
+        cluster_name: word("prod"),
+        spec: LoadBalancerSpec { load_balancer_id: word("lb-1"), ..LoadBalancerSpec::default() },
+        backends: [].into(),
+        hash: word("1-aa"),
+    }
+}
+
+fn claim(name: &str) -> Step {
+    let sharing = Sharing::claim(&desired(name), &cloud_api_proto::v1alpha1::Fence::default());
+    let sharing = Box::new(sharing.expect("short"));
+    Step::ShareLoadBalancer { id: "lb-1".to_owned(), sharing, complete: false }
+}
+
+fn owned() -> [&'static str; 2] {
+    ["cloudadapter.dev/cluster-id=c-1", "cloudadapter.dev/owner-uid=u-web"]
+}
+
+/// One load balancer, which is somebody's.
+async fn cloud() -> (FakeCloud, OpenStackDriver, Session) {
+    let cloud = FakeCloud::start().await;
+    let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "tags": owned() });
+    cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));
+    let driver = cloud.driver();
+    let session = session(&driver);
+    (cloud, driver, session)
+}
+
+fn tags(cloud: &FakeCloud) -> Vec<String> {
+    let store = cloud.store();
+    let tags: Vec<Value> = store.lists[ALL].1[0]["tags"].as_array().expect("tags").clone();
+    tags.iter().map(|tag| tag.as_str().expect("text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
+    let (cloud, driver, session) = cloud().await;
+    let owners = |hash: &str| Step::CompleteLoadBalancer {
+        id: Part::Known("lb-1".to_owned()),
+        tags: owned()
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("cloudadapter.dev/hash={hash}")])
+            .collect(),
+    };
+    driver.execute(&session, &owners("1-aa")).await.expect("written");
+    assert_eq!(
+        cloud.asked(&format!("GET {LB}")).len(),
+        0,
+        "of one that nobody shares nothing is read before"
+    );
+    // Each was planned when nobody else was there.
+    let (api, shop) = (claim("api"), claim("shop"));
+    let both = tokio::join!(driver.execute(&session, &api), driver.execute(&session, &shop));
+    assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");
+    driver.execute(&session, &owners("1-bb")).await.expect("written");
+    let there = tags(&cloud);
+    let names: Vec<String> = sharers(&there).into_iter().map(|user| user.owner.name).collect();
+    assert_eq!(names, ["api", "shop"]);
+    assert!(there.contains(&"cloudadapter.dev/hash=1-bb".to_owned()), "{there:?}");
+    assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 3, "one read each");
+}
+
+#[tokio::test]
+async fn what_cannot_be_undone_goes_by_what_is_so_now() {
+    let (cloud, driver, session) = cloud().await;
+    let deletion =
+        Step::DeleteLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired("web").key), seen: Vec::new() };
+    let leave =
+        |name: &str| Step::LeaveLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired(name).key) };
+    driver.execute(&session, &claim("api")).await.expect("written");
+    let refused = driver.execute(&session, &deletion).await.expect_err("somebody shares it");
+    assert_eq!(refused.fault, Fault::Busy);
+    assert_eq!(cloud.asked("DELETE").len(), 0);
+
+    driver.execute(&session, &leave("web")).await.expect("the owner goes first");
+    let refused = driver.execute(&session, &leave("api")).await.expect_err("it is the last one");
+    assert_eq!(refused.fault, Fault::Busy);
+    assert_eq!(sharers(&tags(&cloud)).len(), 1);
+    let last =
+        Step::DeleteLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired("api").key), seen: Vec::new() };
+    // Somebody listens on it of whom nothing is known.
+    let listener = json!({ "id": "new", "loadbalancers": [{ "id": "lb-1" }] });
+    cloud.store().lists.insert("/load-balancer/v2/lbaas/listeners".to_owned(), ("listeners", vec![listener]));
+    assert_eq!(driver.execute(&session, &last).await.expect_err("look again").fault, Fault::Busy);
+    cloud.store().lists.remove("/load-balancer/v2/lbaas/listeners");
+    driver.execute(&session, &last).await.expect("deleted");
+    assert_eq!(cloud.asked(&format!("DELETE {LB}?cascade=true")).len(), 1);
+
+    // On the way out nobody comes to it any more.
+    let one =
+        json!({ "id": "lb-1", "name": "web", "provisioning_status": "PENDING_DELETE", "tags": owned() });
+    cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));
+    assert_eq!(driver.execute(&session, &claim("shop")).await.expect_err("late").fault, Fault::Busy);
+}

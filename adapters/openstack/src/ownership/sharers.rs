@@ -1,0 +1,324 @@
+//! Who uses a load balancer beside its owner, in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure.
+//!
+//! Octavia replaces all tags at once, and everybody who uses the load balancer writes theirs among them. So what is written is made of
+//! the tags that are there at that moment, and everybody touches their own.
+
+use std::collections::BTreeSet;
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, VendorError, read_fence, write_fence};
+use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
+
+use super::{
+    go::{self, GoNames},
+    tags::{
+        CLUSTER_ID, CLUSTER_NAME, FENCE, HASH, OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, TAG_MAX, is_former,
+        is_outdated, is_reserved, owner, part_tag, read, value, write,
+    },
+};
+use crate::load_balancers::answers::LiveBalancer;
+
+/// Services that may use one load balancer: each costs tags that every listing tells, and its changes wait for those of the others.
+const SERVICES_MAX: usize = 16;
+
+const SHARER: &str = "sharer";
+/// Its owner has done with it, and others have not.
+const LEFT: &str = "left";
+const YES: &str = "true";
+
+/// Someone who uses a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) key: LoadBalancerKey,
+    pub(crate) owner: Owner,
+    /// What the Go cloud controller manager calls it.
+    pub(crate) go: String,
+    /// It does not own it.
+    pub(crate) shares: bool,
+}
+
+impl User {
+    fn of(key: LoadBalancerKey, owner: Owner, cluster_name: &str, shares: bool) -> Self {
+        let heir = Heir { key, owner, cluster_name: cluster_name.to_owned() };
+        let go = GoNames::of(&heir).name;
+        Self { key: heir.key, owner: heir.owner, go, shares }
+    }
+
+    /// What is its own on the load balancer of this ID: of one that shares it no other may be meant.
+    pub(crate) fn id(&self, balancer: &str) -> String {
+        if self.shares { sharer_id(balancer, &self.key) } else { balancer.to_owned() }
+    }
+
+    /// Whether a listener or pool is its own; `balancer`: the name of the load balancer.
+    pub(crate) fn has(&self, balancer: &str, part: (&str, &[String])) -> bool {
+        let name = if self.shares { self.go.as_str() } else { balancer };
+        super::is_part_of(&self.key, name, part)
+    }
+
+    /// For people.
+    pub(crate) fn told(&self) -> String {
+        let Owner { kind, namespace, name, .. } = &self.owner;
+        format!("{kind} {namespace}/{name} of cluster {}", self.key.cluster_id)
+    }
+}
+
+/// What one that shares has on a load balancer, as if it were one.
+pub(crate) fn sharer_id(balancer: &str, key: &LoadBalancerKey) -> String {
+    format!("{balancer}/{}", key.owner_uid)
+}
+
+/// The one that owns it, if it has not done with it, and all that share it.
+pub(crate) fn users(tags: &[String]) -> Vec<User> {
+    let owner = owner(tags).filter(|(key, _)| !is_given_up(tags) && !key.owner_uid.is_empty());
+    let cluster_name = read(tags, CLUSTER_NAME).unwrap_or_default();
+    let owner = owner.map(|(key, owner)| User::of(key, owner, cluster_name, false));
+    owner.into_iter().chain(sharers(tags)).collect()
+}
+
+/// All that share it, by their UIDs.
+pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
+    let uids: BTreeSet<&str> = tags
+        .iter()
+        .filter_map(|tag| uid_of(tag))
+        .filter(|uid| said(tags, uid, CLUSTER_ID).is_some())
+        .collect();
+    let sharer = |uid: &str| {
+        let text = |word| said(tags, uid, word).unwrap_or_default().to_owned();
+        let owner = Owner {
+            kind: text(OWNER_KIND),
+            namespace: text(OWNER_NAMESPACE),
+            name: text(OWNER_NAME),
+            uid: uid.to_owned(),
+        };
+        let key = LoadBalancerKey { cluster_id: text(CLUSTER_ID), owner_uid: uid.to_owned() };
+        User::of(key, owner, &text(CLUSTER_NAME), true)
+    };
+    uids.into_iter().map(sharer).collect()
+}
+
+/// Services that the Go cloud controller manager lets use it beside the one that it made it for, and that are none of ours, by its
+/// tags. `name`: the load balancer's.
+pub(crate) fn users_of_go<'a>(name: &str, tags: &'a [String]) -> Vec<&'a str> {
+    let ours = users(tags);
+    let is_known = |tag: &str| ours.iter().any(|user| user.go == tag) || go::tag_of(name, tags) == Some(tag);
+    tags.iter().map(String::as_str).filter(|tag| go::is_user(tag) && !is_known(tag)).collect()
+}
+
+/// Whether others use it than this one. `None`: than the one that the Go cloud controller manager made it for.
+pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
+    // That controller's own goes by the name, as long as nobody has taken it over.
+    let of_go = owner(tags).is_none() && go::is_balancer(name);
+    users(tags).iter().any(|user| Some(&user.key) != but)
+        || !users_of_go(name, tags).is_empty()
+        || (of_go && but.is_some())
+}
+
+/// Whether its owner has done with it.
+pub(crate) fn is_given_up(tags: &[String]) -> bool {
+    read(tags, LEFT) == Some(YES)
+}
+
+/// The same, and others use it still.
+pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
+    is_given_up(tags) && (!users(tags).is_empty() || !users_of_go(name, tags).is_empty())
+}
+
+/// The hash that one that shares has applied completely last; empty: none.
+pub(crate) fn sharer_hash<'a>(tags: &'a [String], uid: &str) -> &'a str {
+    said(tags, uid, HASH).unwrap_or_default()
+}
+
+/// The writer of one that shares.
+pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
+    read_fence(said(tags, uid, FENCE)?)
+}
+
+/// What one that shares says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    pub(crate) key: LoadBalancerKey,
+    tags: Vec<String>,
+    /// Its tag of the Go cloud controller manager, on what that one has made: it would delete it otherwise.
+    go: String,
+}
+
+impl Sharing {
+    /// Without the hash, by which it is complete.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`] if no tag can hold its key.
+    pub(crate) fn claim(desired: &DesiredLoadBalancer, fence: &Fence) -> Result<Self, VendorError> {
+        let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
+        let uid = &key.owner_uid;
+        let cluster = sharer_tag(uid, CLUSTER_ID, &key.cluster_id);
+        if cluster.chars().count() > TAG_MAX || uid.contains('/') {
+            let text =
+                format!("key: is too long or has a slash: with its key a tag has {TAG_MAX} characters");
+            return Err(VendorError::new(Fault::Invalid, text).in_field("key"));
+        }
+        let mut tags = vec![cluster];
+        for (word, value) in [
+            (CLUSTER_NAME, cluster_name),
+            (OWNER_KIND, &owner.kind),
+            (OWNER_NAMESPACE, &owner.namespace),
+            (OWNER_NAME, &owner.name),
+        ] {
+            tags.push(sharer_tag(uid, word, value).chars().take(TAG_MAX).collect());
+        }
+        let fence = write_fence(fence).map(|text| sharer_tag(uid, FENCE, &text));
+        tags.extend(fence.filter(|tag| tag.chars().count() <= TAG_MAX));
+        Ok(Self { key: key.clone(), tags, go: GoNames::of(&desired.heir()).name })
+    }
+
+    /// What says that it is complete, if the tags that are there do not.
+    pub(crate) fn complete(mut self, name: &str, hash: &str, there: &[String]) -> Option<Self> {
+        let uid = self.key.owner_uid.clone();
+        let fence = format!("{SHARER}/{uid}/{FENCE}");
+        let lacks = |tag: &String| value(tag, &fence).is_none() && !there.contains(tag);
+        let complete = !self.tags.iter().any(lacks)
+            && self.of_go(name).is_none_or(|tag| there.contains(tag))
+            && !is_outdated(sharer_hash(there, &uid), hash);
+        self.tags.push(sharer_tag(&uid, HASH, hash));
+        (!complete).then_some(self)
+    }
+
+    /// All tags of the load balancer with these.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] if it is on the way out, [`Fault::Invalid`] if no more may use it.
+    pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
+        if live.goes() {
+            return Err(VendorError::new(
+                Fault::Busy,
+                format!("load balancer {} is on the way out", live.id),
+            ));
+        }
+        check_room(&live.id, &live.name, &live.tags, &self.key)?;
+        let uid = &self.key.owner_uid;
+        let others = live.tags.iter().filter(|tag| uid_of(tag) != Some(uid.as_str()) && **tag != self.go);
+        Ok(others.chain(&self.tags).chain(self.of_go(&live.name)).cloned().collect())
+    }
+
+    fn of_go(&self, name: &str) -> Option<&String> {
+        go::is_balancer(name).then_some(&self.go)
+    }
+}
+
+/// Refuses one more than may use a load balancer, and a second of one UID.
+///
+/// # Errors
+/// [`Fault::Invalid`].
+pub(crate) fn check_room(
+    id: &str,
+    name: &str,
+    tags: &[String],
+    key: &LoadBalancerKey,
+) -> Result<(), VendorError> {
+    let users = users(tags);
+    let refused = |text: String| {
+        let text = format!("spec.load_balancer_id: load balancer {id} {text}");
+        Err(VendorError::new(Fault::Invalid, text).in_field("spec.load_balancer_id"))
+    };
+    if let Some(user) = users.iter().find(|user| user.key.owner_uid == key.owner_uid) {
+        return if user.key == *key {
+            Ok(())
+        } else {
+            refused(format!("has {}, of the same UID", user.told()))
+        };
+    }
+    match users.len() + users_of_go(name, tags).len() {
+        n if n < SERVICES_MAX => Ok(()),
+        n => refused(format!("serves {n} Services already, and no more may share it: use another one")),
+    }
+}
+
+/// All tags without those of one that has done with it while others have not. An owner's stay, with the word that it has.
+///
+/// # Errors
+/// [`Fault::Busy`] if nobody else is left: then it goes, or is nobody's any more.
+pub(crate) fn leave(
+    live: &LiveBalancer,
+    whose: Option<&LoadBalancerKey>,
+) -> Result<Vec<String>, VendorError> {
+    let there = &live.tags;
+    let user = users(there).into_iter().find(|user| Some(&user.key) == whose);
+    let goes_with_last = user.as_ref().is_none_or(|user| !user.shares) || is_given_up(there);
+    if goes_with_last && !is_used_by_others(&live.name, there, whose) {
+        let text = format!("load balancer {} is not shared any more", live.id);
+        return Err(VendorError::new(Fault::Busy, text));
+    }
+    let Some(user) = user else {
+        // Nobody's but of the Go cloud controller manager, whose name is its tag.
+        let own = go::tag_of(&live.name, there);
+        return Ok(there
+            .iter()
+            .filter(|tag| Some(tag.as_str()) != own)
+            .cloned()
+            .chain([write(LEFT, YES)])
+            .collect());
+    };
+    let others = there.iter().filter(|tag| **tag != user.go);
+    if user.shares {
+        return Ok(others.filter(|tag| uid_of(tag) != Some(user.key.owner_uid.as_str())).cloned().collect());
+    }
+    let own = go::tag_of(&live.name, there);
+    let goes = |tag: &String| {
+        let is_word = [HASH, FENCE].iter().any(|word| value(tag, word).is_some());
+        is_word || Some(tag.as_str()) == own || is_former(tag, there)
+    };
+    Ok(others.filter(|tag| !goes(tag)).cloned().chain([write(LEFT, YES)]).collect())
+}
+
+/// Whether it may go with all that is on it, for this one's sake. `seen`: the listeners that are known.
+///
+/// # Errors
+/// [`Fault::Busy`] if somebody has come to it.
+pub(crate) fn may_go(
+    live: &LiveBalancer,
+    (whose, seen): (Option<&LoadBalancerKey>, &[String]),
+) -> Result<(), VendorError> {
+    let unseen = live.listeners.iter().any(|listener| !seen.contains(&listener.id));
+    if unseen || is_used_by_others(&live.name, &live.tags, whose) {
+        let text = format!("load balancer {} is used by somebody else by now", live.id);
+        return Err(VendorError::new(Fault::Busy, text));
+    }
+    Ok(())
+}
+
+/// An owner's tags beside those of the others that are there by now.
+pub(crate) fn beside_others(tags: &[String], live: &[String]) -> Vec<String> {
+    let is_others = |tag: &&String| uid_of(tag).is_some() || go::is_user(tag);
+    tags.iter().filter(|tag| !is_others(tag)).chain(live.iter().filter(is_others)).cloned().collect()
+}
+
+/// Whose a listener or pool is that one of these users has, but for this one.
+pub(crate) fn other_user<'a>(
+    users: &'a [User],
+    balancer: &str,
+    (name, tags): (&str, &[String]),
+    but: Option<&LoadBalancerKey>,
+) -> Option<&'a User> {
+    if but.is_some_and(|key| tags.contains(&part_tag(key))) {
+        return None;
+    }
+    users.iter().filter(|user| Some(&user.key) != but).find(|user| user.has(balancer, (name, tags)))
+}
+
+/// Whether a tag was set by one that shares.
+pub(super) fn is_sharers(tag: &str) -> bool {
+    is_reserved(tag) && uid_of(tag).is_some()
+}
+
+/// Whose a tag is that one set which shares.
+fn uid_of(tag: &str) -> Option<&str> {
+    let (word, _) = tag.split_once('=')?;
+    let rest = word.strip_prefix(cloud_api_proto::DOMAIN)?.strip_prefix('/')?.strip_prefix(SHARER)?;
+    rest.strip_prefix('/')?.split_once('/').map(|(uid, _)| uid)
+}
+
+fn sharer_tag(uid: &str, word: &str, value: &str) -> String {
+    write(&format!("{SHARER}/{uid}/{word}"), value)
+}
+
+fn said<'a>(tags: &'a [String], uid: &str, word: &str) -> Option<&'a str> {
+    read(tags, &format!("{SHARER}/{uid}/{word}"))
+}

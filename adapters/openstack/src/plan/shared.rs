@@ -1,0 +1,249 @@
+//! Load balancers that several Services use. Pure.
+//!
+//! Everybody has listeners and pools of their own there, and leaves the others'. Who owns it has all else: addresses, floating IP, name.
+//! As long as others use it, its owner leaves it and does not delete it; who goes last takes it along, if it was anybody's.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::Scheme};
+
+use super::{floating_ips, node_access, port_of, wanted::WantedPort};
+use crate::{
+    load_balancers::{
+        Detail,
+        answers::{Balancer, FloatingIp, Listener},
+        guards::Guards,
+    },
+    ownership::{self, Description, GoNames, User},
+    step::{Port, Step},
+};
+
+/// What Octavia says of what it works on begins so.
+const PENDING: &str = "PENDING_";
+
+/// How a key stands to a load balancer that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// All that nobody else has on it is its own.
+    Owner,
+    /// Its own parts alone are.
+    Sharer,
+}
+
+impl Role {
+    /// # Errors
+    /// [`Fault::Immutable`] if it shall have another one than it has.
+    pub(super) fn of(desired: &DesiredLoadBalancer, there: &Balancer) -> Result<Self, VendorError> {
+        let (key, wanted) = (&desired.key, desired.shares());
+        let shares = ownership::sharers(&there.tags).iter().any(|user| user.key == *key);
+        let owner = ownership::owner(&there.tags).map(|(key, _)| key);
+        let owns = owner.as_ref() == Some(key);
+        let fits = match wanted {
+            Some(id) => id == there.id,
+            None => !shares,
+        };
+        if !fits && (owns || shares) {
+            let field = "spec.load_balancer_id";
+            let text = format!(
+                "{field}: cannot change while the Service has load balancer {}: delete the Service, and create it anew",
+                there.id
+            );
+            return Err(VendorError::new(Fault::Immutable, text).in_field(field));
+        }
+        // What was made for it before is its own, whoever else uses it.
+        let made = owner.is_none() && GoNames::of(&desired.heir()).made(&there.name);
+        Ok(if owns || wanted.is_none() || (made && !shares) { Self::Owner } else { Self::Sharer })
+    }
+}
+
+/// The same for the families that the load balancer has.
+///
+/// # Errors
+/// [`Fault::Invalid`] if it is not what is asked for: then something else would be served than the Service says.
+pub(super) fn narrowed(
+    desired: &DesiredLoadBalancer,
+    (there, tree): (&Balancer, &Detail),
+) -> Result<DesiredLoadBalancer, VendorError> {
+    let spec = &desired.spec;
+    let invalid = |field: &str, text: String| {
+        let text = format!("{field}: load balancer {}, which the Service shares, {text}", there.id);
+        VendorError::new(Fault::Invalid, text).in_field(field)
+    };
+    let additional = there.additional_vips.iter().filter_map(|vip| vip.ip_address);
+    let vips: Vec<IpAddr> = there.vip_address.into_iter().chain(additional).collect();
+    let has = |family: &IpFamily| vips.iter().any(|vip| vip.is_ipv4() == (*family == IpFamily::Ipv4));
+    let mut families: Vec<IpFamily> = spec.ip_families().collect();
+    if !vips.is_empty() {
+        if !families.first().is_some_and(has) {
+            return Err(invalid("spec.ip_families", "has no address of the first family".to_owned()));
+        }
+        families.retain(has);
+    }
+    let public =
+        tree.floating_ips.iter().filter(|ip| ip.port_id.is_some() && ip.port_id == there.vip_port_id);
+    let public: Vec<IpAddr> = public.map(|ip| ip.floating_ip_address).collect();
+    if spec.scheme() == Scheme::Internal
+        && (!public.is_empty() || ownership::expects_floating_ip(&there.tags))
+    {
+        return Err(invalid(
+            "spec.scheme",
+            "has a floating IP, and the Service shall be internal".to_owned(),
+        ));
+    }
+    for (at, text) in spec.requested_addresses.iter().enumerate() {
+        let asked: Option<IpAddr> = text.parse().ok();
+        if !vips.iter().chain(&public).any(|one| Some(*one) == asked) {
+            let field = format!("spec.requested_addresses[{at}]");
+            return Err(invalid(&field, format!("does not have the address {text}")));
+        }
+    }
+    let mut narrowed = desired.clone();
+    narrowed.spec.ip_families = families.into_iter().map(Into::into).collect();
+    Ok(narrowed)
+}
+
+/// Refuses ports that somebody else has.
+///
+/// # Errors
+/// [`Fault::Invalid`], with the port and whose it is.
+pub(super) fn check_ports<'a>(
+    desired: &DesiredLoadBalancer,
+    role: Role,
+    (there, tree): (&Balancer, &Detail),
+    wanted: impl Iterator<Item = (&'a Port, &'a WantedPort)>,
+) -> Result<(), VendorError> {
+    let ports: BTreeSet<Port> = wanted.map(|(port, _)| *port).collect();
+    for listener in &tree.listeners {
+        let Some(port) = port_of(listener).filter(|port| ports.contains(port)) else { continue };
+        let Some(whose) = taken_by(desired, role, there, listener) else { continue };
+        let mut asked = desired.spec.listeners.iter();
+        let at = asked
+            .position(|one| one.port == u32::from(port.number) && transport(one.protocol) == port.word());
+        let field = format!("spec.listeners[{}].port", at.unwrap_or_default());
+        let text = format!(
+            "{field}: {port} of load balancer {} is taken by {whose}: use another port, or another load balancer",
+            there.id
+        );
+        return Err(VendorError::new(Fault::Invalid, text).in_field(field));
+    }
+    Ok(())
+}
+
+/// Who has a listener that this one may not have.
+fn taken_by(
+    desired: &DesiredLoadBalancer,
+    role: Role,
+    there: &Balancer,
+    listener: &Listener,
+) -> Option<String> {
+    let part = (listener.name.as_str(), listener.tags.as_slice());
+    let users = ownership::users(&there.tags);
+    let another = ownership::other_user(&users, &there.name, part, Some(&desired.key));
+    if let Some(user) = another {
+        return Some(user.told());
+    }
+    let go = GoNames::of(&desired.heir()).name;
+    let mut of_go = ownership::users_of_go(&there.name, &there.tags).into_iter();
+    if let Some(tag) = of_go.find(|tag| *tag != go && ownership::is_part_of_go(tag, part)) {
+        return Some(format!("{tag} of openstack-cloud-controller-manager"));
+    }
+    let is_own = ownership::is_part_of(&desired.key, &go, part);
+    // What nobody of ours has made its owner takes over, as it always did.
+    (role == Role::Sharer && !is_own).then(|| format!("listener {} ({})", listener.name, listener.id))
+}
+
+fn transport(protocol: i32) -> &'static str {
+    use cloud_api_proto::v1alpha1::Protocol;
+    match Protocol::try_from(protocol) {
+        Ok(Protocol::Tcp) => "tcp",
+        Ok(Protocol::Udp) => "udp",
+        Ok(Protocol::Sctp) => "sctp",
+        Ok(Protocol::Unspecified) | Err(_) => "",
+    }
+}
+
+/// What takes one off a load balancer that others use. `None`: nobody else does, or it is none.
+pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Vec<Step>> {
+    let balancer = observed.detail.balancer.as_ref()?;
+    let key = observed.summary.key.as_ref();
+    let user = user(balancer, key);
+    let shares = user.as_ref().is_some_and(|user| user.shares);
+    // One that was made for nobody of ours stays.
+    let stays = shares && !ownership::is_given_up(&balancer.tags);
+    if !stays && !ownership::is_used_by_others(&balancer.name, &balancer.tags, key) {
+        return None;
+    }
+    if balancer.provisioning_status.starts_with(PENDING) {
+        return Some(Vec::new());
+    }
+    let is_own = |name: &str, tags: &[String]| match &user {
+        Some(user) => user.has(&balancer.name, (name, tags)),
+        None => ownership::is_part_of_go(&balancer.name, (name, tags)),
+    };
+    let (mut steps, mut kept) = (Vec::new(), BTreeSet::new());
+    for listener in &observed.detail.listeners {
+        match port_of(listener) {
+            Some(port) if is_own(&listener.name, &listener.tags) => {
+                steps.push(Step::DeleteListener { id: listener.id.clone(), port });
+            }
+            Some(_) | None => kept.extend(listener.default_pool_id.as_deref()),
+        }
+    }
+    let pools = observed.detail.pools.iter().map(|tree| &tree.pool);
+    let pools = pools.filter(|pool| !kept.contains(pool.id.as_str()) && is_own(&pool.name, &pool.tags));
+    steps.extend(pools.map(|pool| Step::DeletePool { id: pool.id.clone(), name: pool.name.clone() }));
+    steps.extend(node_access::closing(observed, guards));
+    steps.push(Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: key.cloned() });
+    Some(steps)
+}
+
+/// Addresses that its owner has left with it become the last one's: should it go and they not, that one's deletion finds them.
+pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+    let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
+        return Vec::new();
+    };
+    let Some(user) = user(balancer, Some(key)).filter(|user| user.shares) else { return Vec::new() };
+    let describe = |ip: &FloatingIp| {
+        let description = Description::read(&ip.description).filter(|one| one.key() != *key)?;
+        let description = description.of_another(&user.key, &user.owner).write().ok()?;
+        Some(Step::DescribeFloatingIp { id: ip.id.clone(), address: ip.floating_ip_address, description })
+    };
+    left_addresses(observed).filter_map(describe).collect()
+}
+
+/// Floating IPs of ours that lead to a load balancer, whoever of them had them made, and that go with it.
+pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iterator<Item = &FloatingIp> {
+    let balancer = observed.detail.balancer.as_ref().filter(|one| ownership::is_given_up(&one.tags));
+    let former = balancer.and_then(|one| ownership::owner(&one.tags)).map(|(key, _)| key);
+    let port = balancer.and_then(|balancer| balancer.vip_port_id.as_deref());
+    observed.detail.floating_ips.iter().filter(move |ip| {
+        port.is_some()
+            && ip.port_id.as_deref() == port
+            && Description::read(&ip.description).is_some_and(|one| !one.keep && Some(one.key()) == former)
+    })
+}
+
+/// Who uses a load balancer under this key.
+pub(super) fn user(balancer: &Balancer, key: Option<&LoadBalancerKey>) -> Option<User> {
+    ownership::users(&balancer.tags).into_iter().find(|user| Some(&user.key) == key)
+}
+
+/// How what this key has on a load balancer is called in security groups.
+pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) -> String {
+    match role {
+        Role::Owner => balancer.id.clone(),
+        Role::Sharer => ownership::sharer_id(&balancer.id, key),
+    }
+}
+
+/// The steps that delete a load balancer with all its parts, and the floating IPs that go with it after it.
+pub(super) fn deletion(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer) -> Step {
+    let seen = observed.detail.listeners.iter().map(|listener| listener.id.clone()).collect();
+    Step::DeleteLoadBalancer { id: balancer.id.clone(), whose: observed.summary.key.clone(), seen }
+}
+
+/// Those that the last one deletes after the load balancer.
+pub(super) fn last_addresses(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+    left_addresses(observed).map(floating_ips::delete).collect()
+}

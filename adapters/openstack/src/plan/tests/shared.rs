@@ -1,0 +1,390 @@
+//! Several Services on one load balancer: each touches its own, and who goes last takes it along.
+
+use cloud_api_proto::v1alpha1::LoadBalancerState;
+
+use super::{bench::body, *};
+use crate::ownership::part_tag;
+
+/// Another Service, which shares the load balancer of this ID.
+pub(super) fn sharer(
+    name: &str,
+    balancer: &str,
+    listeners: impl Into<Vec<contract::Listener>>,
+) -> DesiredLoadBalancer {
+    let mut desired = public(listeners);
+    desired.key.owner_uid = format!("u-{name}");
+    (desired.owner.name, desired.owner.uid) = (name.to_owned(), format!("u-{name}"));
+    with(desired, |spec| spec.load_balancer_id = balancer.to_owned())
+}
+
+/// A load balancer that a person made, with a listener and a pool.
+pub(super) fn by_hand(bench: &mut Bench) {
+    let hers = json!({ "id": "hers", "name": "hers", "provisioning_status": "ACTIVE", "vip_port_id": "port-of-hers",
+        "vip_address": "10.0.0.77", "tags": ["team=a"] });
+    bench.cloud.balancers.push(hers);
+    let pool = bench
+        .create_pool("hers", &json!({ "name": "pool", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN" }));
+    let listener = json!({ "name": "front", "protocol": "TCP", "protocol_port": 9000 });
+    bench.create_listener("hers", Some(&pool), &listener);
+}
+
+fn refused(bench: &Bench, desired: &DesiredLoadBalancer) -> (Fault, String, String) {
+    let error = bench.plan(desired).expect_err("cannot");
+    (error.fault, error.fields.join(" "), error.message)
+}
+
+fn listeners(bench: &Bench, desired: &DesiredLoadBalancer) -> Vec<String> {
+    bench.seen(desired).expect("there").summary.listeners
+}
+
+#[test]
+fn one_that_shares_adds_its_own_and_tells_the_address_of_the_owner() {
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    let (before, _) = bench.settled(&web);
+    let parts = (bench.cloud.listeners.clone(), bench.cloud.pools.clone(), bench.cloud.floating_ips.clone());
+    let (record, writes) = bench.settled(&api);
+    assert_eq!(
+        writes,
+        [
+            "tag load balancer lb-1 as shared",
+            "create pool tcp-443",
+            "add or change 2 members of pool tcp-443",
+            "create the health monitor of pool tcp-443",
+            "create listener tcp/443",
+            "tag the share as complete",
+        ]
+    );
+    assert_eq!((record.summary.listeners.join(" "), record.summary.backends), ("tcp/443".to_owned(), 2));
+    assert_eq!(addresses(&record), addresses(&before));
+    assert_ne!(record.summary.vendor_id, "lb-1", "a stream has each item once");
+    assert_eq!(record.summary.vendor_ids.expect("told").ids["loadbalancer/shared"], "lb-1");
+
+    // The owner sees what it saw before, and has nothing to do.
+    let after = bench.seen(&web).expect("there");
+    assert_eq!(after.summary, before.summary);
+    assert_eq!((bench.plan(&web), bench.plan(&api)), (Ok(vec![]), Ok(vec![])));
+    assert_eq!(
+        (&bench.cloud.listeners[..1], &bench.cloud.pools[..1], &bench.cloud.floating_ips),
+        (&parts.0[..], &parts.1[..], &parts.2)
+    );
+    // And the other way round.
+    let before = bench.seen(&api).expect("there").summary;
+    bench.settled(&public([tcp(80), tcp(81)]));
+    assert_eq!(bench.seen(&api).expect("there").summary, before);
+    assert_eq!(bench.plan(&api), Ok(vec![]));
+
+    // A node that joins is a write for each pool, and no tag.
+    let mut grown = api.clone();
+    grown.backends = [1, 2, 3].map(backend).into();
+    assert_eq!(bench.settled(&grown).1, ["add or change 1 members of pool tcp-443"]);
+    let (_, writes) = bench.settled(&sharer("api", "lb-1", [tcp(8443)]));
+    assert_eq!(writes.last().expect("some"), "tag the share as complete");
+    assert_eq!(listeners(&bench, &api), ["tcp/8443"]);
+}
+
+#[test]
+fn a_port_that_somebody_has_is_refused_with_whose_it_is() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80), udp(53)]));
+    let taken = refused(&bench, &sharer("api", "lb-1", [tcp(443), tcp(80)]));
+    assert_eq!((taken.0, taken.1.as_str()), (Fault::Invalid, "spec.listeners[1].port"));
+    assert!(taken.2.contains("tcp/80") && taken.2.contains("Service shop/web of cluster c-1"), "{}", taken.2);
+    bench.settled(&sharer("api", "lb-1", [udp(80)]));
+
+    let taken = refused(&bench, &public([tcp(80), udp(80)]));
+    assert!(taken.0 == Fault::Invalid && taken.2.contains("Service shop/api"), "{}", taken.2);
+    let taken = refused(&bench, &sharer("shop", "lb-1", [udp(80)]));
+    assert!(taken.2.contains("udp/80 of load balancer lb-1 is taken by Service shop/api"), "{}", taken.2);
+
+    // One that nobody of ours has made is the owner's to take over, and no sharer's.
+    let hers = json!({ "name": "hers", "protocol": "TCP", "protocol_port": 9000 });
+    bench.create_listener("lb-1", None, &hers);
+    let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(9000)]));
+    assert!(taken.2.contains("listener hers"), "{}", taken.2);
+}
+
+#[test]
+fn what_is_of_the_load_balancer_itself_is_its_owners() {
+    let mut bench = Bench::new();
+    let (before, _) = bench.settled(&public([tcp(80)]));
+    type Set = fn(&mut LoadBalancerSpec);
+    for (what, change) in [
+        ("a name", (|spec| spec.name = "mine".to_owned()) as Set),
+        ("a size", |spec| spec.size = "big".to_owned()),
+        ("a subnet", |spec| spec.subnets = vec!["other".to_owned()]),
+        ("a pool", |spec| spec.address_pool = "dmz".to_owned()),
+        ("a tag", |spec| drop(spec.tags.insert("team".to_owned(), "b".to_owned()))),
+        ("its address", |spec| spec.requested_addresses = vec!["203.0.113.5".to_owned()]),
+    ] {
+        bench.settled(&with(sharer("api", "lb-1", [tcp(443)]), change));
+        let mut after = bench.seen(&public([tcp(80)])).expect("there");
+        let tags = &mut after.detail.balancer.as_mut().expect("there").tags;
+        tags.retain(|tag| !tag.contains("/sharer/"));
+        assert_eq!(after.detail.balancer, before.detail.balancer, "{what}");
+        assert_eq!(after.detail.floating_ips, before.detail.floating_ips, "{what}");
+    }
+    for (field, change) in [
+        ("spec.scheme", (|spec| spec.scheme = load_balancer_spec::Scheme::Internal.into()) as Set),
+        ("spec.ip_families", |spec| spec.ip_families = vec![contract::IpFamily::Ipv6.into()]),
+        ("spec.requested_addresses[0]", |spec| spec.requested_addresses = vec!["203.0.113.99".to_owned()]),
+    ] {
+        let (fault, fields, _) = refused(&bench, &with(sharer("api", "lb-1", [tcp(443)]), change));
+        assert_eq!((fault, fields.as_str()), (Fault::Invalid, field));
+    }
+    // Another one, or none any more, would be another address.
+    for other in ["lb-2", ""] {
+        let (fault, fields, _) = refused(&bench, &sharer("api", other, [tcp(443)]));
+        assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"), "{other:?}");
+    }
+}
+
+#[test]
+fn the_owner_may_go_first_and_the_last_one_takes_it_along() {
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    let shop = sharer("shop", "lb-1", [tcp(8080)]);
+    for one in [&web, &api, &shop] {
+        bench.settled(one);
+    }
+    let address = addresses(&bench.seen(&api).expect("there"));
+    let gone = bench.gone(&web);
+    assert_eq!(
+        gone,
+        [
+            "delete listener tcp/80",
+            "delete pool tcp-80 (pool-2)",
+            "take the tags off load balancer lb-1, which others use",
+        ]
+    );
+    assert_eq!(addresses(&bench.seen(&api).expect("serves on")), address);
+    assert_eq!((bench.plan(&api), bench.plan(&shop)), (Ok(vec![]), Ok(vec![])), "nobody has to do anything");
+    let told = bench.records().into_iter().filter(|record| !record.left);
+    assert_eq!(told.filter(|one| one.belongs_to(&web.key)).count(), 0, "nothing is its any more");
+
+    assert_eq!(bench.gone(&api).len(), 3);
+    assert_eq!(addresses(&bench.seen(&shop).expect("serves on")), address);
+    let gone = bench.gone(&shop);
+    assert_eq!(
+        gone,
+        [
+            "describe floating IP 203.0.113.5 as ours",
+            "delete load balancer lb-1 with all its parts",
+            "delete floating IP 203.0.113.5",
+        ]
+    );
+    let cloud = &bench.cloud;
+    assert!(cloud.balancers.is_empty() && cloud.listeners.is_empty() && cloud.pools.is_empty());
+    assert!(cloud.floating_ips.is_empty() && cloud.monitors.is_empty());
+}
+
+#[test]
+fn one_that_goes_takes_its_own_and_the_owner_has_nothing_to_do() {
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    let (before, _) = bench.settled(&web);
+    let cloud = bench.cloud.clone();
+    bench.settled(&api);
+    bench.gone(&api);
+    assert_eq!((bench.seen(&web), bench.plan(&web)), (Some(before), Ok(vec![])));
+    assert_eq!(bench.cloud.balancers, cloud.balancers, "to the last tag");
+    assert_eq!(bench.gone(&web).len(), 2, "alone again, it goes as any other");
+}
+
+#[test]
+fn an_owner_that_comes_back_takes_its_own_back() {
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    bench.settled(&web);
+    bench.settled(&api);
+    bench.gone(&web);
+    let (record, writes) = bench.settled(&web);
+    assert_eq!((record.summary.vendor_id.as_str(), record.left), ("lb-1", false));
+    assert_eq!(writes.first().map(String::as_str), Some("tag load balancer lb-1 as ours"));
+    bench.gone(&api);
+    bench.gone(&web);
+    assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
+}
+
+#[test]
+fn one_that_a_person_made_stays_as_it_was() {
+    let mut bench = Bench::new();
+    by_hand(&mut bench);
+    let before = bench.cloud.clone();
+    let (web, api) = (sharer("web", "hers", [tcp(80)]), sharer("api", "hers", [tcp(443)]));
+    let (record, _) = bench.settled(&web);
+    assert_eq!(addresses(&record), ["10.0.0.77"]);
+    bench.settled(&api);
+    let taken = refused(&bench, &sharer("shop", "hers", [tcp(9000)]));
+    assert!(taken.2.contains("listener front"), "{}", taken.2);
+    for one in [&web, &api] {
+        bench.gone(one);
+        assert_eq!(bench.next_of_removal(one), None);
+    }
+    assert_eq!(
+        (&bench.cloud.balancers, &bench.cloud.listeners, &bench.cloud.pools),
+        (&before.balancers, &before.listeners, &before.pools)
+    );
+}
+
+#[test]
+fn who_comes_or_goes_meanwhile_is_seen_before_anything_is_deleted() {
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    bench.settled(&web);
+    // Planned while nobody shared it.
+    let early = bench.next_of_removal(&web).expect("it would go");
+    let complete = Step::CompleteLoadBalancer {
+        id: crate::step::Part::Known("lb-1".to_owned()),
+        tags: bench.seen(&web).and_then(|one| one.detail.balancer).expect("there").tags,
+    };
+    bench.run(&api, 1);
+    assert_eq!(bench.try_execute(&early).expect_err("somebody has come").fault, Fault::Busy);
+    bench.execute(&complete);
+    assert!(bench.seen(&api).expect("there").belongs_to(&api.key), "its tags are there still");
+    bench.settled(&api);
+
+    // Both are the last but one, as each sees it.
+    for one in [&web, &api] {
+        while let Some(step) =
+            bench.next_of_removal(one).filter(|it| !matches!(it, Step::LeaveLoadBalancer { .. }))
+        {
+            bench.execute(&step);
+        }
+    }
+    let both = [&web, &api].map(|one| bench.next_of_removal(one).expect("the tags"));
+    bench.execute(&both[0]);
+    assert_eq!(bench.try_execute(&both[1]).expect_err("it is the last one").fault, Fault::Busy);
+    bench.gone(&api);
+    assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
+}
+
+#[test]
+fn what_others_change_is_nobody_elses_business() {
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    bench.settled(&web);
+    bench.settled(&api);
+    let states = |bench: &Bench| [&web, &api].map(|one| bench.seen(one).expect("there").summary.state());
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "provisioning_status": "PENDING_UPDATE" }));
+    let listener = bench.cloud.listeners[1]["id"].as_str().expect("text").to_owned();
+    set(&mut bench.cloud.listeners, &listener, &json!({ "provisioning_status": "PENDING_UPDATE" }));
+    assert_eq!(states(&bench), [LoadBalancerState::Active, LoadBalancerState::Pending]);
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "provisioning_status": "ACTIVE" }));
+    set(&mut bench.cloud.listeners, &listener, &json!({ "provisioning_status": "ERROR" }));
+    assert_eq!(states(&bench), [LoadBalancerState::Active, LoadBalancerState::Degraded]);
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "provisioning_status": "ERROR" }));
+    assert_eq!(states(&bench), [LoadBalancerState::Error; 2]);
+}
+
+#[test]
+fn no_more_than_so_many_share_and_a_second_of_one_uid_is_refused() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    for n in 1..16 {
+        bench.settled(&sharer(&format!("s{n}"), "lb-1", [tcp(8000 + n)]));
+    }
+    let (fault, field, text) = refused(&bench, &sharer("late", "lb-1", [tcp(443)]));
+    assert_eq!((fault, field.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
+    assert!(text.contains("16 Services already"), "{text}");
+    bench.settled(&sharer("s1", "lb-1", [tcp(443)]));
+
+    let mut twin = sharer("s1", "lb-1", [tcp(4443)]);
+    twin.key.cluster_id = "c-2".to_owned();
+    assert!(refused(&bench, &twin).2.contains("of the same UID"));
+}
+
+#[test]
+fn what_the_go_controller_shares_is_taken_over_service_by_service() {
+    for (first, second) in [("web", "api"), ("api", "web")] {
+        let mut bench = Bench::new();
+        let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
+        let api = sharer("api", "lb-1", [tcp(443)]);
+        of_go(&mut bench);
+        let address = addresses(&bench.observe().expect("there"));
+        let by_name = |name: &str| if name == "web" { &web } else { &api };
+        for name in [first, second] {
+            let writes = bench.settled(by_name(name)).1;
+            assert!(
+                !writes.iter().any(|it| it.contains("create") || it.contains("delete")),
+                "{name}: {writes:?}"
+            );
+        }
+        let record = bench.seen(&web).expect("there");
+        assert_eq!((record.summary.vendor_id.as_str(), addresses(&record)), ("lb-1", address.clone()));
+        assert_eq!(bench.seen(&api).expect("there").summary.vendor_id, "lb-1/u-api", "{first} first");
+        bench.gone(&web);
+        assert_eq!(addresses(&bench.seen(&api).expect("serves on")), address);
+        bench.gone(&api);
+        assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{first} first");
+    }
+}
+
+#[test]
+fn what_the_go_controller_still_uses_stays() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    // This one goes before it was taken over, and so does its listener.
+    assert_eq!(
+        bench.deleted(),
+        [
+            "delete listener tcp/80",
+            "delete pool pool_0_kube_service_prod_shop_web (pool-2)",
+            "take the tags off load balancer lb-1, which others use",
+        ]
+    );
+    assert_eq!((bench.cloud.listeners.len(), bench.cloud.floating_ips.len()), (1, 1));
+    // One of ours that shares what that one made has its tag there: it would delete it otherwise.
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let shop = sharer("shop", "lb-1", [tcp(8080)]);
+    let (record, _) = bench.settled(&shop);
+    let tag = "kube_service_prod_shop_shop".to_owned();
+    let tags = |record: &Record| record.detail.balancer.clone().expect("there").tags;
+    assert!(tags(&record).contains(&tag));
+    let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(443)]));
+    assert!(taken.2.contains("kube_service_prod_shop_api"), "{}", taken.2);
+    bench.gone(&shop);
+    assert!(!tags(&bench.observe().expect("it stays")).contains(&tag));
+}
+
+/// The Go cloud controller manager's load balancer for `shop/web`, which `shop/api` shares.
+fn of_go(bench: &mut Bench) {
+    const API: &str = "kube_service_prod_shop_api";
+    bench.settled(&public([tcp(80), tcp(443)]));
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": GO, "tags": [GO, API] }));
+    for (n, name) in [GO, API].into_iter().enumerate() {
+        bench.cloud.listeners[n]["tags"] = json!([name]);
+        bench.cloud.listeners[n]["name"] = json!(format!("listener_0_{name}"));
+        bench.cloud.pools[n]["tags"] = json!([]);
+        bench.cloud.pools[n]["name"] = json!(format!("pool_0_{name}"));
+    }
+    let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
+    bench.cloud.floating_ips[0]["description"] = json!(go);
+}
+
+#[test]
+fn an_address_that_is_to_be_kept_stays_when_the_last_one_goes() {
+    let mut bench = Bench::new();
+    let keep = load_balancer_spec::AddressRetention::Keep;
+    let web = with(public([tcp(80)]), |spec| spec.address_retention = keep.into());
+    let api = sharer("api", "lb-1", [tcp(443)]);
+    for one in [&web, &api] {
+        bench.settled(one);
+    }
+    for one in [&web, &api] {
+        bench.gone(one);
+    }
+    assert!(bench.cloud.balancers.is_empty());
+    assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
+}
+
+#[test]
+fn whose_a_part_is_stands_on_it() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    let api = sharer("api", "lb-1", [tcp(443)]);
+    bench.settled(&api);
+    let own = [bench.cloud.listeners.last(), bench.cloud.pools.last()].map(|one| body(&one)["tags"].clone());
+    assert_eq!(own, [json!([part_tag(&api.key)]), json!([part_tag(&api.key)])]);
+}

@@ -1,0 +1,97 @@
+//! Several Services behind one load balancer: each has its own ports there, and the last one takes it along.
+
+use super::{node_access::Guards, *};
+
+const KEY: &str = "lb.cloudadapter.dev";
+
+/// Services come to a load balancer and leave it, its owner first, and nothing is left in the end.
+#[tokio::test]
+async fn services_on_a_shared_load_balancer_have_their_own_ports_and_leave_nothing() {
+    let values = json!({ "adapter": { "openstack": { "loadBalancers": { "manageSecurityGroups": true } } } });
+    scenario_with(&values, shared_load_balancer).await;
+}
+
+async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
+    join_many(bed, 2).await?;
+    let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
+    let before = (project.count().await?, Guards::of(&project).await?);
+    service("web").port(80).create(&bed.client()).await?;
+    let address = bed.address("web").await?;
+    bed.quiet("service-controller").await?;
+    let web = only_balancer(bed, "web").await?;
+
+    let mark = proxy.mark();
+    share(bed, "api", 443, &web.id).await?;
+    ensure!(bed.address("api").await? == address, "the address of api is another");
+    listens(bed, &web.id, &[80, 443]).await?;
+    bed.quiet("service-controller").await?;
+    let writes = count(&proxy.since(mark).writes());
+    told("a Service of one port shares a load balancer", &writes);
+    let parts = ["POST pools", "PUT pools/*/members", "POST healthmonitors", "POST listeners"];
+    ensure!(parts.iter().all(|it| of(&writes, it) == 1), "{writes:?}");
+    ensure!(of(&writes, "POST loadbalancers") == 0 && of(&writes, "POST floatingips") == 0, "{writes:?}");
+
+    let mark = proxy.mark();
+    share(bed, "shop", 80, &web.id).await?;
+    let said = bed.told("Service", "shop", "SyncLoadBalancerFailed").await?;
+    println!("{said}");
+    ensure!(said.contains("tcp/80") && said.contains("/web of cluster"), "{said}");
+    bed.quiet("service-controller").await?;
+    ensure!(proxy.since(mark).writes().is_empty(), "though refused: {}", proxy.since(mark).writes());
+    let ports = json!([{ "name": "http", "port": 8080, "protocol": "TCP" }]);
+    bed.patch_service("shop", &json!({ "spec": { "ports": ports } })).await?;
+    ensure!(bed.address("shop").await? == address, "the address of shop is another");
+    listens(bed, &web.id, &[80, 443, 8080]).await?;
+    bed.quiet("service-controller").await?;
+
+    let mark = proxy.mark();
+    bed.cluster.pods.get(ADAPTER)?.restart().await?;
+    bed.ready().await?;
+    bed.cluster.pods.get("service-controller")?.restart().await?;
+    bed.quiet("service-controller").await?;
+    ensure!(proxy.since(mark).writes().is_empty(), "after a restart: {}", proxy.since(mark).writes());
+
+    let mark = proxy.mark();
+    bed.delete_service("web").await?;
+    told("the owner goes first", &count(&proxy.since(mark).writes()));
+    listens(bed, &web.id, &[443, 8080]).await?;
+    for name in ["api", "shop"] {
+        ensure!(bed.address(name).await? == address, "the address of {name} has changed");
+    }
+    bed.delete_service("api").await?;
+    listens(bed, &web.id, &[8080]).await?;
+    let mark = proxy.mark();
+    bed.delete_service("shop").await?;
+    told("the last one goes", &count(&proxy.since(mark).writes()));
+    eventually("there is as much as before the Services", bed.within, || async {
+        let after = (project.count().await?, Guards::of(&project).await?);
+        ensure!(after.0 == before.0, "before: {:?}, after: {:?}", before.0, after.0);
+        ensure!(after.1.rules.is_none() && before.1.rules.is_none(), "{:?}", after.1);
+        Ok(())
+    })
+    .await
+}
+
+/// A Service that shares a load balancer.
+async fn share(bed: &Bed, name: &str, port: u16, balancer: &str) -> anyhow::Result<()> {
+    service(name)
+        .port(port)
+        .annotation(&format!("{KEY}/id"), balancer)
+        .annotation(&format!("{KEY}/adopt"), "shared")
+        .create(&bed.client())
+        .await?;
+    Ok(())
+}
+
+/// Waits until the only load balancer listens on these ports, with two members each.
+async fn listens(bed: &Bed, id: &str, ports: &[u16]) -> anyhow::Result<()> {
+    bed.until_cloud(&format!("it listens on {ports:?}"), |state| {
+        let [balancer] = state.balancers.as_slice() else { bail!("{:?}", state.balancers) };
+        let mut there: Vec<u16> = balancer.listeners.iter().map(|one| one.protocol_port).collect();
+        there.sort_unstable();
+        ensure!(balancer.id == id && balancer.is_active() && there == ports, "{balancer:?}");
+        ensure!(balancer.listeners.iter().all(|one| one.members.len() == 2), "{balancer:?}");
+        Ok(())
+    })
+    .await
+}
