@@ -101,6 +101,7 @@ fn of_service(name: &str, tail: &str) -> Option<Key> {
         ("size", _) => keys::SIZE,
         ("zone", _) => keys::ZONE,
         ("name", _) => keys::NAME,
+        ("load_balancer_id", _) => keys::ID,
         ("address_retention", _) => keys::ON_DELETE,
         ("tags", _) => keys::TAGS,
         ("health_check", "path") => keys::HEALTH_PATH,
