@@ -84,7 +84,7 @@ impl Reconciler {
 
     async fn rounds(&self, id: &ServiceId, memory: &mut Memory) -> Result<Again, Error> {
         for _ in 0..ROUNDS {
-            match self.round(id, memory).await? {
+            match Box::pin(self.round(id, memory)).await? {
                 None => return Ok(Again::Done),
                 Some(Next::Now) => (),
                 Some(Next::After(delay)) => return Ok(Again::After(delay)),

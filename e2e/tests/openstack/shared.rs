@@ -38,7 +38,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     ensure!(said.contains("tcp/80") && said.contains("/web of cluster"), "{said}");
     bed.quiet("service-controller").await?;
     ensure!(proxy.since(mark).writes().is_empty(), "though refused: {}", proxy.since(mark).writes());
-    let ports = json!([{ "name": "http", "port": 8080, "protocol": "TCP" }]);
+    let ports = json!([{ "$patch": "replace" }, { "name": "http", "port": 8080, "protocol": "TCP" }]);
     bed.patch_service("shop", &json!({ "spec": { "ports": ports } })).await?;
     ensure!(bed.address("shop").await? == address, "the address of shop is another");
     listens(bed, &web.id, &[80, 443, 8080]).await?;

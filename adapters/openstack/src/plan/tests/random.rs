@@ -125,7 +125,7 @@ proptest! {
 #[derive(Clone, Debug)]
 enum Turn {
     /// It wants these ports, of which so many writes are made before somebody else has a turn, or the adapter is killed.
-    Wants(usize, DesiredLoadBalancer, usize),
+    Wants(usize, Box<DesiredLoadBalancer>, usize),
     Goes(usize, usize),
 }
 
@@ -143,7 +143,7 @@ prop_compose! {
             (0, false) => web(listeners),
             (who, _) => sharer(&format!("s{who}"), balancer, listeners),
         };
-        Turn::Wants(who, wanted, cut)
+        Turn::Wants(who, Box::new(wanted), cut)
     }
 }
 
@@ -202,8 +202,8 @@ proptest! {
             match turn {
                 Turn::Wants(who, wanted, cut) => {
                     one_turn(&mut bench, &wanted, false, cut);
-                    all.insert(who, wanted.clone());
-                    wishes[who] = Some(wanted);
+                    all.insert(who, (*wanted).clone());
+                    wishes[who] = Some(*wanted);
                 }
                 Turn::Goes(who, cut) => {
                     // A Service that is deleted does not come back: its load balancer goes, whatever was interrupted.
