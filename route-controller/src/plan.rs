@@ -252,8 +252,9 @@ impl Known<'_> {
         self.removal(Cause::Replaced)
     }
 
+    /// A cloud also tells a machine that is there and takes no such packets as a black hole: its route is like any other.
     fn unasked(&self) -> Removal {
-        let leads_nowhere = self.route.state == State::Blackhole;
+        let leads_nowhere = self.route.state == State::Blackhole && self.route.next_hop.provider_id.is_none();
         self.removal(if leads_nowhere { Cause::LeadsNowhere } else { Cause::Unasked })
     }
 

@@ -225,7 +225,9 @@ impl<A: Driver> Wish<'_, A> {
                     Ok(steps) if steps.is_empty() => Ok(end()),
                     Ok(steps) => Ok(Next::Write(steps)),
                     Err(error)
-                        if error.fault == Fault::Immutable && recreate == Recreate::IfImmutableChanged =>
+                        if error.fault == Fault::Immutable
+                            && recreate == Recreate::IfImmutableChanged
+                            && self.desired.shares().is_none() =>
                     {
                         Ok(self.replace(record))
                     }

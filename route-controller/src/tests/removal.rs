@@ -77,10 +77,29 @@ async fn routes_to_machines_that_are_gone_go_whatever_their_number() {
     let gone = |route: &Route| (0..8).any(|n| route.destination == format!("10.244.{n}.0/24"));
     world.cloud.edit(|state| {
         let routes = state.routes.values_mut().filter(|route| gone(route));
-        routes.for_each(|route| route.state = RouteState::Blackhole.into());
+        routes.for_each(|route| {
+            route.state = RouteState::Blackhole.into();
+            route.next_hop.as_mut().expect("each has one").provider_id.clear();
+        });
     });
     world.start();
     eventually("two routes are left", || world.routes().len() == 2).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_to_machines_that_are_there_are_held_though_no_packet_gets_through() {
+    let mut world = World::with_nodes(10).await;
+    world.stop().await;
+    (0..8).for_each(|n| world.delete(&format!("n{n}")));
+    world.cloud.edit(|state| {
+        state.routes.values_mut().for_each(|route| route.state = RouteState::Blackhole.into());
+    });
+    world.start();
+    settle().await;
+    let ours = (0..8).filter(|n| world.routes().iter().any(|it| it.starts_with(&format!("10.244.{n}.0/24"))));
+    assert_eq!(ours.count(), 8);
+    assert_eq!(events(&world, "RouteRemovalHeld").len(), 1);
     world.stop().await;
 }
 

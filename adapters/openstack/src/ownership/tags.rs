@@ -150,8 +150,13 @@ pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
 }
 
 /// Whether a listener or pool was made by us, or by the Go cloud controller manager for the load balancer of this name.
+///
+/// That one's names are alike in clusters of one name: what is another key's by our tag is never meant.
 pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&str, &[String])) -> bool {
-    tags.contains(&part_tag(key)) || go::is_part(balancer, (name, tags))
+    match read(tags, OWNER_UID) {
+        Some(_) => tags.contains(&part_tag(key)),
+        None => go::is_part(balancer, (name, tags)),
+    }
 }
 
 /// Whether it is the owner's, and not of one that shares.
@@ -294,6 +299,12 @@ mod tests {
                 "another Service's on a shared one",
                 go,
                 ("l", &["kube_service_prod_shop_api".to_owned()]),
+                false,
+            ),
+            (
+                "of a Service of the same names in another cluster",
+                go,
+                ("l", &[go.to_owned(), "cloudadapter.dev/owner-uid=another".to_owned()]),
                 false,
             ),
         ] {

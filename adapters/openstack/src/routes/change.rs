@@ -183,7 +183,8 @@ impl OpenStackDriver {
         let mut left: Vec<ExtraRoute> = gone.to_vec();
         let mut failed = Failed::new();
         for _ in 0..UNPAIR_TRIES {
-            failed = self.unpair_once(session, near, (&left, stay)).await;
+            failed.retain(|_hop, error| error.fault != Fault::Busy);
+            failed.extend(self.unpair_once(session, near, (&left, stay)).await);
             left.retain(|route| failed.get(&route.nexthop).is_some_and(|error| error.fault == Fault::Busy));
             if left.is_empty() {
                 break;
