@@ -84,8 +84,11 @@ async fn a_mass_deletion_is_held_and_told() {
     }
     for name in ["a", "b", "c"] {
         bed.cluster.cloud.delete_instance(&machine(&bed, name).await).await.unwrap();
-        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
     }
+    // At the same time: the first one alone might go.
+    let client = bed.client();
+    let unwell = ["a", "b", "c"].map(|name| set_ready(&client, name, Ready::Unknown));
+    futures::future::try_join_all(unwell).await.unwrap();
     for name in ["a", "b", "c"] {
         let told = bed.told("Node", name, "DeletionHeld").await.unwrap();
         assert!(told.contains(&format!("kubectl annotate node {name} {LET_GO}=")), "{told}");

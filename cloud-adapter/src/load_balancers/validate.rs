@@ -90,6 +90,10 @@ pub(super) fn spec(
     if let Some(check) = &spec.health_check {
         health_check(check, &mut faults);
     }
+    if !spec.load_balancer_id.is_empty() && matches!(request.adoption(), Adoption::IfUnowned | Adoption::ById)
+    {
+        faults.add("adoption", "is for one of its own: spec.load_balancer_id names one that is shared");
+    }
     if spec.backend_set_id.is_empty() {
         faults.add("spec.backend_set_id", "is empty: put a backend set first");
     }
@@ -98,12 +102,6 @@ pub(super) fn spec(
     }
     parameters::check(&spec.parameters, &cloud.parameters)?;
     features::check(&spec, cloud)?;
-    // After that: where none is shared, this is not what to change.
-    if !spec.load_balancer_id.is_empty() && matches!(request.adoption(), Adoption::IfUnowned | Adoption::ById)
-    {
-        let text = "is for one of its own: spec.load_balancer_id names one that is shared";
-        return Err(AdapterError::field("adoption", text));
-    }
     Ok(spec)
 }
 
