@@ -222,7 +222,9 @@ fn listener_word(listener: &answers::Listener) -> String {
 /// A route. Whose it is depends on who asks: the runtime tells by the key.
 pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let destination = entry.destination.trunc().to_string();
-    let machine = entry.next_hop_instance.as_deref();
+    // The cloud goes on to name a machine that is gone.
+    let gone = entry.status.known() == Some(&RouteStatus::Blackhole);
+    let machine = entry.next_hop_instance.as_deref().filter(|_| !gone);
     let next_hop = NextHop {
         provider_id: machine.map(|machine| provider_id::write(region, machine)).unwrap_or_default(),
         address: entry.next_hop_address.map(|address| address.to_string()).unwrap_or_default(),

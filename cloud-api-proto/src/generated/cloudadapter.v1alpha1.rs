@@ -143,7 +143,7 @@ pub struct Fence {
     /// The shard that the writer holds, such as `service-controller/3`.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
-    /// How often the shard's lease changed hands.
+    /// Names the term of the shard's holder, and is greater than that of each term before: the second in which its lease changed hands.
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
     /// Grows with each mutation of one holder.
@@ -3780,7 +3780,7 @@ pub struct Route {
     /// The destination in canonical form.
     #[prost(string, tag = "3")]
     pub destination: ::prost::alloc::string::String,
-    /// Where packets go.
+    /// Where packets go. A machine that is gone is not named, though the vendor may still do so.
     #[prost(message, optional, tag = "4")]
     pub next_hop: ::core::option::Option<NextHop>,
     /// The vendor's route table. Empty: the only one.
@@ -3876,7 +3876,7 @@ pub struct ApplyRoutesRequest {
     /// Say what would be done and do nothing.
     #[prost(bool, tag = "5")]
     pub dry_run: bool,
-    /// The cluster's pod CIDRs: nothing outside is laid. Own routes outside, of a former CIDR, can still be removed.
+    /// The cluster's pod CIDRs, and those of this call's nodes that lie outside of them: nothing else is laid. Own routes outside, of a former CIDR, can still be removed.
     #[prost(string, repeated, tag = "6")]
     pub cluster_cidrs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -4004,7 +4004,7 @@ pub enum RouteState {
     Active = 1,
     /// They will.
     Pending = 2,
-    /// The next hop is gone.
+    /// They do not: the machine is gone (then the next hop names none), or takes no such packets.
     Blackhole = 3,
 }
 impl RouteState {

@@ -181,6 +181,9 @@ fn a_route_is_known_by_its_tags() {
         ("error", RouteState::Blackhole),
         ("dreaming", RouteState::Unspecified),
     ] {
-        assert_eq!(entry(json!({}), word).state(), wanted, "{word}");
+        let entry = entry(json!({}), word);
+        assert_eq!(entry.state(), wanted, "{word}");
+        let machine = if word == "blackhole" { "" } else { "sim://sim-1/i-1" };
+        assert_eq!(entry.next_hop.expect("set").provider_id, machine, "{word}");
     }
 }
