@@ -86,7 +86,11 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     told("a node joins, with six pools", &joined);
     let writes = count(&calls.writes());
     ensure!(writes == counted(&[("PUT pools/*/members", 6)]), "{writes:?}");
-    ensure!(of(&joined, "GET pools/*/members") <= 6, "each pool that changed is read once: {joined:?}");
+    // A listing may meet a pool that is about to change or still changing, which is then read again.
+    ensure!(
+        of(&joined, "GET pools/*/members") <= 12,
+        "a pool that changed is read twice at most: {joined:?}"
+    );
     let one_by_one = ["GET loadbalancers/*", "GET ports/*"].map(|it| of(&joined, it));
     ensure!(one_by_one == [0, 0], "it reads one by one: {joined:?}");
 
