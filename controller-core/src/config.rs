@@ -30,7 +30,8 @@ pub struct CommonArgs {
     #[arg(long, value_name = "UID", help_heading = "Cluster")]
     pub cluster_id: String,
 
-    /// Name of this cluster, for people: part of names and descriptions at the cloud.
+    /// Name of this cluster, for people: part of names and descriptions at the cloud. While load balancers are taken over from a Go
+    /// controller, the name that it had: they are found by that.
     #[arg(long, value_name = "NAME", default_value = "kubernetes", help_heading = "Cluster")]
     pub cluster_name: String,
 

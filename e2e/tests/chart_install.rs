@@ -133,6 +133,41 @@ fn wrong_senses() -> Vec<Wrong> {
             json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
             "adapter.tls.mode: generated makes",
         ),
+        (
+            "a period that never passes",
+            json!({ "nodeController": { "deletion": { "monitorPeriod": "0s" } } }),
+            "nodeController.deletion.monitorPeriod: 0s never passes",
+        ),
+        (
+            "two words at once",
+            json!({ "nodeController": { "deletion": { "confirmAfter": "500ms" } } }),
+            "nodeController.deletion.confirmAfter: 500ms is too short",
+        ),
+        (
+            "nobody's Services",
+            json!({ "serviceController": { "defaultLoadBalancer": false } }),
+            "serviceController.defaultLoadBalancer: false leaves nothing to do",
+        ),
+        (
+            "no class",
+            json!({ "serviceController": { "loadBalancerClass": "a b" } }),
+            "serviceController.loadBalancerClass: \"a b\" is no class",
+        ),
+        (
+            "one name for all",
+            json!({ "serviceController": { "loadBalancerNameTemplate": "{cluster}" } }),
+            "serviceController.loadBalancerNameTemplate: {cluster} gives two Services one name",
+        ),
+        (
+            "an age above a day",
+            json!({ "serviceController": { "orphanMinimumAge": "48h" } }),
+            "serviceController.orphanMinimumAge: 48h is not from 1s to 24h",
+        ),
+        (
+            "a default of nothing",
+            json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
+            "serviceController.serviceDefaults.intrenal: is no annotation's key",
+        ),
         ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
         (
             "one port twice",

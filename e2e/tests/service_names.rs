@@ -1,7 +1,10 @@
-//! What load balancers are called at the cloud: by the cluster's template, and by what a Service says of its own.
+//! What load balancers are called at the cloud: by the cluster's template, and by what a Service says of its own; and how those that
+//! nobody owns are taken over by their names.
 
+use adapter_sim::simcloud::Operation;
 use anyhow::{Context, ensure};
 use e2e::{Bed, service};
+use http::Method;
 use serde_json::json;
 
 #[tokio::test]
@@ -47,4 +50,50 @@ async fn load_balancers_are_called_as_the_template_says_and_another_name_makes_n
         Ok(ids)
     });
     assert_ne!(left.await.unwrap().first(), web.as_ref());
+}
+
+/// As on the day on which the Go controller ends: its load balancer has the Service's name and no owner.
+#[tokio::test]
+async fn a_load_balancer_that_nobody_owns_is_taken_over_where_that_is_wished_and_goes_with_its_service() {
+    let values = json!({ "serviceController": { "compat": "openstack" } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    bed.targets(1).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    let address = bed.address("web").await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
+
+    let cloud = &bed.cluster.cloud;
+    let id = cloud.state().await.unwrap().balancer("web").unwrap().id.clone();
+    let nobodys = json!({ "tags": {} });
+    cloud.by_hand(Method::PATCH, &format!("/v1/load-balancers/{id}"), Some(&nobodys)).await.unwrap();
+    bed.until_cloud("it is nobody's", |state| {
+        ensure!(state.load_balancers.iter().all(|it| it.tags.is_empty()), "it has tags");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
+    bed.until_cloud("it is ours", |state| {
+        let tagged = state.balancer("web").context("nothing is tagged as the Service's")?;
+        ensure!(tagged.id == id && state.load_balancers.len() == 1, "{:?}", state.load_balancers);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.quiet("service-controller").await.unwrap();
+    let made = bed.cluster.cloud.counts().await.unwrap().of(Operation::CreateLoadBalancer);
+    assert_eq!((made, bed.address("web").await.unwrap()), (0, address));
+
+    bed.delete_service("web").await.unwrap();
+    bed.until_cloud("it goes with its Service", |state| {
+        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
+        Ok(())
+    })
+    .await
+    .unwrap();
 }

@@ -14,6 +14,12 @@
 {{- $faults = append $faults "routeController.clusterCidr: is needed when routeController.enabled is true; set it to the pods' network, such as 10.244.0.0/16, or set routeController.enabled to false where the CNI routes by itself" -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.clusterCidrFaults" $values.routeController.clusterCidr | fromJsonArray) -}}
+{{- if $values.nodeController.enabled -}}
+{{- $faults = concat $faults (include "cloud-controllers.deletionFaults" $values.nodeController.deletion | fromJsonArray) -}}
+{{- end -}}
+{{- if $values.serviceController.enabled -}}
+{{- $faults = concat $faults (include "cloud-controllers.serviceFaults" . | fromJsonArray) -}}
+{{- end -}}
 {{- $ports := dict -}}
 {{- if $values.hostNetwork -}}
 {{- range $key := list "adapter.grpcPort" "adapter.httpPort" "nodeController.httpPort" "serviceController.httpPort" "routeController.httpPort" -}}
@@ -69,6 +75,58 @@
 {{- end -}}
 {{- else if hasPrefix "http:" $adapter.endpoint -}}
 {{- $faults = append $faults (printf "adapter.endpoint: %s is without TLS, and adapter.tls.mode is %s; set the endpoint to a URL such as https://192.0.2.10:8443, or adapter.tls.mode and adapter.authentication to off and none" $adapter.endpoint $tls.mode) -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* What is wrong with the times of nodes' ends: a JSON list. Takes nodeController.deletion. */}}
+{{- define "cloud-controllers.deletionFaults" -}}
+{{- $faults := list -}}
+{{- $second := "[1-9][0-9]*[hms]|[1-9][0-9]{3,}ms" -}}
+{{- if not (regexMatch "[1-9]" .monitorPeriod) -}}
+{{- $faults = append $faults (printf "nodeController.deletion.monitorPeriod: %s never passes; write a duration of 100ms or more, such as 5s" .monitorPeriod) -}}
+{{- end -}}
+{{- if not (regexMatch $second (regexReplaceAll "(^|[a-z])[0-9]{1,3}ms" .confirmAfter "${1}")) -}}
+{{- $faults = append $faults (printf "nodeController.deletion.confirmAfter: %s is too short; write a duration of 1s or more, such as 30s" .confirmAfter) -}}
+{{- end -}}
+{{- if not (regexMatch $second (regexReplaceAll "(^|[a-z])[0-9]{1,3}ms" .window "${1}")) -}}
+{{- $faults = append $faults (printf "nodeController.deletion.window: %s is too short; write a duration of 1s or more, such as 10m" .window) -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* What is wrong with whose Services are served, and how: a JSON list. Takes the root. */}}
+{{- define "cloud-controllers.serviceFaults" -}}
+{{- $faults := list -}}
+{{- $service := .Values.serviceController -}}
+{{- $class := $service.loadBalancerClass -}}
+{{- $edge := "[A-Za-z0-9]" -}}
+{{- $classes := printf "^(%s([A-Za-z0-9.-]{0,251}%s)?/)?%s([A-Za-z0-9._-]{0,61}%s)?$" $edge $edge $edge $edge -}}
+{{- if and $class (not (regexMatch $classes $class)) -}}
+{{- $faults = append $faults (printf "serviceController.loadBalancerClass: %q is no class; write one as Kubernetes takes it, such as example.com/internal" $class) -}}
+{{- end -}}
+{{- if not (or $class $service.defaultLoadBalancer) -}}
+{{- $faults = append $faults "serviceController.defaultLoadBalancer: false leaves nothing to do; name a class in serviceController.loadBalancerClass, or set serviceController.enabled to false" -}}
+{{- end -}}
+{{- $template := $service.loadBalancerNameTemplate -}}
+{{- if and $template (not (contains "{uid}" $template)) -}}
+{{- if not (and (contains "{namespace}" $template) (contains "{service}" $template)) -}}
+{{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services one name; put in {uid}, or {namespace} and {service}" $template) -}}
+{{- else if contains "}{" $template -}}
+{{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services one name; put a - or a _ between {namespace} and {service}" $template) -}}
+{{- end -}}
+{{- end -}}
+{{- $age := $service.orphanMinimumAge -}}
+{{- $unit := dict "s" 1 "m" 60 "h" 3600 -}}
+{{- $seconds := mul (trimSuffix (regexFind "[smh]$" $age) $age | atoi) (get $unit (regexFind "[smh]$" $age)) -}}
+{{- if or (lt $seconds 1) (gt $seconds 86400) -}}
+{{- $faults = append $faults (printf "serviceController.orphanMinimumAge: %s is not from 1s to 24h; write one such as 1h" $age) -}}
+{{- end -}}
+{{- $keys := (.Files.Get "files/annotations.yaml" | fromYaml).keys -}}
+{{- range $key, $_ := $service.serviceDefaults -}}
+{{- if not (or (has $key $keys) (hasPrefix "x." $key)) -}}
+{{- $faults = append $faults (printf "serviceController.serviceDefaults.%s: is no annotation's key; the README lists them, such as idle-timeout" $key) -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
