@@ -10,7 +10,7 @@ mod log_level;
 mod moved;
 mod pages;
 
-use std::{ffi::OsString, fmt::Display, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use adapter_client::Connection;
 use clap::{Parser, ValueEnum, error::ErrorKind};
@@ -43,15 +43,21 @@ pub struct CommonArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 100.0,
+        default_value = "100",
         allow_negative_numbers = true,
         help_heading = "API server"
     )]
-    pub kube_api_qps: f64,
+    pub kube_api_qps: String,
 
     /// How many it may get at once, after a pause.
-    #[arg(long, value_name = "N", default_value_t = 200, help_heading = "API server")]
-    pub kube_api_burst: u32,
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "200",
+        allow_negative_numbers = true,
+        help_heading = "API server"
+    )]
+    pub kube_api_burst: String,
 
     /// Where the cloud adapter is, and how it is called safely.
     #[command(flatten, next_help_heading = "Adapter")]
@@ -147,17 +153,22 @@ impl CommonArgs {
 
     /// `None`: there is no limit, or something is wrong, which stands in `faults`.
     fn rate(&self, faults: &mut Faults) -> Option<Rate> {
-        let (qps, burst) = (self.kube_api_qps, self.kube_api_burst);
-        if qps <= 0.0 {
-            return None;
-        }
+        let (qps, burst) = (&self.kube_api_qps, &self.kube_api_burst);
+        let fix = "use 0.01 to 1000000 a second, or 0 for no limit";
         // One a day is none, and nobody counts in nanoseconds.
-        let sound = (0.01..=1e6).contains(&qps);
-        let judged = if sound { Ok(qps) } else { Err("use 0.01 to 1000000 a second, or 0 for no limit") };
-        let qps = faults.check("--kube-api-qps <N>", &qps.to_string(), judged);
-        let judged = if burst > 0 { Ok(burst) } else { Err("use 1 or more: with 0 nothing is ever sent") };
-        let burst = faults.check("--kube-api-burst <N>", &burst.to_string(), judged);
-        Some(Rate { qps: qps?, burst: burst? })
+        let judged = match qps.parse::<f64>() {
+            Ok(none) if none <= 0.0 => Ok(None),
+            Ok(qps) if (0.01..=1e6).contains(&qps) => Ok(Some(qps)),
+            Ok(_) | Err(_) => Err(fix),
+        };
+        let qps = faults.check("--kube-api-qps <N>", qps, judged);
+        let judged = match burst.parse::<u32>() {
+            Ok(burst) if burst > 0 || qps == Some(None) => Ok(burst),
+            Ok(_) => Err("use 1 or more: with 0 nothing is ever sent"),
+            Err(_) => Err("use a whole number of 1 or more"),
+        };
+        let burst = faults.check("--kube-api-burst <N>", burst, judged);
+        Some(Rate { qps: qps.flatten()?, burst: burst? })
     }
 
     /// `KUBECONFIG` may hold several paths; those that do not exist are skipped as kubectl does, but not all of them.
@@ -190,19 +201,25 @@ impl Faults {
         judged.map_err(|reason| self.add(flag, value, reason)).ok()
     }
 
-    /// Passes a number on that lies in a range, and notes one that does not.
-    pub fn in_range(
-        &mut self,
-        flag: &str,
-        value: usize,
-        range: std::ops::RangeInclusive<usize>,
-    ) -> Option<usize> {
-        let reason = format!("{value} is not in {}..={}", range.start(), range.end());
-        self.check(flag, &value.to_string(), if range.contains(&value) { Ok(value) } else { Err(reason) })
+    /// Passes a number on that lies in a range, and notes one that does not, and what is no number.
+    pub fn in_range(&mut self, flag: &str, text: &str, range: RangeInclusive<usize>) -> Option<usize> {
+        let (first, last) = (range.start(), range.end());
+        let judged = match (text.parse::<usize>(), text.parse::<i128>()) {
+            (Ok(number), _) if range.contains(&number) => Ok(number),
+            (_, Ok(number)) => Err(format!("{number} is not in {first}..={last}")),
+            (_, Err(_)) => Err(format!("use a whole number in {first}..={last}")),
+        };
+        self.check(flag, text, judged)
+    }
+
+    /// Passes a duration on that is no shorter than that, and notes one that is, and what is none.
+    pub fn at_least(&mut self, flag: &str, text: &str, shortest: Duration) -> Option<Duration> {
+        self.check(flag, text, duration::at_least(text, shortest))
     }
 }
 
-/// Reads the flags and judges them.
+/// Reads the flags and judges them. As with the flags of Kubernetes' own programs, the last of several words for one flag counts, and
+/// an underscore in a flag's name is a dash.
 ///
 /// # Errors
 /// What clap says of unknown flags and missing values, or every fault that `judge` found. `clap::Error::exit` prints it and ends
@@ -211,12 +228,28 @@ pub fn read<A: Parser, C>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     judge: impl FnOnce(&A, &mut Faults) -> Option<C>,
 ) -> Result<C, clap::Error> {
-    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    let args = A::try_parse_from(&arguments).map_err(|error| answered::<A>(error, &arguments))?;
+    let arguments: Vec<OsString> =
+        arguments.into_iter().map(|argument| with_dashes(argument.into())).collect();
+    let mut command = A::command().args_override_self(true);
+    let matches = command.try_get_matches_from_mut(&arguments);
+    let args =
+        matches.and_then(|matches| A::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+    let args = args.map_err(|error| answered::<A>(error, &arguments))?;
     let mut faults = Faults::default();
     match judge(&args, &mut faults) {
         Some(config) if faults.0.is_empty() => Ok(config),
         Some(_) | None => Err(A::command().error(ErrorKind::ValueValidation, faults.0.join("\nerror: "))),
+    }
+}
+
+/// `--cluster_name=a_b` to `--cluster-name=a_b`.
+fn with_dashes(argument: OsString) -> OsString {
+    match argument.to_str().map(|text| text.split_once('=').map_or((text, None), |(a, b)| (a, Some(b)))) {
+        Some((name, value)) if name.starts_with("--") && name.contains('_') => {
+            let name = name.replace('_', "-");
+            value.map_or_else(|| name.clone(), |value| format!("{name}={value}")).into()
+        }
+        Some(_) | None => argument,
     }
 }
 
@@ -259,14 +292,14 @@ mod tests {
         common: CommonArgs,
         #[arg(long, default_value = "127.0.0.1:0")]
         http_address: String,
-        #[arg(long, default_value_t = 10)]
-        workers: usize,
+        #[arg(long, default_value = "10", allow_negative_numbers = true)]
+        workers: String,
     }
 
     fn parse(flags: &[&str]) -> Result<CommonConfig, String> {
         let arguments = ["controller"].iter().chain(flags);
         read(arguments, |args: &Args, faults| {
-            let workers = faults.in_range("--workers <N>", args.workers, 1..=100);
+            let workers = faults.in_range("--workers <N>", &args.workers, 1..=100);
             let common = args.common.check(&args.http_address, faults);
             workers.and(common)
         })
@@ -329,6 +362,50 @@ mod tests {
         for wrong in ["--kube-api-burst=0", "--kube-api-qps=NaN", "--kube-api-qps=1e9"] {
             assert!(rate(&[wrong]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_told_together_with_everything_else() {
+        let error = parse(&[
+            "--cluster-id=u",
+            "--workers=-5",
+            "--kube-api-qps=many",
+            "--kube-api-burst=-1",
+            "--secure-port=https",
+            "--leader-elect-retry-period=soon",
+        ]);
+        let error = error.expect_err("all of it is wrong");
+        for words in [
+            "'-5' for '--workers <N>': -5 is not in 1..=100",
+            "'many' for '--kube-api-qps <N>': use 0.01 to 1000000",
+            "'-1' for '--kube-api-burst <N>': use a whole number of 1 or more",
+            "'https' for '--secure-port <PORT>': use a port from 1 to 65535",
+            "'soon' for '--leader-elect-retry-period <DURATION>': write a duration",
+        ] {
+            assert!(error.contains(words), "{words} is missing in:\n{error}");
+        }
+        for number in ["many", "", "1.5", "0x10"] {
+            let error = parse(&["--cluster-id=u", "--workers", number]).expect_err(number);
+            let words = format!("'{number}' for '--workers <N>': use a whole number in 1..=100");
+            assert!(error.contains(&words), "{error}");
+        }
+        let error = parse(&["--cluster-id=u", "--workers", "-5"]).expect_err("as two words");
+        assert!(error.contains("-5 is not in 1..=100"), "{error}");
+    }
+
+    #[test]
+    fn of_several_words_for_one_flag_the_last_one_counts() {
+        let flags = ["--cluster-id=u", "--cluster-name=a", "--cluster-name=b", "--cluster-id", "v"];
+        let config = parse(&flags).expect("as with the flags of Kubernetes' own programs");
+        assert_eq!(config.cluster, Cluster { id: "v".to_owned(), name: "b".to_owned() });
+    }
+
+    #[test]
+    fn an_underscore_in_the_name_of_a_flag_is_a_dash() {
+        let config = parse(&["--cluster_id", "u_1", "--cluster_name=a_b=c_d"]).expect("good");
+        assert_eq!(config.cluster, Cluster { id: "u_1".to_owned(), name: "a_b=c_d".to_owned() });
+        let error = parse(&["--cluster_id=u", "--cloud_provider=gce"]).expect_err("none of ours");
+        assert!(error.contains("--cloud-provider': belongs to the adapter"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Flags to a checked configuration.
 
-use std::{ffi::OsString, ops::RangeInclusive, time::Duration};
+use std::{ffi::OsString, time::Duration};
 
 use clap::Parser;
 use controller_core::{
@@ -15,47 +15,53 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 /// Two looks at the same moment are one.
 const SHORTEST_APART: Duration = Duration::from_secs(1);
 
-/// Ends the help.
+/// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this machine:
-  node-controller --kubeconfig admin.conf --adapter-endpoint http://127.0.0.1:8443 \\
-    --cluster-id \"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"
+  node-controller --kubeconfig admin.conf \\
+    --adapter-endpoint http://127.0.0.1:8443 \\
+    --cluster-id \"$(kubectl get namespace kube-system \\
+      -o jsonpath='{.metadata.uid}')\"
 
-Kubelets must be started with --cloud-provider=external. Until a node is initialised it has the taint
-node.cloudprovider.kubernetes.io/uninitialized, and its Events say what it waits for.";
+Kubelets must be started with --cloud-provider=external. Until a node is
+initialised it has the taint node.cloudprovider.kubernetes.io/uninitialized,
+and its Events say what it waits for.";
 
 /// Initialises Kubernetes nodes from the cloud, keeps their addresses and labels right, and deletes those whose machines are gone.
 #[derive(Debug, Parser)]
 #[command(name = "node-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
+    /// How many nodes are worked on at once.
+    #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true)]
+    concurrent_node_syncs: String,
+
+    /// Of how many nodes the addresses are written at once; 0: of as many as are worked on.
+    #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
+    concurrent_node_status_updates: String,
+
+    /// How often all nodes are compared with what the adapter listed last, even if nothing changed. Costs no vendor call: how soon a
+    /// change at the cloud is seen is the adapter's cache.instances.maxAge (30 s).
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    node_status_update_frequency: String,
+
+    #[command(flatten)]
+    lifecycle: LifecycleArgs,
+
+    // Last: the headings of its groups hold for what follows.
     #[command(flatten)]
     common: CommonArgs,
 
     /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10270", help_heading = "Pages")]
     http_address: String,
-
-    /// How many nodes are worked on at once.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    concurrent_node_syncs: usize,
-
-    /// Of how many nodes the addresses are written at once; 0: of as many as are worked on.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    concurrent_node_status_updates: usize,
-
-    /// How often all nodes are compared with the cloud even if nothing changed. Costs no vendor call.
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
-    node_status_update_frequency: String,
-
-    #[command(flatten)]
-    lifecycle: LifecycleArgs,
 }
 
 /// When nodes whose machines are gone are deleted.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The end of nodes")]
 struct LifecycleArgs {
-    /// How often nodes that are not ready are looked at. Costs no vendor call for those whose machines the cloud lists.
+    /// How often nodes that are not ready are looked at, beside what the adapter listed last. Costs no vendor call for those whose
+    /// machines the cloud lists.
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     node_monitor_period: String,
 
@@ -68,12 +74,12 @@ struct LifecycleArgs {
     node_minimum_age: String,
 
     /// The brake: within its window no more than this share of all nodes is deleted, rounded up. More at once: none.
-    #[arg(long, value_name = "PERCENT", default_value_t = 30)]
-    node_deletion_max_share: usize,
+    #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
+    node_deletion_max_share: String,
 
     /// The brake: within its window no more nodes than this are deleted, whatever share they are.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    node_deletion_max_number: usize,
+    #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
+    node_deletion_max_number: String,
 
     /// The window of the brake.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
@@ -115,11 +121,12 @@ impl Config {
 }
 
 fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
-    let workers = faults.in_range("--concurrent-node-syncs <N>", args.concurrent_node_syncs, 1..=1000);
-    let writers = args.concurrent_node_status_updates;
+    let workers = faults.in_range("--concurrent-node-syncs <N>", &args.concurrent_node_syncs, 1..=1000);
+    let writers = &args.concurrent_node_status_updates;
     let writers = faults.in_range("--concurrent-node-status-updates <N>", writers, 0..=1000);
     let frequency = &args.node_status_update_frequency;
-    let compare_every = duration(faults, "--node-status-update-frequency", frequency, SHORTEST_PERIOD);
+    let compare_every =
+        faults.at_least("--node-status-update-frequency <DURATION>", frequency, SHORTEST_PERIOD);
     let lifecycle = args.lifecycle.judge(faults);
     let common = args.common.check(&args.http_address, faults);
     let workers = workers?;
@@ -131,12 +138,14 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
 
 impl LifecycleArgs {
     fn judge(&self, faults: &mut Faults) -> Option<lifecycle::Settings> {
-        let share: RangeInclusive<usize> = 1..=100;
-        let share =
-            faults.in_range("--node-deletion-max-share <PERCENT>", self.node_deletion_max_share, share);
-        let number = self.node_deletion_max_number;
+        let share = &self.node_deletion_max_share;
+        let share = faults.in_range("--node-deletion-max-share <PERCENT>", share, 1..=100);
+        let number = &self.node_deletion_max_number;
         let number = faults.in_range("--node-deletion-max-number <N>", number, 1..=100_000);
-        let mut read = |flag, text, shortest| duration(faults, flag, text, shortest);
+        let mut read = |flag, text: &str, shortest| {
+            let flag = format!("{flag} <DURATION>");
+            faults.at_least(&flag, text, shortest)
+        };
         let period = read("--node-monitor-period", &self.node_monitor_period, SHORTEST_PERIOD);
         let apart = &self.node_deletion_confirm_after;
         let confirm_after = read("--node-deletion-confirm-after", apart, SHORTEST_APART);
@@ -150,17 +159,6 @@ impl LifecycleArgs {
             limits,
         })
     }
-}
-
-/// Durations as Go's flags write them: `90s`, `5m`, `1h30m`.
-fn duration(faults: &mut Faults, flag: &str, text: &str, shortest: Duration) -> Option<Duration> {
-    let fix = || format!("write a duration of {shortest:?} or more, such as 5m");
-    let span = text.trim().parse::<jiff::SignedDuration>().map_err(|_invalid| fix());
-    let judged = span.and_then(|span| match Duration::try_from(span) {
-        Ok(duration) if duration >= shortest => Ok(duration),
-        Ok(_) | Err(_) => Err(fix()),
-    });
-    faults.check(&format!("{flag} <DURATION>"), text, judged)
 }
 
 #[cfg(test)]
@@ -181,13 +179,14 @@ mod tests {
     #[test]
     fn every_flag_that_makes_no_sense_is_named() {
         let bad = [
+            ("--concurrent-node-syncs", "-5", "-5 is not in 1..=1000"),
             ("--concurrent-node-status-updates", "1001", "1001 is not in 0..=1000"),
             ("--node-status-update-frequency", "0s", "100ms or more"),
             ("--node-monitor-period", "soon", "100ms or more"),
             ("--node-deletion-confirm-after", "0", "1s or more"),
             ("--node-minimum-age", "-5m", "0ns or more"),
             ("--node-deletion-max-share", "0", "0 is not in 1..=100"),
-            ("--node-deletion-max-number", "0", "0 is not in 1..=100000"),
+            ("--node-deletion-max-number", "all", "use a whole number in 1..=100000"),
             ("--node-deletion-window", "10", "1s or more"),
         ];
         let flags = bad.iter().map(|(flag, value, _)| format!("{flag}={value}"));

@@ -14,22 +14,22 @@ pub(crate) use self::cluster_cidrs::ClusterCidrs;
 /// Below this mirrors are compared with themselves more often than anything can change in them.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Ends the help.
+/// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this machine:
-  route-controller --kubeconfig admin.conf --adapter-endpoint http://127.0.0.1:8443 --cluster-cidr 10.244.0.0/16 \\
-    --cluster-id \"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"
+  route-controller --kubeconfig admin.conf \\
+    --adapter-endpoint http://127.0.0.1:8443 \\
+    --cluster-cidr 10.244.0.0/16 \\
+    --cluster-id \"$(kubectl get namespace kube-system \\
+      -o jsonpath='{.metadata.uid}')\"
 
-Run it only where the CNI neither routes nor encapsulates by itself. Each node's condition NetworkUnavailable says whether
-its routes are there.";
+Run it only where the CNI neither routes nor encapsulates by itself. Each
+node's condition NetworkUnavailable says whether its routes are there.";
 
 /// Lays a route to the pods of each node in the cloud, and says on the node whether it is there.
 #[derive(Debug, Parser)]
 #[command(name = "route-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    common: CommonArgs,
-
     /// Where pods live: one CIDR, or one of each address family, with a comma between. What a node asks for outside is laid, and
     /// not removed when the node goes.
     #[arg(long, value_name = "CIDR[,CIDR]")]
@@ -45,16 +45,20 @@ pub(crate) struct Args {
 
     /// At most so many per cent of the routes are removed within the window because their nodes are not listed any more. If more are
     /// to go, none goes. 100 lets all go, also if no node is listed.
-    #[arg(long, value_name = "PERCENT", default_value_t = 30)]
-    route_removal_max_share: usize,
+    #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
+    route_removal_max_share: String,
 
     /// At most so many routes are removed within the window because their nodes are gone. If more are to go, none goes.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    route_removal_max_number: usize,
+    #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
+    route_removal_max_number: String,
 
     /// The window of both, such as 5m.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     route_removal_window: String,
+
+    // Last: the headings of its groups hold for what follows.
+    #[command(flatten)]
+    common: CommonArgs,
 
     /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10272", help_heading = "Pages")]
@@ -86,15 +90,15 @@ impl Config {
 fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let cidrs = args.cluster_cidr.parse::<ClusterCidrs>();
     let cluster_cidrs = faults.check("--cluster-cidr <CIDR[,CIDR]>", &args.cluster_cidr, cidrs);
-    let text = &args.route_reconciliation_period;
-    let period = faults.check("--route-reconciliation-period <DURATION>", text, duration(text));
-    let text = &args.route_removal_grace;
-    let removal_grace = faults.check("--route-removal-grace <DURATION>", text, duration(text));
-    let text = &args.route_removal_window;
-    let window = faults.check("--route-removal-window <DURATION>", text, duration(text));
-    let share = faults.in_range("--route-removal-max-share <PERCENT>", args.route_removal_max_share, 1..=100);
-    let numbers = 1..=1_000_000;
-    let number = faults.in_range("--route-removal-max-number <N>", args.route_removal_max_number, numbers);
+    let period = &args.route_reconciliation_period;
+    let period = faults.at_least("--route-reconciliation-period <DURATION>", period, SHORTEST);
+    let grace = &args.route_removal_grace;
+    let removal_grace = faults.at_least("--route-removal-grace <DURATION>", grace, SHORTEST);
+    let window = faults.at_least("--route-removal-window <DURATION>", &args.route_removal_window, SHORTEST);
+    let share = &args.route_removal_max_share;
+    let share = faults.in_range("--route-removal-max-share <PERCENT>", share, 1..=100);
+    let number = &args.route_removal_max_number;
+    let number = faults.in_range("--route-removal-max-number <N>", number, 1..=1_000_000);
     let common = args.common.check(&args.http_address, faults);
     Some(Config {
         common: common?,
@@ -103,16 +107,6 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
         removal_grace: removal_grace?,
         removal_limits: Limits { share: share?, number: number?, window: window? },
     })
-}
-
-/// Durations as Go's flags write them: `90s`, `5m`, `1h30m`.
-fn duration(text: &str) -> Result<Duration, &'static str> {
-    let fix = "write a duration of 1s or more, such as 5m";
-    let span: jiff::SignedDuration = text.trim().parse().map_err(|_invalid| fix)?;
-    match Duration::try_from(span) {
-        Ok(duration) if duration >= SHORTEST => Ok(duration),
-        Ok(_) | Err(_) => Err(fix),
-    }
 }
 
 #[cfg(test)]
@@ -146,7 +140,7 @@ mod tests {
             "--route-reconciliation-period=fast",
             "--http-address=x",
             "--route-removal-max-share=101",
-            "--route-removal-max-number=0",
+            "--route-removal-max-number=many",
         ];
         let error = parse(&flags).expect_err("all of it is wrong");
         for part in [
@@ -156,7 +150,7 @@ mod tests {
             "such as 5m",
             "'x' for '--http-address",
             "'--route-removal-max-share <PERCENT>': 101 is not in 1..=100",
-            "'--route-removal-max-number <N>': 0 is not in 1..=1000000",
+            "'--route-removal-max-number <N>': use a whole number in 1..=1000000",
         ] {
             assert!(error.contains(part), "{part} is missing in:\n{error}");
         }
@@ -164,12 +158,16 @@ mod tests {
 
     #[test]
     fn periods_are_written_as_elsewhere() {
-        for (text, seconds) in [("10s", 10), ("5m", 300), ("1h30m", 5400), ("1m30s", 90)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        let period = |text: &str| {
+            let flag = format!("--route-reconciliation-period={text}");
+            parse(&["--cluster-cidr=10.244.0.0/16", &flag]).map(|config| config.period)
+        };
+        for (text, seconds) in [("10s", 10), ("5m", 300), ("1h30m", 5400), ("30s1m", 90), ("1.5h30m", 7200)] {
+            assert_eq!(period(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         for text in ["", "0s", "-5m", "500ms", "5", "soon"] {
-            let error = duration(text).expect_err(text);
-            assert!(error.contains("such as 5m"), "{text}: {error}");
+            let error = period(text).expect_err(text);
+            assert!(error.contains("1s or more, such as 5m"), "{text}: {error}");
         }
     }
 

@@ -18,28 +18,24 @@ use crate::{
 /// More at once than any cloud answers.
 const MOST_SYNCS: usize = 1000;
 
-/// Ends the help.
+/// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this machine:
-  service-controller --kubeconfig admin.conf --adapter-endpoint http://127.0.0.1:8443 \\
-    --cluster-id \"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"
+  service-controller --kubeconfig admin.conf \\
+    --adapter-endpoint http://127.0.0.1:8443 \\
+    --cluster-id \"$(kubectl get namespace kube-system \\
+      -o jsonpath='{.metadata.uid}')\"
 
-Services of type LoadBalancer without a class get a load balancer; their Events say what it waits for.";
+Services of type LoadBalancer without a class get a load balancer; their
+Events say what it waits for.";
 
 /// Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
 #[derive(Debug, Parser)]
 #[command(name = "service-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
-    #[command(flatten)]
-    common: CommonArgs,
-
     /// How many Services are worked on at once. What reaches the cloud is limited by the adapter's budget, not by this.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    concurrent_service_syncs: usize,
-
-    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271", help_heading = "Pages")]
-    http_address: String,
+    #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true)]
+    concurrent_service_syncs: String,
 
     /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -73,6 +69,14 @@ struct Args {
     /// With --orphans=delete: one goes when it was without a Service for so long, and no more within this time than 10 or 30 % of all.
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     orphan_minimum_age: String,
+
+    // Last: the headings of its groups hold for what follows.
+    #[command(flatten)]
+    common: CommonArgs,
+
+    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271", help_heading = "Pages")]
+    http_address: String,
 }
 
 /// What becomes of orphans.
@@ -114,7 +118,7 @@ impl Config {
 
 fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let workers =
-        faults.in_range("--concurrent-service-syncs <N>", args.concurrent_service_syncs, 1..=MOST_SYNCS);
+        faults.in_range("--concurrent-service-syncs <N>", &args.concurrent_service_syncs, 1..=MOST_SYNCS);
     let common = args.common.check(&args.http_address, faults);
     let classes = classes(args, faults);
     let orphans = orphans(args, faults);
@@ -206,12 +210,15 @@ mod tests {
 
     #[test]
     fn all_faults_are_reported_at_once() {
-        let error = parse(&["--concurrent-service-syncs=0", "--http-address=x"]).unwrap_err();
-        assert!(
-            error.contains("'0' for '--concurrent-service-syncs") && error.contains("1..=1000"),
-            "{error}"
-        );
-        assert!(error.contains("'x' for '--http-address"), "{error}");
+        for number in ["0", "-5", "many"] {
+            let number = format!("--concurrent-service-syncs={number}");
+            let error = parse(&[&number, "--http-address=x"]).unwrap_err();
+            assert!(
+                error.contains("for '--concurrent-service-syncs") && error.contains("1..=1000"),
+                "{error}"
+            );
+            assert!(error.contains("'x' for '--http-address"), "{error}");
+        }
     }
 
     #[test]

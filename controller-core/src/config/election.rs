@@ -76,6 +76,10 @@ impl ElectionArgs {
         let renew_deadline = judge(faults, RENEW_DEADLINE, &self.leader_elect_renew_deadline);
         let retry = judge(faults, RETRY_PERIOD, &self.leader_elect_retry_period);
         let timing = Timing { duration: lasts?, renew_deadline: renew_deadline?, retry: retry? };
+        // What does not happen cannot go wrong.
+        if !self.leader_elect {
+            return None;
+        }
         let election = Election {
             namespace: self.leader_elect_resource_namespace.clone(),
             name: self.leader_elect_resource_name.clone(),
@@ -87,7 +91,7 @@ impl ElectionArgs {
             faults.add(flag, &value, error.fix);
             return None;
         }
-        self.leader_elect.then_some(election)
+        Some(election)
     }
 
     /// The flag that a setting comes from, and what it was given.
@@ -139,6 +143,15 @@ mod tests {
         assert_eq!(parse(&["--leader-elect=false"]).expect("good"), None);
         let settings = election.settings("node-controller", "a".to_owned());
         assert_eq!((settings.name.as_str(), settings.check()), ("cloud-node-controller", Ok(())));
+    }
+
+    #[test]
+    fn without_an_election_nothing_is_asked_of_its_times() {
+        for odd in ["--leader-elect-lease-duration=5s", "--leader-elect-resource-name=Lease"] {
+            assert_eq!(parse(&["--leader-elect=false", odd]), Ok(None), "{odd}");
+            assert!(parse(&[odd]).is_err(), "{odd}");
+        }
+        parse(&["--leader-elect=false", "--leader-elect-lease-duration=soon"]).expect_err("no duration");
     }
 
     #[test]

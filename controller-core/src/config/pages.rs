@@ -16,8 +16,8 @@ use super::Faults;
 pub struct PagesArgs {
     /// Serves the pages of --http-address over TLS, too, at this port, such as 10258. Without it, and with 0, they are not. Callers are
     /// not asked who they are.
-    #[arg(long, value_name = "PORT")]
-    pub secure_port: Option<u16>,
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
+    pub secure_port: Option<String>,
 
     /// The address of --secure-port [default: 0.0.0.0]
     #[arg(long, value_name = "IP")]
@@ -75,10 +75,12 @@ pub struct SecurePages {
 impl PagesArgs {
     /// Judges them, and reads or makes the certificate. `None`: no pages over TLS, or something is wrong, which stands in `faults`.
     pub fn check(&self, faults: &mut Faults) -> Option<SecurePages> {
-        let Some(port) = self.secure_port else {
+        let Some(port) = &self.secure_port else {
             self.refuse_what_has_no_port(faults);
             return None;
         };
+        let judged = port.parse::<u16>().map_err(|_error| "use a port from 1 to 65535, or 0 for none");
+        let port = faults.check("--secure-port <PORT>", port, judged)?;
         if port == 0 {
             return None;
         }
@@ -190,7 +192,8 @@ mod tests {
     #[test]
     fn bad_values_are_named_with_their_flag_and_the_fix() {
         for (flags, words) in [
-            (&["--secure-port=65536"][..], "--secure-port"),
+            (&["--secure-port=65536"][..], "'--secure-port <PORT>': use a port from 1 to 65535"),
+            (&["--secure-port=-1"], "'--secure-port <PORT>': use a port from 1 to 65535"),
             (&["--secure-port=1", "--bind-address=localhost"], "'--bind-address <IP>': use an IP address"),
             (&["--secure-port=1", "--tls-min-version=VersionTLS11"], "VersionTLS12"),
             (&["--secure-port=1", "--tls-cert-file=/a"], "give --tls-private-key-file, too"),
