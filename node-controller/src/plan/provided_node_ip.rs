@@ -2,7 +2,7 @@
 //!
 //! Kubelets and users rely on every detail of this rule; the table of tests is its definition.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use super::Address;
 
@@ -59,19 +59,20 @@ fn parse(value: &str) -> Result<Vec<IpAddr>, Error> {
     }
 }
 
-/// Reads an address as Kubernetes does: leading zeros are decimal, IPv4 inside IPv6 is IPv4.
+/// Reads an address as Kubernetes does: leading zeros say nothing, neither in groups nor in octets, which are decimal; IPv4 inside IPv6
+/// is IPv4.
 fn address_ip(text: &str) -> Option<IpAddr> {
-    let ip = text.parse().ok().or_else(|| with_leading_zeros(text).map(IpAddr::V4))?;
-    Some(IpAddr::to_canonical(&ip))
+    let ip: IpAddr = text.parse().or_else(|_error| without_leading_zeros(text).parse()).ok()?;
+    Some(ip.to_canonical())
 }
 
-fn with_leading_zeros(text: &str) -> Option<Ipv4Addr> {
-    let octet = |part: &str| -> Option<u8> {
-        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        if digits { part.parse().ok() } else { None }
+fn without_leading_zeros(text: &str) -> String {
+    let short = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
     };
-    let octets: Option<Vec<u8>> = text.split('.').map(octet).collect();
-    <[u8; 4]>::try_from(octets?).ok().map(Ipv4Addr::from)
+    let group = |group: &str| group.split('.').map(short).collect::<Vec<_>>().join(".");
+    text.split(':').map(group).collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]
