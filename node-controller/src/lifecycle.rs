@@ -49,7 +49,10 @@ use self::{
     plan::{Facts, absence, taint},
     scheme::Scheme,
 };
-use crate::{mirror::Mirrors, plan::Node};
+use crate::{
+    mirror::{Found, Mirrors},
+    plan::{Instance, Node, Ready},
+};
 
 /// As in the classic cloud controller manager, which was several: this is who speaks of the end of nodes.
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
@@ -146,7 +149,7 @@ impl Lifecycle {
     async fn taint_all(&self) {
         let nodes = self.mirrors.nodes.items();
         let changes = nodes.into_iter().filter_map(|(_, node)| {
-            let change = self.facts(&node, |facts| taint(&node, facts))?;
+            let change = self.facts_for_the_taint(&node, |facts| taint(&node, facts))?;
             Some((node, change))
         });
         let write = |(node, change): (Arc<Node>, plan::Change)| async move {
@@ -166,10 +169,26 @@ impl Lifecycle {
     /// What is known about a node's machine.
     fn facts<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
         let instance = node.provider_id.as_ref().and_then(|id| self.mirrors.instances.get(id));
+        self.facts_of(node, instance.as_deref(), look)
+    }
+
+    /// The same, and of a node without a provider ID the only machine that is called like it: enough for a taint, which goes by itself,
+    /// and never for an end.
+    fn facts_for_the_taint<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
+        if node.provider_id.is_some() || node.life.ready == Ready::True {
+            return self.facts(node, look);
+        }
+        match self.mirrors.find(node) {
+            Found::One(instance) => self.facts_of(node, Some(&*instance), look),
+            Found::Nothing | Found::Many(_) => self.facts_of(node, None, look),
+        }
+    }
+
+    fn facts_of<T>(&self, node: &Node, instance: Option<&Instance>, look: impl FnOnce(&Facts<'_>) -> T) -> T {
         let heard = Subject::of(node).and_then(|subject| self.ledger().heard(&subject).cloned());
         look(&Facts {
             cloud: self.mirrors.view_of_the_cloud(),
-            instance: instance.as_deref(),
+            instance,
             heard: heard.as_ref(),
             scheme: self.scheme.get().as_deref(),
         })

@@ -96,7 +96,8 @@ impl Mirrors {
         }
     }
 
-    fn find(&self, node: &Node) -> Found {
+    /// As [`sight`](Self::sight), and nothing is forgotten.
+    pub(crate) fn find(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
             return self.instances.get(id).map_or(Found::Nothing, Found::One);
         }

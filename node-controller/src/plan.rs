@@ -212,8 +212,13 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
     done(addresses.into_iter().chain([Action::Initialise(initialisation)]).collect())
 }
 
+/// A node that has no provider ID, and never had the taint, is nobody's as far as its labels go: that a machine is called like it may be
+/// chance, and a person may have set them. Its addresses are followed, as ever.
 fn refresh(node: &Node, instance: &Instance) -> Plan {
-    let labels = relabel(labels::of_a_known_node(&node.labels, instance));
+    let labels = relabel(match &node.provider_id {
+        Some(_) => labels::of_a_known_node(&node.labels, instance),
+        None => labels::mirrored(&node.labels),
+    });
     match addresses::wanted(node, instance) {
         Ok(addresses) => done(addresses.map(Action::SetAddresses).into_iter().chain(labels).collect()),
         Err(error) => {

@@ -205,6 +205,20 @@ async fn two_instances_of_one_name_that_only_a_question_finds_are_not_guessed_be
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_id_that_is_not_this_cloud_s_keeps_the_node_waiting_and_no_name_counts() {
+    let mut world = World::new();
+    world.start();
+    for (name, id) in [("a", "aws:///z/i-1"), ("b", "test-provider-id")] {
+        world.cloud.put(instance(&format!("sim://north/{name}")).named(name).at("10.0.0.1"));
+        world.kube.put::<Node>(node(name).uninitialised().provider_id(id));
+        eventually("it says so", || world.has_event("InstanceForeign", id)).await;
+    }
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(!world.is_initialised("a") && !world.is_initialised("b"));
+    assert!(world.kube.writes().is_empty(), "{:?}", world.kube.writes());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_of_another_cloud_is_left_alone() {
     let mut world = World::new();
     world.start();

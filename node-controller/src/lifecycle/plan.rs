@@ -12,7 +12,7 @@ use crate::plan::{Instance, Node, Ready};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) cloud: View,
-    /// What the mirror of the cloud shows under the node's provider ID.
+    /// What the mirror of the cloud shows under the node's provider ID; for the taint alone, that of a node without one under its name.
     pub(super) instance: Option<&'a Instance>,
     /// What the cloud answered when it was asked about this very node.
     pub(super) heard: Option<&'a Heard>,

@@ -89,7 +89,7 @@ pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Ve
     (differing, withheld)
 }
 
-/// What differs on any node: ours, and the vendor's extras as far as they may be set.
+/// What differs on any node that is known to run on the machine: ours, and the vendor's extras as far as they may be set.
 ///
 /// Of ours the cloud is the truth, and both names get its word, if it is one that a label can have. Extras are added and never removed; one with another value is somebody
 /// else's, unless it is what the cloud said before.

@@ -273,10 +273,24 @@ fn a_host_name_stays_unless_the_cloud_names_one() {
 #[test]
 fn addresses_are_compared_in_their_order() {
     let dual = |first: &str, second: &str| instance("i-1").at("InternalIP", first).at("InternalIP", second);
-    let mut node = node("a").at("InternalIP", "10.0.0.1").at("InternalIP", "fd00::1");
+    let mut node = node("a").provider_id("sim://north/i-1");
+    node = node.at("InternalIP", "10.0.0.1").at("InternalIP", "fd00::1");
     node.labels = labels::of_a_known_node(&BTreeMap::new(), &instance("i-1"));
     assert!(settled(&node, &dual("10.0.0.1", "fd00::1")).actions.is_empty());
     assert_snapshot!(settled(&node, &dual("fd00::1", "10.0.0.1")), @"addresses  InternalIP=fd00::1 InternalIP=10.0.0.1");
+}
+
+#[test]
+fn a_node_that_was_never_tainted_gets_no_labels_by_its_name() {
+    let hybrid = node("a").at("InternalIP", "10.0.0.9").label("topology.kubernetes.io/zone", "rack-7");
+    let instance = instance("i-1").at("InternalIP", "10.0.0.1").extra("example.com/rack", "r1");
+    assert_snapshot!(settled(&hybrid, &instance), @r"
+    addresses  InternalIP=10.0.0.1
+    relabel
+      label    failure-domain.beta.kubernetes.io/zone=rack-7
+    ");
+    let plan = settled(&hybrid.provider_id("sim://north/i-1"), &instance).to_string();
+    assert!(plan.contains("topology.kubernetes.io/zone=north-1") && plan.contains("rack=r1"), "{plan}");
 }
 
 #[test]
@@ -295,7 +309,7 @@ fn a_machine_that_moved_or_grew_is_labelled_anew_under_both_names() {
 fn extra_labels_that_are_missing_come_later_and_others_values_stay() {
     let instance =
         instance("i-1").extra("example.com/rack", "r1").extra("k8s.io/x", "y").extra("team", "blue");
-    let mut known = node("a").label("team", "red");
+    let mut known = node("a").provider_id("sim://north/i-1").label("team", "red");
     known.labels.extend(labels::of_a_known_node(&BTreeMap::new(), &self::instance("i-1")));
     assert_snapshot!(settled(&known, &instance), @r"
     relabel
@@ -316,7 +330,7 @@ fn what_no_label_can_say_keeps_no_node_waiting_and_is_not_dropped_in_silence() {
       withheld node.kubernetes.io/instance-type=two cores, Kubernetes does not take it as a label
       withheld topology.kubernetes.io/zone=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, Kubernetes does not take it as a label
     ");
-    let known = node("a").label("node.kubernetes.io/instance-type", "small");
+    let known = node("a").provider_id("sim://north/i-1").label("node.kubernetes.io/instance-type", "small");
     let known = known.label("beta.kubernetes.io/instance-type", "small");
     assert!(!settled(&known, &instance).to_string().contains("instance-type"), "what it has stays");
 }
@@ -328,7 +342,8 @@ fn an_extra_label_follows_the_cloud_if_its_value_is_what_the_cloud_said_before()
         instance.former.note("example.com/rack", value);
     }
     for (has, follows) in [("r1", true), ("r2", true), ("mine", false), ("r3", false)] {
-        let mut known = node("a").label("example.com/rack", has).label("team", "red");
+        let mut known =
+            node("a").provider_id("sim://north/i-1").label("example.com/rack", has).label("team", "red");
         known.labels.extend(labels::of_a_known_node(&BTreeMap::new(), &self::instance("i-1")));
         let plan = settled(&known, &instance);
         assert_eq!(plan.to_string().contains("example.com/rack=r3"), follows, "{has}: {plan}");

@@ -6,12 +6,12 @@ use cloud_api_proto::v1alpha1::InstanceState;
 use controller_core::{
     mirror::ObjectName,
     node::{SHUTDOWN, taints},
-    testing::{FakeKube, eventually, instance},
+    testing::{FakeKube, eventually, instance, node},
 };
 use k8s_openapi::api::core::v1::{Node, Taint};
 use tokio::time::sleep;
 
-use super::world::{World, id, running};
+use super::world::{WARM, World, id, running};
 
 impl World {
     fn has_shutdown_taint(&self, name: &str) -> bool {
@@ -43,6 +43,33 @@ async fn a_machine_that_is_switched_off_taints_its_node_until_that_is_ready() {
     eventually("it goes", || !world.has_shutdown_taint("n1")).await;
     assert_eq!(taints(&world.node("n1")), [other]);
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+}
+
+/// Names may mislead: they do for a taint, which goes when the node is ready, and never for a deletion.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_provider_id_is_tainted_for_the_only_machine_of_its_name_and_never_deleted() {
+    let mut world = World::new();
+    let stopped = |id: &str, name: &str| instance(id).named(name).state(InstanceState::Stopped);
+    world.cloud.put(instance("sim://north/other").named("other"));
+    world.cloud.put(stopped("sim://north/i-1", "one"));
+    for id in ["sim://north/i-2", "sim://north/i-3"] {
+        world.cloud.put(stopped(id, "two"));
+    }
+    world.cloud.put(stopped("sim://north/i-4", "ready"));
+    for (name, ready) in [("one", "Unknown"), ("two", "Unknown"), ("ready", "True"), ("none", "Unknown")] {
+        world.kube.put::<Node>(node(name).ready(ready));
+    }
+    world.start();
+    eventually("it is tainted", || world.has_shutdown_taint("one")).await;
+    world.cloud.end("sim://north/i-1");
+    sleep(WARM).await;
+    for name in ["two", "ready", "none"] {
+        assert!(!world.has_shutdown_taint(name), "{name}");
+    }
+    assert!(world.exists("one"), "only a provider ID proves an end");
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "and nobody is asked by a name");
+    world.set_ready("one", "True");
+    eventually("it goes", || !world.has_shutdown_taint("one")).await;
 }
 
 #[tokio::test(start_paused = true)]
