@@ -50,7 +50,7 @@ async fn the_chart_installs_and_uninstalls() {
 async fn wrong_values_are_refused_by_the_name_of_their_key() {
     let mut control_plane = control_plane().await;
     let good = Values::new(&mut control_plane).unwrap().render();
-    for (name, change, key) in [wrong_shapes(), wrong_senses(), wrong_senses_of_openstack()].concat() {
+    for (name, change, key) in wrong_values() {
         let mut values = good.clone();
         merge(&mut values, &change);
         let refused = Release::install(&control_plane, &values).await;
@@ -58,6 +58,10 @@ async fn wrong_values_are_refused_by_the_name_of_their_key() {
         assert!(message.contains(key), "{name}: {message}");
     }
     assert_eq!(left_over(&control_plane).await, "");
+}
+
+fn wrong_values() -> Vec<Wrong> {
+    [wrong_shapes(), wrong_senses(), wrong_senses_of_controllers(), wrong_senses_of_openstack()].concat()
 }
 
 /// A name, values, and what must be said of them.
@@ -133,6 +137,18 @@ fn wrong_senses() -> Vec<Wrong> {
             json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
             "adapter.tls.mode: generated makes",
         ),
+        ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
+        (
+            "one port twice",
+            json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
+            "serviceController.httpPort",
+        ),
+    ]
+}
+
+/// The same of values that a controller would refuse.
+fn wrong_senses_of_controllers() -> Vec<Wrong> {
+    vec![
         (
             "a period that never passes",
             json!({ "nodeController": { "deletion": { "monitorPeriod": "0s" } } }),
@@ -167,12 +183,6 @@ fn wrong_senses() -> Vec<Wrong> {
             "a default of nothing",
             json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
             "serviceController.serviceDefaults.intrenal: is no annotation's key",
-        ),
-        ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
-        (
-            "one port twice",
-            json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
-            "serviceController.httpPort",
         ),
     ]
 }
