@@ -1,8 +1,11 @@
 //! Tells a person, at the object they look at, what is done or refused and why: one call writes the Event and the log line with the
 //! same words.
 //!
-//! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event; writes are paced; what does not fit
-//! is dropped and counted. kube's own recorder is not used: it takes another message of the same reason for a repeat of the first,
+//! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event, each 10 s at most and the last ones
+//! too; writes are paced; what does not fit is dropped and counted.
+//!
+//! Events have the shape of `events.k8s.io/v1`, where the API server refuses the classic fields (`count`, `lastTimestamp`, `source`):
+//! `kubectl` shows those of today in their places. kube's own recorder is not used: it takes another message of the same reason for a repeat of the first,
 //! and makes the caller wait.
 
 mod series;
@@ -30,7 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::series::{Series, Write};
+use self::series::{Overdue, QUIET, Series, Write};
 use crate::{
     Clock,
     kube_api::{self, within},
@@ -153,6 +156,15 @@ pub struct Writer {
     paced: Option<Instant>,
 }
 
+/// What the writer is woken by.
+enum Next {
+    Told(Box<Told>),
+    /// The quiet time of what was told again is over.
+    Overdue,
+    /// Nobody is left who could tell.
+    End,
+}
+
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer").field("instance", &self.instance).finish_non_exhaustive()
@@ -194,15 +206,37 @@ impl Writer {
         }
     }
 
-    /// After a stop, what waits is written without pace; a write under way is finished.
+    /// After a stop, what waits is written without pace, repeats without their quiet time; a write under way is finished.
     async fn write_all(mut self, stop: &CancellationToken) {
         let mut series = Series::default();
-        while let Some(Some(told)) = stop.run_until_cancelled(self.told.recv()).await {
+        while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
             stop.run_until_cancelled(self.pace()).await;
-            self.write(&mut series, told).await;
+            match next {
+                Next::Told(told) => self.write(&mut series, *told).await,
+                Next::Overdue => {
+                    self.catch_up(&mut series, Instant::now()).await;
+                }
+                Next::End => break,
+            }
         }
         while let Ok(told) = self.told.try_recv() {
             self.write(&mut series, told).await;
+        }
+        while self.catch_up(&mut series, Instant::now() + QUIET).await {}
+    }
+
+    /// Waits. Neither of both may keep the other waiting for ever, so that chance decides if both are there.
+    async fn next(&mut self, series: &Series) -> Next {
+        let due = series.due();
+        let overdue = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            told = self.told.recv() => told.map_or(Next::End, |told| Next::Told(Box::new(told))),
+            () = overdue => Next::Overdue,
         }
     }
 
@@ -217,18 +251,35 @@ impl Writer {
     }
 
     async fn write(&mut self, series: &mut Series, told: Told) {
+        let now = self.clock.now();
         let result = match series.next(&told, Instant::now(), || self.serial_name()) {
             Write::Nothing => return,
             Write::Create { name } => self.create(&told, &name).await,
-            Write::CountUp { name, count } => self.count_up(&told.about, &name, count).await,
+            Write::CountUp { name, count } => self.count_up(&told.about, &name, count, now).await,
         };
+        self.note(series, &told, result);
+    }
+
+    /// Writes one that was told again while it was quiet, if that is over at `by`. Returns whether there was one.
+    async fn catch_up(&self, series: &mut Series, by: Instant) -> bool {
+        let Some(Overdue { told, name, count, ago }) = series.overdue(by, Instant::now()) else {
+            return false;
+        };
+        let now = self.clock.now();
+        let last = now.checked_sub(ago).unwrap_or(now);
+        let result = self.count_up(&told.about, &name, count, last).await;
+        self.note(series, &told, result);
+        true
+    }
+
+    fn note(&self, series: &mut Series, told: &Told, result: Result<(), kube_api::Error>) {
         match result {
             Ok(()) => drop(self.written.inc()),
             Err(error) => {
                 debug!(%error, "Event could not be written");
                 self.dropped.inc();
                 // Forgotten, so that the next one is created anew.
-                series.forget(&told);
+                series.forget(told);
             }
         }
     }
@@ -248,8 +299,9 @@ impl Writer {
         about: &ObjectReference,
         suffix: &str,
         count: i32,
+        last: Timestamp,
     ) -> Result<(), kube_api::Error> {
-        let series = EventSeries { count, last_observed_time: MicroTime(self.clock.now()) };
+        let series = EventSeries { count, last_observed_time: MicroTime(last) };
         let patch = Patch::Merge(json!({ "series": series }));
         let name = event_name(about, suffix);
         within(self.events(about).patch(&name, &PatchParams::default(), &patch)).await.map(drop)

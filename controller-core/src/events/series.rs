@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
 use super::{Notice, Told};
 
 /// What was told this long ago is told anew.
 const WINDOW: Duration = Duration::from_mins(6);
-/// Repeats within this time are counted and written with a later one.
-const QUIET: Duration = Duration::from_secs(10);
+/// An Event that was written is left alone for so long. Repeats meanwhile are counted, and written together when it is over.
+pub(super) const QUIET: Duration = Duration::from_secs(10);
 /// Series that are remembered; beyond, the one that was silent longest is forgotten.
 const MAX: usize = 4096;
 
@@ -20,16 +21,41 @@ pub(super) enum Write {
     Create { name: String },
     /// It was told before: the Event of that name counts so many by now.
     CountUp { name: String, count: i32 },
-    /// It was told a moment ago.
+    /// It was written a moment ago: [`Series::overdue`] has it when the quiet time is over.
     Nothing,
+}
+
+/// Repeats that are not written yet, and whose Event may be by now.
+#[derive(Debug)]
+pub(super) struct Overdue {
+    /// What was told. Of the object, that by which its Event is found.
+    pub(super) told: Told,
+    pub(super) name: String,
+    pub(super) count: i32,
+    /// So long ago it was told last.
+    pub(super) ago: Duration,
 }
 
 #[derive(Debug)]
 struct Entry {
     name: String,
     count: i32,
+    /// The count that its Event says.
+    n_written: i32,
     written: Instant,
     seen: Instant,
+}
+
+impl Entry {
+    /// When what is not written yet may be.
+    fn due(&self) -> Option<Instant> {
+        (self.n_written < self.count).then(|| self.written + QUIET)
+    }
+
+    fn count_up(&mut self, now: Instant) -> (String, i32) {
+        (self.written, self.n_written) = (now, self.count);
+        (self.name.clone(), self.count)
+    }
 }
 
 /// What makes two notices the same: who speaks, the object by UID and name, and the notice by kind, reason, action and words.
@@ -48,8 +74,8 @@ impl Series {
             if now.duration_since(entry.written) < QUIET {
                 return Write::Nothing;
             }
-            entry.written = now;
-            return Write::CountUp { name: entry.name.clone(), count: entry.count };
+            let (name, count) = entry.count_up(now);
+            return Write::CountUp { name, count };
         }
         if self.0.len() >= MAX
             && let Some(oldest) = self.0.iter().min_by_key(|(_, entry)| entry.seen).map(|(id, _)| id.clone())
@@ -57,8 +83,24 @@ impl Series {
             self.0.remove(&oldest);
         }
         let name = name();
-        self.0.insert(id, Entry { name: name.clone(), count: 1, written: now, seen: now });
+        self.0.insert(id, Entry { name: name.clone(), count: 1, n_written: 1, written: now, seen: now });
         Write::Create { name }
+    }
+
+    /// When the first of the repeats that are not written yet may be.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.0.values().filter_map(Entry::due).min()
+    }
+
+    /// The repeats that wait for longest, if their quiet time is over at `by`. They count as written at `now`.
+    pub(super) fn overdue(&mut self, by: Instant, now: Instant) -> Option<Overdue> {
+        let waiting = self.0.iter_mut().filter_map(|(id, entry)| Some((entry.due()?, id, entry)));
+        let (due, id, entry) = waiting.min_by_key(|(due, _, _)| *due)?;
+        if due > by {
+            return None;
+        }
+        let (name, count) = entry.count_up(now);
+        Some(Overdue { told: told(id), name, count, ago: now.saturating_duration_since(entry.seen) })
     }
 
     pub(super) fn forget(&mut self, told: &Told) {
@@ -71,10 +113,14 @@ fn id(told: &Told) -> Id {
     (told.component, [about.uid, about.namespace, about.name], told.notice.clone())
 }
 
+fn told((component, about, notice): &Id) -> Told {
+    let [uid, namespace, name] = about.clone();
+    let about = ObjectReference { uid, namespace, name, ..ObjectReference::default() };
+    Told { component, about, notice: notice.clone() }
+}
+
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ObjectReference;
-
     use super::*;
     use crate::events::Kind;
 
@@ -92,6 +138,28 @@ mod tests {
         assert_eq!(tell(&mut series, "x", at(1)), Write::Nothing);
         assert_eq!(tell(&mut series, "y", at(1)), Write::Create { name: "y".to_owned() });
         assert_eq!(tell(&mut series, "x", at(11)), Write::CountUp { name: "x".to_owned(), count: 3 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeats_that_nothing_follows_are_due_when_the_quiet_time_is_over_and_once() {
+        let (mut series, start) = (Series::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        tell(&mut series, "x", at(0));
+        tell(&mut series, "y", at(1));
+        assert_eq!(series.due(), None, "each was written");
+        tell(&mut series, "y", at(2));
+        tell(&mut series, "x", at(3));
+        tell(&mut series, "x", at(4));
+        assert_eq!(series.due(), Some(at(10)));
+        assert!(series.overdue(at(9), at(9)).is_none());
+        let first = series.overdue(at(12), at(12)).expect("it is due");
+        assert_eq!((&*first.name, first.count, first.ago.as_secs()), ("x", 3, 8));
+        assert_eq!(first.told.notice.note, "x");
+        let second = series.overdue(at(12), at(12)).expect("it is due");
+        assert_eq!((&*second.name, second.count), ("y", 2));
+        assert_eq!((series.due(), series.overdue(at(99), at(99)).is_none()), (None, true));
+        tell(&mut series, "x", at(13));
+        assert_eq!(series.due(), Some(at(22)), "quiet again since it was counted up");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use kube::Resource as _;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::testing::{BEGIN, FakeKube, eventually, node};
+use crate::testing::{BEGIN, FakeKube, Verb, eventually, node};
 
 fn notice(note: &str) -> Notice {
     Notice { kind: Kind::Warning, reason: "Waits", action: "Initialise", note: note.to_owned() }
@@ -59,9 +59,42 @@ async fn a_flood_of_one_thing_is_one_event_that_counts() {
         sleep(Duration::from_secs(1)).await;
     }
     recorder.tell(&about, notice("y"));
-    eventually("both are told", || kube.events().len() == 2).await;
-    let counted = kube.events().into_iter().find(|event| event.contains(": x")).expect("the first");
-    assert_eq!(counted, "Warning Waits a: x (x91)");
+    eventually("all are counted", || kube.events().contains(&"Warning Waits a: x (x100)".to_owned())).await;
+    assert_eq!(kube.events().len(), 2);
+    assert_eq!(kube.requests(Verb::Patch, "events"), 10, "one each 10 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_again_at_once_and_then_never_is_counted() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    recorder.tell(&about, notice("x"));
+    sleep(Duration::from_secs(1)).await;
+    recorder.tell(&about, notice("x"));
+    sleep(Duration::from_secs(8)).await;
+    assert_eq!(kube.events(), ["Warning Waits a: x"], "it is quiet yet");
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(kube.events(), ["Warning Waits a: x (x2)"]);
+    let series = kube.event_objects().remove(0).series.expect("it was told twice");
+    let last = series.last_observed_time.0.as_second() - BEGIN.as_second();
+    assert_eq!(last, 1, "when it was told, not when it was written");
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(kube.requests(Verb::Patch, "events"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_again_before_a_stop_is_still_counted() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for note in ["x", "y", "x", "x", "y"] {
+        recorder.tell(&about, notice(note));
+        sleep(Duration::from_secs(1)).await;
+    }
+    stop.cancel();
+    tasks.join_all().await;
+    assert_eq!(kube.events(), ["Warning Waits a: x (x3)", "Warning Waits a: y (x2)"]);
 }
 
 #[tokio::test(start_paused = true)]
