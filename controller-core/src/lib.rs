@@ -11,13 +11,14 @@
 //! - [`brake`]: how many removals may happen within a while.
 //! - [`events`]: one call that writes Event and log line with the same words.
 //! - [`health`], [`metrics`]: what a person or a machine can see from outside.
-//! - [`provider_id`], [`node`], [`clock`]: small shared vocabulary.
+//! - [`provider_id`], [`node`], [`cidr`], [`clock`]: small shared vocabulary.
 //! - `testing` (feature): builders and stateful fakes of both sides.
 //!
 //! Deliberately not here: any decision about nodes, Services or routes.
 
 pub mod adapter;
 pub mod brake;
+pub mod cidr;
 pub mod clock;
 pub mod config;
 pub mod events;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use controller_core::cidr;
 use ipnet::IpNet;
 
 /// One CIDR, or one of each address family. Host bits zero.
@@ -75,7 +76,7 @@ impl fmt::Display for ClusterCidrs {
 
 fn parse(text: &str) -> Result<IpNet, Error> {
     let text = text.trim();
-    text.parse().map(|cidr: IpNet| cidr.trunc()).map_err(|_invalid| Error::NoCidr(text.to_owned()))
+    cidr::parse(text).map_err(|_invalid| Error::NoCidr(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -90,6 +91,7 @@ mod tests {
             ("fd00:10:244::/48,10.244.0.0/16", "fd00:10:244::/48,10.244.0.0/16"),
             ("10.244.0.0/16, fd00:10:244::/48", "10.244.0.0/16,fd00:10:244::/48"),
             ("10.244.7.9/16", "10.244.0.0/16"),
+            ("010.244.000.0/16", "10.244.0.0/16"),
         ] {
             let cidrs: ClusterCidrs = given.parse().unwrap_or_else(|error| panic!("{given}: {error}"));
             assert_eq!(cidrs.to_string(), read, "{given}");

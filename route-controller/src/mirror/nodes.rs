@@ -1,7 +1,7 @@
 //! Kubernetes Nodes, trimmed to what routes care about.
 
+use controller_core::cidr;
 use controller_core::node::internal_ips;
-use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
 
@@ -48,9 +48,9 @@ pub(crate) fn matters(before: &Node, after: &Node) -> bool {
 
 /// The same CIDR twice is one wish.
 fn read_cidr(node: &mut Node, text: &str) {
-    match text.parse::<IpNet>() {
-        Ok(cidr) if node.pod_cidrs.contains(&cidr.trunc()) => (),
-        Ok(cidr) => node.pod_cidrs.push(cidr.trunc()),
+    match cidr::parse(text) {
+        Ok(cidr) if node.pod_cidrs.contains(&cidr) => (),
+        Ok(cidr) => node.pod_cidrs.push(cidr),
         Err(_) => node.unreadable_cidrs.push(text.to_owned()),
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         let node = trimmed(&json!({
             "spec": {
                 "providerID": "sim://r/a",
-                "podCIDRs": ["10.244.1.7/24", "fd00:244:0:1::/64", "10.244.1.0/24", "10.244.x"],
+                "podCIDRs": ["10.244.01.7/24", "fd00:244:0:1::/64", "10.244.1.0/24", "10.244.x"],
             },
             "status": {
                 "addresses": [

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use controller_core::cidr;
 use ipnet::IpNet;
 
 use super::{Refusal, service::Family, service::Service};
@@ -42,27 +43,12 @@ fn parse<'a>(field: &str, entries: impl Iterator<Item = &'a str>) -> Result<BTre
     entries
         .map(|entry| {
             let trimmed = entry.trim();
-            decimal(trimmed).parse::<IpNet>().map(|range| range.trunc()).map_err(|error| {
+            cidr::parse(trimmed).map_err(|error| {
                 let why = format!("{trimmed:?} is not a CIDR ({error}): write one such as 192.0.2.0/24");
                 Refusal::new(field, why)
             })
         })
         .collect()
-}
-
-/// Kubernetes reads `010.0.0.0/8` as decimal; the parser here refuses leading zeros.
-fn decimal(entry: &str) -> String {
-    let octet = |part: &str| match part.trim_start_matches('0') {
-        "" if !part.is_empty() => "0".to_owned(),
-        rest => rest.to_owned(),
-    };
-    match entry.split_once('/') {
-        Some((address, prefix)) if !address.contains(':') => {
-            let octets: Vec<String> = address.split('.').map(octet).collect();
-            format!("{}/{prefix}", octets.join("."))
-        }
-        Some(_) | None => entry.to_owned(),
-    }
 }
 
 #[cfg(test)]
