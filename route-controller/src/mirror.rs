@@ -20,6 +20,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::ability::{Ability, NO_ROUTES};
+use self::nodes::News;
+use crate::plan::condition::{Judged, Network};
 use crate::plan::node::Node;
 use crate::plan::route::Route;
 
@@ -29,6 +31,10 @@ pub(crate) struct AllRoutes;
 
 /// Passes begin at least so far apart: a hundred nodes that join at once are one batch and not a hundred.
 const GAP: Duration = Duration::from_secs(1);
+
+/// For so long somebody else's word stands in the condition. Who insists as we do makes one write of each of us in that time.
+/// Source: the reference controller's period.
+const PEACE: Duration = Duration::from_secs(10);
 
 /// Between passes that found the adapter or the API server away.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
@@ -51,6 +57,8 @@ pub(crate) struct Mirrors {
     /// `None`: not known yet.
     ability: watch::Sender<Option<Ability>>,
     deleted: Deleted,
+    /// What the last pass found to be the case.
+    judged: Arc<Mutex<Judged>>,
 }
 
 /// Nodes that were seen to be deleted. One that is merely missing in a listing is not in it.
@@ -75,19 +83,22 @@ pub(crate) struct Trigger {
 impl Mirrors {
     pub(crate) fn new(clock: Clock) -> Self {
         let (nodes, routes) = (Mirror::new("nodes", clock), Mirror::new("routes", clock));
-        Self { nodes, routes, ability: watch::Sender::new(None), deleted: Deleted::default() }
+        let ability = watch::Sender::new(None);
+        Self { nodes, routes, ability, deleted: Deleted::default(), judged: Arc::default() }
     }
 
     /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
     pub(crate) async fn follow_nodes(&self, api: Api<api::Node>, trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
-            let matters = match (&change.old, &change.new) {
-                (Some(before), Some(after)) => nodes::matters(before, after),
-                _ => true,
+            let news = match (&change.old, &change.new) {
+                (Some(before), Some(after)) => nodes::news(before, after, self.judged(&after.uid)),
+                _ => News::Plan,
             };
-            if matters {
-                trigger.wake();
+            match news {
+                News::Plan => trigger.wake(),
+                News::Condition => trigger.wake_after(PEACE),
+                News::Nothing => (),
             }
         };
         self.nodes.follow_kubernetes(api, |node: api::Node| nodes::trim(&node), wake).await;
@@ -112,6 +123,15 @@ impl Mirrors {
     /// What the adapter can do about routes. `None`: not known yet.
     pub(crate) fn ability(&self) -> Option<Ability> {
         *self.ability.borrow()
+    }
+
+    /// Notes what is the case, before it is said: our own words on the nodes are no news then.
+    pub(crate) fn judge(&self, judged: Judged) {
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = judged;
+    }
+
+    fn judged(&self, uid: &str) -> Option<Network> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(uid).copied()
     }
 
     /// By UID, when nodes were seen to be deleted. Forgets them after a while, but for those that are `reached` by a route.
@@ -229,6 +249,7 @@ impl fmt::Display for AllRoutes {
 mod tests {
     use controller_core::Again;
     use controller_core::metrics::{Registry, render};
+    use controller_core::testing::FakeKube;
     use jiff::Timestamp;
     use tokio::task::JoinSet;
     use tokio_util::sync::CancellationToken;
@@ -267,11 +288,57 @@ mod tests {
             trigger.wake();
             tokio::time::sleep(GAP).await;
         }
+        assert_eq!(adds(&trigger), "3");
+        stop.cancel();
+        tasks.join_all().await;
+    }
+
+    /// How often the key was queued.
+    fn adds(trigger: &Trigger) -> String {
         let mut registry = Registry::default();
         trigger.queue.register(&mut registry);
         let text = render(&registry).expect("metrics can be written");
-        assert!(text.contains("workqueue_adds_total{name=\"Routes\"} 3"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("workqueue_adds_total"));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_echo_of_our_own_word_wakes_nobody_and_anothers_does_after_ten_seconds() {
+        let (kube, trigger) = (FakeKube::new(), Trigger::new());
+        let mirrors = Mirrors::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
+        kube.put::<api::Node>(controller_core::testing::node("a"));
+        let says = |reason: &str| {
+            let condition = api::NodeCondition {
+                type_: "NetworkUnavailable".to_owned(),
+                status: "False".to_owned(),
+                reason: Some(reason.to_owned()),
+                ..api::NodeCondition::default()
+            };
+            kube.change::<api::Node>(&ObjectName::cluster("a"), |node| {
+                node.status.get_or_insert_default().conditions = Some(vec![condition]);
+            });
+        };
+        let (follower, passes, stop) = (mirrors.clone(), trigger.clone(), CancellationToken::new());
+        let (waker, nodes, token) = (trigger.clone(), Api::all(kube.client()), stop.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { follower.follow_nodes(nodes, &waker).await });
+        tasks.spawn(async move { passes.queue.run(1, token, |_, _| async { Again::Done }).await });
+        let wait = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        wait(60).await;
+        assert_eq!(adds(&trigger), "1", "the node came");
+
+        mirrors.judge(Judged::from([("uid-a".to_owned(), Network::Available)]));
+        says("RouteCreated");
+        wait(60).await;
+        assert_eq!(adds(&trigger), "1", "our own word");
+        says("CalicoIsUp");
+        wait(9).await;
+        assert_eq!(adds(&trigger), "1", "it has its time");
+        wait(2).await;
+        assert_eq!(adds(&trigger), "2");
+        says("RouteCreated");
+        wait(60).await;
+        assert_eq!(adds(&trigger), "2", "the answer");
         stop.cancel();
-        tasks.join_all().await;
     }
 }

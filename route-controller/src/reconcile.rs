@@ -21,7 +21,7 @@ use crate::execute::{Executor, Fencing};
 use crate::metrics::Metrics;
 use crate::mirror::ability::Ability;
 use crate::mirror::{Mirrors, Trigger};
-use crate::plan::condition::changes;
+use crate::plan::condition::{changes, judged};
 use crate::plan::node::Node;
 use crate::plan::record::Record;
 use crate::plan::refusal::Refusal;
@@ -196,7 +196,9 @@ impl Reconciler {
         }
         let applied = self.executor.apply(&due, &mut memory.attempts).await;
         // What is certain is said even if the adapter went away in between.
-        let changes = changes(&nodes, &plan, |lay| memory.attempts.standing(lay));
+        let judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
+        let changes = changes(&nodes, &judged);
+        self.mirrors.judge(judged);
         let (more, said) = self.executor.say(changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
         self.tell_foreign(memory, &plan.foreign);

@@ -1,5 +1,6 @@
 //! The whole controller over a faked API server and a faked cloud, on paused time.
 
+mod conditions;
 mod cost;
 mod faults;
 mod removal;

@@ -5,7 +5,7 @@ use controller_core::node::internal_ips;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
 
-use crate::plan::condition::{Condition, NETWORK_UNAVAILABLE};
+use crate::plan::condition::{Condition, NETWORK_UNAVAILABLE, Network};
 use crate::plan::node::Node;
 
 /// Keeps what routes care about. `None`: a node without name or UID, which the API server never sends.
@@ -29,8 +29,19 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
     Some(trimmed)
 }
 
-/// Whether the change of a node can change a plan. Heartbeats cannot, and neither can the condition that we write.
-pub(crate) fn matters(before: &Node, after: &Node) -> bool {
+/// What the change of a node is to the passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It can change the plan.
+    Plan,
+    /// Somebody else's word stands in the condition.
+    Condition,
+    /// Neither: a heartbeat, or our own word.
+    Nothing,
+}
+
+/// Tells what a change is. `judged` is what the last pass found to be the case; `None`: nothing certain, so it says nothing either.
+pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News {
     let Node {
         name,
         uid,
@@ -39,11 +50,20 @@ pub(crate) fn matters(before: &Node, after: &Node) -> bool {
         pod_cidrs,
         unreadable_cidrs,
         internal_ips,
-        network_unavailable: _,
+        network_unavailable,
     } = before;
-    (name, uid, created) != (&after.name, &after.uid, &after.created)
+    if (name, uid, created) != (&after.name, &after.uid, &after.created)
         || (provider_id, internal_ips) != (&after.provider_id, &after.internal_ips)
         || (pod_cidrs, unreadable_cidrs) != (&after.pod_cidrs, &after.unreadable_cidrs)
+    {
+        return News::Plan;
+    }
+    let is_right = judged.is_none_or(|judged| judged.stands_on(after));
+    if *network_unavailable == after.network_unavailable || is_right {
+        News::Nothing
+    } else {
+        News::Condition
+    }
 }
 
 /// The same CIDR twice is one wish.
@@ -114,15 +134,46 @@ mod tests {
     #[test]
     fn only_what_changes_a_plan_wakes_the_controller() {
         let node = || crate::plan::tests::node("a").pods("10.244.1.0/24");
-        for (name, after, wakes) in [
-            ("nothing", node(), false),
-            ("the condition", node().says("True", "NoRouteCreated"), false),
-            ("a pod CIDR", node().pods("10.244.2.0/24"), true),
-            ("the provider ID", node().uninitialised(), true),
-            ("an address", node().at("192.0.2.1"), true),
-            ("another node of that name", node().uid("b"), true),
+        for (name, after, expected) in [
+            ("nothing", node(), News::Nothing),
+            ("a pod CIDR", node().pods("10.244.2.0/24"), News::Plan),
+            ("the provider ID", node().uninitialised(), News::Plan),
+            ("an address", node().at("192.0.2.1"), News::Plan),
+            ("an address and the condition", node().at("192.0.2.1").says("True", "X"), News::Plan),
+            ("another node of that name", node().uid("b"), News::Plan),
         ] {
-            assert_eq!(matters(&node(), &after), wakes, "{name}");
+            assert_eq!(news(&node(), &after, Some(Network::Available)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn somebody_elses_word_in_the_condition_is_news_and_ours_is_none() {
+        let node = || crate::plan::tests::node("a").pods("10.244.1.0/24");
+        let right = || node().says("False", "RouteCreated");
+        let available = Some(Network::Available);
+        for (name, before, after, judged, expected) in [
+            ("our own", node(), right(), available, News::Nothing),
+            (
+                "our own, over another's",
+                node().says("False", "CalicoIsUp"),
+                right(),
+                available,
+                News::Nothing,
+            ),
+            ("another reason", right(), node().says("False", "CalicoIsUp"), available, News::Condition),
+            ("another status", right(), node().says("True", "RouteCreated"), available, News::Condition),
+            ("none any more", right(), node(), available, News::Condition),
+            (
+                "our words and not true",
+                right(),
+                node().says("True", "NoRouteCreated"),
+                available,
+                News::Condition,
+            ),
+            ("not certain", right(), node().says("False", "CalicoIsUp"), None, News::Nothing),
+            ("wrong as before", node().says("True", "X"), node().says("True", "X"), available, News::Nothing),
+        ] {
+            assert_eq!(news(&before, &after, judged), expected, "{name}");
         }
     }
 }

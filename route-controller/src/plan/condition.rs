@@ -47,7 +47,7 @@ impl Network {
     }
 
     /// Whether the node says so already. The message and the times do not count: only a change of status or reason is written.
-    fn stands_on(self, node: &Node) -> bool {
+    pub(crate) fn stands_on(self, node: &Node) -> bool {
         node.network_unavailable
             .as_ref()
             .is_some_and(|now| now.status == self.status() && now.reason == self.reason())
@@ -63,8 +63,11 @@ pub(crate) struct Change {
     pub(crate) network: Network,
 }
 
-/// The conditions that do not say yet what is the case. `lay_standing` tells what became of a route that was to be laid.
-pub(crate) fn changes(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) -> Standing) -> Vec<Change> {
+/// What is the case, by the UIDs of those nodes of which it is certain.
+pub(crate) type Judged = BTreeMap<String, Network>;
+
+/// Judges all nodes. `lay_standing` tells what became of a route that was to be laid.
+pub(crate) fn judged(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) -> Standing) -> Judged {
     let mut standings: BTreeMap<&str, Vec<Standing>> = BTreeMap::new();
     for (claim, standing) in &plan.standings {
         standings.entry(&claim.node_uid).or_default().push(*standing);
@@ -78,9 +81,15 @@ pub(crate) fn changes(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) -
     let judged = nodes.iter().filter_map(|node| {
         let standings = standings.get(node.uid.as_str()).map_or(&[][..], Vec::as_slice);
         let stray = node.asks_for_nothing() && plan.reached.contains(&node.uid);
-        Some((node, judge(standings, stray)?))
+        Some((node.uid.clone(), judge(standings, stray)?))
     });
-    judged
+    judged.collect()
+}
+
+/// The conditions that do not say yet what is the case.
+pub(crate) fn changes(nodes: &[Node], judged: &Judged) -> Vec<Change> {
+    let certain = nodes.iter().filter_map(|node| Some((node, *judged.get(&node.uid)?)));
+    certain
         .filter(|(node, network)| !network.stands_on(node))
         .map(|(node, network)| {
             let (node_name, node_uid) = (node.name.clone(), node.uid.clone());

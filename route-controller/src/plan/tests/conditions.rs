@@ -2,7 +2,7 @@
 
 use super::{cluster, node, route};
 use crate::plan::claims::Standing;
-use crate::plan::condition::{Change, Network, changes};
+use crate::plan::condition::{Change, Network, changes, judged};
 use crate::plan::node::Node;
 use crate::plan::plan;
 use crate::plan::route::{Owner, Route, State};
@@ -72,7 +72,7 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
         let plan = plan(&nodes, &routes, &cluster(), None);
         let change = |network| Change { node_name: "a".to_owned(), node_uid: "a".to_owned(), network };
         let expected: Vec<_> = written.map(change).into_iter().collect();
-        assert_eq!(changes(&nodes, &plan, |_| laid), expected, "{name}");
+        assert_eq!(changes(&nodes, &judged(&nodes, &plan, |_| laid)), expected, "{name}");
     }
 }
 

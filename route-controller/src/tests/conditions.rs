@@ -1,0 +1,54 @@
+//! The condition `NetworkUnavailable` when somebody else writes it and nothing else happens.
+
+use k8s_openapi::api::core::v1::NodeCondition;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+/// As a network plugin does when it starts.
+fn says(world: &World, name: &str, status: &str, reason: &str) {
+    world.kube.change::<Node>(&ObjectName::cluster(name), |node| {
+        let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.retain(|condition| condition.type_ != "NetworkUnavailable");
+        conditions.push(NodeCondition {
+            type_: "NetworkUnavailable".to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            ..NodeCondition::default()
+        });
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_word_on_an_idle_node_is_put_right_by_one_write_within_ten_seconds() {
+    for (status, reason) in [("False", "CalicoIsUp"), ("True", "NoRouteCreated")] {
+        let mut world = World::with_nodes(2).await;
+        settle().await;
+        // Not just before the pass that comes anyway.
+        sleep(Duration::from_secs(7)).await;
+        let before = world.spent();
+        says(&world, "n0", status, reason);
+        sleep(Duration::from_secs(9)).await;
+        assert_eq!(world.condition("n0"), format!("{status} {reason}"), "it has its time");
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(world.condition("n0"), SERVED, "after {reason}");
+        settle().await;
+        assert_eq!(world.spent(), (before.0, before.1 + 1), "after {reason}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_insists_on_another_word_has_one_answer_in_ten_seconds() {
+    let mut world = World::with_nodes(1).await;
+    settle().await;
+    let (before, began) = (world.spent(), Instant::now());
+    for _ in 0..12 {
+        says(&world, "n0", "False", "CalicoIsUp");
+        eventually("our word", || world.condition("n0") == SERVED).await;
+    }
+    let n_writes = world.spent().1 - before.1;
+    assert_eq!(n_writes, 12);
+    assert!(began.elapsed() > Duration::from_secs(100), "{:?}", began.elapsed());
+    world.stop().await;
+}
