@@ -8,9 +8,10 @@
 //! | leads where another one leads, or shall | at once |
 //! | leads to a machine that is gone | after the grace |
 //! | leads to a machine, and its node was seen to be deleted | after the grace, a number within the window |
-//! | leads to a machine, and its node is not listed any more | after the grace, a number and a share within the window, and never while no node is listed at all |
+//! | leads to a machine, and its node is not listed any more | after the grace, a number and a share within the window, after a start one by one, and never while no node is listed at all |
 //!
-//! Of a crowd that is larger than that, none goes, however long it takes, until a person says that it is right.
+//! Of a crowd that is larger than that, none goes, however long it takes, until a person says that it is right: a list that lost more
+//! than may go is no reason to believe any part of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -174,22 +175,33 @@ impl Guard {
             judgement.hold(removals, Why::NoNodes);
             return Vec::new();
         }
-        let (again, new) = self.split(removals);
+        let (again, mut new) = self.split(removals);
         match self.missing.ask(now, n_ours, new.len()) {
-            Verdict::Go => {
-                self.let_go.extend(new.iter().map(|removal| removal.vendor_id.clone()));
-                new.iter().for_each(|_| self.missing.went(now));
-                [again, new].concat()
-            }
-            Verdict::Later { after } => {
+            Verdict::Go => (),
+            // Few enough to go all of them, and each in its time.
+            Verdict::Later { .. } => {
+                let (n_due, after) = self.due(n_ours, new.len(), now);
+                new.truncate(n_due);
                 judgement.wait(after);
-                again
             }
             Verdict::Tripped { allowance } => {
                 judgement.hold(new, Why::Missing { allowance, window: limits.window });
-                again
+                return again;
             }
         }
+        self.let_go.extend(new.iter().map(|removal| removal.vendor_id.clone()));
+        new.iter().for_each(|_| self.missing.went(now));
+        [again, new].concat()
+    }
+
+    /// How many of those that go little by little may go now, and when the next one may.
+    fn due(&mut self, n_ours: usize, n_new: usize, now: Instant) -> (usize, Duration) {
+        let mut asked = (1..=n_new).map(|n| (n - 1, self.missing.ask(now, n_ours, n)));
+        let next = asked.find_map(|(n, verdict)| match verdict {
+            Verdict::Later { after } => Some((n, after)),
+            Verdict::Go | Verdict::Tripped { .. } => None,
+        });
+        next.unwrap_or_default()
     }
 
     /// Those that were let go before, and the others.

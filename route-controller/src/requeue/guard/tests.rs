@@ -74,7 +74,7 @@ async fn after_a_start_missing_nodes_lose_their_routes_little_by_little_and_dele
     let (none, seen) = (BTreeMap::new(), gone(2, begin));
     let missing = Nodes { n_listed: 8, deleted: &none };
     guard.judge(&mut plan(10, unasked(2)), missing, begin);
-    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, begin + GRACE), (0, 0, Some(90)));
+    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, begin + GRACE), (1, 0, Some(90)));
     let now = begin + Duration::from_secs(101);
     assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, now), (2, 0, None));
 
@@ -91,7 +91,30 @@ async fn a_replica_that_waited_for_long_begins_as_a_new_one() {
     let none = BTreeMap::new();
     let missing = Nodes { n_listed: 8, deleted: &none };
     guard.judge(&mut plan(10, unasked(2)), missing, term);
-    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, term + GRACE), (0, 0, Some(90)));
+    assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, term + GRACE), (1, 0, Some(90)));
+}
+
+/// Two of four go, the first one at once; of six with three of them, none does.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_the_first_of_few_goes_at_once_and_of_too_many_none() {
+    let (mut guard, begin) = guard();
+    let none = BTreeMap::new();
+    let nodes = Nodes { n_listed: 2, deleted: &none };
+    guard.judge(&mut plan(4, unasked(2)), nodes, begin);
+    let at = |seconds| begin + Duration::from_secs(seconds);
+    assert_eq!(judged(&mut guard, plan(4, unasked(2)), nodes, at(10)), (1, 0, Some(140)));
+    let second = || plan(3, [removal(1, Cause::Unasked)]);
+    assert_eq!(judged(&mut guard, second(), nodes, at(149)), (0, 0, Some(1)));
+    assert_eq!(judged(&mut guard, second(), nodes, at(151)), (1, 0, None));
+    let third = plan(2, [removal(2, Cause::Unasked)]);
+    guard.judge(&mut plan(2, [removal(2, Cause::Unasked)]), nodes, at(160));
+    assert_eq!(judged(&mut guard, third, nodes, at(171)), (0, 1, None), "two went within the window");
+
+    let mut guard = Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, begin);
+    guard.judge(&mut plan(6, unasked(3)), nodes, begin);
+    assert_eq!(judged(&mut guard, plan(6, unasked(3)), nodes, at(10)), (0, 3, None));
+    let nobody = Nodes { n_listed: 0, deleted: &none };
+    assert_eq!(judged(&mut guard, plan(6, unasked(1)), nobody, at(10)), (0, 1, None), "no node is listed");
 }
 
 #[tokio::test(start_paused = true)]
