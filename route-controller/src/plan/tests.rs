@@ -67,6 +67,20 @@ fn a_node_with_a_new_address_keeps_its_route() {
 }
 
 #[test]
+fn an_address_that_no_route_leads_to_changes_none() {
+    let node = || node("a").pods("10.244.1.0/24").at("192.0.2.11");
+    let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")];
+
+    for (name, node) in [
+        ("a second one of the family", node().at("192.0.2.12")),
+        ("one of the other family", node().at("2001:db8::11")),
+        ("no other", node()),
+    ] {
+        assert_eq!(settled(&[node], &routes).to_string(), "", "{name}");
+    }
+}
+
+#[test]
 fn a_route_that_leads_to_another_node_makes_way_first() {
     let nodes = [node("a").pods("10.244.1.0/24"), node("b").pods("10.244.2.0/24")];
     let routes =
