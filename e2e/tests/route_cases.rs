@@ -9,9 +9,11 @@ use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::{Instance, Route};
 use anyhow::{Context, ensure};
 use e2e::{ADAPTER, Bed, Mark, NodeBuilder, State, node};
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
-use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
+use k8s_openapi::api::events::v1 as events;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::{from_value, json};
 
 const CREATED: (&str, &str, &str) = ("False", "RouteCreated", "RouteController created a route");
@@ -76,6 +78,12 @@ async fn both_families(bed: &mut Bed, wanted: &mut Wanted) {
     condition(bed, "dual", CREATED).await;
     bed.quiet("route-controller").await.unwrap();
     assert_eq!(writes(bed, mark), ["patch nodes/status dual 200"]);
+
+    // The controller runs by now, and nothing else happens.
+    bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
+    condition(bed, "dual", CREATED).await;
+    bed.quiet("route-controller").await.unwrap();
+    assert_eq!(writes(bed, mark), ["patch nodes/status dual 200"; 2]);
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
 }
 
@@ -100,6 +108,7 @@ async fn two_nodes_and_one_network(bed: &mut Bed, wanted: &mut Wanted) {
     assert!(made.creation_timestamp() > older.creation_timestamp(), "the test is faster than it thinks");
     let told = bed.told("Node", "a-twin", "PodCIDRRefused").await.unwrap();
     assert!(told.contains("the older node b-twin has the same one"), "{told}");
+    an_event_is_shown_as_any_other(bed, "a-twin", "PodCIDRRefused").await;
     condition(bed, "a-twin", FAILED).await;
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchRoutes), 0);
     lead(bed, wanted).await;
@@ -112,6 +121,45 @@ async fn two_nodes_and_one_network(bed: &mut Bed, wanted: &mut Wanted) {
     let calls = bed.cluster.cloud.counts().await.unwrap();
     assert_eq!(calls.of(Operation::BatchRoutes), 2, "{calls:?}");
     assert_eq!(bed.times("Node", "a-twin", "FailedToCreateRoute").await.unwrap(), 0);
+}
+
+/// `kubectl` finds and shows Events of the shape of today as it does the classic ones, whose fields the API server would refuse.
+async fn an_event_is_shown_as_any_other(bed: &Bed, node: &str, reason: &str) {
+    let fields = format!("involvedObject.name={node},reason={reason},source=route_controller");
+    let core: Api<Event> = Api::namespaced(bed.client(), "default");
+    let event = core.list(&ListParams::default().fields(&fields)).await.unwrap().items.remove(0);
+    assert!(event.event_time.is_some() && event.reporting_component.as_deref() == Some("route_controller"));
+    let unset = (event.count, event.first_timestamp, event.last_timestamp);
+    assert_eq!((unset, event.source.and_then(|it| it.component)), ((None, None, None), None));
+
+    let events: Api<events::Event> = Api::namespaced(bed.client(), "default");
+    let name = event.metadata.name.unwrap();
+    let mut classic = events.get(&name).await.unwrap();
+    classic.metadata = ObjectMeta { name: Some("classic".to_owned()), ..ObjectMeta::default() };
+    classic.deprecated_count = Some(1);
+    let refused = events.create(&PostParams::default(), &classic).await.unwrap_err();
+    assert!(refused.to_string().contains("needs to be unset"), "{refused}");
+
+    // At the end of the line: how often it was seen, and its name.
+    let get = [
+        "get",
+        "events",
+        "--namespace=default",
+        "--output=wide",
+        "--no-headers",
+        "--field-selector",
+        &fields,
+    ];
+    for (count, again) in [("1", false), ("3", true)] {
+        if again {
+            let series = json!({ "series": { "count": 3, "lastObservedTime": classic.event_time } });
+            events.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await.unwrap();
+        }
+        let shown = bed.cluster.control_plane.kubectl(&get).await.unwrap();
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert!(shown.contains(" route_controller, ") && !shown.contains("<unknown>"), "{shown}");
+        assert!(words.ends_with(&[count, &*name]), "{shown}");
+    }
 }
 
 /// The route to a machine that is gone, a black hole by now, gives way at once.
