@@ -58,6 +58,8 @@ use crate::{
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
 /// So many nodes are written at once: one for which the API server hangs keeps no other.
 const AT_ONCE: usize = 10;
+/// So many others are asked about along with one that the cloud does not show. One of them may end just then.
+const WITNESSES: usize = 2;
 
 /// The periods and limits, all of them flags.
 #[derive(Clone, Copy, Debug)]
@@ -220,11 +222,13 @@ impl Deletions {
     /// One look at all nodes: who is to be asked about, who is proven to be gone, and who of them goes.
     async fn pass(&mut self) {
         let candidates = self.candidates();
-        let asked = {
+        let (asked, unproven) = {
             let mut ledger = self.lifecycle.ledger();
             let now = Instant::now();
             ledger.keep(candidates.iter().map(|(subject, candidate)| (subject, candidate.shown)), now);
-            ledger.due(now)
+            let due = ledger.due(now);
+            let unproven = ledger.lacks_proof(&due);
+            (due, unproven)
         };
         if !asked.is_empty() {
             let span = traces::child(traces::span!(
@@ -233,7 +237,8 @@ impl Deletions {
                 nodes = asked.len()
             ));
             self.asked = Some(Origin::of(&span));
-            self.ask(asked).instrument(span).await;
+            let witnesses = if unproven { self.witnesses() } else { Vec::new() };
+            self.ask(asked, &witnesses).instrument(span).await;
         }
         // Looked at anew: the answers may have taken their time.
         let candidates = self.candidates();
@@ -262,10 +267,23 @@ impl Deletions {
         candidates.collect()
     }
 
-    async fn ask(&self, subjects: Vec<Subject>) {
+    /// Machines of other nodes, which the cloud lists. An adapter that was just started, or was shown nothing for a moment, does not know
+    /// of any that it is of this cluster, and so not whether it looks at the right place.
+    fn witnesses(&self) -> Vec<String> {
+        let is_listed = |node: &&Arc<Node>| {
+            self.lifecycle.facts(node, |facts| {
+                facts.cloud == View::Fresh && facts.instance.is_some_and(|instance| !instance.ends)
+            })
+        };
+        let present = self.present();
+        let listed = present.iter().filter(is_listed);
+        listed.filter_map(|node| node.provider_id.clone()).take(WITNESSES).collect()
+    }
+
+    async fn ask(&self, subjects: Vec<Subject>, witnesses: &[String]) {
         let asked = Instant::now();
-        for batch in subjects.chunks(question::BATCH) {
-            let answers = question::ask(&self.lifecycle.adapter, batch).await;
+        for batch in subjects.chunks(question::BATCH - witnesses.len()) {
+            let answers = question::ask(&self.lifecycle.adapter, batch, witnesses).await;
             let (now, mut ledger) = (Instant::now(), self.lifecycle.ledger());
             for (subject, answer) in batch.iter().zip(answers) {
                 debug!(?subject, ?answer, "The cloud was asked about a node that is not ready");

@@ -66,6 +66,9 @@ pub struct State {
     pub gone: BTreeSet<String>,
     /// Provider IDs of which a look-up cannot tell.
     pub untold: BTreeSet<String>,
+    /// Nobody is gone but for who asks about one that is there in the same call: the adapter was just started, and knows of none that it
+    /// is of this cluster.
+    pub wants_witnesses: bool,
     /// What watches of the instances show instead, and when it was listed: the vendor answers no listings any more.
     pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
     /// By vendor ID.

@@ -105,6 +105,8 @@ struct Case {
     shown: Shown,
     /// Answers in a row that were no proof.
     fruitless: u32,
+    /// The cloud did not show it, and could not prove that it is gone.
+    unproven: bool,
 }
 
 /// What was heard about whom.
@@ -157,6 +159,11 @@ impl Ledger {
         self.cases.iter().filter(|(_, case)| case.due <= now).map(|(subject, _)| subject.clone()).collect()
     }
 
+    /// Whether the cloud could not prove of one of them that it is gone. It needs others of the cluster for that, each time.
+    pub(super) fn lacks_proof(&self, subjects: &[Subject]) -> bool {
+        subjects.iter().filter_map(|subject| self.cases.get(subject)).any(|case| case.unproven)
+    }
+
     /// Notes an answer to a question that was asked at `asked`.
     pub(super) fn hear(&mut self, subject: &Subject, answer: &Answer, asked: Instant, now: Instant) {
         let confirm_after = self.confirm_after;
@@ -175,6 +182,7 @@ impl Ledger {
             }
         };
         case.fruitless = case.fruitless.saturating_add(1);
+        case.unproven |= heard == Heard::NotVisible;
         case.heard = heard;
         case.peace = now + retry_after.unwrap_or_default();
         case.due = case.peace.max(now + BACKOFF.pause(case.fruitless));
@@ -202,7 +210,7 @@ impl Ledger {
 
 impl Case {
     fn new(shown: Shown, now: Instant) -> Self {
-        Self { heard: Heard::Nothing, due: now, peace: now, shown, fruitless: 0 }
+        Self { heard: Heard::Nothing, due: now, peace: now, shown, fruitless: 0, unproven: false }
     }
 
     /// What was answered while the machine was listed says nothing of how soon the next answer is another one.

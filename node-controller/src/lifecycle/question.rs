@@ -13,17 +13,20 @@ use crate::mirror::trim_instance;
 /// References in one call, as the contract says.
 pub(super) const BATCH: usize = 500;
 
-/// Asks the cloud, live. Shape: one answer a subject, in their order; at most [`BATCH`]. Cost: one call, whose vendor calls are the
-/// adapter's business: one where the vendor has a batch, else one a machine.
-pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject]) -> Vec<Answer> {
-    let reference = |subject: &Subject| InstanceRef {
-        r#ref: Some(Ref::ProviderId(subject.provider_id.clone())),
-        ..InstanceRef::default()
-    };
+/// Asks the cloud, live. Shape: one answer a subject, in their order; with the witnesses at most [`BATCH`]. Cost: one call, whose
+/// vendor calls are the adapter's business: one where the vendor has a batch, else one a machine.
+///
+/// Witnesses are provider IDs: what is answered of them matters to the adapter alone.
+pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[String]) -> Vec<Answer> {
+    let ids = subjects.iter().map(|subject| &subject.provider_id).chain(witnesses);
+    let reference =
+        |id: &String| InstanceRef { r#ref: Some(Ref::ProviderId(id.clone())), ..InstanceRef::default() };
+    let refs: Vec<InstanceRef> = ids.map(reference).collect();
+    let asked = refs.len();
     let call = Call::with_priority(Priority::Lifecycle).no_older_than(std::time::Duration::ZERO);
-    match adapter.batch_get_instances(call, subjects.iter().map(reference).collect()).await {
-        Ok(response) if response.results.len() == subjects.len() => {
-            response.results.into_iter().map(answer).collect()
+    match adapter.batch_get_instances(call, refs).await {
+        Ok(response) if response.results.len() == asked => {
+            response.results.into_iter().take(subjects.len()).map(answer).collect()
         }
         Ok(_) => vec![failed(&AdapterError::new(Reason::Internal, "too few results")); subjects.len()],
         Err(error) => vec![failed(&error); subjects.len()],

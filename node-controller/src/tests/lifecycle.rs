@@ -364,6 +364,30 @@ async fn a_machine_that_went_while_nobody_looked_takes_its_node_along() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adapter_that_knows_of_no_others_is_shown_some_of_the_cluster() {
+    let world = running(4).await;
+    world.cloud.edit(|state| state.wants_witnesses = true);
+    world.lose("n1");
+    eventually("it goes", || !world.exists("n1")).await;
+    assert!(["n0", "n2", "n3"].iter().all(|name| world.exists(name)));
+    let asked: Vec<usize> =
+        world.cloud.read(|state| state.batch_gets.iter().map(|request| request.refs.len()).collect());
+    assert_eq!(asked, [1, 3, 3], "others when it could not prove it, and then each time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_that_is_lost_too_bears_witness() {
+    let world = running(3).await;
+    world.cloud.edit(|state| state.wants_witnesses = true);
+    for name in ["n0", "n1", "n2"] {
+        world.lose(name);
+    }
+    sleep(Duration::from_hours(1)).await;
+    assert!(["n0", "n1", "n2"].iter().all(|name| world.exists(name)));
+    assert!(world.cloud.read(|state| state.batch_gets.iter().all(|request| request.refs.len() == 3)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_changes_a_node_in_each_attempt_to_delete_it_does_not_keep_it() {
     let world = running(3).await;
     for n in 0..20 {

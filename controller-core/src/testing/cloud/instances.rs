@@ -39,7 +39,12 @@ impl InstanceService for Service {
         let mut state = self.0.state();
         let request = request.into_inner();
         let now = self.0.now();
-        let results = request.refs.iter().map(|reference| result(&state, reference, now)).collect();
+        let sees = !state.wants_witnesses || request.refs.iter().any(|reference| is_there(&state, reference));
+        let results = request.refs.iter().map(|reference| match result(&state, reference, now) {
+            result if result.existence() == Existence::Gone && !sees => plain(Existence::NotVisible),
+            result => result,
+        });
+        let results = results.collect();
         state.batch_gets.push(request);
         let cost = Some(Cost { vendor_calls: 1, ..Cost::default() });
         Ok(Response::new(BatchGetInstancesResponse { results, scope: None, cost }))
@@ -50,6 +55,10 @@ fn listed(state: &State) -> BTreeMap<String, Instance> {
     let instances = state.listing.as_ref().map_or(&state.instances, |(_, instances)| instances);
     let listed = instances.iter().filter(|(id, _)| !state.unlisted.contains(id));
     listed.map(|(id, instance)| (id.clone(), instance.clone())).collect()
+}
+
+fn is_there(state: &State, reference: &InstanceRef) -> bool {
+    matches!(&reference.r#ref, Some(Ref::ProviderId(id)) if state.instances.contains_key(id))
 }
 
 /// Provider IDs of other schemes than `sim` belong to other clouds.

@@ -337,3 +337,17 @@ proptest! {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn once_the_cloud_could_not_prove_it_others_are_needed_each_time() {
+    let mut world = World::new();
+    world.gone(10);
+    world.hear(50, &other());
+    assert!(!world.ledger.lacks_proof(&[subject()]));
+    world.hear(60, &Answer::NotVisible);
+    world.gone(70);
+    assert!(world.ledger.lacks_proof(&[subject()]), "for the second word, too");
+    world.forget(80);
+    world.keep(Shown::No, 85);
+    assert!(!world.ledger.lacks_proof(&[subject()]));
+}
