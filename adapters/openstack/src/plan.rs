@@ -45,7 +45,8 @@ pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 /// Cost: one write for a new load balancer and one for its floating IP; of an existing one, one for each pool whose members change.
 ///
 /// # Errors
-/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change.
+/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change; this one
+/// comes when all else is done, so that nodes are followed whatever else is wished for.
 ///
 /// [`Fault::Invalid`]: cloud_adapter::driver::Fault::Invalid
 /// [`Fault::Unsupported`]: cloud_adapter::driver::Fault::Unsupported
@@ -64,9 +65,9 @@ pub(crate) fn plan(
     match Role::of(desired, balancer)? {
         Role::Owner => {
             let wanted = Wanted::read(desired, site)?;
-            wanted.vip.check((&desired.spec, &wanted.parameters), balancer)?;
+            let fixed = wanted.vip.fixed((&desired.spec, &wanted.parameters), balancer)?;
             shared::check_ports(desired, Role::Owner, (balancer, tree), wanted.ports.iter())?;
-            Goal::new((desired, fence), &wanted, site, Some(balancer)).changes(balancer, tree)
+            Goal::new((desired, fence), &wanted, site, Some(balancer)).changes((balancer, tree), fixed)
         }
         Role::Sharer => {
             ownership::check_room(&balancer.id, &balancer.name, &balancer.tags, &desired.key)?;
@@ -194,7 +195,12 @@ impl<'a> Goal<'a> {
         Ok(steps)
     }
 
-    fn changes(&self, balancer: &Balancer, tree: &Detail) -> Result<Vec<Step>, VendorError> {
+    /// `fixed`: why it will not be all that is wanted. Then it is not called complete, and this is told when nothing else is left to do.
+    fn changes(
+        &self,
+        (balancer, tree): (&Balancer, &Detail),
+        fixed: Option<VendorError>,
+    ) -> Result<Vec<Step>, VendorError> {
         let tags = &self.wanted.tags;
         let mut steps = Vec::new();
         // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
@@ -210,9 +216,10 @@ impl<'a> Goal<'a> {
         let name = ownership::new_name(self.desired, &balancer.name);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
+        let complete = complete.filter(|_| fixed.is_none());
         let id = Part::Known(balancer.id.clone());
         steps.extend(complete.map(|tags| Step::CompleteLoadBalancer { id, tags }));
-        match refusal {
+        match fixed.or(refusal) {
             Some(refusal) if steps.is_empty() => Err(refusal),
             Some(_) | None => Ok(steps),
         }

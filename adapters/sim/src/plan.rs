@@ -27,12 +27,15 @@ use crate::{
     step::{Part, Port, Step},
 };
 
+const FAMILIES: &str = "spec.ip_families";
+
 /// The writes that are missing, in order; empty if none is.
 ///
 /// Cost: one write for a new load balancer, one a port, one at the end; of an existing one, one for each pool whose members change.
 ///
 /// # Errors
-/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change.
+/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change; this one
+/// comes when all else is done, so that nodes are followed whatever else is wished for.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -43,8 +46,16 @@ pub(crate) fn plan(
     match observed {
         None => Ok(from_scratch(desired, fence, &wanted)),
         Some(record) => {
-            check_immutable(&wanted, &record.detail)?;
-            Ok(changes(desired, fence, &wanted, &record.detail))
+            let fixed = fixed(&wanted, &record.detail)?;
+            let mut steps = changes(desired, fence, &wanted, &record.detail);
+            match fixed {
+                None => Ok(steps),
+                Some(error) => {
+                    // It is not called what it will not be.
+                    steps.retain(|step| !matches!(step, Step::UpdateLoadBalancer { .. }));
+                    if steps.is_empty() { Err(error) } else { Ok(steps) }
+                }
+            }
         }
     }
 }
@@ -74,15 +85,18 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
     steps
 }
 
-/// What the vendor cannot change while the load balancer keeps its address.
-fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorError> {
+/// What the vendor cannot change while the load balancer keeps its address. `None`: it is as wanted.
+///
+/// # Errors
+/// The same, if nothing else can be done meanwhile: members are of the families that are wanted.
+fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, VendorError> {
     let mut fields = Vec::new();
     if tree.scheme.differs(&wanted.scheme) {
         fields.push("spec.scheme");
     }
     let families: Option<BTreeSet<IpFamily>> = tree.families.iter().map(|one| one.known().copied()).collect();
     if families.is_some_and(|there| there != wanted.families.iter().copied().collect()) {
-        fields.push("spec.ip_families");
+        fields.push(FAMILIES);
     }
     // Without addresses it was never complete: what it was made with is not known.
     if !tree.vips.is_empty() && wanted.vips.iter().any(|vip| !tree.vips.contains(vip)) {
@@ -90,14 +104,15 @@ fn check_immutable(wanted: &Wanted, tree: &LoadBalancer) -> Result<(), VendorErr
     }
     fields.extend(tree.placement.known().into_iter().flat_map(|there| moved(there, &wanted.placement)));
     if fields.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let text =
         format!("{}: cannot change on load balancer {}; it must be made anew", fields.join(", "), tree.id);
-    Err(VendorError {
+    let error = VendorError {
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         ..VendorError::new(Fault::Immutable, text)
-    })
+    };
+    if fields.contains(&FAMILIES) { Err(error) } else { Ok(Some(error)) }
 }
 
 /// What is placed otherwise than it is.

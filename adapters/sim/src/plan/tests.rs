@@ -429,6 +429,31 @@ fn what_cannot_change_in_place_is_named() {
 }
 
 #[test]
+fn what_cannot_change_in_place_holds_up_nothing_else() {
+    type Set = fn(&mut LoadBalancerSpec);
+    for (field, change) in [
+        ("spec.scheme", (|spec| spec.scheme = load_balancer_spec::Scheme::Internal.into()) as Set),
+        ("spec.requested_addresses", |spec| spec.requested_addresses = vec!["198.18.7.7".into()]),
+        ("spec.size", |spec| spec.size = "large".into()),
+    ] {
+        let mut bench = Bench::new();
+        let mut desired = web([tcp(80)]);
+        let before = bench.settled(&desired).0;
+        desired.backends = [1, 2, 3].map(backend).into();
+        let other = with(desired.clone(), change);
+        let steps = bench.plan(&other).expect("a node has joined");
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        bench.execute(&steps[0]);
+        let error = bench.plan(&other).expect_err("cannot");
+        assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
+        let there = bench.observe().expect("there");
+        assert_eq!(there.summary.applied_hash, before.summary.applied_hash);
+        assert!(there.summary.backends > before.summary.backends, "{field}");
+        assert_eq!(bench.plan(&desired), Ok(vec![]), "taken back it is as it was");
+    }
+}
+
+#[test]
 fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, fault, change) in [

@@ -141,6 +141,19 @@ impl Bench {
         (record, self.writes.clone())
     }
 
+    /// Does all that can be done, and answers the writes, and why the rest cannot.
+    #[track_caller]
+    pub(super) fn refused(&mut self, desired: &DesiredLoadBalancer) -> (Vec<String>, VendorError) {
+        self.writes.clear();
+        for _ in 0..WRITES_MAX {
+            match self.plan(desired) {
+                Ok(steps) => self.execute(steps.first().expect("it is refused")),
+                Err(error) => return (self.writes.clone(), error),
+            }
+        }
+        panic!("does not settle: {:#?}", self.writes)
+    }
+
     /// Makes it anew in place of this one, which is gone.
     pub(super) fn again(&mut self, desired: &DesiredLoadBalancer, former: &Record) -> Record {
         let steps = plan_again(desired, &writer(), former, &self.site()).expect("possible");

@@ -41,6 +41,28 @@ fn one_of_the_go_controller_is_taken_over_with_its_parts() {
     assert!(record.detail.listeners.iter().all(takes_back), "it could go back");
 }
 
+/// Of the Go controller's annotations some count when a load balancer is made only, and nobody saw when they were changed later.
+#[test]
+fn one_of_the_go_controller_follows_the_nodes_though_it_was_made_otherwise() {
+    let mut bench = Bench::new();
+    of_go(&mut bench, &web([tcp(80)]));
+    let mut desired = with(web([tcp(80)]), |spec| spec.size = "big".to_owned());
+    desired.backends = [2, 3].map(backend).into();
+    let (writes, error) = bench.refused(&desired);
+    assert_eq!(
+        writes,
+        [
+            "tag load balancer lb-1 as ours",
+            "set the 2 members of pool pool_0_kube_service_prod_shop_web",
+            "update pool pool_0_kube_service_prod_shop_web",
+            "update listener tcp/80",
+        ]
+    );
+    assert_eq!((error.fault, error.fields), (Fault::Immutable, vec!["spec.size".to_owned()]));
+    let there = bench.observe().expect("there");
+    assert_eq!(there.summary.key, Some(desired.key.clone()), "its deletion takes it along");
+}
+
 #[test]
 fn a_name_of_the_go_controller_stays_and_any_other_follows_the_wish() {
     let named = |name: &str| with(web([tcp(80)]), |spec| spec.name = name.to_owned());

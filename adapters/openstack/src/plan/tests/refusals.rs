@@ -21,6 +21,37 @@ fn what_cannot_change_in_place_is_named() {
 }
 
 #[test]
+fn what_cannot_change_in_place_holds_up_nothing_else() {
+    type Set = fn(&mut LoadBalancerSpec);
+    for (field, change) in [
+        ("spec.requested_addresses", (|spec| spec.requested_addresses = vec!["10.0.7.7".into()]) as Set),
+        ("spec.subnets", |spec| spec.subnets = vec!["other".into()]),
+        ("spec.parameters[network-id]", |spec| parameter("network-id", "other")(spec)),
+        ("spec.size", |spec| spec.size = "big".into()),
+        ("spec.zone", |spec| spec.zone = "north".into()),
+    ] {
+        let mut bench = Bench::new();
+        let mut desired = web([tcp(80)]);
+        bench.settled(&desired);
+        desired.backends = [1, 2, 3].map(backend).into();
+        let other = with(desired.clone(), |spec| {
+            change(spec);
+            spec.listeners.push(tcp(443));
+        });
+        let (writes, error) = bench.refused(&other);
+        let coming = ["create pool tcp-443", "add or change 3 members of pool tcp-443"];
+        let coming = [&coming[..], &["create the health monitor of pool tcp-443", "create listener tcp/443"]];
+        let coming = coming.concat();
+        assert_eq!(writes, [&["add or change 1 members of pool tcp-80"], &coming[..]].concat(), "{field}");
+        assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
+        let there = bench.observe().expect("there");
+        assert_eq!(there.summary.applied_hash, desired.hash, "it is not called what it is not");
+        // Taken back it is as it was.
+        bench.settled(&desired);
+    }
+}
+
+#[test]
 fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, fault, change) in [

@@ -15,6 +15,8 @@ use crate::{
     parameters::{Parameters, network_field},
 };
 
+const FAMILIES: &str = "spec.ip_families";
+
 /// The addresses, first come first.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Vip {
@@ -113,15 +115,15 @@ impl Vip {
         }
     }
 
-    /// What cannot change while the load balancer keeps its addresses.
+    /// What cannot change while the load balancer keeps its addresses, [`Fault::Immutable`] with the fields. `None`: it is as wanted.
     ///
     /// # Errors
-    /// [`Fault::Immutable`] with the fields.
-    pub(in crate::plan) fn check(
+    /// The same, if nothing else can be done meanwhile: members are of the families that are wanted.
+    pub(in crate::plan) fn fixed(
         &self,
         (spec, parameters): (&LoadBalancerSpec, &Parameters),
         there: &Balancer,
-    ) -> Result<(), VendorError> {
+    ) -> Result<Option<VendorError>, VendorError> {
         let mut fields = Vec::new();
         let first = there.vip_address.iter();
         let vips: BTreeSet<IpAddr> = first
@@ -130,7 +132,7 @@ impl Vip {
             .collect();
         // Without an address it was never complete: what it was made with is not known.
         if !vips.is_empty() && vips.iter().map(IpAddr::is_ipv4).collect::<BTreeSet<_>>() != self.families {
-            fields.push("spec.ip_families".to_owned());
+            fields.push(FAMILIES.to_owned());
         }
         let asked =
             self.address.iter().chain(self.additional.iter().filter_map(|vip| vip.ip_address.as_ref()));
@@ -149,14 +151,16 @@ impl Vip {
         ];
         fields.extend(differs.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field));
         if fields.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let text = format!(
             "{}: cannot change on load balancer {}; it must be made anew",
             fields.join(", "),
             there.id
         );
-        Err(VendorError { fields, ..VendorError::new(Fault::Immutable, text) })
+        let ends = fields.iter().any(|field| field == FAMILIES);
+        let error = VendorError { fields, ..VendorError::new(Fault::Immutable, text) };
+        if ends { Err(error) } else { Ok(Some(error)) }
     }
 }
 
