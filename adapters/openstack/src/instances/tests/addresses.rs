@@ -95,6 +95,28 @@ fn with_internal_networks_named_others_are_left_out() {
     );
 }
 
+/// As it is with the Go one, whose first address of a machine in several networks goes by which port is up.
+#[test]
+fn a_port_that_goes_down_moves_no_address_where_networks_are_named() {
+    let downs = |at: usize| {
+        let mut ports = ports();
+        ports[at]["status"] = "DOWN".into();
+        ports
+    };
+    let (storage, nodes) = (downs(0), downs(1));
+    let none = networking(|_| ());
+    assert_ne!(told(&storage, &none), told(&ports(), &none), "nobody says which one is meant");
+    let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
+    assert_eq!(told(&storage, &internal), told(&ports(), &internal));
+    let sorted = networking(|it| {
+        it.sort_order =
+            ["10.0.0.0/16", "fd00::/8", "10.9.0.0/16"].map(|net| net.parse().expect("a net")).into();
+    });
+    for down in [&storage, &nodes] {
+        assert_eq!(told(down, &sorted), told(&ports(), &sorted));
+    }
+}
+
 #[test]
 fn those_in_the_named_nets_come_first_in_their_order() {
     let sorted = networking(|it| {
