@@ -89,7 +89,8 @@ pub trait Driver:
     /// a step. So is another version of the hash: then the fields decide.
     ///
     /// # Errors
-    /// [`Fault::Immutable`] if it cannot be reached in place, once all else is done: nodes are followed whatever else is wished for; [`Fault::Invalid`] if this cloud cannot do it.
+    /// [`Fault::Immutable`] if it cannot be reached in place, once all else is done: nodes are followed whatever else is wished for.
+    /// [`Fault::Invalid`] if this cloud cannot do it.
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,

@@ -46,6 +46,7 @@ use crate::{
         memory::{Memory, Next, Settled},
         service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
+        stale_id::noted,
         targets::Targets,
     },
     requeue::{Error, places::of_ports},
@@ -155,7 +156,7 @@ impl Executor {
                     self.metrics.hosts_failed();
                 }
                 let refused = error.refuses_the_wish() && !ask.stands_in;
-                if refused && Self::narrows(job, ask, &error) {
+                if refused && (Self::narrows(job, ask, &error) || Self::drops_the_id(job, &error)) {
                     return Ok(Next::Now);
                 }
                 if refused {
@@ -184,6 +185,14 @@ impl Executor {
             info!(service = %job.service.id, error = %error.text(), "Keeps the address family that is there");
         }
         narrows
+    }
+
+    /// Whether the ID that another controller noted is not asked for from now on: the Service cannot have that load balancer.
+    fn drops_the_id(job: &mut Job<'_>, error: &Error) -> bool {
+        let Some(id) = noted(&job.service).filter(|_| error.denies_the_id()) else { return false };
+        info!(service = %job.service.id, id, error = %error.text(), "Goes on without the ID that was noted");
+        job.memory.gone_id = Some(id.to_owned());
+        true
     }
 
     /// Names the set of backends, and puts it if the adapter does not know it (any more).

@@ -16,6 +16,7 @@ mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
 pub(crate) mod spec;
+pub(crate) mod stale_id;
 mod status;
 pub(crate) mod targets;
 pub(crate) mod wanted;

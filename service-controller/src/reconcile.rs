@@ -24,6 +24,7 @@ use crate::{
         memory::{Memory, Next},
         plan,
         service::{Role, Service, ServiceId},
+        stale_id::without,
         wanted::Judged,
     },
     requeue::Error,
@@ -100,7 +101,7 @@ impl Reconciler {
         let Some(service) = self.mirrors.service(id) else {
             return self.left_over(id, memory, seen.as_deref()).await;
         };
-        let service = memory.overlay(service);
+        let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
         let now = self.started.elapsed();
         let defaults = &self.mirrors.reading.defaults;
         memory.observe(&service, seen.as_deref(), now);

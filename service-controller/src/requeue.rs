@@ -125,6 +125,14 @@ impl Error {
         source.reason == Reason::ImmutableField && fields::named(source).contains("spec.ip_families")
     }
 
+    /// Whether the load balancer that the Service names is not there, or cannot be had beside the one that it has.
+    pub(crate) fn denies_the_id(&self) -> bool {
+        let Self::Adapter { source, .. } = self else { return false };
+        source.reason == Reason::ResourceGone
+            || (source.reason == Reason::ImmutableField
+                && fields::named(source).contains("spec.load_balancer_id"))
+    }
+
     /// What failed.
     pub(crate) fn step(&self) -> &Step {
         match self {

@@ -68,7 +68,7 @@ pub(crate) struct Translation {
     pub(crate) foreign: Foreign,
 }
 
-/// What is said of annotations of another controller.
+/// What is said of annotations of another controller, and what came of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
     /// What to write in place of them, one line a key.
@@ -77,6 +77,18 @@ pub(crate) struct Foreign {
     pub(crate) ignored: Vec<String>,
     /// What cannot be done, or not be read.
     pub(crate) refusals: Vec<Refusal>,
+    /// Which of them each annotation of ours comes from: nobody wrote that one.
+    pub(crate) from: BTreeMap<String, &'static str>,
+}
+
+impl Foreign {
+    /// How people are told of an annotation of ours: as they wrote it.
+    pub(crate) fn place(&self, key: &str) -> String {
+        match self.from.get(key) {
+            Some(old) => format!("annotation {old} (here {key})"),
+            None => format!("annotation {key}"),
+        }
+    }
 }
 
 /// Whether a key belongs to a controller that we know.
@@ -115,12 +127,17 @@ impl Translation {
     /// `said`: the annotations of ours that the user wrote.
     fn take_one(&mut self, row: &Row, value: &str, old: &BTreeMap<String, String>, said: &BTreeSet<String>) {
         let refused = |why: String| Refusal::new(format!("annotation {}", row.old), why);
+        let says = |value: &String| !value.trim().is_empty();
         let (name, read, with) = match row.becomes {
             Becomes::Nothing => return,
             Becomes::SettingUnless(other, ..) | Becomes::RefusedUnless(other, _)
-                if old.contains_key(other) =>
+                if old.get(other).is_some_and(says) =>
             {
                 self.foreign.understood.push(format!("{} counts nothing beside {other}", row.old));
+                return;
+            }
+            Becomes::Refused(_) | Becomes::RefusedUnless(..) if value.trim().is_empty() => {
+                self.foreign.understood.push(format!("{} is not needed", row.old));
                 return;
             }
             Becomes::Refused(instead) | Becomes::RefusedUnless(_, instead) => {
@@ -142,7 +159,7 @@ impl Translation {
             Ok(None) => self.foreign.understood.push(format!("{} is not needed", row.old)),
             Ok(Some(value)) => {
                 let pairs = [Some((name, value)), with.map(|(name, value)| (name, value.to_owned()))];
-                let ours = pairs.into_iter().flatten().map(|(name, value)| self.put(name, value));
+                let ours = pairs.into_iter().flatten().map(|(name, value)| self.put(name, value, row.old));
                 let ours: Vec<String> = ours.collect();
                 self.foreign.understood.push(format!("{} is {}", row.old, ours.join(" and ")));
             }
@@ -150,9 +167,12 @@ impl Translation {
     }
 
     /// What was said before stays. Says how it stands now.
-    fn put(&mut self, name: &str, value: String) -> String {
+    fn put(&mut self, name: &str, value: String, old: &'static str) -> String {
         let key = format!("{PREFIX}{name}");
-        let value = self.annotations.entry(key.clone()).or_insert(value);
+        let value = self.annotations.entry(key.clone()).or_insert_with(|| {
+            self.foreign.from.insert(key.clone(), old);
+            value
+        });
         format!("{key}: {value}")
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Memory {
     unnamed: Remark<bool>,
     /// The only family of what is there, where the adapter cannot add the one that is merely preferred.
     pub(crate) family: Option<Family>,
+    /// The ID of which the adapter said that the Service cannot have that load balancer, as another controller noted it.
+    pub(crate) gone_id: Option<String>,
     /// Our own last write, as long as the cache may not show it.
     written: Option<Written>,
     status_pace: Pace,

@@ -1,10 +1,12 @@
 //! Annotations of controllers that people come from.
 
-use cloud_api_proto::v1alpha1::Adoption;
+use cloud_api_proto::{AdapterError, Reason, v1alpha1::Adoption};
 use controller_core::testing::service;
 
 use super::world::{World, capabilities};
 use crate::plan::compat::Compat;
+
+const NOTED: &str = "loadbalancer.openstack.org/load-balancer-id";
 
 #[tokio::test(start_paused = true)]
 async fn annotations_of_the_go_controller_are_understood_and_told_once() {
@@ -48,6 +50,41 @@ async fn annotations_of_the_go_controller_are_understood_and_told_once() {
     world.quiet().await;
     let n_told = world.events().iter().filter(|event| event.contains("CompatibleAnnotations")).count();
     assert_eq!(n_told, 1, "{:?}", world.events());
+    world.stop().await;
+}
+
+/// The Go controller notes the ID at every Service, and nobody takes it away.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_taken_over_by_its_id_is_made_again_when_it_is_gone() {
+    let world = World::new().compat(Compat::Openstack);
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.shared"]));
+    let world = world.started().await;
+    world.node("a").service(service("web").port(80).annotation(NOTED, "lb-7"));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let asked = |world: &World| world.last_ensure().spec.unwrap_or_default().load_balancer_id;
+    assert_eq!(asked(&world), "lb-7");
+
+    let gone = AdapterError::new(Reason::ResourceGone, "there is no load balancer lb-7 to share");
+    world.cloud.fail_next("EnsureLoadBalancer", gone);
+    world.cloud.edit(|state| state.load_balancers.clear());
+    let ids = |world: &World| world.cloud.read(|state| Vec::from_iter(state.load_balancers.keys().cloned()));
+    world.eventually("another one is made", |world| ids(world).len() == 1).await;
+    world.quiet().await;
+    assert_eq!((asked(&world).as_str(), world.last_ensure().adoption()), ("", Adoption::IfUnowned));
+    assert_ne!(ids(&world), ["lb-7"]);
+    let told =
+        |world: &World| world.events().iter().filter(|it| it.contains("says nothing any more")).count();
+    let failed = |world: &World| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
+    assert!(told(&world) == 1 && !failed(&world), "{:?}", world.events());
+
+    // After a restart the mirror shows the one that it has: the adapter would refuse the ID of another one.
+    let (made, asks) = (ids(&world), world.cloud.calls("EnsureLoadBalancer"));
+    let world = world.restart().await;
+    world.quiet().await;
+    assert_eq!((ids(&world), asked(&world)), (made, String::new()));
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asks + 1, "one first look");
+    assert_eq!(told(&world), 1, "{:?}", world.events());
     world.stop().await;
 }
 

@@ -135,7 +135,9 @@ fn ensure(
     };
     let pending = state.pending > 0;
     state.pending = state.pending.saturating_sub(1);
-    let vendor_id = format!("lb-{}", key.owner_uid);
+    // The one that it shall share is there, whichever that is.
+    let shared = Some(&spec.load_balancer_id).filter(|id| !id.is_empty());
+    let vendor_id = shared.cloned().unwrap_or_else(|| format!("lb-{}", key.owner_uid));
     let before =
         state.load_balancers.get(&vendor_id).map(|before| (before.state(), before.applied_hash.clone()));
     let steps = u32::from(pending || before != Some((LoadBalancerState::Active, hash(&spec))));

@@ -103,7 +103,7 @@ impl Settings {
         let ours =
             service.annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
         for (name, value) in ours {
-            let place = format!("annotation {PREFIX}{name}");
+            let place = service.foreign.place(&format!("{PREFIX}{name}"));
             let given = Given { origin: Origin::Service, place, value: value.clone() };
             refusals.extend(settings.put(name, given, &service.ports));
         }

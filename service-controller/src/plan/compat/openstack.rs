@@ -106,12 +106,13 @@ pub(crate) fn is_own(key: &str) -> bool {
 
 type Value = Result<Option<String>, String>;
 
+/// An empty one is none.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "one type for all: what is no ID here, the adapter or the vendor refuses"
 )]
 fn text(value: &str) -> Value {
-    Ok(Some(value.trim().to_owned()))
+    Ok(Some(value.trim()).filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
 fn yes(value: &str) -> Result<bool, String> {
@@ -183,15 +184,17 @@ fn whole_seconds(value: &str) -> Value {
         .ok_or_else(|| format!("{value:?} milliseconds are no whole number of seconds"))
 }
 
-/// `key=value` and `key`, with commas between: label selectors say both the same way, but for operators, which theirs has not.
+/// `key=value` and `key`, with commas between: label selectors say both the same way, but for operators, which theirs has not. An empty
+/// value is any value there, as `key` is; and entries that are empty say nothing.
 fn selector(value: &str) -> Value {
     let entry = |entry: &str| {
-        let (key, value) =
-            entry.split_once('=').map_or((entry, None), |(key, value)| (key, Some(value.trim())));
-        let key = key.trim();
+        let (key, value) = entry.split_once('=').unwrap_or((entry, ""));
+        let (key, value) = (key.trim(), value.trim());
         let plain = !key.is_empty() && !key.contains(|it: char| it.is_whitespace() || "!()=".contains(it));
-        let text = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
+        let text = if value.is_empty() { key.to_owned() } else { format!("{key}={value}") };
         plain.then_some(text).ok_or_else(|| format!("{entry:?} is neither a label nor label=value"))
     };
-    value.split(',').map(entry).collect::<Result<Vec<_>, _>>().map(|entries| Some(entries.join(",")))
+    let entries = value.split(',').filter(|entry| !entry.trim().is_empty());
+    let entries: Vec<String> = entries.map(entry).collect::<Result<_, _>>()?;
+    Ok(Some(entries.join(",")).filter(|text| !text.is_empty()))
 }

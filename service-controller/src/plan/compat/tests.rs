@@ -5,14 +5,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{
-    annotations::{settings::Defaults, wishes},
+    annotations::{node_selector, settings::Defaults, wishes},
     service::{Port, Service, Transport},
 };
 
 const OLD: &str = "loadbalancer.openstack.org/";
 
 /// Each key with each kind of value that it takes.
-const GOOD: [(&str, &str); 37] = [
+const GOOD: [(&str, &str); 42] = [
     ("load-balancer-id", "0f3a-1"),
     ("load-balancer-address", "192.0.2.7"),
     ("hostname", "shop.example.com"),
@@ -50,6 +50,11 @@ const GOOD: [(&str, &str); 37] = [
     ("flavor-id", "flavor-1"),
     ("availability-zone", "zone-1"),
     ("node-selector", "pool=web, gpu ,zone="),
+    ("node-selector", "pool=web,"),
+    ("node-selector", " , "),
+    ("floating-network-id", ""),
+    ("load-balancer-id", ""),
+    ("class", ""),
 ];
 
 fn given(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -112,7 +117,12 @@ fn each_value_is_written_as_ours_are() {
     health-monitor-max-retries-down: 3 -> health-check.unhealthy-threshold: 3
     flavor-id: flavor-1 -> size: flavor-1
     availability-zone: zone-1 -> zone: zone-1
-    node-selector: pool=web, gpu ,zone= -> node-selector: pool=web,gpu,zone=
+    node-selector: pool=web, gpu ,zone= -> node-selector: pool=web,gpu,zone
+    node-selector: pool=web, -> node-selector: pool=web
+    node-selector:  ,  -> nothing
+    floating-network-id:  -> nothing
+    load-balancer-id:  -> nothing
+    class:  -> nothing
     ");
 }
 
@@ -126,6 +136,59 @@ fn what_is_translated_is_what_our_vocabulary_takes() {
         let (_wishes, refusals) = wishes(&service, &Defaults::default());
         assert_eq!(refusals, [], "{key}: {value}");
     }
+}
+
+/// Not as a key that nobody wrote.
+#[test]
+fn what_is_refused_after_its_translation_has_the_old_keys_name() {
+    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    let told = |key: &str, value: &str| {
+        let Translation { annotations, foreign } = openstack(&[(&format!("{OLD}{key}"), value)]);
+        let service = Service { annotations, foreign, ports: vec![port.clone()], ..Service::default() };
+        let (_wishes, refusals) = wishes(&service, &Defaults::default());
+        refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ").replace(OLD, "")
+    };
+    let rows = [
+        ("hostname", "Shop.Example.com"),
+        ("health-monitor-delay", "0"),
+        ("connection-limit", "0"),
+        ("node-selector", "a/b/c"),
+    ];
+    assert_snapshot!(rows.map(|(key, value)| told(key, value)).join("\n"), @r#"
+    annotation hostname (here lb.cloudadapter.dev/hostname): "Shop.Example.com" is not a DNS name: write one such as shop.example.com, in lower case
+    annotation health-monitor-delay (here lb.cloudadapter.dev/health-check.interval): "0s" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
+    annotation connection-limit (here lb.cloudadapter.dev/connection-limit): "0" is not a number of connections: write 1 or more
+    annotation node-selector (here lb.cloudadapter.dev/node-selector): "a/b/c" selects nothing: write key=value, key!=value, key in (a, b), key or !key
+    "#);
+    assert_eq!(told("floating-network-id", ""), "", "an empty text is none, as it was");
+}
+
+/// A value there that is empty is any value: pools would lose all their nodes.
+#[test]
+fn a_selector_selects_what_it_selected_before() {
+    let selects = |text: &str, labels: &[(&str, &str)]| {
+        let annotations = openstack(&[(&format!("{OLD}node-selector"), text)]).annotations;
+        let service = Service { annotations, ..Service::default() };
+        let selector = node_selector(&service, &Defaults::default());
+        selector.is_none_or(|selector| selector.matches(&given(labels)))
+    };
+    for (text, labels, want) in [
+        ("zone=", &[("zone", "a")][..], true),
+        ("zone", &[("zone", "a")], true),
+        ("zone=", &[("zone", "")], true),
+        ("zone=", &[], false),
+        ("zone=a,", &[("zone", "a")], true),
+        ("zone=a,", &[("zone", "b")], false),
+        ("", &[], true),
+    ] {
+        assert_eq!(selects(text, labels), want, "{text:?} {labels:?}");
+    }
+}
+
+#[test]
+fn what_says_nothing_does_not_count_more_than_what_says_something() {
+    let vip = [("loadbalancer.openstack.org/subnet-id", ""), ("loadbalancer.openstack.org/network-id", "n")];
+    assert_eq!(openstack(&vip).annotations["lb.cloudadapter.dev/x.openstack.network-id"], "n");
 }
 
 #[test]
@@ -261,7 +324,7 @@ proptest! {
         ],
         value in prop_oneof!["[ -~]{0,12}", "-?[0-9]{1,12}", Just("true".to_owned())],
     ) {
-        let Foreign { understood, ignored, refusals } = openstack(&[(&key, &value)]).foreign;
+        let Foreign { understood, ignored, refusals, .. } = openstack(&[(&key, &value)]).foreign;
         let note = key.ends_with("/load-balancer-address");
         prop_assert_eq!(understood.len() + refusals.len(), usize::from(!note));
         prop_assert!(ignored.is_empty());
