@@ -61,6 +61,8 @@ struct Shared {
     trouble: watch::Sender<Option<Trouble>>,
     /// How many requests have been held since the last order.
     held: watch::Sender<usize>,
+    /// And how many of them were let go, one by one.
+    let_go: watch::Sender<usize>,
     /// Ends what streams or hangs. The value does not matter.
     cut: watch::Sender<()>,
 }
@@ -84,6 +86,7 @@ impl ApiProxy {
         let shared = Arc::new(Shared {
             trouble: watch::Sender::new(None),
             held: watch::Sender::new(0),
+            let_go: watch::Sender::new(0),
             cut: watch::Sender::new(()),
         });
         let address = format!("127.0.0.1:{}", control_plane.take_port()?);
@@ -124,16 +127,22 @@ impl ApiProxy {
         self.shared.cut.send_replace(());
     }
 
-    /// Waits until a request is held.
+    /// Waits until a request is held that was not let go.
     ///
     /// # Errors
     /// When none comes in time.
     pub async fn holds_one(&self) -> anyhow::Result<()> {
         eventually("a request is held", WITHIN, async || {
-            ensure!(*self.shared.held.borrow() > 0, "none came");
+            let (held, let_go) = (*self.shared.held.borrow(), *self.shared.let_go.borrow());
+            ensure!(held > let_go, "{held} came, {let_go} were let go");
             Ok(())
         })
         .await
+    }
+
+    /// Lets the request go on its way that is held; the next one is held, too.
+    pub fn let_one_go(&self) {
+        self.shared.let_go.send_modify(|let_go| *let_go = let_go.saturating_add(1));
     }
 
     /// Lets what is held go on its way; nothing goes wrong any more.
@@ -143,6 +152,7 @@ impl ApiProxy {
 
     fn set(&self, trouble: Option<Trouble>) {
         self.shared.held.send_replace(0);
+        self.shared.let_go.send_replace(0);
         self.shared.trouble.send_replace(trouble);
     }
 }
@@ -194,12 +204,19 @@ impl Shared {
         (meets && !path.contains("/leases")).then_some(trouble)
     }
 
-    /// Waits until something else than this is ordered.
+    /// Waits until something else than this is ordered, or it is this one's turn.
     async fn hold(&self, trouble: Trouble) {
-        let mut ordered = self.trouble.subscribe();
-        self.held.send_modify(|held| *held = held.saturating_add(1));
-        // The sender is here: it cannot be closed.
-        let _changed = ordered.wait_for(|now| *now != Some(trouble)).await.is_ok();
+        let (mut ordered, mut let_go) = (self.trouble.subscribe(), self.let_go.subscribe());
+        let mut number = 0;
+        self.held.send_modify(|held| {
+            *held = held.saturating_add(1);
+            number = *held;
+        });
+        // The senders are here: they cannot be closed.
+        tokio::select! {
+            _ = ordered.wait_for(|now| *now != Some(trouble)) => (),
+            _ = let_go.wait_for(|let_go| *let_go >= number) => (),
+        }
     }
 }
 

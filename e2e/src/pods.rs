@@ -303,7 +303,15 @@ impl Pod {
     /// # Errors
     /// When it does not answer.
     pub async fn metrics(&self) -> anyhow::Result<String> {
-        self.http.get_text(&self.container.beside_readiness("/metrics")?).await
+        self.page("/metrics").await
+    }
+
+    /// What another page of the server of its probes says, such as `/healthz?verbose`.
+    ///
+    /// # Errors
+    /// When it refuses, with its words; or does not answer.
+    pub async fn page(&self, path: &str) -> anyhow::Result<String> {
+        self.http.get_text(&self.container.beside_readiness(path)?).await
     }
 
     /// The status with which the server of its probes answers.

@@ -51,22 +51,27 @@ const REFUSED: [&str; 11] = [
 ];
 
 /// The cloud is listed often, and only nodes are of interest.
-fn values() -> Value {
+fn values(flags: &[&str]) -> Value {
     let short = [
         "--leader-elect-lease-duration=4s",
         "--leader-elect-renew-deadline=3s",
         "--leader-elect-retry-period=1s",
     ];
+    let flags = [&short, flags].concat();
     json!({
         "adapter": { "cache": { "instances": { "maxAge": "2s" } } },
-        "nodeController": { "extraArgs": short },
+        "nodeController": { "extraArgs": flags },
         "serviceController": { "enabled": false },
         "routeController": { "enabled": false },
     })
 }
 
 async fn start() -> Bed {
-    let mut bed = Bed::install_with(&values()).await.unwrap();
+    start_with(&[]).await
+}
+
+async fn start_with(flags: &[&str]) -> Bed {
+    let mut bed = Bed::install_with(&values(flags)).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     bed
@@ -224,7 +229,8 @@ async fn nothing_happens_for_nothing(bed: &mut Bed) {
 /// The kubelet's word on which addresses are the node's, for each of its spellings.
 #[tokio::test]
 async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
-    let mut bed = start().await;
+    // All nodes are compared with the cloud each second.
+    let mut bed = start_with(&["--node-status-update-frequency=1s"]).await;
     let all = FOLLOWED.iter().map(|(given, _)| given).chain(&REFUSED).enumerate();
     for (number, given) in all {
         let name = format!("n{number}");
@@ -256,8 +262,23 @@ async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
     });
     noticed.await.unwrap();
     assert_eq!(addresses(&bed.nodes().get("n5").await.unwrap()), before);
+
+    // Lists of both families, too, are compared again and again and cost nothing.
+    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
+    let thrice = f64::from(u32::try_from(3 * FOLLOWED.len()).unwrap());
+    let adds = async || anyhow::Ok(pod.counted("workqueue_adds_total", "name").await?["Nodes"]);
+    let before = adds().await.unwrap();
+    let again = eventually("all are compared three times more", bed.within, || async {
+        let added = adds().await? - before;
+        ensure!(added >= thrice, "{added} keys");
+        Ok(())
+    });
+    again.await.unwrap();
     let writes = writes(&mut bed, Mark::default());
     assert_eq!(writes.len(), FOLLOWED.len(), "{writes:?}");
+    for (name, writes) in writes {
+        assert_eq!(writes, ["patch nodes/status 200", "patch nodes 200"], "{name}");
+    }
 }
 
 /// A machine with an address of each kind and family.

@@ -52,6 +52,7 @@ async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
     let joined = bed.join("changes", None).await.unwrap();
     let change = json!({
         "type": "s.large",
+        "zone": "sim-1b",
         "addresses": [
             { "kind": "internal", "address": "10.9.9.9" },
             { "kind": "external", "address": "203.0.113.9" },
@@ -102,7 +103,13 @@ async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
         ("Hostname", "changes"),
     ];
     assert_eq!(addresses(&changed), wanted.map(|(kind, address)| (kind.to_owned(), address.to_owned())));
-    assert_eq!(changed.labels()["beta.kubernetes.io/instance-type"], "s.large");
+    for (key, value) in [
+        ("beta.kubernetes.io/instance-type", "s.large"),
+        ("topology.kubernetes.io/zone", "sim-1b"),
+        ("failure-domain.beta.kubernetes.io/zone", "sim-1b"),
+    ] {
+        assert_eq!(changed.labels()[key], value, "{key}");
+    }
 }
 
 /// A node that says next to nothing, addresses of both families in any spelling, and what people do to labels.

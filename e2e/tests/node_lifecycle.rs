@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
+use std::fs;
+
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::InstanceStatus;
 use anyhow::{Context, ensure};
@@ -19,6 +21,9 @@ use serde_json::{Value, from_value, json};
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const RIGHTS: &str = "cloud-controllers:node-controller";
 const LET_GO: &str = "cloudadapter.dev/delete-despite-brake";
+const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
+/// So often somebody else is faster.
+const RACES: usize = 3;
 
 /// Everybody looks often, so that nobody waits long.
 fn often(brake: &Value) -> Value {
@@ -31,7 +36,19 @@ fn often(brake: &Value) -> Value {
 }
 
 async fn start(brake: &Value) -> Bed {
-    let mut bed = Bed::install_with(&often(brake)).await.unwrap();
+    start_with(&often(brake)).await
+}
+
+/// Only nodes are of interest.
+async fn start_alone(brake: &Value) -> Bed {
+    let mut values = often(brake);
+    let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
+    merge(&mut values, &idle);
+    start_with(&values).await
+}
+
+async fn start_with(values: &Value) -> Bed {
+    let mut bed = Bed::install_with(values).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     bed
@@ -139,12 +156,7 @@ async fn a_mass_deletion_is_held_and_told() {
 /// Neither its listing nor its answers name any machine: that proves nothing.
 #[tokio::test]
 async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
-    let mut values = often(&json!({ "maxShare": 20 }));
-    let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
-    merge(&mut values, &idle);
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = start_alone(&json!({ "maxShare": 20 })).await;
     let all = ["a", "b", "c", "d", "e"];
     for name in all {
         bed.join(name, None).await.unwrap();
@@ -172,6 +184,95 @@ async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
     }
     let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
     assert!(writes.iter().all(|it| it.verb != "delete"), "{writes:?}");
+}
+
+/// Machines go while the adapter is away, and a crowd of them while the controller is, just after the cloud has shown nothing.
+#[tokio::test]
+async fn what_went_while_nobody_looked_is_found_and_a_crowd_of_it_is_held() {
+    let mut bed = start_alone(&json!({ "maxNumber": 1, "window": "1s" })).await;
+    let (crowd, others, removed) = (["a", "b", "c"], ["d", "e"], ["f", "g"]);
+    let all = [&crowd[..], &others, &removed].concat();
+    for name in &all {
+        bed.cluster.cloud.create_instance(name).await.unwrap();
+        node(name).register(&bed.client()).await.unwrap();
+    }
+    for name in &all {
+        bed.initialised(name).await.unwrap();
+    }
+    an_adapter_that_is_away_deletes_nothing(&mut bed, removed).await;
+    bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
+    for name in removed {
+        until_gone(&bed, name).await;
+        assert_eq!(bed.times("Node", name, "DeletionHeld").await.unwrap(), 0, "{name}");
+    }
+
+    let empty = json!({ "match": { "operation": "ListInstances" }, "action": "empty_page" });
+    bed.cluster.cloud.add_fault(&from_value(empty).unwrap()).await.unwrap();
+    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
+    let empty = eventually("the controller sees no machine", WITHIN, || async {
+        let objects = pod.counted("cloud_controller_mirror_objects", "mirror").await?;
+        ensure!(objects.get("instances").is_some_and(|&there| there < 0.5), "{objects:?}");
+        Ok(())
+    });
+    empty.await.unwrap();
+    bed.cluster.pods.get("node-controller").unwrap().terminate().await.unwrap();
+    for name in crowd {
+        lose(&bed, name).await;
+    }
+    bed.cluster.cloud.clear_faults().await.unwrap();
+    bed.cluster.pods.get("node-controller").unwrap().start().unwrap();
+    for name in crowd {
+        bed.told("Node", name, "DeletionHeld").await.unwrap();
+    }
+    for name in crowd.into_iter().chain(others) {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
+    let mut deleted: Vec<_> = writes.iter().filter(|it| it.verb == "delete").map(|it| &*it.name).collect();
+    deleted.sort_unstable();
+    assert_eq!(deleted, removed, "and no other");
+}
+
+/// The autoscaler removes some. That the adapter is away is told on the controller's own pages, and at none of them.
+async fn an_adapter_that_is_away_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) {
+    bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
+    bed.unready("node-controller", "not reachable since").await.unwrap();
+    let asked = questions(bed).await;
+    for name in removed {
+        let taint = json!({ "spec": { "taints": [{ "key": AUTOSCALER, "effect": "NoSchedule" }] } });
+        bed.patch_node(name, &taint).await.unwrap();
+        lose(bed, name).await;
+    }
+    // Nodes are looked at: this one is ready.
+    let taint = json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } });
+    for _ in 0..3 {
+        bed.patch_node("a", &taint).await.unwrap();
+        until_tainted(bed, "a", false).await;
+    }
+    for name in removed {
+        let events = bed.events("Node", name).await.unwrap();
+        let told: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
+        assert_eq!(told, ["Synced"], "{name}");
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    assert_eq!(questions(bed).await, asked);
+    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
+    let log = fs::read_to_string(pod.log()).unwrap();
+    let told = |line: &str| line.contains("Waits until it is reachable") && line.contains("cloud adapter");
+    assert!(log.lines().any(told), "{}", pod.tail());
+    let ages = eventually("the mirror of the cloud ages", WITHIN, || async {
+        let ages = pod.counted("cloud_controller_mirror_age_seconds", "mirror").await?;
+        ensure!(ages.get("instances").is_some_and(|&age| age > 5.0), "{ages:?}");
+        Ok(())
+    });
+    ages.await.unwrap();
+}
+
+/// How often the controller has asked what became of machines.
+async fn questions(bed: &mut Bed) -> Option<f64> {
+    let pod = bed.cluster.pods.get("node-controller").unwrap();
+    let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
+    calls.get("BatchGetInstances").copied()
 }
 
 /// The cloud takes the token, and shows another project, where none of the machines is. That proves nothing.
@@ -229,7 +330,7 @@ async fn who_is_not_proven_gone_stays_to_the_last_moment() {
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
-    for name in ["runs", "stops", "untold", "refused", "last", "anew"] {
+    for name in ["runs", "stops", "untold", "refused", "raced", "last", "anew"] {
         bed.join(name, None).await.unwrap();
     }
     running_machines_cost_nothing(&bed).await;
@@ -254,6 +355,7 @@ async fn who_is_not_proven_gone_stays_to_the_last_moment() {
     until_gone(&bed, "untold").await;
 
     a_refused_deletion_is_told(&bed).await;
+    somebody_is_faster_in_each_attempt(&mut bed, &proxy).await;
 
     proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/last"));
     lose(&bed, "last").await;
@@ -310,6 +412,25 @@ async fn a_refused_deletion_is_told(bed: &Bed) {
     assert!(told.starts_with("Failed deleting node refused: "), "{told}");
     set_rules(&rights, &may).await;
     until_gone(bed, "refused").await;
+}
+
+/// The node changes between each look and the deletion that follows it.
+async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
+    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/raced"));
+    lose(bed, "raced").await;
+    for race in 0..RACES {
+        proxy.holds_one().await.unwrap();
+        let labels = json!({ "metadata": { "labels": { "race": race.to_string() } } });
+        bed.patch_node("raced", &labels).await.unwrap();
+        proxy.let_one_go();
+    }
+    proxy.let_go();
+    until_gone(bed, "raced").await;
+    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
+    let deletions = writes.iter().filter(|it| it.verb == "delete" && it.name == "raced");
+    let answers: Vec<_> = deletions.map(|it| it.code).collect();
+    assert_eq!(answers, [&[409; RACES][..], &[200]].concat());
+    assert_eq!(bed.times("Node", "raced", "DeletingNodeFailed").await.unwrap(), 0);
 }
 
 /// A machine goes, and its kubelet falls silent.

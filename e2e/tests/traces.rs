@@ -1,4 +1,4 @@
-//! Traces as the processes send them: one leads from a Service that appears to the calls of the cloud.
+//! Traces as the processes send them: they lead from a Service or a node that appears to the calls of the cloud.
 
 use anyhow::{Context, ensure};
 use e2e::{Bed, WITHIN, eventually, service};
@@ -6,13 +6,13 @@ use serde_json::json;
 use traces::testing::{Collector, Received};
 
 #[tokio::test]
-async fn a_service_is_one_trace_from_its_turn_to_the_calls_of_the_cloud() {
+async fn a_service_and_a_node_are_traced_from_their_turns_to_the_calls_of_the_cloud() {
     let collector = Collector::start().await.unwrap();
     let variables = json!({ "extraEnv": [
         { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },
         { "name": "OTEL_BSP_SCHEDULE_DELAY", "value": "100" },
     ] });
-    let values = json!({ "adapter": variables, "serviceController": variables });
+    let values = json!({ "adapter": variables, "serviceController": variables, "nodeController": variables });
     let mut bed = Bed::install_with(&values).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
@@ -20,15 +20,21 @@ async fn a_service_is_one_trace_from_its_turn_to_the_calls_of_the_cloud() {
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.address("web").await.unwrap();
 
-    let whole = eventually("a whole trace has come", WITHIN, || async { whole(&collector.received()) });
-    whole.await.unwrap();
+    let of_service = eventually("the traces of the Service have come", WITHIN, || async {
+        of_service(&collector.received())
+    });
+    of_service.await.unwrap();
+    let of_node =
+        eventually("the traces of the node have come", WITHIN, || async { of_node(&collector.received()) });
+    of_node.await.unwrap();
+    let told = ["service-controller", "node-controller", "adapter-sim"];
     let others = collector.received().into_iter().map(|span| span.service);
-    let others: Vec<_> = others.filter(|it| it != "service-controller" && it != "adapter-sim").collect();
+    let others: Vec<_> = others.filter(|it| !told.contains(&it.as_str())).collect();
     assert!(others.is_empty(), "who is not told to send nothing: {others:?}");
 }
 
 /// The turn in which the load balancer was begun, down to the cloud; and a turn in which the Service was written.
-fn whole(received: &[Received]) -> anyhow::Result<()> {
+fn of_service(received: &[Received]) -> anyhow::Result<()> {
     let create = span(received, "adapter-sim", |it| it.name == "CreateLoadBalancer")?;
     let task = parent(received, create)?;
     let serve = parent(received, task)?;
@@ -56,6 +62,37 @@ fn whole(received: &[Received]) -> anyhow::Result<()> {
     })?;
     let turn = parent(received, write)?;
     ensure!(turn.name == "reconcile service", "{turn:?}");
+    Ok(())
+}
+
+/// The turn that asked for the machine is linked from the question that was asked for all who wait, which leads down to the cloud; and a
+/// turn in which the node was written.
+fn of_node(received: &[Received]) -> anyhow::Result<()> {
+    let question = span(received, "node-controller", |it| it.name == "look up instances")?;
+    let turn = span(received, "node-controller", |it| {
+        question.links.contains(&it.trace) && it.name == "reconcile Nodes"
+    })?;
+    ensure!(turn.parent.is_empty() && attribute(turn, "reconcile.key") == "a", "{turn:?}");
+    let names = ["reconcile.trigger", "reconcile.queued_seconds", "reconcile.attempt"];
+    ensure!(names.iter().all(|name| !attribute(turn, name).is_empty()), "{turn:?}");
+    let list = span(received, "adapter-sim", |it| it.name == "ListInstances" && it.trace == question.trace)?;
+    let serve = parent(received, list)?;
+    let call = parent(received, serve)?;
+    let way = [parent(received, call)?, call, serve].map(|it| format!("{}: {}", it.service, it.name));
+    ensure!(
+        way == [
+            "node-controller: look up instances",
+            "node-controller: BatchGetInstances",
+            "adapter-sim: cloudadapter.v1alpha1.InstanceService/BatchGetInstances",
+        ],
+        "{way:?}"
+    );
+    ensure!(!attribute(list, "http.response.status_code").is_empty(), "{list:?}");
+    let write = span(received, "node-controller", |it| {
+        it.name == "PATCH" && attribute(it, "url.path").ends_with("/nodes/a")
+    })?;
+    let turn = parent(received, write)?;
+    ensure!(turn.name == "reconcile Nodes", "{turn:?}");
     Ok(())
 }
 
