@@ -42,6 +42,7 @@ use crate::{
         Action, Ask, News, Step, Why,
         cloud::{Answer, Balancer, Removal},
         families::family_of,
+        features::Features,
         left_over::Standing,
         memory::{Memory, Next, Settled},
         service::{Class, Ingress, Role, Service, ServiceId, manager},
@@ -77,6 +78,8 @@ pub(crate) struct Job<'a> {
     pub(crate) targets: Arc<Targets>,
     /// When these became the targets.
     pub(crate) targets_since: Instant,
+    /// What the adapter can do.
+    pub(crate) features: Option<Arc<Features>>,
     pub(crate) seen: Option<Vec<Balancer>>,
     /// Since the start of the process.
     pub(crate) now: Duration,
@@ -179,8 +182,11 @@ impl Executor {
 
     /// Whether less is asked for now, because what is there cannot get what is merely preferred.
     fn narrows(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
+        let Some(features) = job.features.as_deref().filter(|_| error.fixes_the_families()) else {
+            return false;
+        };
         let family = family_of(&job.service, job.seen.as_deref());
-        let narrows = error.fixes_the_families() && job.memory.narrow(ask, family);
+        let narrows = job.memory.narrow(ask, family, (&job.service, features));
         if narrows {
             info!(service = %job.service.id, error = %error.text(), "Keeps the address family that is there");
         }

@@ -106,6 +106,7 @@ impl Reconciler {
         let defaults = &self.mirrors.reading.defaults;
         memory.observe(&service, seen.as_deref(), now);
         let features = self.mirrors.features();
+        memory.widen(&service, features.as_deref());
         let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
         let (targets, targets_since) = self.mirrors.targets_of(id, judged.selector());
         let facts = Facts {
@@ -153,7 +154,7 @@ impl Reconciler {
             return Ok(wait.map(Next::After));
         }
         self.count(id, memory, &due);
-        let mut job = Job { service, memory, targets, targets_since, seen, now };
+        let mut job = Job { service, memory, targets, targets_since, features, seen, now };
         self.executor.carry_out(&mut job, &due).await.map(Some)
     }
 

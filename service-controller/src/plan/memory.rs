@@ -1,6 +1,7 @@
 //! What is remembered of one Service between two looks at it. All of it may be lost at any time: a restart costs one
 //! question to the adapter per Service, which it answers from its own memory.
 
+mod narrowed;
 mod pace;
 mod remark;
 mod settled;
@@ -12,11 +13,12 @@ use std::{
 };
 
 pub(crate) use self::settled::Settled;
-use self::{pace::Pace, remark::Remark};
+use self::{narrowed::Narrowed, pace::Pace, remark::Remark};
 use super::{
     Ask, News, Step, Why,
     cloud::{Answer, Balancer, Removal, State},
     compat::Foreign,
+    features::Features,
     service::{Class, FINALIZER, Family, Ingress, Service},
     spec::Shape,
     wanted::{Judged, Wanted},
@@ -68,7 +70,7 @@ pub(crate) struct Memory {
     /// Whether its load balancer has the adapter's name and not the template's.
     unnamed: Remark<bool>,
     /// The only family of what is there, where the adapter cannot add the one that is merely preferred.
-    pub(crate) family: Option<Family>,
+    narrowed: Option<Narrowed>,
     /// The ID of which the adapter said that the Service cannot have that load balancer, as another controller noted it.
     pub(crate) gone_id: Option<String>,
     /// Our own last write, as long as the cache may not show it.
@@ -191,6 +193,9 @@ impl Memory {
         if let Some(settled) = &mut self.settled {
             settled.observe(cloud, now);
         }
+        if self.narrowed.as_mut().is_some_and(|narrowed| narrowed.went(cloud)) {
+            self.narrowed = None;
+        }
         let shown = |gone: &Gone| cloud.iter().any(|it| gone.vendor_ids.contains(&it.vendor_id));
         self.gone = self.gone.take().filter(|gone| shown(gone) && now.saturating_sub(gone.at) < LAG);
         // A removal under way would change the answer.
@@ -224,15 +229,25 @@ impl Memory {
 
     /// The adapter cannot give what is there the second family, which is merely preferred: the one that it has is asked for from now
     /// on. Whether that can be done.
-    pub(crate) fn narrow(&mut self, ask: &Ask, family: Option<Family>) -> bool {
-        if !ask.wanted.may_narrow || family.is_none() {
-            return false;
-        }
-        self.family = family;
+    pub(crate) fn narrow(&mut self, ask: &Ask, family: Option<Family>, of: (&Service, &Features)) -> bool {
+        let Some(family) = family.filter(|_| ask.wanted.may_narrow) else { return false };
+        self.narrowed = Some(Narrowed::new(family, of));
         if self.good.is_some() {
             self.work = None;
         }
         true
+    }
+
+    /// Two families are asked for again if the Service prefers something else by now, or the adapter can do something else. `features`:
+    /// `None`: it was never reached.
+    pub(crate) fn widen(&mut self, service: &Service, features: Option<&Features>) {
+        let holds = |it: &Narrowed| features.is_none_or(|features| it.holds((service, features)));
+        self.narrowed = self.narrowed.take().filter(holds);
+    }
+
+    /// The only family that is asked for.
+    pub(crate) fn family(&self) -> Option<Family> {
+        self.narrowed.as_ref().map(|it| it.to)
     }
 
     /// Whether the adapter refused this wish, so lately that it need not be asked again.
@@ -302,7 +317,7 @@ impl Memory {
         self.settled = None;
         self.good = None;
         self.refused = None;
-        self.family = None;
+        self.narrowed = None;
         match self.work.replace((Work::Remove, Duration::ZERO)) {
             Some((Work::Remove, _)) => Vec::new(),
             Some((Work::Hosts | Work::Build, _)) | None => vec![News::Deleting],

@@ -77,7 +77,7 @@ impl Judged {
             let refusals = Checked::new(service, defaults).err().unwrap_or_default();
             return Self { refusals, ..Self::default() };
         };
-        match Wanted::of(service, defaults, features, memory.family) {
+        match Wanted::of(service, defaults, features, memory.family()) {
             Err(refusals) => Self { wanted: memory.good.clone(), refusals, stands_in: true },
             // Not asked for again at each look: only something else, or time, can help.
             Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {

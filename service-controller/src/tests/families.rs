@@ -99,3 +99,63 @@ async fn a_preference_gets_both_where_nothing_is_there() {
     assert_eq!(asked(&world), [Ipv4, Ipv6]);
     world.stop().await;
 }
+
+/// With one family, since the cloud has refused the other one.
+async fn narrowed() -> World {
+    let world = dual_stack().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    is_fixed(&world);
+    world.change("web", |service| wants(service, "PreferDualStack"));
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4]));
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preference_gets_both_when_what_was_there_is_made_anew() {
+    let world = narrowed().await;
+    world.cloud.edit(|state| state.load_balancers.clear());
+    world.eventually("it is made with both", |world| asked(world) == [Ipv4, Ipv6]).await;
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preference_is_asked_for_again_of_an_adapter_that_can_do_something_else() {
+    let world = narrowed().await;
+    let asked_before = world.cloud.calls("EnsureLoadBalancer");
+    let restarted = async |names: &[&str]| {
+        world.cloud.away(true);
+        world.cloud.edit(|state| state.info.capabilities = capabilities(names));
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        world.cloud.away(false);
+        world.quiet().await;
+    };
+    restarted(&["loadbalancers", "lb.dual-stack"]).await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked_before, "it can do what it could");
+    restarted(&["loadbalancers", "lb.dual-stack", "lb.udp"]).await;
+    assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preference_that_is_taken_back_and_comes_again_is_asked_for_again() {
+    let world = narrowed().await;
+    let both = world.get("web").unwrap().spec.unwrap().ip_families;
+    world.change("web", |service| {
+        let spec = service.spec.as_mut().unwrap();
+        spec.ip_families = Some(vec!["IPv4".to_owned()]);
+        spec.ip_family_policy = Some("SingleStack".to_owned());
+    });
+    world.quiet().await;
+    assert_eq!(asked(&world), [Ipv4]);
+    world.change("web", |service| {
+        wants(service, "PreferDualStack");
+        assert_eq!(service.spec.as_ref().unwrap().ip_families, both);
+    });
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
+    world.stop().await;
+}

@@ -3,7 +3,7 @@
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use super::*;
-use crate::plan::{spec::Takeover, status::Shown, targets::Hosts};
+use crate::plan::{features::name, service::FamilyPolicy, spec::Takeover, status::Shown, targets::Hosts};
 
 fn wanted(digest: &str) -> Arc<Wanted> {
     let shape =
@@ -262,13 +262,55 @@ fn what_was_refused_is_told_again_once_the_service_was_right_in_between() {
     assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "it is asked for, and so told");
 }
 
+fn prefers_two() -> (Service, Ask) {
+    let service = Service { families: vec![Family::V4, Family::V6], ..service() };
+    let both = Arc::new(Wanted { may_narrow: true, ..Wanted::clone(&wanted("both")) });
+    (service, Ask { wanted: both, ..ask(Why::FirstLook) })
+}
+
 #[test]
 fn one_family_will_do_only_where_two_are_preferred() {
-    let prefers = Arc::new(Wanted { may_narrow: true, ..Wanted::clone(&wanted("both")) });
+    let ((service, both), features) = (prefers_two(), Features::default());
     let mut memory = Memory::default();
-    assert!(!memory.narrow(&ask(Why::FirstLook), Some(Family::V4)) && memory.family.is_none());
-    assert!(memory.narrow(&Ask { wanted: prefers, ..ask(Why::FirstLook) }, Some(Family::V6)));
-    assert_eq!(memory.family, Some(Family::V6));
+    assert!(!memory.narrow(&ask(Why::FirstLook), Some(Family::V4), (&service, &features)));
+    assert_eq!(memory.family(), None);
+    assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
+    assert_eq!(memory.family(), Some(Family::V6));
     memory.removing();
-    assert_eq!(memory.family, None, "the next one is made with both");
+    assert_eq!(memory.family(), None, "the next one is made with both");
+}
+
+/// Who refused was this adapter, of this load balancer, for this Service.
+#[test]
+fn one_family_will_do_until_it_may_be_otherwise() {
+    let ((service, both), features) = (prefers_two(), Features::from([name::DUAL_STACK]));
+    let narrowed = || {
+        let mut memory = Memory::default();
+        assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
+        memory
+    };
+    let single = Service { families: vec![Family::V4], ..service.clone() };
+    let insists = Service { family_policy: FamilyPolicy::BothRequired, ..service.clone() };
+    let other = Features::from([name::DUAL_STACK, name::NAME]);
+    for (name, service_now, features_now, stays) in [
+        ("nothing", &service, &features, true),
+        ("the families", &single, &features, false),
+        ("the policy", &insists, &features, false),
+        ("the adapter", &service, &other, false),
+    ] {
+        let mut memory = narrowed();
+        memory.widen(service_now, Some(features_now));
+        memory.widen(&service, Some(&features));
+        assert_eq!(memory.family().is_some(), stays, "{name} changed, and is as it was");
+    }
+
+    let (mut memory, now) = (narrowed(), Duration::ZERO);
+    memory.observe(&service, Some(&[]), now);
+    memory.observe(&service, None, now);
+    assert!(memory.family().is_some(), "the mirror does not show it yet");
+    memory.observe(&service, Some(&shown(2)), now);
+    memory.observe(&service, None, now);
+    assert!(memory.family().is_some(), "it is there");
+    memory.observe(&service, Some(&[]), now);
+    assert_eq!(memory.family(), None, "it is gone");
 }
