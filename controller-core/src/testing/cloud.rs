@@ -186,8 +186,8 @@ impl FakeCloud {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
-    /// From now on calls of this RPC take so long: they are done and answered at the end of it. Known to `BatchGetInstances`,
-    /// `EnsureLoadBalancer` and `DeleteLoadBalancer`.
+    /// From now on calls of this RPC take so long: they are done and answered at the end of it. Known to those that answer once, but
+    /// for `GetInfo`.
     pub fn slow(&self, rpc: &'static str, by: Duration) {
         self.edit(|state| state.slow.insert(rpc, by));
     }
@@ -241,6 +241,14 @@ impl Shared {
 
     fn now(&self) -> prost_types::Timestamp {
         wire(self.clock.now())
+    }
+
+    /// Lasts as long as the test ordered.
+    async fn takes_its_time(&self, rpc: &'static str) {
+        let slow = self.state().slow.get(rpc).copied();
+        if let Some(slow) = slow.filter(|slow| !slow.is_zero()) {
+            tokio::time::sleep(slow).await;
+        }
     }
 
     /// Counts a call and returns the error that was ordered for it.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use controller_core::testing::{Fault, Verb, service};
+use cloud_api_proto::DOMAIN;
+use controller_core::testing::{Fault, Verb, node, service};
 use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::time::Instant;
 
@@ -113,6 +114,31 @@ async fn a_call_that_the_cloud_never_answers_holds_no_other_service_up_and_is_ma
     world.eventually_ingress_of("web").await;
     assert!((30 * SECOND..45 * SECOND).contains(&called.elapsed()), "{:?}", called.elapsed());
     world.stop().await;
+}
+
+/// One set is on its way at a time: who waits for that in vain does not wait for another try.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_the_adapter_never_takes_make_no_worker_unwell() {
+    for (which, all) in [("the same nodes", true), ("each its own node", false)] {
+        let world = World::new().workers(12);
+        for n in 0..20 {
+            let node = node(&format!("n{n}")).provider_id(&format!("sim://r1/{n}")).at("10.0.0.1");
+            world.kube.put::<Node>(node.label("pet", &n.to_string()));
+            let web = service(&format!("s{n}")).port(80);
+            let key = format!("lb.{DOMAIN}/node-selector");
+            world.service(if all { web } else { web.annotation(&key, &format!("pet={n}")) });
+        }
+        world.cloud.slow("PutBackendSet", Duration::from_hours(24));
+        let world = world.started().await;
+        let begin = Instant::now();
+        while begin.elapsed() < LONG {
+            tokio::time::sleep(10 * SECOND).await;
+            assert_eq!(world.health.liveness(), Ok(()), "{which}, after {:?}", begin.elapsed());
+        }
+        world.cloud.slow("PutBackendSet", Duration::ZERO);
+        world.eventually_ingress_of("s19").await;
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

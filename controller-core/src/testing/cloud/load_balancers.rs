@@ -38,6 +38,7 @@ impl LoadBalancerService for Service {
     }
 
     async fn put_backend_set(&self, request: Request<PutBackendSetRequest>) -> Answer<PutBackendSetResponse> {
+        self.0.takes_its_time("PutBackendSet").await;
         let mut state = self.0.called("PutBackendSet")?;
         let request = request.into_inner();
         let backends = backends(&state, &request)?;

@@ -1,4 +1,4 @@
-//! Routes, done at once. A route to a destination that somebody else's route has is a conflict.
+//! Routes, done at once, or after as long as the test ordered. A route to a destination that somebody else's route has is a conflict.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -26,6 +26,7 @@ impl RouteService for Service {
 
     async fn apply_routes(&self, request: Request<ApplyRoutesRequest>) -> Answer<ApplyRoutesResponse> {
         let request = request.into_inner();
+        self.0.takes_its_time("ApplyRoutes").await;
         let results = {
             let mut state = self.0.called("ApplyRoutes")?;
             state.route_changes.push(request.clone());
