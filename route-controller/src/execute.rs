@@ -35,6 +35,9 @@ use crate::requeue::{CallFailure, Error, judge_call, judge_item};
 /// Conditions written at once. A thousand nodes need a thousand patches once in their life.
 const PATCHES_AT_ONCE: usize = 16;
 
+/// For so long a pass begins to send routes: where the vendor is slow, a call takes half as long.
+const APPLY: Duration = Duration::from_mins(1);
+
 /// For so long a pass begins to write conditions: each write has a limit of its own, of about the same length.
 const SAY: Duration = Duration::from_secs(15);
 
@@ -54,13 +57,19 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Lays and removes routes, and notes what became of each.
+    /// Lays and removes routes, notes what became of each, and begins no further call after [`APPLY`]: a slow cloud must not keep nodes
+    /// from hearing of the routes that are there, nor a pass from its end.
     ///
+    /// Returns whether some were left out.
     /// Cost: one call for 200 routes, and as many before that for what is in their way.
     /// Errors: the calls that were left out are for the next pass.
-    pub(crate) async fn apply(&self, due: &Plan, attempts: &mut Attempts) -> Result<(), Error> {
+    pub(crate) async fn apply(&self, due: &Plan, attempts: &mut Attempts) -> Result<bool, Error> {
+        let until = Instant::now() + APPLY;
         let in_the_way: Vec<&Removal> = due.lays.iter().flat_map(|lay| &lay.instead_of).collect();
         for batch in batches(&[], &in_the_way) {
+            if Instant::now() >= until {
+                return Ok(true);
+            }
             self.send(&batch, attempts).await?;
         }
         let mut free = Vec::new();
@@ -75,9 +84,12 @@ impl Executor {
         }
         let removals: Vec<&Removal> = due.removals.iter().collect();
         for batch in batches(&free, &removals) {
+            if Instant::now() >= until {
+                return Ok(true);
+            }
             self.send(&batch, attempts).await?;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Writes conditions, a few at a time, and begins no further one after [`SAY`]: an API server that hangs must not keep routes
@@ -211,9 +223,10 @@ mod tests {
 
     use super::*;
     use crate::plan::condition::Network;
+    use crate::plan::{plan, tests as plans};
 
-    fn executor(kube: &FakeKube) -> Executor {
-        let mut process = process(crate::NAMES, kube, &FakeCloud::new());
+    fn executor(kube: &FakeKube, cloud: &FakeCloud) -> Executor {
+        let mut process = process(crate::NAMES, kube, cloud);
         Executor {
             adapter: process.adapter.clone(),
             nodes: Api::all(process.kube.clone()),
@@ -236,7 +249,7 @@ mod tests {
         let kube = FakeKube::new();
         kube.put::<Node>(node("anew").uid("uid-2"));
         kube.put::<Node>(node("a"));
-        let executor = executor(&kube);
+        let executor = executor(&kube, &FakeCloud::new());
         let changes =
             || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
         let (_more, said) = executor.say(changes(), &mut Turns::default()).await;
@@ -246,5 +259,29 @@ mod tests {
         kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
         let (_more, failed) = executor.say(changes(), &mut Turns::default()).await;
         assert!(matches!(failed, Err(Error::Conditions { n_nodes: 1, .. })), "{failed:?}");
+    }
+
+    /// Nothing of it shows in the mirror meanwhile: whoever was not tried yet comes before those that are tried again.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_cloud_makes_passes_more_and_not_longer_and_everybody_has_a_turn() {
+        let cloud = FakeCloud::new();
+        cloud.slow("ApplyRoutes", Duration::from_secs(29));
+        let executor = executor(&FakeKube::new(), &cloud);
+        let nodes: Vec<_> = (0..2400)
+            .map(|n| plans::node(&format!("n{n}")).pods(&format!("10.244.{}.{}/28", n / 16, n % 16 * 16)))
+            .collect();
+        let plan = plan(&nodes, &[], &plans::cluster(), None);
+        let (mut attempts, mut passes) = (Attempts::default(), 0);
+        loop {
+            let (began, due) = (Instant::now(), attempts.due(plan.clone(), Instant::now()));
+            let more = executor.apply(&due, &mut attempts).await.expect("it takes all of them");
+            assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());
+            passes += 1;
+            if cloud.read(|state| state.routes.len()) == nodes.len() {
+                break;
+            }
+            assert!(more && passes < 4, "{passes} passes, {more}");
+        }
+        assert_eq!(passes, 4, "of three calls each");
     }
 }

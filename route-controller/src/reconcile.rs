@@ -204,6 +204,7 @@ impl Reconciler {
         self.tell_foreign(memory, &plan.foreign);
         self.tell_held(memory, &judgement);
         let kept = self.keep(memory).await;
+        let more = more || matches!(applied, Ok(true));
         let again = if more { Some(Duration::ZERO) } else { judgement.again };
         (nodes, (applied.and(said).and(recalled).and(kept), again))
     }

@@ -90,7 +90,8 @@ impl Attempts {
         self.entries.retain(|act, _| asked.contains(act));
     }
 
-    /// What of the plan may be tried now. A removal that was done and is not seen yet is left out of `instead_of`.
+    /// What of the plan may be tried now, first what was not tried yet, and then what was due the longest ago: a pass may not come to
+    /// all of it. A removal that was done and is not seen yet is left out of `instead_of`.
     pub(crate) fn due(&self, mut plan: Plan, now: Instant) -> Plan {
         plan.removals.retain(|removal| self.is_due(&Act::Remove(removal.clone()), now));
         plan.lays.retain_mut(|lay| {
@@ -98,6 +99,9 @@ impl Attempts {
             self.is_due(&Act::lay(lay), now)
                 && lay.instead_of.iter().all(|removal| self.is_due(&Act::Remove(removal.clone()), now))
         });
+        // Stable: whoever is equal keeps the order of the plan.
+        plan.lays.sort_by_cached_key(|lay| self.due_since(&Act::lay(lay)));
+        plan.removals.sort_by_cached_key(|removal| self.due_since(&Act::Remove(removal.clone())));
         plan
     }
 
@@ -146,7 +150,12 @@ impl Attempts {
     }
 
     fn is_due(&self, act: &Act, now: Instant) -> bool {
-        self.entries.get(act).is_none_or(|attempt| attempt.not_before <= now)
+        self.due_since(act).is_none_or(|since| since <= now)
+    }
+
+    /// `None`: it was not tried yet.
+    fn due_since(&self, act: &Act) -> Option<Instant> {
+        self.entries.get(act).map(|attempt| attempt.not_before)
     }
 
     fn is_done(&self, removal: &Removal, now: Instant) -> bool {
