@@ -168,6 +168,9 @@ impl Reconciler {
             self.trigger.wake_after(next.unwrap_or(self.period).min(self.period));
             return Again::Done;
         };
+        if !error.is_of_the_cloud() {
+            memory.is_served();
+        }
         self.report(memory, &nodes, &error);
         let again = error.again();
         if let Again::After(delay) = again {

@@ -40,6 +40,14 @@ pub(crate) enum CallFailure {
 }
 
 impl Error {
+    /// Whether the cloud could not be served, so that nodes wait for it.
+    pub(crate) fn is_of_the_cloud(&self) -> bool {
+        match self {
+            Self::Adapter { .. } | Self::Superseded { .. } => true,
+            Self::Conditions { .. } | Self::Record { .. } => false,
+        }
+    }
+
     /// When the next pass is.
     pub(crate) fn again(&self) -> Again {
         match self {

@@ -72,6 +72,30 @@ async fn conditions_that_nobody_takes_stop_no_route_and_not_the_process() {
     world.stop().await;
 }
 
+/// What the API server does not take says nothing of the cloud.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_back_was_away_for_no_longer_though_conditions_are_not_taken() {
+    let mut world = World::with_nodes(1).await;
+    world.kube.order(Fault::status(403).on(Verb::Patch, "nodes/status"));
+    let told = |world: &World, name: &str| {
+        let told = format!("WaitsForCloud {name}: ");
+        world.kube.events().iter().any(|event| event.contains(&told))
+    };
+    world.cloud.away(true);
+    world.put(numbered(1));
+    eventually("it waits", || told(&world, "n1")).await;
+    world.cloud.away(false);
+    eventually("it is served", || world.routes().len() == 2).await;
+    settle().await;
+    world.cloud.away(true);
+    world.put(numbered(2));
+    tokio::time::sleep(5 * SECOND).await;
+    world.cloud.away(false);
+    eventually("it is served", || world.routes().len() == 3).await;
+    assert!(!told(&world, "n2"), "{:?}", world.kube.events());
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_condition_behind_writes_that_hang_is_written_with_the_next_pass() {
     let mut world = World::new();
