@@ -3,7 +3,7 @@
 //! Only fields that this controller owns are written, as patches that name the node's UID: a node that was made anew under the same
 //! name is another node.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use controller_core::{
     Clock,
@@ -17,7 +17,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 use tracing::{info, warn};
 
 use crate::{
@@ -29,6 +29,10 @@ use crate::{
     plan::{Action, Address, Initialisation, Node, Plan, Withheld},
     requeue::Error,
 };
+
+/// So long a node waits at most for its turn at the addresses: where every write hangs, many are before it, and its worker is no good to
+/// anybody else meanwhile.
+const TURN: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
 pub(crate) struct Executor {
@@ -78,7 +82,9 @@ impl Executor {
     /// `$patch: replace` the API server groups them by type, so that a list in another order would be written for ever.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
-        let _turn = self.address_turns.acquire().await;
+        let Ok(_turn) = timeout(TURN, self.address_turns.acquire()).await else {
+            return Err(Error::Addresses { source: kube_api::Error::Timeout });
+        };
         let written = within(self.api.patch_status(&node.name, &patch_params(), &Patch::Merge(&patch))).await;
         written.map_err(|source| Error::Addresses { source })?;
         info!(node = node.name, n_addresses = addresses.len(), "Wrote addresses");

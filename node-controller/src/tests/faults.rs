@@ -114,6 +114,25 @@ async fn one_write_that_hangs_holds_no_other_node_up() {
     world.stop().await;
 }
 
+/// Few may write at once, every write hangs, and many wait for their turn.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_wait_for_their_turn_make_no_worker_unwell() {
+    let names: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
+    let mut world = machines(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    (world.settings.workers, world.settings.address_writers) = (40, 1);
+    world.kube.order(Fault::hang().on(Verb::Patch, "nodes/status"));
+    names.iter().for_each(|name| world.kube.put::<Node>(joining(name)));
+    world.start();
+    let begin = Instant::now();
+    while begin.elapsed() < LONG {
+        tokio::time::sleep(10 * SECOND).await;
+        assert_eq!(world.health.liveness(), Ok(()), "after {:?}", begin.elapsed());
+    }
+    world.kube.heal();
+    eventually("all are initialised", || names.iter().all(|name| world.is_initialised(name))).await;
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn addresses_that_cannot_be_written_keep_the_taint() {
     let mut world = machines(&["a"]).await;
