@@ -73,14 +73,13 @@ const FAMILIES: &[(&str, &str)] = &[
     ("webhook", NO_WEBHOOKS),
 ];
 
-/// What is to be said of those arguments that are such flags, and that `known` does not know; each once.
+/// What is to be said of those arguments that are such flags, and that `known` does not know; each once, as it was written.
 pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
-        let Some(flag) = argument.strip_prefix("--").or_else(|| short(argument)) else { continue };
-        let flag = flag.split('=').next().unwrap_or(flag);
+        let Some((written, flag)) = long(argument).or_else(|| short(argument)) else { continue };
         if let Some(place) = place(flag).filter(|_| !known(flag)) {
-            let fault = format!("unexpected argument '--{flag}': {place}");
+            let fault = format!("unexpected argument '{written}': {place}");
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
@@ -89,10 +88,18 @@ pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec
     faults
 }
 
-/// The one flag of the classic controller that people write with one dash: `-v 2`, `-v=2`. Go's flags may all be written so, ours not.
-fn short(argument: &str) -> Option<&str> {
-    let flag = argument.strip_prefix('-')?;
-    (flag == "v" || flag.starts_with("v=")).then_some(flag)
+/// `--flag`, or `--flag=value`: what was written without the value, and its name.
+fn long(argument: &str) -> Option<(&str, &str)> {
+    let written = argument.split('=').next().unwrap_or(argument);
+    Some((written, written.strip_prefix("--")?))
+}
+
+/// The one flag of the classic controller that has a short form: `-v 2`, `-v=2`, `-v2`. The same of it.
+fn short(argument: &str) -> Option<(&str, &str)> {
+    let value = argument.strip_prefix("-v")?;
+    let is_level =
+        value.is_empty() || value.starts_with('=') || value.bytes().all(|byte| byte.is_ascii_digit());
+    is_level.then_some(("-v", "v"))
 }
 
 fn place(flag: &str) -> Option<&'static str> {
@@ -135,9 +142,12 @@ mod tests {
 
     #[test]
     fn how_much_is_logged_is_answered_with_one_dash_too() {
-        for given in ["-v", "-v=4", "--v", "--v=4"] {
-            let said = named(&["controller", given, "-x", "-"].map(OsString::from), |_| false);
-            assert_eq!(said, ["unexpected argument '--v': set --log-level, such as debug"], "{given}");
+        for (given, written) in
+            [("-v", "-v"), ("-v=4", "-v"), ("-v4", "-v"), ("--v", "--v"), ("--v=4", "--v")]
+        {
+            let said = named(&["controller", given, "-x", "-", "-vx"].map(OsString::from), |_| false);
+            let wanted = format!("unexpected argument '{written}': set --log-level, such as debug");
+            assert_eq!(said, [wanted], "{given}");
         }
     }
 }
