@@ -36,8 +36,8 @@ use crate::vendor::{Operation, Session, VendorResponse};
 
 /// A vendor, as the runtime sees it.
 ///
-/// The three collections are listed through [`Collection`], and instances looked up through [`InstanceLookup`]; load balancers and routes are changed by [`Self::plan`],
-/// [`Self::plan_deletion`], [`Self::plan_routes`] (pure) and [`Self::execute`] (one vendor write).
+/// The three collections are listed through [`Collection`], and instances looked up through [`InstanceLookup`]; load balancers and routes
+/// are changed by [`Self::plan`], [`Self::plan_deletion`], [`Self::plan_routes`] (pure) and [`Self::execute`] (one vendor write).
 pub trait Driver:
     Classify
     + Collection<Instance>

@@ -48,8 +48,8 @@ pub struct Elector {
     changes: Option<Changes>,
     /// A watch is opened at most once a look: one that fails is no reason to hurry.
     may_watch: bool,
-    /// Wall-clock time, for people and for epochs: as it was at the start, plus what passed since. So it never stands still or jumps back, and a
-    /// renewal always differs from the one before.
+    /// Wall-clock time, for people and for epochs: as it was at the start, plus what passed since. So it never stands still or jumps back,
+    /// and a renewal always differs from the one before.
     wall: (Timestamp, Instant),
     /// The last failure that was told.
     trouble: Option<String>,

@@ -4,8 +4,8 @@
 //! without that, all nodes are compared with all routes in one pass:
 //!
 //! - each CIDR of `spec.podCIDRs` gets a route to the node's machine;
-//! - routes of this cluster, inside `--cluster-cidr`, that no node asks for are removed, unless the list of nodes cannot be believed; everybody else's are
-//!   told of and never touched;
+//! - routes of this cluster, inside `--cluster-cidr`, that no node asks for are removed, unless the list of nodes cannot be believed;
+//!   everybody else's are told of and never touched;
 //! - the node's condition `NetworkUnavailable` says what became of it, and is written only if it says something else.
 //!
 //! Equal mirrors cost nothing: no vendor call, no write to either side, also after a restart.

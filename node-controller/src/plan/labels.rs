@@ -91,8 +91,8 @@ pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Ve
 
 /// What differs on any node that is known to run on the machine: ours, and the vendor's extras as far as they may be set.
 ///
-/// Of ours the cloud is the truth, and both names get its word, if it is one that a label can have. Extras are added and never removed; one with another value is somebody
-/// else's, unless it is what the cloud said before.
+/// Of ours the cloud is the truth, and both names get its word, if it is one that a label can have. Extras are added and never removed;
+/// one with another value is somebody else's, unless it is what the cloud said before.
 pub(super) fn of_a_known_node(labels: &Labels, instance: &Instance) -> Labels {
     let extras = instance.extra_labels.iter().filter(|(key, value)| match labels.get(*key) {
         _ if !is_label(key, value) || is_kubernetes_own(key) => false,

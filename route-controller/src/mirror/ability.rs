@@ -71,7 +71,6 @@ impl Mirrors {
             if let Some(ability) = known {
                 self.learn(ability, trigger);
             }
-            // The sender lives in `self`: waiting fails only when nobody is left to care.
             match known {
                 // The sender lives in `self`: waiting fails only when nobody is left to care.
                 Some(Ability::Unmarked | Ability::Marked) if links.borrow().is_up() => {
