@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::adapter_proxy::AdapterProxy;
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::control_plane::ControlPlane;
@@ -76,6 +77,19 @@ impl Bed {
     pub async fn install_with(values: &Value) -> anyhow::Result<Self> {
         let cluster = Cluster::install(&tools()?, |all| merge(all, values)).await?;
         Ok(Self { cluster, within: WITHIN })
+    }
+
+    /// The same, and a proxy through which the controllers come to the adapter.
+    ///
+    /// # Errors
+    /// When a part does not start, or the chart is refused.
+    pub async fn install_behind_proxy(values: &Value) -> anyhow::Result<(Self, AdapterProxy)> {
+        let proxy = AdapterProxy::start().await?;
+        let mut all = proxy.values();
+        merge(&mut all, values);
+        let mut this = Self::install_with(&all).await?;
+        proxy.lead_to(this.cluster.pods.get(ADAPTER)?.flag("--grpc-address")?)?;
+        Ok((this, proxy))
     }
 
     /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the

@@ -59,7 +59,7 @@ impl ControlPlane {
         let servers = Servers::prepare(tools, dir.path(), &mut ports)?;
         let kubeconfig = dir.path().join("admin.kubeconfig");
         let credential = Credential::Certificate(&servers.pki.admin);
-        kubeconfig::write(&kubeconfig, &servers.server(), &credential)?;
+        kubeconfig::write(&kubeconfig, &servers.server(), "default", &credential)?;
         let admin = client(&kubeconfig).await?;
 
         let etcd = servers.etcd.start()?;

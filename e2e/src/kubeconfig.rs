@@ -22,13 +22,18 @@ pub(crate) enum Credential<'a> {
     Token(&'a str),
 }
 
-/// Writes a kubeconfig. It is JSON, which is YAML too.
-pub(crate) fn write(path: &Path, server: &Server, credential: &Credential<'_>) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(&render(server, credential))?;
+/// Writes a kubeconfig for somebody at home in this namespace. It is JSON, which is YAML too.
+pub(crate) fn write(
+    path: &Path,
+    server: &Server,
+    namespace: &str,
+    credential: &Credential<'_>,
+) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(&render(server, namespace, credential))?;
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn render(server: &Server, credential: &Credential<'_>) -> Value {
+fn render(server: &Server, namespace: &str, credential: &Credential<'_>) -> Value {
     let user = match credential {
         Credential::Certificate(files) => {
             json!({ "client-certificate": files.certificate, "client-key": files.key })
@@ -40,7 +45,7 @@ fn render(server: &Server, credential: &Credential<'_>) -> Value {
         "kind": "Config",
         "clusters": [{ "name": "e2e", "cluster": { "server": server.url, "certificate-authority": server.ca } }],
         "users": [{ "name": "user", "user": user }],
-        "contexts": [{ "name": "e2e", "context": { "cluster": "e2e", "user": "user" } }],
+        "contexts": [{ "name": "e2e", "context": { "cluster": "e2e", "user": "user", "namespace": namespace } }],
         "current-context": "e2e",
     })
 }

@@ -6,6 +6,7 @@
 //!
 //! It deliberately has no fake of anything of Kubernetes: what the API server refuses, refuses here.
 
+mod adapter_proxy;
 mod api_proxy;
 mod audit;
 mod bed;
@@ -31,6 +32,7 @@ mod simcloud;
 
 use std::time::Duration;
 
+pub use adapter_proxy::{AdapterProxy, Order};
 pub use api_proxy::{ApiProxy, Trouble};
 pub use audit::{AuditLog, AuditWrite, Mark};
 pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised};

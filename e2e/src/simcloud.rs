@@ -22,7 +22,7 @@ use crate::seconds;
 /// A running simulated cloud. It forgets everything when it is dropped.
 #[derive(Debug)]
 pub struct Simcloud {
-    _process: Process,
+    process: Process,
     url: String,
     http: Http,
     /// What its callers must show, once it has been told.
@@ -61,18 +61,24 @@ impl Simcloud {
     /// When its binary is not there or does not answer.
     pub async fn start(control_plane: &mut ControlPlane) -> anyhow::Result<Self> {
         let address = format!("127.0.0.1:{}", control_plane.take_port()?);
-        let launch = Launch {
-            name: "simcloud".to_owned(),
-            program: binaries()?.join("simcloud"),
-            args: vec![format!("--listen={address}")],
-            env: BTreeMap::new(),
-            log_dir: control_plane.log_dir(),
-        };
+        let launch = launch(control_plane, vec![format!("--listen={address}")])?;
         let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
-        let this =
-            Self { _process: process, url: format!("http://{address}"), http: Http::new()?, token: None };
+        let this = Self { process, url: format!("http://{address}"), http: Http::new()?, token: None };
         eventually("simcloud answers", seconds(10), || async { this.counts().await }).await?;
         Ok(this)
+    }
+
+    /// Another one takes its place, at the same address: another project, in which nothing is.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn give_way_to(&mut self, project: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
+        let address = self.url.trim_start_matches("http://");
+        let args = vec![format!("--listen={address}"), format!("--project={project}")];
+        self.process.kill().await?;
+        self.process = launch(control_plane, args)?.start()?;
+        eventually("the other simcloud answers", seconds(10), || async { self.counts().await }).await?;
+        Ok(())
     }
 
     /// Where the adapter finds it.
@@ -273,4 +279,14 @@ impl Simcloud {
         let answer = answer.await?;
         serde_json::from_str(&answer).with_context(|| format!("{what} answered something else: {answer}"))
     }
+}
+
+fn launch(control_plane: &ControlPlane, args: Vec<String>) -> anyhow::Result<Launch> {
+    Ok(Launch {
+        name: "simcloud".to_owned(),
+        program: binaries()?.join("simcloud"),
+        args,
+        env: BTreeMap::new(),
+        log_dir: control_plane.log_dir(),
+    })
 }

@@ -1,4 +1,5 @@
-//! A cloud that throttles, fails, loses answers, lags behind or rejects the credentials. It gets what was asked for, once.
+//! A cloud that throttles, fails, loses answers, lags behind, rejects the credentials or is another one. It gets what was asked for,
+//! once.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
@@ -6,7 +7,10 @@ use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
 use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::{Context, ensure};
-use e2e::{ADAPTER, Bed, Ready, WITHIN, eventually, node, service};
+use e2e::{ADAPTER, Bed, CONTROLLERS, Ready, WITHIN, eventually, node, service};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, from_value, json};
 
 /// Throttling, bursts of errors, and a write whose answer is lost.
@@ -91,6 +95,92 @@ async fn rejected_credentials_delete_nothing_and_are_named() {
         bed.address(service).await.unwrap();
     }
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
+}
+
+/// What an adapter does not find in another project is no reason to make anything anew, and what went there is no reason to delete a node
+/// here. A restart of the controllers forgets nothing.
+#[tokio::test]
+async fn in_another_cloud_nothing_is_changed_until_a_person_says_that_the_move_is_meant() {
+    let mut bed = Bed::install_with(&json!({
+        "adapter": { "cache": { "instances": { "maxAge": "2s" } } },
+        "nodeController": { "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s" } },
+    }))
+    .await
+    .unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let a = bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    for name in CONTROLLERS {
+        bed.quiet(name).await.unwrap();
+    }
+
+    let cluster = &mut bed.cluster;
+    cluster.cloud.give_way_to("other", &cluster.control_plane).await.unwrap();
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
+    adapter.terminate().await.unwrap();
+    adapter.start().unwrap();
+    bed.unready("service-controller", "another part of the cloud").await.unwrap();
+    service("more").port(80).create(&bed.client()).await.unwrap();
+    // A machine of the same ID, which is seen to go: all that it takes to delete the node.
+    let machine = bed.cluster.cloud.create_instance("a").await.unwrap();
+    let id = a.spec.and_then(|spec| spec.provider_id).unwrap();
+    assert!(id.ends_with(&machine.id), "{id}, {machine:?}");
+    listed_again(&bed).await;
+    bed.cluster.cloud.delete_instance(&machine.id).await.unwrap();
+    e2e::set_ready(&bed.client(), "a", Ready::Unknown).await.unwrap();
+    nothing_is_changed(&mut bed).await;
+    for name in CONTROLLERS {
+        let controller = bed.cluster.pods.get(name).unwrap();
+        controller.terminate().await.unwrap();
+        controller.start().unwrap();
+    }
+    nothing_is_changed(&mut bed).await;
+
+    let leases: Api<Lease> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
+    let meant = Patch::Merge(json!({ "metadata": { "annotations": { "cloudadapter.dev/scope": null } } }));
+    for name in CONTROLLERS {
+        leases.patch(&format!("cloud-{name}"), &PatchParams::default(), &meant).await.unwrap();
+    }
+    bed.ready().await.unwrap();
+    for service in ["web", "more"] {
+        bed.until_cloud("both have a load balancer", |state| state.balancer(service).map(drop))
+            .await
+            .unwrap();
+    }
+    let nodes = bed.nodes();
+    let gone = eventually("a, whose machine is not there, is gone", WITHIN, || async {
+        ensure!(nodes.get_opt("a").await?.is_none(), "it is there");
+        Ok(())
+    });
+    gone.await.unwrap();
+}
+
+/// The controllers say why, and have had the time to change something.
+async fn nothing_is_changed(bed: &mut Bed) {
+    for name in CONTROLLERS {
+        bed.unready(name, "the cloud adapter works in another part of the cloud now: ").await.unwrap();
+        let told = bed.told("Lease", &format!("cloud-{name}"), "CloudMoved").await.unwrap();
+        assert!(told.contains("project other") && told.contains("cloudadapter.dev/scope-"), "{told}");
+    }
+    let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains("project other"), "{told}");
+    listed_again(bed).await;
+    assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
+}
+
+/// The adapter lists the machines three times more.
+async fn listed_again(bed: &Bed) {
+    let cloud = &bed.cluster.cloud;
+    let before = cloud.counts().await.unwrap().of(Operation::ListInstances);
+    let listed = eventually("the machines are listed three times more", WITHIN, || async {
+        let now = cloud.counts().await?.of(Operation::ListInstances);
+        ensure!(now >= before + 3, "{now} times, {before} before");
+        Ok(())
+    });
+    listed.await.unwrap();
 }
 
 /// What was just made is not shown for a while. Nobody takes that for absence.

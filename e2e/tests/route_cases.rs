@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use adapter_sim::simcloud::Operation;
-use adapter_sim::simcloud::model::{Instance, Route};
+use adapter_sim::simcloud::model::{Instance, Route, RouteStatus};
 use anyhow::{Context, ensure};
 use e2e::{ADAPTER, Bed, Mark, NodeBuilder, State, node};
 use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
@@ -48,7 +48,9 @@ async fn each_network_leads_to_the_node_that_may_have_it() {
     no_network_at_all(&mut bed, &wanted).await;
     two_nodes_and_one_network(&mut bed, &mut wanted).await;
     a_machine_replaced(&bed, &mut wanted).await;
+    a_black_hole(&mut bed, &wanted).await;
     a_node_registered_anew(&mut bed, &mut wanted).await;
+    outside_of_the_cluster(&bed, &mut wanted).await;
 }
 
 /// Networks are compared as such, however they are spelled; somebody else's word on the condition does not last.
@@ -172,6 +174,51 @@ async fn a_machine_replaced(bed: &Bed, wanted: &mut Wanted) {
     on(&new, "replaced").pods("10.244.3.0/24").register(&bed.client()).await.unwrap();
     condition(bed, "replaced", CREATED).await;
     wanted.insert("10.244.3.0/24".to_owned(), new.id);
+    lead(bed, wanted).await;
+}
+
+/// A route that the cloud shows as one that leads nowhere, to a machine that is there, is replaced by one call.
+async fn a_black_hole(bed: &mut Bed, wanted: &Wanted) {
+    bed.quiet("route-controller").await.unwrap();
+    let (before, mut shown) = (lead(bed, wanted).await, bed.cluster.cloud.state().await.unwrap().routes);
+    let to = |route: &&Route| route.destination.to_string() == "10.244.3.0/24";
+    let hole = shown.iter_mut().find(|route| to(&&**route)).unwrap();
+    hole.status = RouteStatus::Blackhole;
+    let listing = json!({ "status": 200, "body": { "routes": shown, "next": null } });
+    let fault = json!({ "match": { "operation": "ListRoutes" }, "action": { "respond": listing } });
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
+    let old = before.iter().find(to).unwrap();
+    bed.until_cloud("there is another route", |state| {
+        let new = state.routes.iter().find(to).context("there is none")?;
+        ensure!(new.id != old.id, "{new:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    bed.cluster.cloud.clear_faults().await.unwrap();
+    lead(bed, wanted).await;
+    condition(bed, "replaced", CREATED).await;
+    bed.quiet("route-controller").await.unwrap();
+    let calls = bed.cluster.cloud.counts().await.unwrap();
+    assert_eq!(calls.of(Operation::BatchRoutes), 1, "{calls:?}");
+    assert_eq!(bed.times("Node", "replaced", "FailedToCreateRoute").await.unwrap(), 0);
+}
+
+/// Its route is laid, and stays when the node goes, which it hears of at once. One inside, whose node goes later, does not.
+async fn outside_of_the_cluster(bed: &Bed, wanted: &mut Wanted) {
+    let outside = bed.join("outside", Some("10.99.1.0/24")).await.unwrap();
+    bed.join("inside", Some("10.244.5.0/24")).await.unwrap();
+    for name in ["outside", "inside"] {
+        condition(bed, name, CREATED).await;
+    }
+    let told = bed.told("Node", "outside", "PodCIDROutside").await.unwrap();
+    assert!(told.contains("10.99.1.0/24") && told.contains("its route stays when this node goes"), "{told}");
+    assert_eq!(bed.times("Node", "inside", "PodCIDROutside").await.unwrap(), 0);
+    wanted.insert("10.99.1.0/24".to_owned(), machine(&outside));
+    for name in ["outside", "inside"] {
+        e2e::delete_node(&bed.client(), name).await.unwrap();
+    }
     lead(bed, wanted).await;
 }
 

@@ -8,10 +8,13 @@ use anyhow::{Context, ensure};
 use e2e::{Bed, address, service};
 use http::Method;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, from_value, json};
 
 const CONTROLLER: &str = "service-controller";
+const RIGHTS: &str = "cloud-controllers:service-controller";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Longer than the first pause that a controller makes by itself.
 const RETRY_AFTER_MS: u64 = 6000;
@@ -43,6 +46,7 @@ async fn services_are_kept_as_they_are_wished() {
     many_wishes_at_once_meet_one_worker(&bed).await;
     what_is_not_ours_to_read_costs_nothing(&mut bed).await;
     what_happens_while_nobody_watches(&mut bed).await;
+    what_the_api_server_refuses(&mut bed).await;
 }
 
 /// It takes a while, is asked for again and again, and told once.
@@ -266,6 +270,10 @@ async fn what_is_not_ours_to_read_costs_nothing(bed: &mut Bed) {
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     let asked = all_calls(bed).await;
+    let protocol = json!([{ "port": 80, "protocol": "TCP", "appProtocol": "kubernetes.io/h2c" }]);
+    let web = bed.patch_service("web", &json!({ "spec": { "ports": protocol } })).await.unwrap();
+    let ports = web.spec.and_then(|spec| spec.ports).unwrap();
+    assert!(ports.len() == 1 && ports.iter().all(|it| it.app_protocol.is_some()), "{ports:?}");
     let external = json!({ "type": "ExternalName", "externalName": "shop.example.com" });
     for (name, patch) in [
         ("web", json!({ "metadata": { "annotations": { "example.com/a": "b" } } })),
@@ -329,6 +337,35 @@ async fn what_happens_while_nobody_watches(bed: &mut Bed) {
     for name in ["deleted", "type"] {
         assert!(left.balancer(name).is_err(), "{name} has its load balancer");
     }
+}
+
+/// A right that somebody took away is told once, however often it is tried, and not missed any more when it is back.
+async fn what_the_api_server_refuses(bed: &mut Bed) {
+    let rights: Api<ClusterRole> = Api::all(bed.client());
+    let role = rights.get(RIGHTS).await.unwrap();
+    let may = json!({ "rules": role.rules });
+    let (mut rules, all) = (role.rules.clone().unwrap(), role.rules.unwrap().len());
+    rules.retain(|rule| rule.resources.as_deref() != Some(&["services/status".to_owned()]));
+    assert_eq!(rules.len(), all - 1);
+    let may_not = json!({ "rules": rules });
+    rights.patch(RIGHTS, &PatchParams::default(), &Patch::Merge(&may_not)).await.unwrap();
+    service("forbidden").port(80).create(&bed.client()).await.unwrap();
+    let told = bed.told("Service", "forbidden", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains("API server refused to add the finalizer: "), "{told}");
+    let user = bed.cluster.pods.get(CONTROLLER).unwrap().user().to_owned();
+    let log = bed.cluster.control_plane.audit_log();
+    let refused = e2e::eventually("it is tried again", e2e::WITHIN, || async {
+        let writes = log.writes(&user)?;
+        let tries = writes.iter().filter(|it| it.name == "forbidden" && it.code == 403).count();
+        ensure!(tries >= 2, "{tries} times");
+        Ok(())
+    });
+    refused.await.unwrap();
+    assert_eq!(bed.times("Service", "forbidden", "SyncLoadBalancerFailed").await.unwrap(), 1);
+    assert!(bed.cluster.cloud.state().await.unwrap().balancer("forbidden").is_err());
+
+    rights.patch(RIGHTS, &PatchParams::default(), &Patch::Merge(&may)).await.unwrap();
+    bed.address("forbidden").await.unwrap();
 }
 
 /// Waits until a Service that is being deleted is no more.

@@ -43,7 +43,7 @@ pub(crate) async fn of(
     }
     let token = token(&accounts, name, &[]).await?;
     let path = dir.join("kubeconfig");
-    kubeconfig::write(&path, &control_plane.server(), &Credential::Token(&token))?;
+    kubeconfig::write(&path, &control_plane.server(), namespace, &Credential::Token(&token))?;
     let env = BTreeMap::from([("KUBECONFIG".to_owned(), path.display().to_string())]);
     Ok(Identity { user, env })
 }

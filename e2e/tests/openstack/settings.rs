@@ -74,7 +74,7 @@ async fn made(bed: &mut Bed) -> anyhow::Result<BTreeMap<String, u64>> {
 }
 
 /// Other words of Octavia for what was asked for would be taken for a drift.
-async fn restarted(bed: &mut Bed) -> anyhow::Result<()> {
+pub(super) async fn restarted(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     let mark = proxy.mark();
     bed.cluster.pods.get(ADAPTER)?.restart().await?;

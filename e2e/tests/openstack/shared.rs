@@ -1,6 +1,6 @@
 //! Several Services behind one load balancer: each has its own ports there, and the last one takes it along.
 
-use super::{node_access::Guards, *};
+use super::{node_access::Guards, settings, *};
 
 const KEY: &str = "lb.cloudadapter.dev";
 
@@ -44,12 +44,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     listens(bed, &web.id, &[80, 443, 8080]).await?;
     bed.quiet("service-controller").await?;
 
-    let mark = proxy.mark();
-    bed.cluster.pods.get(ADAPTER)?.restart().await?;
-    bed.ready().await?;
-    bed.cluster.pods.get("service-controller")?.restart().await?;
-    bed.quiet("service-controller").await?;
-    ensure!(proxy.since(mark).writes().is_empty(), "after a restart: {}", proxy.since(mark).writes());
+    settings::restarted(bed).await?;
 
     let mark = proxy.mark();
     bed.delete_service("web").await?;

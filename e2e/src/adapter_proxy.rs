@@ -1,0 +1,223 @@
+//! A proxy before the adapter: controllers that go through it meet what a test orders, or an adapter that can do less than ours.
+//!
+//! It speaks gRPC without TLS, to both sides: who may call the adapter, and how that is kept secret, has tests of its own. What is
+//! changed on the way is what the adapter says that it can do; everything else passes as it is, bytes and trailers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, ensure};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use cloud_api_proto::v1alpha1::adapter_service_client::AdapterServiceClient;
+use cloud_api_proto::v1alpha1::adapter_service_server::{AdapterService, AdapterServiceServer};
+use cloud_api_proto::v1alpha1::{GetInfoRequest, GetInfoResponse, WatchStatusRequest, WatchStatusResponse};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Server};
+use tonic::{Status, Streaming};
+use tower::ServiceExt as _;
+
+use crate::bed::WITHIN;
+use crate::eventually::eventually;
+
+/// What calls meet, named as in the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// These are unknown, as to an adapter of another version.
+    Lacks(&'static [&'static str]),
+    /// The first so many of this name wait until something else is ordered.
+    Holds(&'static str, usize),
+}
+
+/// A running proxy. Its callers are cut off when it is dropped.
+#[derive(Debug)]
+pub struct AdapterProxy {
+    url: String,
+    shared: Arc<Shared>,
+    _server: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    adapter: OnceLock<Channel>,
+    /// Capabilities that are not told.
+    hidden: watch::Sender<&'static [&'static str]>,
+    order: watch::Sender<Option<Order>>,
+    counts: watch::Sender<Counts>,
+}
+
+/// Since the last order.
+#[derive(Debug, Default)]
+struct Counts {
+    calls: BTreeMap<String, usize>,
+    held: usize,
+}
+
+impl AdapterProxy {
+    /// Starts one, which leads nowhere yet.
+    ///
+    /// # Errors
+    /// When no port is left.
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a port of loopback")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let shared = Arc::new(Shared {
+            adapter: OnceLock::new(),
+            hidden: watch::Sender::new(&[]),
+            order: watch::Sender::new(None),
+            counts: watch::Sender::default(),
+        });
+        let server = Server::builder().add_routes(routes(&shared));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // Serving ends only with the task.
+            let _ended = server.serve_with_incoming(TcpIncoming::from(listener)).await.is_ok();
+        });
+        Ok(Self { url, shared, _server: task })
+    }
+
+    /// What the chart has to be told so that controllers come here.
+    pub fn values(&self) -> Value {
+        json!({ "adapter": { "endpoint": self.url, "tls": { "mode": "off" }, "authentication": "none" } })
+    }
+
+    /// Leads to the adapter that listens there, now and whenever it is started again.
+    ///
+    /// # Errors
+    /// When this is no address, or it leads somewhere already.
+    pub fn lead_to(&self, address: &str) -> anyhow::Result<()> {
+        let channel = Channel::from_shared(format!("http://{address}")).context("no address")?.connect_lazy();
+        ensure!(self.shared.adapter.set(channel).is_ok(), "the proxy leads somewhere already");
+        Ok(())
+    }
+
+    /// From now on the adapter does not say that it can do this.
+    pub fn hide(&self, capabilities: &'static [&'static str]) {
+        self.shared.hidden.send_replace(capabilities);
+    }
+
+    /// From now on calls meet this. Streams that are open go on.
+    pub fn order(&self, order: Order) {
+        self.set(Some(order));
+    }
+
+    /// Nothing happens to calls any more; those that are held go on their way.
+    pub fn heal(&self) {
+        self.set(None);
+    }
+
+    /// How often this call came since the last order.
+    pub fn calls(&self, name: &str) -> usize {
+        self.shared.counts.borrow().calls.get(name).copied().unwrap_or_default()
+    }
+
+    /// Waits until so many calls are held at the same time.
+    ///
+    /// # Errors
+    /// When fewer come in time.
+    pub async fn holds(&self, calls: usize) -> anyhow::Result<()> {
+        eventually(&format!("{calls} calls are held"), WITHIN, async || {
+            let held = self.shared.counts.borrow().held;
+            ensure!(held >= calls, "{held} are");
+            Ok(())
+        })
+        .await
+    }
+
+    fn set(&self, order: Option<Order>) {
+        self.shared.counts.send_replace(Counts::default());
+        self.shared.order.send_replace(order);
+    }
+}
+
+fn routes(shared: &Arc<Shared>) -> Routes {
+    let others = Router::new().fallback(pass).with_state(Arc::clone(shared));
+    let info = Routes::new(AdapterServiceServer::new(Info(Arc::clone(shared))));
+    let all = info.into_axum_router().fallback_service(others);
+    all.layer(from_fn_with_state(Arc::clone(shared), meet)).into()
+}
+
+/// What happens to each call on its way.
+async fn meet(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+    if shared.lacks(&name) {
+        return Status::unimplemented(format!("there is no {name}, as ordered by the test")).into_http();
+    }
+    shared.hold(&name).await;
+    next.run(request).await
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let answer = match shared.adapter() {
+        Ok(adapter) => adapter.oneshot(request.map(Body::new)).await.map_err(|error| away(&error)),
+        Err(status) => Err(status),
+    };
+    answer.map_or_else(Status::into_http, |answer| answer.map(axum::body::Body::new))
+}
+
+fn away(error: &tonic::transport::Error) -> Status {
+    Status::unavailable(format!("nothing beyond the proxy: {error}"))
+}
+
+impl Shared {
+    fn adapter(&self) -> Result<Channel, Status> {
+        self.adapter.get().cloned().ok_or_else(|| Status::unavailable("the proxy leads nowhere yet"))
+    }
+
+    fn lacks(&self, name: &str) -> bool {
+        self.counts.send_modify(|counts| {
+            let calls = counts.calls.entry(name.to_owned()).or_default();
+            *calls = calls.saturating_add(1);
+        });
+        matches!(*self.order.borrow(), Some(Order::Lacks(names)) if names.contains(&name))
+    }
+
+    async fn hold(&self, name: &str) {
+        let mut orders = self.order.subscribe();
+        let order = *orders.borrow_and_update();
+        let Some(Order::Holds(held, most)) = order else { return };
+        let is_held = held == name
+            && self.counts.send_if_modified(|counts| {
+                let is_held = counts.held < most;
+                counts.held = counts.held.saturating_add(usize::from(is_held));
+                is_held
+            });
+        if is_held {
+            // The sender is here: it cannot be closed.
+            let _changed = orders.wait_for(|now| *now != order).await.is_ok();
+        }
+    }
+}
+
+/// What the adapter says of itself, but for what is hidden.
+struct Info(Arc<Shared>);
+
+#[tonic::async_trait]
+impl AdapterService for Info {
+    type WatchStatusStream = Streaming<WatchStatusResponse>;
+
+    async fn get_info(
+        &self,
+        request: tonic::Request<GetInfoRequest>,
+    ) -> Result<tonic::Response<GetInfoResponse>, Status> {
+        let mut answer = AdapterServiceClient::new(self.0.adapter()?).get_info(request).await?;
+        let hidden = *self.0.hidden.borrow();
+        answer.get_mut().capabilities.retain(|it| !hidden.contains(&it.name.as_str()));
+        Ok(answer)
+    }
+
+    async fn watch_status(
+        &self,
+        request: tonic::Request<WatchStatusRequest>,
+    ) -> Result<tonic::Response<Self::WatchStatusStream>, Status> {
+        AdapterServiceClient::new(self.0.adapter()?).watch_status(request).await
+    }
+}

@@ -1,0 +1,295 @@
+//! Adapters that can do less than the one of the simulated cloud: by their own words, since they are only half upgraded, or since one of
+//! their calls hangs.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use adapter_sim::simcloud::Operation;
+use anyhow::{Context, ensure};
+use e2e::{ADAPTER, AdapterProxy, Bed, Order, WITHIN, eventually, is_uninitialised, node, service};
+use http::Method;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+const SERVICES: &str = "service-controller";
+const ROUTES: &str = "route-controller";
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// Nobody writes what the adapter cannot do, and what it can do less well is done otherwise.
+#[tokio::test]
+async fn what_an_adapter_does_not_have_is_not_asked_of_it() {
+    let values = json!({
+        "routeController": { "removal": { "grace": "1s" } },
+        "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
+    });
+    let (mut bed, proxy) = Bed::install_behind_proxy(&values).await.unwrap();
+    proxy.hide(&["loadbalancers", "routes"]);
+    bed.cluster.pods.start().unwrap();
+    for name in [ADAPTER, "node-controller", SERVICES] {
+        bed.cluster.pods.get(name).unwrap().wait_ready(WITHIN).await.unwrap();
+    }
+    for (name, pods) in [("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")] {
+        bed.join(name, Some(pods)).await.unwrap();
+    }
+    no_load_balancers(&mut bed, &proxy).await;
+    no_routes(&mut bed, &proxy).await;
+
+    lay_by_hand(&bed).await;
+    proxy.hide(&["routes.ownership-tags"]);
+    let controller = bed.cluster.pods.get(SERVICES).unwrap();
+    controller.terminate().await.unwrap();
+    controller.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.address("web").await.unwrap();
+    no_marks_on_routes(&mut bed).await;
+}
+
+/// Services are another controller's, which has put its finalizer on some of them: under the name that all use.
+async fn no_load_balancers(bed: &mut Bed, proxy: &AdapterProxy) {
+    let controller = &*bed.cluster.pods.get(SERVICES).unwrap();
+    let log = controller.log();
+    let told = eventually("the log tells it", WITHIN, || async {
+        let text = fs::read_to_string(&log)?;
+        ensure!(text.contains("The cloud adapter has no load balancers"), "{}", controller.tail());
+        Ok(())
+    });
+    told.await.unwrap();
+    for name in ["web", "goes", "changes"] {
+        service(name).port(80).create(&bed.client()).await.unwrap();
+    }
+    let theirs = json!({ "metadata": { "finalizers": [FINALIZER] } });
+    for name in ["goes", "changes"] {
+        bed.patch_service(name, &theirs).await.unwrap();
+    }
+    bed.quiet(SERVICES).await.unwrap();
+    let before = turns(bed).await;
+    bed.services().delete("goes", &DeleteParams::default()).await.unwrap();
+    bed.patch_service("changes", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
+    let controller = &*bed.cluster.pods.get(SERVICES).unwrap();
+    let seen = eventually("both were looked at", WITHIN, || async {
+        let turns = controller.counted("workqueue_work_duration_seconds_count", "name").await?;
+        let turns: f64 = turns.values().sum();
+        ensure!(turns >= before + 2.0, "{turns} turns, {before} before");
+        Ok(())
+    });
+    seen.await.unwrap();
+    bed.quiet(SERVICES).await.unwrap();
+
+    for name in ["goes", "changes"] {
+        let finalizers = bed.services().get(name).await.unwrap().metadata.finalizers;
+        assert_eq!(finalizers, Some(vec![FINALIZER.to_owned()]), "{name}");
+    }
+    for name in ["web", "goes", "changes"] {
+        assert_eq!(bed.events("Service", name).await.unwrap(), [], "{name}");
+    }
+    assert_eq!(bed.writes_of(SERVICES, <_>::default(), "").unwrap(), []);
+    assert_eq!(["EnsureLoadBalancer", "DeleteLoadBalancer"].map(|call| proxy.calls(call)), [0, 0]);
+    // Their own controller is done with them.
+    let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    for name in ["goes", "changes"] {
+        bed.services().patch(name, &PatchParams::default(), &none).await.unwrap();
+    }
+}
+
+/// How many keys have been worked on.
+async fn turns(bed: &mut Bed) -> f64 {
+    let controller = bed.cluster.pods.get(SERVICES).unwrap();
+    let turns = controller.counted("workqueue_work_duration_seconds_count", "name").await.unwrap();
+    turns.values().sum()
+}
+
+/// Passes go on, 10 s apart, and the second one would tell nodes that wait.
+async fn no_routes(bed: &mut Bed, proxy: &AdapterProxy) {
+    bed.unready(ROUTES, "the adapter has no capability `routes`").await.unwrap();
+    let controller = &*bed.cluster.pods.get(ROUTES).unwrap();
+    let passes = async || {
+        let counted = controller.counted("route_controller_route_sync_total", "controller").await?;
+        Ok::<f64, anyhow::Error>(counted.values().sum())
+    };
+    let before = passes().await.unwrap();
+    let passed = eventually("three passes", WITHIN, async || {
+        let now = passes().await?;
+        ensure!(now >= before + 3.0, "{now}, {before} before");
+        Ok(())
+    });
+    passed.await.unwrap();
+    for name in ["a", "b"] {
+        assert_eq!(network_unavailable(&bed.nodes().get(name).await.unwrap()), None, "{name}");
+    }
+    assert_eq!(bed.writes_of(ROUTES, <_>::default(), "").unwrap(), []);
+    assert_eq!(proxy.calls("ApplyRoutes"), 0);
+    assert_eq!(bed.cluster.cloud.state().await.unwrap().routes, []);
+}
+
+/// Routes such as they are where there are no tags: one to each node's machine, and one that serves nobody.
+async fn lay_by_hand(bed: &Bed) {
+    let machines = bed.cluster.cloud.state().await.unwrap().instances;
+    let add = [("10.244.1.0/24", "a"), ("10.244.2.0/24", "b"), ("10.244.9.0/24", "a")].map(|(to, name)| {
+        let machine = machines.iter().find(|it| it.name == name).unwrap();
+        let address = &machine.addresses.first().unwrap().address;
+        json!({ "destination": to, "next_hop_instance": machine.id, "next_hop_address": address })
+    });
+    let add = json!({ "add": add });
+    bed.cluster.cloud.by_hand(Method::POST, "/v1/routes:batch", Some(&add)).await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+}
+
+/// What was seen to serve a node goes with it, also if nobody looked; what never did stays, whatever it looks like.
+async fn no_marks_on_routes(bed: &mut Bed) {
+    for name in ["a", "b"] {
+        served(bed, name).await;
+    }
+    let laid = bed.cluster.cloud.state().await.unwrap().routes;
+    let id = |to: &str| laid.iter().find(|it| it.destination.to_string() == to).unwrap().id.clone();
+    let mut record = BTreeMap::new();
+    for (name, to) in [("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")] {
+        record.insert(id(to), bed.nodes().get(name).await.unwrap().metadata.uid.unwrap());
+    }
+    recorded(bed, &record).await;
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchRoutes), 0);
+
+    bed.quiet(ROUTES).await.unwrap();
+    bed.cluster.pods.get(ROUTES).unwrap().terminate().await.unwrap();
+    e2e::delete_node(&bed.client(), "a").await.unwrap();
+    bed.cluster.pods.get(ROUTES).unwrap().start().unwrap();
+    bed.until_cloud("the route of the node that is gone is gone", |state| {
+        let left: BTreeSet<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
+        ensure!(left == ["10.244.2.0/24", "10.244.9.0/24"].map(str::to_owned).into(), "{left:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    record.remove(&id("10.244.1.0/24"));
+    recorded(bed, &record).await;
+}
+
+/// Waits until the ConfigMap has these entries: routes, and the UIDs of their nodes.
+async fn recorded(bed: &Bed, wanted: &BTreeMap<String, String>) {
+    let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
+    let kept = eventually("the record is right", WITHIN, || async {
+        let map = maps.get_opt("route-controller-routes").await?.context("there is none")?;
+        let entries = map.data.unwrap_or_default();
+        ensure!(entries == *wanted, "{entries:?}, not {wanted:?}");
+        Ok(())
+    });
+    kept.await.unwrap();
+}
+
+/// Each of three things that nodes and Services need is missing from an adapter, or hangs for one of them.
+#[tokio::test]
+async fn an_adapter_that_lacks_calls_or_hangs_in_one_is_waited_for() {
+    let values = json!({
+        "adapter": {
+            "limits": { "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } },
+            // What is made later is not in the listing.
+            "cache": { "instances": { "maxAge": "10m" } },
+        },
+    });
+    let (mut bed, proxy) = Bed::install_behind_proxy(&values).await.unwrap();
+    for name in ["old", "listed"] {
+        bed.cluster.cloud.create_instance(name).await.unwrap();
+    }
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    node("old").register(&bed.client()).await.unwrap();
+    bed.initialised("old").await.unwrap();
+    half_upgraded(&mut bed, &proxy).await;
+    one_call_that_hangs(&bed, &proxy).await;
+    many_at_once(&bed, &proxy).await;
+    bed.ready().await.unwrap();
+}
+
+/// Nothing comes of it but Events, and few calls; all is well as soon as the upgrade is complete.
+async fn half_upgraded(bed: &mut Bed, proxy: &AdapterProxy) {
+    const LACKS: [&str; 3] = ["BatchGetInstances", "EnsureLoadBalancer", "ApplyRoutes"];
+    proxy.order(Order::Lacks(&LACKS));
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    let client = bed.client();
+    bed.cluster.cloud.create_instance("late").await.unwrap();
+    node("late").register(&client).await.unwrap();
+    service("web").port(80).create(&client).await.unwrap();
+    let pods = json!({ "spec": { "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"] } });
+    bed.patch_node("old", &pods).await.unwrap();
+
+    let why = "as ordered by the test";
+    for (kind, name, reason) in [
+        ("Node", "late", "CloudProviderFailed"),
+        ("Service", "web", "SyncLoadBalancerFailed"),
+        ("Node", "old", "WaitsForCloud"),
+    ] {
+        let told = bed.told(kind, name, reason).await.unwrap();
+        assert!(told.contains(why), "{kind} {name}: {told}");
+    }
+    assert!(is_uninitialised(&bed.nodes().get("late").await.unwrap()));
+    assert!(e2e::address(&bed.services().get("web").await.unwrap()).is_none());
+    assert_eq!(network_unavailable(&bed.nodes().get("old").await.unwrap()), None);
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
+    for call in LACKS {
+        // It takes 10 s until the last of them is told.
+        let calls = proxy.calls(call);
+        assert!((1..40).contains(&calls), "{call}: {calls} times");
+    }
+
+    proxy.heal();
+    bed.initialised("late").await.unwrap();
+    bed.address("web").await.unwrap();
+    served(bed, "old").await;
+}
+
+/// One of the nodes and one of the Services wait for an answer, and nobody else does.
+async fn one_call_that_hangs(bed: &Bed, proxy: &AdapterProxy) {
+    let client = bed.client();
+    proxy.order(Order::Holds("BatchGetInstances", 1));
+    bed.cluster.cloud.create_instance("asked-for").await.unwrap();
+    node("asked-for").register(&client).await.unwrap();
+    proxy.holds(1).await.unwrap();
+    node("listed").register(&client).await.unwrap();
+    bed.initialised("listed").await.unwrap();
+    assert!(is_uninitialised(&bed.nodes().get("asked-for").await.unwrap()));
+    proxy.heal();
+    bed.initialised("asked-for").await.unwrap();
+
+    proxy.order(Order::Holds("EnsureLoadBalancer", 1));
+    service("stuck").port(80).create(&client).await.unwrap();
+    proxy.holds(1).await.unwrap();
+    service("free").port(80).create(&client).await.unwrap();
+    bed.address("free").await.unwrap();
+    assert!(e2e::address(&bed.services().get("stuck").await.unwrap()).is_none());
+    proxy.heal();
+    bed.address("stuck").await.unwrap();
+}
+
+/// As many Services are worked on at once as there are workers.
+async fn many_at_once(bed: &Bed, proxy: &AdapterProxy) {
+    let names: Vec<String> = (1..=10).map(|number| format!("crowd-{number}")).collect();
+    proxy.order(Order::Holds("EnsureLoadBalancer", names.len()));
+    for name in &names {
+        service(name).port(80).create(&bed.client()).await.unwrap();
+    }
+    proxy.holds(names.len()).await.unwrap();
+    proxy.heal();
+    for name in &names {
+        bed.address(name).await.unwrap();
+    }
+}
+
+/// Waits until a node hears that its routes are there.
+async fn served(bed: &Bed, name: &str) {
+    bed.until_node(name, "has its route", |node| {
+        let found = network_unavailable(node).context("it has no such condition")?;
+        let seen = (&*found.status, found.reason.as_deref());
+        ensure!(seen == ("False", Some("RouteCreated")), "{seen:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+fn network_unavailable(node: &Node) -> Option<&NodeCondition> {
+    let mut conditions = node.status.as_ref()?.conditions.as_ref()?.iter();
+    conditions.find(|it| it.type_ == "NetworkUnavailable")
+}
