@@ -1,13 +1,18 @@
-//! Processes that are away: the adapter, the API server. Nothing is lost, nothing is made twice, and who waits says so where
-//! people look.
+//! Processes that are away, or there and of no use: the adapter, the API server. Nothing is lost, nothing is made twice, and who waits
+//! says so where people look.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::fs;
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::ensure;
-use e2e::{ADAPTER, Bed, CONTROLLERS, State, WITHIN, address, eventually, is_uninitialised, node, service};
+use e2e::{
+    ADAPTER, Bed, CONTROLLERS, State, WITHIN, address, eventually, is_uninitialised, node, seconds, service,
+};
 use kube::api::DeleteParams;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 /// Controllers come first and the adapter last.
@@ -37,6 +42,87 @@ async fn controllers_that_start_without_an_adapter_wait_and_say_so() {
     bed.address("web").await.unwrap();
     bed.until_cloud("a has its route", |state| one_route(state, "10.244.1.0/24")).await.unwrap();
     bed.ready().await.unwrap();
+}
+
+/// It takes connections; nothing comes of them, or a refusal.
+#[tokio::test]
+async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for() {
+    let mut bed = Bed::start().await.unwrap();
+    // A call that nobody answers is given up after half a minute.
+    bed.within = seconds(150);
+    for (name, pods) in [("goes-1", "10.244.1.0/24"), ("goes-2", "10.244.2.0/24")] {
+        bed.join(name, Some(pods)).await.unwrap();
+        bed.until_cloud("it has its route", |state| routes(state, pods, true)).await.unwrap();
+    }
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    for name in CONTROLLERS {
+        bed.quiet(name).await.unwrap();
+    }
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap().id().unwrap();
+    let adapter = Pid::from_raw(adapter.try_into().unwrap()).unwrap();
+    kill_process(adapter, Signal::STOP).unwrap();
+    all_wait(&mut bed, "1", "").await;
+    kill_process(adapter, Signal::CONT).unwrap();
+    all_is_done(&mut bed, "1").await;
+
+    for name in CONTROLLERS {
+        let token = bed.token(&format!("cloud-{name}"), &["another-adapter"]).await.unwrap();
+        let controller = bed.cluster.pods.get(name).unwrap();
+        fs::copy(token, controller.flag("--adapter-token-file").unwrap()).unwrap();
+        // Whoever is in stays in.
+        controller.terminate().await.unwrap();
+        controller.start().unwrap();
+    }
+    all_wait(&mut bed, "2", "does not let this controller in").await;
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
+    let refused = adapter.counted("cloud_adapter_calls_refused_total", "reason").await.unwrap();
+    let refused: f64 = refused.values().sum();
+    assert!((3.0..300.0).contains(&refused), "three controllers called {refused} times");
+    bed.cluster.pods.refresh_volumes(&bed.cluster.control_plane).await.unwrap();
+    all_is_done(&mut bed, "2").await;
+}
+
+/// A node and a Service that come now say why they wait; the route of a node that goes stays.
+async fn all_wait(bed: &mut Bed, number: &str, why: &str) {
+    let client = bed.client();
+    let machine = bed.cluster.cloud.create_instance(&format!("new-{number}")).await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    e2e::delete_node(&client, &format!("goes-{number}")).await.unwrap();
+    let kubelet = node(&machine.name).provider_id(&format!("sim://{}/{}", machine.region, machine.id));
+    kubelet.pods(&format!("10.244.1{number}.0/24")).register(&client).await.unwrap();
+    service(&format!("web-{number}")).port(80).create(&client).await.unwrap();
+    for name in CONTROLLERS {
+        bed.unready(name, "not reachable since").await.unwrap();
+    }
+    for (kind, name, reason) in [
+        ("Node", "new", "CloudProviderUnavailable"),
+        ("Node", "new", "WaitsForCloud"),
+        ("Service", "web", "SyncLoadBalancerFailed"),
+    ] {
+        let told = bed.told(kind, &format!("{name}-{number}"), reason).await.unwrap();
+        assert!(told.contains(why), "{reason}: {told}");
+    }
+    assert!(is_uninitialised(&bed.nodes().get(&machine.name).await.unwrap()));
+    let state = bed.cluster.cloud.state().await.unwrap();
+    routes(&state, &format!("10.244.{number}.0/24"), true).unwrap();
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
+}
+
+async fn all_is_done(bed: &mut Bed, number: &str) {
+    bed.initialised(&format!("new-{number}")).await.unwrap();
+    bed.address(&format!("web-{number}")).await.unwrap();
+    for (to, there) in [(format!("10.244.1{number}.0/24"), true), (format!("10.244.{number}.0/24"), false)] {
+        bed.until_cloud("routes are as nodes are", |state| routes(state, &to, there)).await.unwrap();
+    }
+    bed.ready().await.unwrap();
+}
+
+/// Whether there is a route to this network.
+fn routes(state: &State, to: &str, wanted: bool) -> anyhow::Result<()> {
+    let there: Vec<_> = state.routes.iter().map(|route| route.destination.to_string()).collect();
+    ensure!(there.iter().any(|it| it == to) == wanted, "{there:?}");
+    Ok(())
 }
 
 /// It dies between two steps of a load balancer, and the next one goes on from what it finds.
