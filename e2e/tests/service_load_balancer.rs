@@ -93,10 +93,10 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     let key = service("key").port(80).annotation("lb.cloudadapter.dev/intrenal", "true");
     let range = service("range").port(80).annotation("lb.cloudadapter.dev/port.80.idle-timeout", "1 day");
     let node_ports = service("node-ports").port(80).spec("allocateLoadBalancerNodePorts", json!(false));
-    let sctp = service("sctp").port(80).port_of("SCTP", 9);
+    let keep = service("keep").port(80).annotation("lb.cloudadapter.dev/on-delete", "keep-address");
     let address = service("address").port(80).spec("loadBalancerIP", json!("not-an-ip"));
     let family = service("family").port(80).spec("loadBalancerIP", json!("2001:db8::7"));
-    for service in [value, key, range, node_ports, sctp, address, family] {
+    for service in [value, key, range, node_ports, keep, address, family] {
         service.create(&client).await.unwrap();
     }
     // Afterwards, so that those before it have had their turn.
@@ -109,7 +109,7 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
         ("key", &["lb.cloudadapter.dev/intrenal", "did you mean lb.cloudadapter.dev/internal"]),
         ("range", &["lb.cloudadapter.dev/port.80.idle-timeout", "\"1 day\"", "90s"]),
         ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
-        ("sctp", &["spec.ports[1].protocol SCTP"]),
+        ("keep", &["lb.cloudadapter.dev/on-delete", "no capability lb.keep-address"]),
         ("address", &["spec.loadBalancerIP", "\"not-an-ip\"", "192.0.2.7"]),
         ("family", &["spec.loadBalancerIP", "2001:db8::7 is IPv6", "spec.ipFamilies names only IPv4"]),
     ];

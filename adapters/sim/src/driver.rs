@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// What this cloud can do; each has a test of its name in `tests/capabilities.rs`.
-const CAPABILITIES: [&str; 26] = [
+const CAPABILITIES: [&str; 27] = [
     "instances",
     "instances.shutdown-state",
     "loadbalancers",
@@ -39,6 +39,7 @@ const CAPABILITIES: [&str; 26] = [
     "lb.health-check.http",
     "lb.session-affinity",
     "lb.udp",
+    "lb.sctp",
     "lb.mixed-protocols",
     "lb.dual-stack",
     "lb.reserved-ip",

@@ -88,6 +88,7 @@ impl Port {
         match self.protocol {
             ListenerProtocol::Tcp => "tcp",
             ListenerProtocol::Udp => "udp",
+            ListenerProtocol::Sctp => "sctp",
         }
     }
 

@@ -197,6 +197,7 @@ fn failed_port(listener: &answers::Listener) -> Option<PortStatus> {
     let protocol = match listener.protocol.known()? {
         ListenerProtocol::Tcp => Protocol::Tcp,
         ListenerProtocol::Udp => Protocol::Udp,
+        ListenerProtocol::Sctp => Protocol::Sctp,
     };
     listener.status.is(&ProvisioningStatus::Error).then(|| PortStatus {
         port: listener.port.into(),

@@ -458,14 +458,15 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, fault, change) in [
         (
-            "spec.listeners[0].protocol",
+            "spec.listeners[0].proxy_protocol",
             Fault::Unsupported,
             (|spec| {
-                spec.listeners[0].protocol = Protocol::Sctp.into();
+                spec.listeners[0].proxy_protocol = ProxyProtocol::V1.into();
             }) as Set,
         ),
         ("spec.listeners[0].proxy_protocol", Fault::Unsupported, |spec| {
-            spec.listeners[0].proxy_protocol = ProxyProtocol::V1.into();
+            spec.listeners[0].protocol = Protocol::Sctp.into();
+            spec.listeners[0].proxy_protocol = ProxyProtocol::V2.into();
         }),
         ("spec.listeners[0].proxy_protocol", Fault::Unsupported, |spec| {
             spec.listeners[0].protocol = Protocol::Udp.into();
@@ -502,17 +503,21 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_udp_port_is_probed_only_where_another_port_tells() {
-    let probe = |port| {
-        let desired = with(web([udp(53)]), |spec| {
+fn a_port_of_udp_or_sctp_is_probed_only_where_another_port_tells() {
+    let probe = |protocol: Protocol, port| {
+        let desired = with(web([tcp(53)]), |spec| {
+            spec.listeners[0].protocol = protocol.into();
             let kind = health_check::Kind::Tcp.into();
             spec.health_check = Some(HealthCheck { kind, port, ..HealthCheck::default() });
         });
         let (record, _) = Bench::new().settled(&desired);
         record.detail.pools[0].health_monitor.known().cloned().flatten()
     };
-    assert_eq!(probe(None), None);
-    assert!(matches!(probe(Some(30_080)), Some(HealthMonitor { port: Some(30_080), .. })));
+    for protocol in [Protocol::Udp, Protocol::Sctp] {
+        assert_eq!(probe(protocol, None), None, "{protocol:?}");
+        let monitor = probe(protocol, Some(30_080));
+        assert!(matches!(monitor, Some(HealthMonitor { port: Some(30_080), .. })), "{protocol:?}");
+    }
 }
 
 #[test]

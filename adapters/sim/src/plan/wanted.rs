@@ -129,8 +129,8 @@ impl<'a> Pools<'a> {
         let (protocol, plain) = match listener.protocol() {
             Protocol::Tcp => (ListenerProtocol::Tcp, PoolProtocol::Tcp),
             Protocol::Udp => (ListenerProtocol::Udp, PoolProtocol::Udp),
-            Protocol::Sctp => return Err(unsupported("protocol", "this cloud has TCP and UDP only")),
-            Protocol::Unspecified => return Err(invalid("protocol", "is unknown: use TCP or UDP")),
+            Protocol::Sctp => (ListenerProtocol::Sctp, PoolProtocol::Sctp),
+            Protocol::Unspecified => return Err(invalid("protocol", "is unknown: use TCP, UDP or SCTP")),
         };
         if listener.target_kind() == listener::TargetKind::NodeDirect {
             return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
@@ -154,11 +154,11 @@ impl<'a> Pools<'a> {
         members.map(|member| ((member.address, member.port), member)).collect()
     }
 
-    /// A node port that speaks UDP answers no probe: without another port to probe, all its members count as healthy.
+    /// A node port that speaks UDP or SCTP answers no probe: without another port to probe, all its members count as healthy.
     fn monitor(&self, protocol: ListenerProtocol) -> Result<Option<HealthMonitor>, VendorError> {
         let check = self.check.cloned().unwrap_or_default();
         if check.kind() == health_check::Kind::None
-            || (protocol == ListenerProtocol::Udp && check.port.is_none())
+            || (protocol != ListenerProtocol::Tcp && check.port.is_none())
         {
             return Ok(None);
         }
@@ -318,7 +318,7 @@ fn proxied(listener: &contract::Listener, plain: PoolProtocol) -> Result<PoolPro
         (listener::ProxyProtocol::V1, _) => {
             Err(unsupported("proxy_protocol", "this cloud writes version 2 only: use V2"))
         }
-        (listener::ProxyProtocol::V2, PoolProtocol::Udp) => {
+        (listener::ProxyProtocol::V2, PoolProtocol::Udp | PoolProtocol::Sctp) => {
             Err(unsupported("proxy_protocol", "this cloud writes it for TCP only"))
         }
         (listener::ProxyProtocol::V2, PoolProtocol::Tcp | PoolProtocol::Proxy) => Ok(PoolProtocol::Proxy),

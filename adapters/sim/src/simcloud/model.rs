@@ -264,6 +264,8 @@ pub enum ListenerProtocol {
     Tcp,
     /// UDP.
     Udp,
+    /// SCTP.
+    Sctp,
 }
 
 /// A set of backends.
@@ -295,6 +297,8 @@ pub enum PoolProtocol {
     Tcp,
     /// UDP as it is.
     Udp,
+    /// SCTP as it is.
+    Sctp,
     /// TCP with a PROXY protocol header, version 2.
     Proxy,
 }

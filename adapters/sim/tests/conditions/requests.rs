@@ -3,7 +3,8 @@
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::{
     Adoption, ApplyRoutesRequest, BackendDelta, EnsureLoadBalancerRequest, Fence, Known, LoadBalancerSpec,
-    LoadBalancerState, Protocol, PutBackendSetRequest, RouteDelete, VendorIds, load_balancer_spec::Scheme,
+    LoadBalancerState, PutBackendSetRequest, RouteDelete, VendorIds,
+    load_balancer_spec::{AddressRetention, Scheme},
     put_backend_set_request::Content,
 };
 use serde_json::{Value, json};
@@ -55,7 +56,7 @@ pub(crate) async fn too_many_items() -> Status {
 
 pub(crate) async fn unsupported_feature() -> Status {
     let world = World::start().await;
-    refusal(&world, |request| spec_of(request).listeners[0].protocol = Protocol::Sctp.into()).await
+    refusal(&world, |request| spec_of(request).set_address_retention(AddressRetention::Keep)).await
 }
 
 pub(crate) async fn unknown_parameter() -> Status {

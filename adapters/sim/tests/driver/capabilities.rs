@@ -2,7 +2,8 @@
 
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::{
-    HealthCheck, InstanceState, IpFamily, Listener, LoadBalancerSpec, SessionAffinity, health_check,
+    HealthCheck, InstanceState, IpFamily, Listener, LoadBalancerSpec, Protocol, SessionAffinity,
+    health_check,
     listener::{Algorithm, Application, ProxyProtocol},
     load_balancer_spec::Scheme,
     session_affinity,
@@ -38,6 +39,7 @@ capabilities! {
     "lb.health-check.http" => backends_are_probed_over_http,
     "lb.session-affinity" => a_client_stays_with_its_backend,
     "lb.udp" => it_listens_on_udp,
+    "lb.sctp" => it_listens_on_sctp,
     "lb.mixed-protocols" => one_port_in_both_protocols,
     "lb.dual-stack" => it_has_an_address_of_each_family,
     "lb.reserved-ip" => it_has_the_address_that_was_asked_for,
@@ -139,6 +141,14 @@ async fn a_client_stays_with_its_backend() {
 async fn it_listens_on_udp() {
     let balancer = made(|spec| spec.listeners = vec![udp(53)]).await;
     assert_eq!(balancer["listeners"][0]["protocol"], json!("UDP"));
+}
+
+async fn it_listens_on_sctp() {
+    let sctp = Listener { protocol: Protocol::Sctp.into(), ..tcp(9) };
+    let balancer = made(|spec| spec.listeners = vec![sctp, tcp(9)]).await;
+    let protocols: Vec<_> = [0, 1].map(|at| balancer["listeners"][at]["protocol"].clone()).into();
+    assert_eq!(protocols, [json!("TCP"), json!("SCTP")]);
+    assert_eq!(balancer["pools"][1]["protocol"], json!("SCTP"));
 }
 
 async fn one_port_in_both_protocols() {

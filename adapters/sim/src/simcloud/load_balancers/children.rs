@@ -267,6 +267,7 @@ fn check_fits(listener: ListenerProtocol, pool: PoolProtocol) -> Result<(), ApiE
     let fits = match pool {
         PoolProtocol::Tcp | PoolProtocol::Proxy => listener == ListenerProtocol::Tcp,
         PoolProtocol::Udp => listener == ListenerProtocol::Udp,
+        PoolProtocol::Sctp => listener == ListenerProtocol::Sctp,
     };
     if fits {
         Ok(())
