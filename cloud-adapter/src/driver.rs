@@ -132,6 +132,14 @@ pub trait Driver:
     /// Of one that others use only what is the key's own goes: the load balancer goes with the last of them, if any of them owned it.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
+    /// Whether others use a load balancer beside the key that it is listed for. Pure. As it is: none is shared.
+    ///
+    /// Such a one is never deleted to be built anew for one of them, whatever the caller allows.
+    fn is_used_by_others(&self, observed: &LoadBalancerRecord<Self::Detail>) -> bool {
+        let _own = observed;
+        false
+    }
+
     /// Groups route changes into vendor calls: one for all, or one each. What they bring stands in the order of the changes, removals
     /// first. Pure.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;

@@ -5,8 +5,8 @@ use std::{fmt, time::Duration};
 use cloud_api_proto::v1alpha1::{Fence, Instance, Limits, LoadBalancerKey, Priority, Scope};
 
 use super::{
-    Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, Heir, Heritage,
-    InstanceLookup, Item, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, Step,
+    Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, Fault, Heir,
+    Heritage, InstanceLookup, Item, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, Step,
     VendorError,
 };
 use crate::vendor::{Family, Operation, Session, VendorResponse};
@@ -15,6 +15,10 @@ use crate::vendor::{Family, Operation, Session, VendorResponse};
 pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const OTHERS: &str = "others";
+/// The name of one that others use, too.
+pub(crate) const USED: &str = "used";
+/// A size that none of those that are there can get.
+pub(crate) const ANOTHER_SIZE: &str = "another";
 
 /// For how long it may be at a create whose answer was lost.
 pub(crate) const CREATE_HORIZON: Duration = Duration::from_mins(2);
@@ -28,6 +32,8 @@ pub(crate) enum Create {
     New,
     /// With what a former one had.
     Again,
+    /// None of them is left.
+    Gone,
 }
 
 impl Create {
@@ -35,6 +41,7 @@ impl Create {
         match self {
             Self::New => "write",
             Self::Again => "write-again",
+            Self::Gone => "delete",
         }
     }
 }
@@ -114,11 +121,19 @@ impl Driver for WriteOnly {
 
     fn plan(
         &self,
-        _: &DesiredLoadBalancer,
+        desired: &DesiredLoadBalancer,
         _: &Fence,
-        _: Option<&LoadBalancerRecord<()>>,
+        observed: Option<&LoadBalancerRecord<()>>,
     ) -> Result<Vec<Create>, VendorError> {
-        Ok(vec![Create::New])
+        match observed {
+            Some(_) if desired.spec.size == ANOTHER_SIZE => {
+                Err(VendorError::new(Fault::Immutable, "spec.size: cannot change"))
+            }
+            Some(record) if !desired.hash.is_empty() && record.summary.applied_hash == desired.hash => {
+                Ok(Vec::new())
+            }
+            Some(_) | None => Ok(vec![Create::New]),
+        }
     }
 
     fn plan_again(
@@ -144,7 +159,11 @@ impl Driver for WriteOnly {
     }
 
     fn plan_deletion(&self, _: &LoadBalancerRecord<()>) -> Vec<Create> {
-        Vec::new()
+        vec![Create::Gone]
+    }
+
+    fn is_used_by_others(&self, observed: &LoadBalancerRecord<()>) -> bool {
+        observed.summary.name == USED
     }
 
     fn plan_routes(&self, _: &RouteChanges) -> Vec<Create> {

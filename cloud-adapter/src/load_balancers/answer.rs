@@ -145,7 +145,8 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
         |word: &str, message: String| vec![LoadBalancerCondition { r#type: word.to_owned(), message }];
     match summary.state() {
         LoadBalancerState::Error => {
-            let text = "the cloud gave up on this load balancer: delete the Service, or allow to recreate";
+            let text = "the cloud gave up on this load balancer: delete the Service, or allow to recreate, \
+                        which is not done while others use it";
             condition("Error", text.to_owned())
         }
         LoadBalancerState::Degraded => {

@@ -1,5 +1,8 @@
 //! What comes next for one load balancer. Pure: (goal, what is observed) to one step, a wait, or an end.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use cloud_api_proto::{
@@ -164,8 +167,8 @@ impl<A: Driver> Wish<'_, A> {
         let Terms { recreate, adoption, known } = self.terms;
         if let Some((first, extra)) = candidates.owned.split_first() {
             let next = self.converge(first, *recreate)?;
-            return Ok(match (next, extra.first()) {
-                // Two of one key exist after trouble only. The better one stays, once it serves.
+            return Ok(match (next, extra.iter().find(|record| !record.left)) {
+                // Two of one key exist after trouble only. The better one stays, once it serves. One that others use is left to them.
                 (Next::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
@@ -215,8 +218,7 @@ impl<A: Driver> Wish<'_, A> {
             LoadBalancerState::Deleting | LoadBalancerState::Absent => {
                 Ok(Next::Wait("the cloud is still removing the former load balancer".to_owned()))
             }
-            // In place of the one that it shares there would be none.
-            LoadBalancerState::Error if recreate == Recreate::IfError && self.desired.shares().is_none() => {
+            LoadBalancerState::Error if recreate == Recreate::IfError && self.may_replace(record) => {
                 Ok(self.replace(record))
             }
             LoadBalancerState::Error => Ok(end()),
@@ -225,16 +227,25 @@ impl<A: Driver> Wish<'_, A> {
                     Ok(steps) if steps.is_empty() => Ok(end()),
                     Ok(steps) => Ok(Next::Write(steps)),
                     Err(error)
-                        if error.fault == Fault::Immutable
-                            && recreate == Recreate::IfImmutableChanged
-                            && self.desired.shares().is_none() =>
+                        if error.fault == Fault::Immutable && recreate == Recreate::IfImmutableChanged =>
                     {
-                        Ok(self.replace(record))
+                        if self.may_replace(record) {
+                            return Ok(self.replace(record));
+                        }
+                        let mut error = AdapterError::from(error);
+                        error.message.push_str("; it is not made anew, since it is shared");
+                        Err(error)
                     }
                     Err(error) => Err(error.into()),
                 }
             }
         }
+    }
+
+    /// In place of the one that it shares there would be none; and one that others use would only be left to them, to be taken back at
+    /// the next look.
+    fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
+        self.desired.shares().is_none() && !self.driver.is_used_by_others(record)
     }
 
     /// Deletes it, to build it anew; what that takes stands in the plan, too.
