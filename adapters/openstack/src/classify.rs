@@ -24,6 +24,8 @@ const NO_SUCH_PATH: &str = "The resource could not be found";
 
 /// What Octavia says of a port or address that somebody has.
 const TAKEN: [&str; 3] = ["is already using", "already exists", "IP address is already in use"];
+/// What Neutron calls it that no router of the load balancer's subnet leads to the network of a floating IP.
+const UNREACHABLE: &str = "ExternalGatewayForFloatingIPNotFound";
 /// What Neutron says of a port that is in a group of the other kind.
 const OTHER_KIND: &str = "Cannot apply both stateful and stateless";
 
@@ -59,6 +61,8 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         403 => Fault::Forbidden,
         // Keystone does not find an application credential, a trust or a token that was taken back: nothing else is asked of it.
         404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
+        // Neutron: a floating IP is from a network that the router does not reach. Waiting does not help.
+        404 if refusal.code.as_deref() == Some(UNREACHABLE) => Fault::Invalid,
         404 if is_absence(refusal) || is_absence_by_type(operation, refusal) => Fault::NotFound,
         // An address that is not the service's answers 404 to everything.
         404 => Fault::Nonsense,

@@ -284,6 +284,13 @@ impl Driver for OpenStackDriver {
         plan::plan_deletion(observed, self.balancers.guards.last().as_deref())
     }
 
+    fn is_used_by_others(&self, observed: &LoadBalancerRecord<Detail>) -> bool {
+        let there = observed.detail.balancer.as_ref();
+        there.is_some_and(|one| {
+            ownership::is_used_by_others(&one.name, &one.tags, observed.summary.key.as_ref())
+        })
+    }
+
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
         plan::plan_routes(changes)
     }
@@ -346,7 +353,7 @@ impl OpenStackDriver {
                 client.attach_reserved(session, *address, there(target.as_ref())?).await
             }
             Step::DescribeFloatingIp { id, description, .. } => {
-                client.describe_floating_ip(session, id, description).await
+                client.describe_floating_ip(session, id.id()?, description).await
             }
             Step::DetachFloatingIp { id, for_reserved, .. } => {
                 client.detach_floating_ip(session, id, *for_reserved).await

@@ -36,7 +36,7 @@ use self::{
     known_parts::KnownParts,
     requests::Neighbour,
     settings::{LoadBalancerOptions, Site, Version},
-    sharing::KnownShares,
+    sharing::Turns,
 };
 use crate::{
     OpenStackDriver,
@@ -77,7 +77,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) members: KnownMembers,
     pub(crate) parts: KnownParts,
     pub(crate) guards: KnownGuards,
-    pub(crate) shares: KnownShares,
+    pub(crate) turns: Turns,
     /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
@@ -98,7 +98,7 @@ impl LoadBalancers {
             members: KnownMembers::default(),
             parts: KnownParts::default(),
             guards: KnownGuards::default(),
-            shares: KnownShares::default(),
+            turns: Turns::default(),
             beside: Mutex::default(),
         }
     }
@@ -188,19 +188,6 @@ impl Place {
 }
 
 impl Sweep {
-    fn all(&self) -> impl Iterator<Item = &Balancer> {
-        self.balancers.iter().flat_map(|page| page.iter())
-    }
-
-    /// IDs of load balancers that somebody shares.
-    fn shared(&self) -> impl Iterator<Item = String> {
-        let is_shared = |one: &&Balancer| {
-            !ownership::sharers(&one.tags).is_empty()
-                || !ownership::users_of_go(&one.name, &one.tags).is_empty()
-        };
-        self.all().filter(is_shared).map(|one| one.id.clone())
-    }
-
     /// Where a listing goes on, or another begins. No two of one sweep are the same.
     fn cursor(&self, place: Place, query: &str) -> String {
         let word = place.word();
@@ -444,7 +431,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
             None => {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
                 parts.learn(&sweep);
-                self.balancers.shares.learn(sweep.all().map(|one| one.id.as_str()), sweep.shared());
+                self.balancers.turns.forget_unused();
                 if let Some(guards) = sweep.guards(&self.balancers) {
                     let unknown = sweep.unknown_subnets(&self.balancers, &guards);
                     self.learn_subnets(session, &unknown).await?;

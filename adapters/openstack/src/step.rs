@@ -145,8 +145,9 @@ pub enum Step {
     },
     /// What says whose it is, and whether it stays.
     DescribeFloatingIp {
-        id: String,
-        address: IpAddr,
+        id: Part,
+        /// `None` of one that an earlier step makes.
+        address: Option<IpAddr>,
         description: String,
     },
     /// It leads nowhere, and stays in the project. `for_reserved`: it makes room for this one of the project's, which must be there and free.
@@ -374,7 +375,12 @@ impl fmt::Display for Step {
             Self::AttachFloatingIp { address: Some(address), .. } | Self::AttachReserved { address, .. } => {
                 write!(f, "attach floating IP {address}")
             }
-            Self::DescribeFloatingIp { address, .. } => write!(f, "describe floating IP {address} as ours"),
+            Self::DescribeFloatingIp { address: None, .. } => {
+                write!(f, "describe the new floating IP as ours")
+            }
+            Self::DescribeFloatingIp { address: Some(address), .. } => {
+                write!(f, "describe floating IP {address} as ours")
+            }
             Self::DetachFloatingIp { address, .. } => write!(f, "detach floating IP {address}"),
             Self::DeleteFloatingIp { address, .. } => write!(f, "delete floating IP {address}"),
             Self::OpenNodes(_) => write!(f, "let the load balancer through to the nodes"),

@@ -191,3 +191,10 @@ fn who_is_too_fast_hears_for_how_long_to_wait() {
     assert_eq!(wait("x-other", "5", &nova), Some(Duration::from_secs(9)));
     assert_eq!(wait("x-other", "5", &json!({})), None);
 }
+
+#[test]
+fn a_network_that_the_router_does_not_reach_is_nothing_to_wait_for() {
+    let body =
+        neutron("ExternalGatewayForFloatingIPNotFound", "External network 1 is not reachable from subnet 2.");
+    assert_eq!(meaning(WRITE, 404, &body).0, Fault::Invalid);
+}

@@ -22,8 +22,15 @@ use crate::{
 };
 
 /// What is read of a floating IP.
-const FIELDS: [&str; 6] =
-    ["id", "floating_ip_address", "fixed_ip_address", "port_id", "description", "floating_network_id"];
+const FIELDS: [&str; 7] = [
+    "id",
+    "floating_ip_address",
+    "fixed_ip_address",
+    "port_id",
+    "description",
+    "floating_network_id",
+    "created_at",
+];
 
 pub(crate) const LIST_FLOATING_IPS: Operation = Operation::read(Family::Network, "ListFloatingIps");
 pub(crate) const LIST_EXTERNAL_NETWORKS: Operation = Operation::read(Family::Network, "ListExternalNetworks");
@@ -90,7 +97,7 @@ impl Client {
                 && addresses.is_none_or(|subnet| subnet.contains(&one.address))
         };
         match former.filter(is_from_there) {
-            Some(same) => self.describe_floating_ip(session, &same.id, &new.description).await,
+            Some(same) => self.describe_floating_ip(session, &same.id, &same.description).await,
             None => self.write(session, create(), &json!({ "floatingip": new })).await,
         }
     }
@@ -105,7 +112,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Lets one that the project has lead to a load balancer. A look for its ID comes first.
+    /// Lets one that the project has lead to a load balancer. A look for its ID comes first; whoever is faster from then on keeps it, where
+    /// Neutron counts revisions.
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,
@@ -116,14 +124,18 @@ impl Client {
         match found.port_id {
             Some(port) if port == target.port_id => Ok(()),
             Some(port) => Err(in_use(address, &port)),
-            None => self.attach_floating_ip(session, &found.id, target).await,
+            None => {
+                let body = json!({ "floatingip": target });
+                self.write_over(session, update(&found.id), found.revision_number, &body).await
+            }
         }
     }
 
     /// One that the project has, whoever made it.
     async fn reserved(&self, session: &Session, address: IpAddr) -> Answer<FloatingIp> {
         let own = self.own_floating_ips(session).await?;
-        let page = self.floating_ips(session, &format!("{own}&floating_ip_address={address}")).await?;
+        let query = format!("{own}&fields=revision_number&floating_ip_address={address}");
+        let page = self.floating_ips(session, &query).await?;
         let found = page.items.into_iter().find(|one| one.floating_ip_address == address);
         found.ok_or_else(|| {
             not_to_be_had(&format!("the project has no floating IP {address}: reserve it first"))

@@ -180,6 +180,12 @@ pub(crate) struct FloatingIp {
     /// The external network that it is from.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) floating_network_id: String,
+    /// To the second.
+    #[serde(default)]
+    pub(crate) created_at: Option<String>,
+    /// Asked for by itself alone: it changes with things that nobody here cares for.
+    #[serde(default)]
+    pub(crate) revision_number: Option<u64>,
 }
 
 /// A security group of Neutron, with its rules.

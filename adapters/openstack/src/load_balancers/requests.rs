@@ -198,6 +198,8 @@ pub struct Former {
     pub(crate) address: IpAddr,
     /// Where it is from.
     pub(crate) network_id: String,
+    /// What it says of itself if it stays.
+    pub(crate) description: String,
 }
 
 /// Where a floating IP leads.

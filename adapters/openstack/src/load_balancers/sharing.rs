@@ -1,8 +1,9 @@
-//! Writes to load balancers that others may use: each looks first who does by then, and nobody of this process comes in between.
+//! Writes of tags, and deletions: others may use the load balancer, whatever the last listing shows. So each looks first who does by then, and
+//! nobody of this process comes in between.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use cloud_adapter::{driver::VendorError, vendor::Session};
@@ -14,54 +15,32 @@ use crate::{
     ownership::{self, Sharing},
 };
 
-/// Which load balancers are shared, and whose turn it is to write.
+/// Whose turn it is to write tags, or to delete, by the load balancer's ID.
 #[derive(Debug, Default)]
-pub(crate) struct KnownShares(Mutex<State>);
+pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
-#[derive(Debug, Default)]
-struct State {
-    /// By ID: those that the last sweep showed as shared, or that somebody has come to since.
-    shared: BTreeSet<String>,
-    /// Held by who writes tags, or deletes.
-    turns: BTreeMap<String, Arc<AsyncMutex<()>>>,
-}
-
-impl KnownShares {
-    /// Takes note of a sweep: what is there, and what of it is shared. What somebody has come to meanwhile it need not show.
-    pub(super) fn learn<'a>(&self, all: impl Iterator<Item = &'a str>, shared: impl Iterator<Item = String>) {
-        let there: BTreeSet<&str> = all.collect();
-        let mut state = self.lock();
-        state.shared.retain(|id| there.contains(id.as_str()));
-        state.shared.extend(shared);
-        state.turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+impl Turns {
+    /// Drops those that nobody has or waits for.
+    pub(super) fn forget_unused(&self) {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
     }
 
-    fn is_shared(&self, id: &str) -> bool {
-        self.lock().shared.contains(id)
-    }
-
-    async fn turn(&self, id: &str) -> OwnedMutexGuard<()> {
-        let turn = Arc::clone(self.lock().turns.entry(id.to_owned()).or_default());
+    async fn of(&self, id: &str) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(id.to_owned()).or_default())
+        };
         turn.lock_owned().await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl OpenStackDriver {
-    /// Writes an owner's tags.
-    ///
-    /// Cost: 1 write; of one that is shared 1 read before.
+    /// Writes an owner's tags. Cost: 1 read and 1 write.
     pub(crate) async fn tag(&self, session: &Session, id: &str, tags: &[String]) -> Result<(), VendorError> {
-        let shares = &self.balancers.shares;
-        let _turn = shares.turn(id).await;
-        if !shares.is_shared(id) {
-            return self.client.tag_load_balancer(session, id, tags).await;
-        }
+        let _turn = self.balancers.turns.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
-        let tags = ownership::beside_others(tags, &live.tags);
+        let tags = ownership::beside_others(tags, &live)?;
         self.client.tag_load_balancer(session, id, &tags).await
     }
 
@@ -72,9 +51,7 @@ impl OpenStackDriver {
         id: &str,
         sharing: &Sharing,
     ) -> Result<(), VendorError> {
-        let shares = &self.balancers.shares;
-        shares.lock().shared.insert(id.to_owned());
-        let _turn = shares.turn(id).await;
+        let _turn = self.balancers.turns.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         self.client.tag_load_balancer(session, id, &sharing.join(&live)?).await
     }
@@ -86,7 +63,7 @@ impl OpenStackDriver {
         id: &str,
         whose: Option<&LoadBalancerKey>,
     ) -> Result<(), VendorError> {
-        let _turn = self.balancers.shares.turn(id).await;
+        let _turn = self.balancers.turns.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         self.client.tag_load_balancer(session, id, &ownership::leave(&live, whose)?).await
     }
@@ -98,7 +75,7 @@ impl OpenStackDriver {
         id: &str,
         (whose, seen): (Option<&LoadBalancerKey>, &[String]),
     ) -> Result<(), VendorError> {
-        let _turn = self.balancers.shares.turn(id).await;
+        let _turn = self.balancers.turns.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         ownership::may_go(&live, (whose, seen))?;
         self.client.delete_load_balancer(session, id).await

@@ -20,7 +20,7 @@ const KEEP: &str = "keep";
 const POOL: &str = "pool";
 
 /// What a floating IP's description says, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     cluster_id: String,
     owner_uid: String,
@@ -86,6 +86,16 @@ impl Description {
             keep: word(KEEP).as_deref() == Some("true"),
             pool: word(POOL).unwrap_or_default(),
         })
+    }
+
+    /// The same of one that was made from this pool.
+    pub(crate) fn made_from(self, pool: String) -> Self {
+        Self { pool, ..self }
+    }
+
+    /// The same of one that nobody wants to keep.
+    pub(crate) fn not_kept(self) -> Self {
+        Self { keep: false, ..self }
     }
 
     /// The same of another's.

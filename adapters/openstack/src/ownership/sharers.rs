@@ -12,7 +12,7 @@ use super::{
     go::{self, GoNames},
     tags::{
         CLUSTER_ID, CLUSTER_NAME, FENCE, HASH, OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, TAG_MAX, is_former,
-        is_outdated, is_reserved, owner, part_tag, read, value, write,
+        is_outdated, is_owners, is_reserved, owner, part_tag, read, value, write,
     },
 };
 use crate::load_balancers::answers::LiveBalancer;
@@ -105,8 +105,8 @@ pub(crate) fn users_of_go<'a>(name: &str, tags: &'a [String]) -> Vec<&'a str> {
 
 /// Whether others use it than this one. `None`: than the one that the Go cloud controller manager made it for.
 pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
-    // That controller's own goes by the name, as long as nobody has taken it over.
-    let of_go = owner(tags).is_none() && go::is_balancer(name);
+    // That controller's own goes by the name, as long as nobody has taken it over, and its Service is not gone.
+    let of_go = owner(tags).is_none() && go::is_balancer(name) && !is_given_up(tags);
     users(tags).iter().any(|user| Some(&user.key) != but)
         || !users_of_go(name, tags).is_empty()
         || (of_go && but.is_some())
@@ -186,12 +186,7 @@ impl Sharing {
     /// # Errors
     /// [`Fault::Busy`] if it is on the way out, [`Fault::Invalid`] if no more may use it.
     pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
-        if live.goes() {
-            return Err(VendorError::new(
-                Fault::Busy,
-                format!("load balancer {} is on the way out", live.id),
-            ));
-        }
+        check_stays(live)?;
         check_room(&live.id, &live.name, &live.tags, &self.key)?;
         let uid = &self.key.owner_uid;
         let others = live.tags.iter().filter(|tag| uid_of(tag) != Some(uid.as_str()) && **tag != self.go);
@@ -201,6 +196,11 @@ impl Sharing {
     fn of_go(&self, name: &str) -> Option<&String> {
         go::is_balancer(name).then_some(&self.go)
     }
+}
+
+fn check_stays(live: &LiveBalancer) -> Result<(), VendorError> {
+    let text = || format!("load balancer {} is on the way out", live.id);
+    if live.goes() { Err(VendorError::new(Fault::Busy, text())) } else { Ok(()) }
 }
 
 /// Refuses one more than may use a load balancer, and a second of one UID.
@@ -284,10 +284,24 @@ pub(crate) fn may_go(
     Ok(())
 }
 
-/// An owner's tags beside those of the others that are there by now.
-pub(crate) fn beside_others(tags: &[String], live: &[String]) -> Vec<String> {
-    let is_others = |tag: &&String| uid_of(tag).is_some() || go::is_user(tag);
-    tags.iter().filter(|tag| !is_others(tag)).chain(live.iter().filter(is_others)).cloned().collect()
+/// An owner's tags beside those of everybody else that are there by now. `tags`: all, as they were to be when somebody looked last.
+///
+/// # Errors
+/// [`Fault::Busy`] if it is on the way out, or has become another's meanwhile: two may take one that is nobody's, and the first one has it.
+pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
+    check_stays(live)?;
+    let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
+    let ours = owner(tags).map(|(key, _)| key).unwrap_or_default();
+    let fits = |there: &LoadBalancerKey| {
+        agrees(&there.cluster_id, &ours.cluster_id) && agrees(&there.owner_uid, &ours.owner_uid)
+    };
+    if owner(&live.tags).is_some_and(|(there, _)| !fits(&there)) {
+        let text = format!("load balancer {} is somebody else's by now", live.id);
+        return Err(VendorError::new(Fault::Busy, text));
+    }
+    let is_own = |tag: &&String| is_owners(tag) || is_former(tag, tags);
+    let is_others = |tag: &&String| !is_own(tag) && !is_former(tag, &live.tags);
+    Ok(tags.iter().filter(is_own).chain(live.tags.iter().filter(is_others)).cloned().collect())
 }
 
 /// Whose a listener or pool is that one of these users has, but for this one.

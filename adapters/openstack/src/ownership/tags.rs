@@ -160,7 +160,7 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&
 }
 
 /// Whether it is the owner's, and not of one that shares.
-fn is_owners(tag: &str) -> bool {
+pub(super) fn is_owners(tag: &str) -> bool {
     is_reserved(tag) && !is_sharers(tag)
 }
 

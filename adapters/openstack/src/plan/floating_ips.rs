@@ -4,14 +4,15 @@
 //! one. One that leads elsewhere was taken by somebody, and is left alone.
 //!
 //! One that makes room for another is deleted when the other serves, and not before: a wish that cannot be met, such as an address that
-//! nobody has reserved or a pool that is not there, changes nothing that taking it back would not undo.
+//! nobody has reserved or a pool that is not there or not reached, changes nothing that taking it back would not undo. So what is made for
+//! such a wish is to be kept only once it serves.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRetention};
 
-use super::wanted::Wanted;
+use super::wanted::{Public, Wanted};
 use crate::{
     load_balancers::{
         Detail,
@@ -28,22 +29,26 @@ pub(super) fn changes(
     wanted: &Wanted,
     there: Option<(&Balancer, &Detail)>,
 ) -> Result<Vec<Step>, VendorError> {
-    let keep = desired.spec.address_retention() == AddressRetention::Keep;
-    let description = Description::of(desired, keep);
+    let description = description(desired);
     let address = wanted.public.as_ref().and_then(|public| public.address);
     let tree = there.map(|(_, tree)| tree.floating_ips.as_slice()).unwrap_or_default();
     let target = there.and_then(|(balancer, _)| target(balancer));
     let leads_here = |one: &&FloatingIp| {
         target.as_ref().is_some_and(|target| one.port_id.as_ref() == Some(&target.port_id))
     };
-    let attached: Vec<&FloatingIp> = tree.iter().filter(leads_here).collect();
+    let (mut steps, mut attached) = (Vec::new(), Vec::new());
+    for one in tree.iter().filter(leads_here) {
+        let (taken, step) = taken_over(one, &description)?;
+        attached.push(taken);
+        steps.extend(step);
+    }
+    let attached: Vec<&FloatingIp> = attached.iter().collect();
     let free: Vec<&FloatingIp> =
         tree.iter().filter(|one| one.port_id.is_none() && is_of(one, &desired.key)).collect();
     let fits = |one: &&&FloatingIp| match address {
         Some(address) => one.floating_ip_address == address,
         None => is_from(one, &desired.spec.address_pool),
     };
-    let mut steps = Vec::new();
     let mut used = None;
     // In the order of their IDs: the same before and after they are detached.
     let mut spare: BTreeMap<&str, &FloatingIp> = BTreeMap::new();
@@ -52,22 +57,12 @@ pub(super) fn changes(
             used = Some(kept.id.as_str());
             steps.extend(describe(kept, &description)?);
         } else {
-            let own = free.iter().find(fits);
+            let rank = |one: &FloatingIp| rank(one, desired, public);
+            let own = free.iter().filter(fits).min_by(|one, other| rank(one).cmp(&rank(other))).copied();
             used = own.map(|one| one.id.as_str());
-            let former = attached.iter().chain(&free).find(|one| is_of(one, &desired.key));
-            let new = || {
-                Ok(NewFloatingIp {
-                    pool: public.pool.clone(),
-                    floating_network_id: public.network.clone(),
-                    subnet_id: public.subnet.clone(),
-                    description: description.write()?,
-                })
-            };
-            let next = Next { own: own.copied(), address, former: former.copied() };
-            steps.extend(next.steps(&attached, target, new)?);
-            if let Some(own) = own {
-                steps.extend(describe(own, &description)?);
-            }
+            let former = attached.iter().chain(&free).find(|one| is_of(one, &desired.key)).copied();
+            let next = Next { own, address, former, public, description: &description };
+            steps.extend(next.steps(&attached, target)?);
             let goes = attached.iter().filter(|one| is_of(one, &desired.key) && !is_kept(one));
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
         }
@@ -80,6 +75,18 @@ pub(super) fn changes(
     Ok(steps)
 }
 
+/// Of several that lead nowhere, the one that leads there best comes first: from the very pool; else from where it would be made; else the
+/// older one, which may have served before. A younger one may be left of a wish that could not be met.
+fn rank(
+    one: &FloatingIp,
+    desired: &DesiredLoadBalancer,
+    public: &Public,
+) -> (bool, bool, Option<String>, String) {
+    let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
+    let elsewhere = public.network.as_ref().is_some_and(|network| *network != one.floating_network_id);
+    (made_from != desired.spec.address_pool, elsewhere, one.created_at.clone(), one.id.clone())
+}
+
 /// The floating IP that shall lead to a load balancer next.
 struct Next<'a> {
     /// One that is ours and leads nowhere.
@@ -88,21 +95,19 @@ struct Next<'a> {
     address: Option<IpAddr>,
     /// Ours from before, which it takes the place of.
     former: Option<&'a FloatingIp>,
+    public: &'a Public,
+    /// What it says of itself in the end.
+    description: &'a Description,
 }
 
 impl Next<'_> {
     /// The steps until it leads there. A port has one: those that are at it make room, and stay in the project. What may be refused
     /// comes before that.
-    fn steps(
-        &self,
-        attached: &[&FloatingIp],
-        target: Option<Target>,
-        new: impl Fn() -> Result<NewFloatingIp, VendorError>,
-    ) -> Result<Vec<Step>, VendorError> {
-        let mut reserve = None;
-        let mut for_reserved = None;
+    fn steps(&self, attached: &[&FloatingIp], target: Option<Target>) -> Result<Vec<Step>, VendorError> {
+        let (mut reserve, mut for_reserved, mut describes) = (None, None, None);
         let attach = match (self.own, self.address) {
             (Some(own), _) => {
+                describes = describe(own, self.description)?;
                 let (id, address) = (Part::Known(own.id.clone()), Some(own.floating_ip_address));
                 Step::AttachFloatingIp { id, address, target }
             }
@@ -111,21 +116,44 @@ impl Next<'_> {
                 Step::AttachReserved { address, target }
             }
             (None, None) if attached.is_empty() && self.former.is_none() => {
-                Step::CreateFloatingIp { new: new()?, target }
+                Step::CreateFloatingIp { new: self.made(self.description)?, target }
             }
             (None, None) => {
+                let description = self.description.write()?;
                 let former = self.former.map(|one| Former {
                     id: one.id.clone(),
                     address: one.floating_ip_address,
                     network_id: one.floating_network_id.clone(),
+                    description: description.clone(),
                 });
-                reserve = Some(Step::ReserveFloatingIp { new: new()?, former });
+                // Should it never serve, nobody wants to keep it.
+                let new = self.made(&self.description.clone().not_kept())?;
+                reserve = Some(Step::ReserveFloatingIp { new, former });
+                describes = self.description.keep.then_some(Step::DescribeFloatingIp {
+                    id: Part::Coming,
+                    address: None,
+                    description,
+                });
                 Step::AttachFloatingIp { id: Part::Coming, address: None, target }
             }
         };
         let detach = attached.iter().map(|one| detach(one, for_reserved));
-        Ok(reserve.into_iter().chain(detach).chain([attach]).collect())
+        Ok(reserve.into_iter().chain(detach).chain([attach]).chain(describes).collect())
     }
+
+    fn made(&self, description: &Description) -> Result<NewFloatingIp, VendorError> {
+        Ok(NewFloatingIp {
+            pool: self.public.pool.clone(),
+            floating_network_id: self.public.network.clone(),
+            subnet_id: self.public.subnet.clone(),
+            description: description.write()?,
+        })
+    }
+}
+
+/// What its floating IP says of itself.
+fn description(desired: &DesiredLoadBalancer) -> Description {
+    Description::of(desired, desired.spec.address_retention() == AddressRetention::Keep)
 }
 
 /// What becomes of the floating IPs of a load balancer that goes: ours go with it, unless they are kept.
@@ -169,18 +197,29 @@ pub(crate) fn ipv4(balancer: &Balancer) -> Option<IpAddr> {
     balancer.vip_address.into_iter().chain(additional).find(IpAddr::is_ipv4)
 }
 
-/// One that the Go cloud controller manager made becomes ours; a given one stays as it is.
-fn describe(one: &FloatingIp, wanted: &Description) -> Result<Option<Step>, VendorError> {
-    let theirs = Description::read(&one.description);
-    let ours = theirs.as_ref().is_some_and(|there| there.key() == wanted.key() && there.keep != wanted.keep);
-    if !ours && !Description::is_of_go(&one.description) {
-        return Ok(None);
+/// One that the Go cloud controller manager made becomes ours before anything else becomes of it: it would be nobody's otherwise.
+fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Option<Step>), VendorError> {
+    if !Description::is_of_go(&one.description) {
+        return Ok((one.clone(), None));
     }
+    // Nobody knows what it was made from.
+    let description = wanted.clone().made_from(String::new()).write()?;
+    let taken = FloatingIp { description: description.clone(), ..one.clone() };
+    Ok((taken, Some(described(one, description))))
+}
+
+/// Whether it is to be kept may change; a given one stays as it is.
+fn describe(one: &FloatingIp, wanted: &Description) -> Result<Option<Step>, VendorError> {
+    let ours = Description::read(&one.description).filter(|there| there.key() == wanted.key());
+    let Some(there) = ours.filter(|there| there.keep != wanted.keep) else { return Ok(None) };
     // What it was made from does not change.
-    let mut wanted = wanted.clone();
-    wanted.pool = theirs.map(|there| there.pool).unwrap_or_default();
-    let (id, address, description) = (one.id.clone(), one.floating_ip_address, wanted.write()?);
-    Ok(Some(Step::DescribeFloatingIp { id, address, description }))
+    let description = wanted.clone().made_from(there.pool).write()?;
+    Ok(Some(described(one, description)))
+}
+
+pub(super) fn described(one: &FloatingIp, description: String) -> Step {
+    let (id, address) = (Part::Known(one.id.clone()), Some(one.floating_ip_address));
+    Step::DescribeFloatingIp { id, address, description }
 }
 
 /// Of one that is there: ours goes, a kept or given one stays in the project.
@@ -199,7 +238,15 @@ pub(super) fn delete(one: &FloatingIp) -> Step {
     Step::DeleteFloatingIp { id: one.id.clone(), address: one.floating_ip_address }
 }
 
-fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
+/// Those of a key that lead nowhere, and that nobody wants to keep.
+pub(super) fn of_no_use<'a>(
+    all: &'a [FloatingIp],
+    key: &'a LoadBalancerKey,
+) -> impl Iterator<Item = &'a FloatingIp> {
+    all.iter().filter(|one| one.port_id.is_none() && is_of(one, key) && !is_kept(one))
+}
+
+pub(super) fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
     Description::read(&one.description).is_some_and(|there| there.key() == *key)
 }
 
@@ -210,6 +257,6 @@ fn is_from(one: &FloatingIp, pool: &str) -> bool {
     pool.is_empty() || made_from.is_empty() || made_from == pool || one.floating_network_id == pool
 }
 
-fn is_kept(one: &FloatingIp) -> bool {
+pub(super) fn is_kept(one: &FloatingIp) -> bool {
     Description::read(&one.description).is_some_and(|there| there.keep)
 }

@@ -45,8 +45,11 @@ impl Role {
         };
         if !fits && (owns || shares) {
             let field = "spec.load_balancer_id";
+            // What it owns it keeps without an ID, too.
+            let none = if owns { ", or none" } else { "" };
             let text = format!(
-                "{field}: cannot change while the Service has load balancer {}: delete the Service, and create it anew",
+                "{field}: cannot change while the Service has load balancer {}: write this ID{none}; for another load balancer delete the \
+                 Service, and create it anew",
                 there.id
             );
             return Err(VendorError::new(Fault::Immutable, text).in_field(field));
@@ -194,33 +197,68 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let pools = pools.filter(|pool| !kept.contains(pool.id.as_str()) && is_own(&pool.name, &pool.tags));
     steps.extend(pools.map(|pool| Step::DeletePool { id: pool.id.clone(), name: pool.name.clone() }));
     steps.extend(node_access::closing(observed, guards));
+    if let Some(user) = &user {
+        steps.extend(
+            floating_ips::of_no_use(&observed.detail.floating_ips, &user.key).map(floating_ips::delete),
+        );
+        steps.extend(given_back(observed, balancer, user));
+    }
     steps.push(Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: key.cloned() });
     Some(steps)
 }
 
-/// Addresses that its owner has left with it become the last one's: should it go and they not, that one's deletion finds them.
+/// Addresses that its owner has left with it, or that were not taken over yet, become the last one's: should it go and they not, that one's
+/// deletion finds them.
 pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
         return Vec::new();
     };
-    let Some(user) = user(balancer, Some(key)).filter(|user| user.shares) else { return Vec::new() };
-    let describe = |ip: &FloatingIp| {
-        let description = Description::read(&ip.description).filter(|one| one.key() != *key)?;
-        let description = description.of_another(&user.key, &user.owner).write().ok()?;
-        Some(Step::DescribeFloatingIp { id: ip.id.clone(), address: ip.floating_ip_address, description })
-    };
-    left_addresses(observed).filter_map(describe).collect()
+    let Some(user) = user(balancer, Some(key)) else { return Vec::new() };
+    let others = left_addresses(observed).filter(|ip| !floating_ips::is_of(ip, key));
+    others.filter_map(|ip| entrusted(ip, &user)).collect()
 }
 
-/// Floating IPs of ours that lead to a load balancer, whoever of them had them made, and that go with it.
+/// The other way round: somebody has come to it after one that goes had taken them over as the last one.
+///
+/// They are the owner's again, though it has done with them, and where there is none another's that stays.
+fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: &User) -> Vec<Step> {
+    let owner = ownership::owner(&balancer.tags).filter(|(key, _)| !key.owner_uid.is_empty());
+    let owner = owner.map(|(key, owner)| User { key, owner, go: String::new(), shares: false });
+    let others = ownership::users(&balancer.tags).into_iter();
+    let Some(heir) = owner.into_iter().chain(others).find(|one| one.key != goes.key) else {
+        return Vec::new();
+    };
+    let here = |ip: &&FloatingIp| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id;
+    let taken = observed
+        .detail
+        .floating_ips
+        .iter()
+        .filter(here)
+        .filter(|ip| goes.shares && floating_ips::is_of(ip, &goes.key) && !floating_ips::is_kept(ip));
+    taken.filter_map(|ip| entrusted(ip, &heir)).collect()
+}
+
+/// Says of a floating IP that it is this one's from now on.
+fn entrusted(ip: &FloatingIp, to: &User) -> Option<Step> {
+    let description = Description::read(&ip.description).unwrap_or_default();
+    let description = description.of_another(&to.key, &to.owner).write().ok()?;
+    Some(floating_ips::described(ip, description))
+}
+
+/// Floating IPs that lead to a load balancer and go with it though they are not the key's by their description: its former owner's, and
+/// those that the Go cloud controller manager made for what it made. Without any key they go first, and are not told here.
 pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iterator<Item = &FloatingIp> {
-    let balancer = observed.detail.balancer.as_ref().filter(|one| ownership::is_given_up(&one.tags));
-    let former = balancer.and_then(|one| ownership::owner(&one.tags)).map(|(key, _)| key);
+    let balancer = observed.detail.balancer.as_ref().filter(|_| observed.summary.key.is_some());
+    let given_up = balancer.filter(|one| ownership::is_given_up(&one.tags));
+    let former = given_up.and_then(|one| ownership::owner(&one.tags)).map(|(key, _)| key);
+    let of_go = balancer.is_some_and(|one| ownership::is_of_go(&one.name));
     let port = balancer.and_then(|balancer| balancer.vip_port_id.as_deref());
     observed.detail.floating_ips.iter().filter(move |ip| {
-        port.is_some()
-            && ip.port_id.as_deref() == port
-            && Description::read(&ip.description).is_some_and(|one| !one.keep && Some(one.key()) == former)
+        let goes = match Description::read(&ip.description) {
+            Some(one) => !one.keep && Some(one.key()) == former,
+            None => of_go && Description::is_of_go(&ip.description),
+        };
+        goes && port.is_some() && ip.port_id.as_deref() == port
     })
 }
 

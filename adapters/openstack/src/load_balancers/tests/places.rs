@@ -131,6 +131,20 @@ async fn one_makes_room_for_another_only_if_that_can_be_had() {
     assert_eq!(cloud.store().bodies.last().expect("sent"), &json!({ "floatingip": { "port_id": null } }));
 }
 
+/// Neutron takes one off another port without a word: so it is told what was seen.
+#[tokio::test]
+async fn of_two_that_ask_for_one_address_the_first_has_it() {
+    let (cloud, driver) = cloud().await;
+    let ip = json!({ "id": "free", "floating_ip_address": "203.0.113.7", "port_id": null, "description": "", "revision_number": 4 });
+    cloud.store().lists.insert("/network/v2.0/floatingips".to_owned(), ("floatingips", vec![ip]));
+    let target = Some(Target { port_id: "vip".to_owned(), address: address("10.0.0.9") });
+    let step = Step::AttachReserved { address: address("203.0.113.7"), target };
+    driver.execute(&session(&driver), &step).await.expect("attached");
+    let store = cloud.store();
+    assert_eq!(store.headers.last().expect("sent")["if-match"], "revision_number=4");
+    assert!(store.requests.iter().any(|one| one.contains("fields=revision_number")), "{:?}", store.requests);
+}
+
 #[tokio::test]
 async fn one_from_the_same_pool_by_another_name_stays() {
     let (cloud, driver) = cloud().await;
@@ -152,12 +166,13 @@ async fn one_from_the_same_pool_by_another_name_stays() {
         let pool_name = Some(pool.to_owned());
         let new = NewFloatingIp { pool: pool_name, floating_network_id: None, subnet_id: None, description };
         let (id, address) = ("ours".to_owned(), address("203.0.113.5"));
-        let former = Some(Former { id, address, network_id: network.to_owned() });
+        let network_id = network.to_owned();
+        let former = Some(Former { id, address, network_id, description: "of the former".to_owned() });
         driver.execute(&session, &Step::ReserveFloatingIp { new, former }).await.expect("done");
         let store = cloud.store();
         let sent = &store.bodies.last().expect("sent")["floatingip"];
         let call = store.requests.last().expect("sent");
-        assert_eq!(sent["description"], "whose it is");
+        assert_eq!(sent["description"], if stays { "of the former" } else { "whose it is" });
         assert_eq!(call.starts_with("PUT /network/v2.0/floatingips/ours"), stays, "{pool} {network}");
         assert_eq!(sent["floating_network_id"].is_null(), stays, "{pool} {network}");
         assert!(sent["port_id"].is_null(), "it is not used yet");

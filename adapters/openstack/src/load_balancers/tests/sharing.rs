@@ -72,11 +72,6 @@ async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
             .collect(),
     };
     driver.execute(&session, &owners("1-aa")).await.expect("written");
-    assert_eq!(
-        cloud.asked(&format!("GET {LB}")).len(),
-        0,
-        "of one that nobody shares nothing is read before"
-    );
     // Each was planned when nobody else was there.
     let (api, shop) = (claim("api"), claim("shop"));
     let both = tokio::join!(driver.execute(&session, &api), driver.execute(&session, &shop));
@@ -86,7 +81,38 @@ async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
     let names: Vec<String> = sharers(&there).into_iter().map(|user| user.owner.name).collect();
     assert_eq!(names, ["api", "shop"]);
     assert!(there.contains(&"cloudadapter.dev/hash=1-bb".to_owned()), "{there:?}");
-    assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 3, "one read each");
+    assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 4, "one read each");
+
+    // Another cluster's adapter, of which this one has heard nothing.
+    let sharer = ["cluster-id=c-2", "owner-name=far"].map(|it| format!("cloudadapter.dev/sharer/u-far/{it}"));
+    cloud.store().lists.get_mut(ALL).expect("there").1[0]["tags"] = json!(
+        owned().map(str::to_owned).into_iter().chain(sharer).chain(["team=a".to_owned()]).collect::<Vec<_>>()
+    );
+    let another = cloud.driver();
+    another.execute(&session, &owners("1-cc")).await.expect("written");
+    let there = tags(&cloud);
+    assert_eq!(sharers(&there).len(), 1, "{there:?}");
+    assert!(there.contains(&"team=a".to_owned()), "{there:?}");
+}
+
+#[tokio::test]
+async fn what_has_become_anothers_is_not_tagged() {
+    let (cloud, driver, session) = cloud().await;
+    let theirs = ["cloudadapter.dev/cluster-id=c-2", "cloudadapter.dev/owner-uid=u-2"];
+    for (what, tags, status, done) in [
+        ("nobody's", json!([]), "ACTIVE", true),
+        ("ours, by what is left of the tags", json!(owned()[..1]), "ACTIVE", true),
+        ("another's", json!(theirs), "ACTIVE", false),
+        ("on the way out", json!([]), "PENDING_DELETE", false),
+    ] {
+        let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": status, "tags": tags });
+        cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));
+        let adopt =
+            Step::AdoptLoadBalancer { id: "lb-1".to_owned(), tags: owned().map(str::to_owned).into() };
+        let fault = driver.execute(&session, &adopt).await.err().map(|error| error.fault);
+        assert_eq!(fault, (!done).then_some(Fault::Busy), "{what}");
+    }
+    assert_eq!(cloud.asked(&format!("PUT {LB}")).len(), 2);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::{
     },
     ownership::{self, GoNames},
     plan::{plan, plan_again, plan_deletion},
-    step::Step,
+    step::{Part, Step},
 };
 
 pub(super) type Record = LoadBalancerRecord<Detail>;
@@ -27,6 +27,8 @@ const WRITES_MAX: usize = 60;
 pub(super) const PORT: &str = "port-of-the-vip";
 /// What nobody calls a network.
 pub(super) const NO_POOL: &str = "dzm";
+/// A network that no router of the nodes leads to.
+pub(super) const FAR: &str = "far";
 
 /// A cloud, and the writes that were made in it.
 pub(super) struct Bench {
@@ -103,7 +105,9 @@ impl Bench {
         false
     }
 
-    /// Whether the cloud would refuse a step: an address that the project has not, or somebody uses, and a pool that is not there.
+    /// Whether the cloud would refuse a step: an address that the project has not, or somebody uses, and a pool that is not there or that
+    /// the router does not reach.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others are taken")]
     fn refuses(&self, step: &Step) -> bool {
         let is_free = |address: &IpAddr| {
             let mut all = self.cloud.floating_ips.iter();
@@ -114,10 +118,15 @@ impl Bench {
         {
             return !is_free(address);
         }
-        let (Step::CreateFloatingIp { new, .. } | Step::ReserveFloatingIp { new, .. }) = step else {
-            return false;
-        };
-        new.pool.as_deref() == Some(NO_POOL)
+        if let Step::AttachFloatingIp { id: Part::Known(id), .. } = step {
+            let mut all = self.cloud.floating_ips.iter();
+            return all.any(|one| one["id"] == **id && one["floating_network_id"] == network_of(Some(FAR)));
+        }
+        match step {
+            Step::CreateFloatingIp { new, .. } => [Some(NO_POOL), Some(FAR)].contains(&new.pool.as_deref()),
+            Step::ReserveFloatingIp { new, .. } => new.pool.as_deref() == Some(NO_POOL),
+            _ => false,
+        }
     }
 
     /// Converges, checks that the writes are those that the first plan foretold, and answers what is there and the writes.
@@ -128,10 +137,14 @@ impl Bench {
         self.writes.clear();
         assert!(self.run(desired, WRITES_MAX), "does not settle: {:#?}", self.writes);
         // What was not there yet has an address by now.
-        let attach = "attach the new floating IP";
-        let known = |(at, one): (usize, &String)| match self.writes.get(at) {
-            Some(written) if one == attach && written.starts_with("attach floating IP ") => written.clone(),
-            _ => one.clone(),
+        let known = |(at, one): (usize, &String)| {
+            let written = self.writes.get(at).filter(|written| {
+                let (verb, rest) = one.split_once(" the new floating IP").unwrap_or_default();
+                !verb.is_empty()
+                    && written.starts_with(&format!("{verb} floating IP "))
+                    && written.ends_with(rest)
+            });
+            written.unwrap_or(one).clone()
         };
         let foretold: Vec<String> = foretold.iter().enumerate().map(known).collect();
         assert_eq!(self.writes, foretold);
@@ -198,16 +211,15 @@ impl Bench {
         serde_json::from_value(live).expect("as it is told")
     }
 
-    /// Tags that an owner writes, as the driver does.
-    fn tag(&mut self, id: &str, tags: &[String]) {
-        let tags = ownership::beside_others(tags, &self.live(id).tags);
-        set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
-    }
-
     /// What goes by who uses a load balancer by then: done unless somebody has come, or gone.
     #[expect(clippy::wildcard_enum_match_arm, reason = "all others go by nobody else")]
     pub(super) fn try_execute(&mut self, step: &Step) -> Result<(), VendorError> {
         match step {
+            Step::AdoptLoadBalancer { id, tags }
+            | Step::CompleteLoadBalancer { id: Part::Known(id), tags } => {
+                let tags = ownership::beside_others(tags, &self.live(id))?;
+                set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+            }
             Step::ShareLoadBalancer { id, sharing, .. } => {
                 let tags = sharing.join(&self.live(id))?;
                 set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
@@ -233,7 +245,11 @@ impl Bench {
     pub(super) fn execute(&mut self, step: &Step) {
         if matches!(
             step,
-            Step::ShareLoadBalancer { .. } | Step::LeaveLoadBalancer { .. } | Step::DeleteLoadBalancer { .. }
+            Step::AdoptLoadBalancer { .. }
+                | Step::CompleteLoadBalancer { .. }
+                | Step::ShareLoadBalancer { .. }
+                | Step::LeaveLoadBalancer { .. }
+                | Step::DeleteLoadBalancer { .. }
         ) {
             return self.try_execute(step).expect("nobody has come in between");
         }
@@ -242,12 +258,12 @@ impl Bench {
             Step::ChangeRoutes(_) => panic!("no step of a load balancer"),
             Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("nobody looks after security groups here"),
             Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
-            Step::AdoptLoadBalancer { id, tags } => self.tag(id, tags),
             Step::RenameLoadBalancer { id, name } => {
                 set(&mut self.cloud.balancers, id, &json!({ "name": name }));
             }
-            Step::CompleteLoadBalancer { id, tags } => self.tag(id.id().expect("there"), tags),
-            Step::ShareLoadBalancer { .. }
+            Step::AdoptLoadBalancer { .. }
+            | Step::CompleteLoadBalancer { .. }
+            | Step::ShareLoadBalancer { .. }
             | Step::LeaveLoadBalancer { .. }
             | Step::DeleteLoadBalancer { .. } => panic!("done by now"),
             Step::CreateListener { balancer, listener, pool, .. } => {
@@ -330,6 +346,7 @@ impl Bench {
                 set(&mut self.cloud.floating_ips, &id, &to);
             }
             Step::DescribeFloatingIp { id, description, .. } => {
+                let id = id.id().expect("there");
                 set(&mut self.cloud.floating_ips, id, &json!({ "description": description }));
             }
             Step::DetachFloatingIp { id, .. } => {
@@ -342,7 +359,7 @@ impl Bench {
     fn reserve(&mut self, new: &NewFloatingIp, former: Option<&Former>) {
         let network = network_of(new.pool.as_deref());
         if let Some(same) = former.filter(|one| one.network_id == network) {
-            set(&mut self.cloud.floating_ips, &same.id, &json!({ "description": new.description }));
+            set(&mut self.cloud.floating_ips, &same.id, &json!({ "description": same.description }));
             return;
         }
         let mut ip = body(new);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     Bench, Record, addresses,
-    bench::{NO_POOL, PORT, set},
+    bench::{FAR, NO_POOL, PORT, set},
     public, tcp, web, with,
 };
 use crate::ownership::Description;
@@ -149,6 +149,59 @@ fn a_wish_that_cannot_be_met_costs_no_address() {
     }
 }
 
+/// Neutron gives one out, and then lets it lead nowhere.
+#[test]
+fn a_pool_that_the_router_does_not_reach_costs_no_address_and_leaves_none() {
+    let from = |pool: &str, keep: bool| {
+        with(public([tcp(80)]), |spec| {
+            spec.address_pool = pool.into();
+            if keep {
+                kept(spec);
+            }
+        })
+    };
+    for (back, keep) in [("dmz", false), ("dmz", true), ("", false), ("", true)] {
+        let mut bench = Bench::new();
+        let (before, _) = bench.settled(&from("dmz", keep));
+        let there = json!({ "id": "z", "created_at": "2026-01-01T00:00:00Z" });
+        set(&mut bench.cloud.floating_ips, "fip-5", &there);
+        assert!(!bench.run(&from(FAR, keep), 9), "the router does not reach it");
+        assert_eq!(bench.cloud.floating_ips.len(), 2, "it is given out");
+        // Neither its ID nor its place in the list tells which one has served.
+        set(&mut bench.cloud.floating_ips, "fip-6", &json!({ "created_at": "2026-02-01T00:00:00Z" }));
+        bench.cloud.floating_ips.reverse();
+        let (after, writes) = bench.settled(&from(back, keep));
+        assert_eq!(addresses(&after), addresses(&before), "{back:?} {writes:?}");
+        assert_eq!(bench.cloud.floating_ips.len(), 1, "{back:?} {writes:?}");
+    }
+}
+
+#[test]
+fn one_that_is_to_be_kept_says_so_once_it_serves() {
+    let from = |pool: &str| {
+        with(public([tcp(80)]), |spec| {
+            spec.address_pool = pool.into();
+            spec.address_retention = AddressRetention::Keep.into();
+        })
+    };
+    let mut bench = Bench::new();
+    bench.settled(&from("dmz"));
+    let (record, writes) = bench.settled(&from("edge"));
+    let swap = [
+        "create a floating IP that is not used yet",
+        "detach floating IP 203.0.113.5",
+        "attach floating IP 203.0.113.6",
+        "describe floating IP 203.0.113.6 as ours",
+        "tag load balancer as complete",
+    ];
+    assert_eq!(
+        (writes, addresses(&record)),
+        (swap.map(str::to_owned).into(), vec!["203.0.113.6".to_owned()])
+    );
+    bench.deleted();
+    assert_eq!(bench.cloud.floating_ips.len(), 2, "both were to be kept");
+}
+
 /// The address that is asked for was there, and went when ours had made room for it.
 #[test]
 fn an_address_that_made_room_for_nothing_comes_back() {
@@ -213,6 +266,10 @@ fn a_kept_one_stays_in_the_project() {
     assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
 }
 
+fn kept(spec: &mut LoadBalancerSpec) {
+    spec.address_retention = AddressRetention::Keep.into();
+}
+
 #[test]
 fn one_of_the_go_controller_becomes_ours_and_one_that_leads_elsewhere_is_left_alone() {
     let mut bench = Bench::new();
@@ -222,6 +279,14 @@ fn one_of_the_go_controller_becomes_ours_and_one_that_leads_elsewhere_is_left_al
     let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
     set(&mut bench.cloud.floating_ips, &id, &json!({ "description": go }));
     assert_eq!(bench.settled(&desired).1, ["describe floating IP 203.0.113.5 as ours"]);
+    // What becomes of it, it becomes as ours.
+    for (wish, left) in [(web([tcp(80)]), 0), (with(web([tcp(80)]), kept), 1)] {
+        let mut bench = Bench::new();
+        bench.settled(&desired);
+        set(&mut bench.cloud.floating_ips, &id, &json!({ "description": go }));
+        bench.settled(&wish);
+        assert_eq!(bench.cloud.floating_ips.len(), left, "{:?}", bench.writes);
+    }
     // Somebody gave it to a machine.
     set(&mut bench.cloud.floating_ips, &id, &json!({ "port_id": "a machine's" }));
     assert_eq!(bench.settled(&desired).1, ["create a floating IP"]);

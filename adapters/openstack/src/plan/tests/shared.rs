@@ -1,9 +1,10 @@
 //! Several Services on one load balancer: each touches its own, and who goes last takes it along.
 
+use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::LoadBalancerState;
 
 use super::{bench::body, *};
-use crate::ownership::part_tag;
+use crate::{ownership::part_tag, testing::FakeCloud};
 
 /// Another Service, which shares the load balancer of this ID.
 pub(super) fn sharer(
@@ -134,8 +135,24 @@ fn what_is_of_the_load_balancer_itself_is_its_owners() {
     }
     // Another one, or none any more, would be another address.
     for other in ["lb-2", ""] {
-        let (fault, fields, _) = refused(&bench, &sharer("api", other, [tcp(443)]));
+        let (fault, fields, text) = refused(&bench, &sharer("api", other, [tcp(443)]));
         assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"), "{other:?}");
+        assert!(text.contains("lb-1: write this ID; for another"), "{text}");
+    }
+}
+
+/// As an annotation of the Go cloud controller manager may be stale: the load balancer is kept, and told with what to write.
+#[test]
+fn an_owner_that_names_another_one_keeps_its_own() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    let named = |id: &str| with(public([tcp(80)]), |spec| spec.load_balancer_id = id.to_owned());
+    let (fault, fields, text) = refused(&bench, &named("gone"));
+    assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"));
+    assert!(text.contains("has load balancer lb-1: write this ID, or none; for another"), "{text}");
+    for right in [named("lb-1"), public([tcp(80)])] {
+        let (record, writes) = bench.settled(&right);
+        assert_eq!((record.summary.vendor_id.as_str(), writes.len()), ("lb-1", 1), "{writes:?}");
     }
 }
 
@@ -240,7 +257,13 @@ fn who_comes_or_goes_meanwhile_is_seen_before_anything_is_deleted() {
     };
     bench.run(&api, 1);
     assert_eq!(bench.try_execute(&early).expect_err("somebody has come").fault, Fault::Busy);
+    // A person has been there as well.
+    let mut tags = bench.cloud.balancers[0]["tags"].clone();
+    tags.as_array_mut().expect("tags").push(json!("cost-centre=42"));
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": tags }));
     bench.execute(&complete);
+    let tags = &bench.cloud.balancers[0]["tags"];
+    assert!(tags.as_array().expect("tags").contains(&json!("cost-centre=42")), "{tags}");
     assert!(bench.seen(&api).expect("there").belongs_to(&api.key), "its tags are there still");
     bench.settled(&api);
 
@@ -387,4 +410,118 @@ fn whose_a_part_is_stands_on_it() {
     bench.settled(&api);
     let own = [bench.cloud.listeners.last(), bench.cloud.pools.last()].map(|one| body(&one)["tags"].clone());
     assert_eq!(own, [json!([part_tag(&api.key)]), json!([part_tag(&api.key)])]);
+}
+
+/// Both saw it as nobody's: the first one has it, and the second one looks again.
+#[test]
+fn of_two_that_take_what_is_nobodys_one_has_it() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let web = public([tcp(80), tcp(443)]);
+    let mut twin = web.clone();
+    twin.key = LoadBalancerKey { cluster_id: "c-2".to_owned(), owner_uid: "u-2".to_owned() };
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
+    bench.cloud.listeners[1]["tags"] = json!([GO]);
+    let both = [&web, &twin].map(|one| bench.plan(one).expect("it is nobody's").remove(0));
+    assert!(both.iter().all(|step| matches!(step, Step::AdoptLoadBalancer { .. })), "{both:?}");
+    bench.execute(&both[0]);
+    let before = bench.cloud.balancers.clone();
+    assert_eq!(bench.try_execute(&both[1]).expect_err("it is another's").fault, Fault::Busy);
+    assert_eq!(bench.cloud.balancers, before);
+}
+
+/// Whoever was there before the takeover and goes before it leaves all to those who stay, and the last one takes it along.
+#[test]
+fn what_the_go_controller_made_for_one_that_is_gone_goes_with_the_last_one() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let api = sharer("api", "lb-1", [tcp(443)]);
+    bench.deleted();
+    let (record, _) = bench.settled(&api);
+    assert_eq!(addresses(&record), ["203.0.113.8"], "it serves on");
+    assert_eq!(
+        bench.gone(&api),
+        [
+            "describe floating IP 203.0.113.8 as ours",
+            "delete load balancer lb-1 with all its parts",
+            "delete floating IP 203.0.113.8",
+        ]
+    );
+    assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
+}
+
+/// A takeover that was interrupted before the address was ours.
+#[test]
+fn what_was_taken_over_by_half_goes_with_its_address() {
+    for shared in [false, true] {
+        let mut bench = Bench::new();
+        of_go(&mut bench);
+        let api = sharer("api", "lb-1", [tcp(443)]);
+        if shared {
+            bench.settled(&api);
+        } else {
+            set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
+            bench.cloud.listeners.truncate(1);
+            bench.cloud.pools.truncate(1);
+        }
+        let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
+        bench.run(&web, 1);
+        bench.gone(&web);
+        assert_eq!(bench.cloud.balancers.len(), usize::from(shared));
+        bench.gone(&api);
+        assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{shared}");
+    }
+}
+
+/// Somebody comes, or the owner comes back, when the last one has taken the address over already.
+#[test]
+fn an_address_that_the_last_one_took_over_is_given_back_to_those_who_come() {
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    for comes in [sharer("shop", "lb-1", [tcp(8080)]), web.clone()] {
+        let mut bench = Bench::new();
+        bench.settled(&web);
+        let (before, _) = bench.settled(&api);
+        bench.gone(&web);
+        let takes_over = bench.next_of_removal(&api).expect("it is the last one");
+        bench.run(&comes, 1);
+        // It was under way.
+        bench.execute(&takes_over);
+        assert!(bench.gone(&api).contains(&"describe floating IP 203.0.113.5 as ours".to_owned()));
+        assert_eq!(addresses(&bench.settled(&comes).0), addresses(&before));
+        bench.gone(&comes);
+        let cloud = &bench.cloud;
+        assert!(cloud.balancers.is_empty() && cloud.floating_ips.is_empty(), "{:?}", cloud.floating_ips);
+    }
+}
+
+/// A change of its pool was interrupted.
+#[test]
+fn an_owner_that_leaves_takes_along_what_does_not_serve_yet() {
+    let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
+    let mut bench = Bench::new();
+    bench.settled(&from("dmz"));
+    let api = sharer("api", "lb-1", [tcp(443)]);
+    let (before, _) = bench.settled(&api);
+    bench.run(&from("edge"), 1);
+    assert_eq!(bench.cloud.floating_ips.len(), 2);
+    bench.gone(&from("edge"));
+    assert_eq!(addresses(&bench.seen(&api).expect("it serves on")), addresses(&before));
+    assert_eq!(bench.cloud.floating_ips.len(), 1);
+    bench.gone(&api);
+    assert!(bench.cloud.floating_ips.is_empty());
+}
+
+#[tokio::test]
+async fn whether_others_use_it_is_told_whoever_owns_it() {
+    let driver = FakeCloud::start().await.driver();
+    let mut bench = Bench::new();
+    let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
+    let is_used =
+        |bench: &Bench, by: &DesiredLoadBalancer| driver.is_used_by_others(&bench.seen(by).expect("there"));
+    bench.settled(&web);
+    assert!(!is_used(&bench, &web), "alone");
+    bench.settled(&api);
+    assert_eq!([&web, &api].map(|one| is_used(&bench, one)), [true; 2]);
+    bench.gone(&web);
+    assert!(!is_used(&bench, &api), "its owner has left");
 }
