@@ -4,9 +4,9 @@
 //! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event, each 10 s at most and the last ones
 //! too; writes are paced; what does not fit is dropped and counted.
 //!
-//! Events have the shape of `events.k8s.io/v1`, where the API server refuses the classic fields (`count`, `lastTimestamp`, `source`):
-//! `kubectl` shows those of today in their places. kube's own recorder is not used: it takes another message of the same reason for a repeat of the first,
-//! and makes the caller wait.
+//! Events have the shape that all of Kubernetes' own controllers give them (`count`, `lastTimestamp`, `source`), which exporters and
+//! scripts read; in `events.k8s.io/v1` the API server refuses these fields. kube's own recorder is not used: it writes that API, takes
+//! another message of the same reason for a repeat of the first, and makes the caller wait.
 
 mod series;
 
@@ -14,11 +14,8 @@ use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{
-        core::v1::ObjectReference,
-        events::v1::{Event, EventSeries},
-    },
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{
     Api, Client,
@@ -135,7 +132,7 @@ fn log(about: &ObjectReference, notice: &Notice) {
 /// What somebody told about something.
 #[derive(Clone, Debug)]
 struct Told {
-    /// Who speaks: `reportingController`, what `kubectl describe` shows as «From».
+    /// Who speaks: `source.component`, what `kubectl describe` shows as «From».
     component: &'static str,
     about: ObjectReference,
     notice: Notice,
@@ -301,8 +298,7 @@ impl Writer {
         count: i32,
         last: Timestamp,
     ) -> Result<(), kube_api::Error> {
-        let series = EventSeries { count, last_observed_time: MicroTime(last) };
-        let patch = Patch::Merge(json!({ "series": series }));
+        let patch = Patch::Merge(json!({ "count": count, "lastTimestamp": Time(last) }));
         let name = event_name(about, suffix);
         within(self.events(about).patch(&name, &PatchParams::default(), &patch)).await.map(drop)
     }
@@ -322,10 +318,13 @@ impl Writer {
             type_: Some(notice.kind.word().to_owned()),
             reason: Some(notice.reason.to_owned()),
             action: Some(notice.action.to_owned()),
-            note: Some(cut(&notice.note)),
-            event_time: Some(MicroTime(now)),
-            regarding: Some(about.clone()),
-            reporting_controller: Some((*component).to_owned()),
+            message: Some(cut(&notice.note)),
+            count: Some(1),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            involved_object: about.clone(),
+            source: Some(EventSource { component: Some((*component).to_owned()), host: None }),
+            reporting_component: Some((*component).to_owned()),
             reporting_instance: Some(self.instance.clone()),
             ..Event::default()
         }

@@ -326,9 +326,7 @@ impl<Cloud> Bed<Cloud> {
     /// # Errors
     /// When the API server does not answer.
     pub async fn times(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<i32> {
-        let times = |event: &Event| {
-            event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
-        };
+        let times = |event: &Event| event.count.unwrap_or(1).max(1);
         let events = self.events(kind, name).await?;
         Ok(events.iter().filter(|it| it.reason.as_deref() == Some(reason)).map(times).sum())
     }

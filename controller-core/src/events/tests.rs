@@ -26,10 +26,18 @@ async fn an_event_says_who_speaks_about_what() {
     recorder.tell(&node.object_ref(&()), notice("waits for its instance"));
     eventually("the event is written", || !kube.event_objects().is_empty()).await;
     let event = kube.event_objects().remove(0);
-    assert_eq!(event.reporting_controller.as_deref(), Some("cloud-node-controller"));
+    let source = event.source.and_then(|source| source.component);
+    assert_eq!(source.as_deref(), Some("cloud-node-controller"));
+    assert_eq!(event.reporting_component, source);
     assert_eq!(event.reporting_instance.as_deref(), Some("pod-1"));
+    let begin = Some(BEGIN.as_second());
+    let second = |time: Option<Time>| time.map(|time| time.0.as_second());
+    assert_eq!(
+        (second(event.first_timestamp), second(event.last_timestamp), event.count),
+        (begin, begin, Some(1))
+    );
     assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
-    let regarding = event.regarding.expect("an object");
+    let regarding = event.involved_object;
     assert_eq!((regarding.kind.as_deref(), regarding.uid.as_deref()), (Some("Node"), Some("uid-a")));
     assert_eq!(kube.events(), ["Warning Waits a: waits for its instance"]);
 }
@@ -44,7 +52,7 @@ async fn one_process_may_speak_as_two_components() {
     eventually("both are told", || kube.events().len() == 2).await;
     let events = kube.event_objects();
     let mut speakers: Vec<&str> =
-        events.iter().filter_map(|event| event.reporting_controller.as_deref()).collect();
+        events.iter().filter_map(|event| event.reporting_component.as_deref()).collect();
     speakers.sort_unstable();
     assert_eq!(speakers, ["cloud-node-controller", "cloud-node-lifecycle-controller"]);
 }
@@ -76,8 +84,8 @@ async fn what_is_told_again_at_once_and_then_never_is_counted() {
     assert_eq!(kube.events(), ["Warning Waits a: x"], "it is quiet yet");
     sleep(Duration::from_secs(7)).await;
     assert_eq!(kube.events(), ["Warning Waits a: x (x2)"]);
-    let series = kube.event_objects().remove(0).series.expect("it was told twice");
-    let last = series.last_observed_time.0.as_second() - BEGIN.as_second();
+    let event = kube.event_objects().remove(0);
+    let last = event.last_timestamp.expect("each has one").0.as_second() - BEGIN.as_second();
     assert_eq!(last, 1, "when it was told, not when it was written");
     sleep(Duration::from_mins(10)).await;
     assert_eq!(kube.requests(Verb::Patch, "events"), 1);

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::core::v1::Event;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -171,7 +171,7 @@ impl FakeKube {
     #[must_use]
     pub fn events(&self) -> Vec<String> {
         let state = self.state();
-        let events = state.store.values("/apis/events.k8s.io/v1/events");
+        let events = state.store.values("/api/v1/events");
         events
             .filter_map(|value| serde_json::from_value(value.clone()).ok())
             .map(|event| told(&event))
@@ -182,7 +182,7 @@ impl FakeKube {
     #[must_use]
     pub fn event_objects(&self) -> Vec<Event> {
         let state = self.state();
-        let events = state.store.values("/apis/events.k8s.io/v1/events");
+        let events = state.store.values("/api/v1/events");
         events.filter_map(|value| serde_json::from_value(value.clone()).ok()).collect()
     }
 
@@ -361,9 +361,10 @@ fn merge_type<K: Resource<DynamicType = ()>>(value: &mut Value) {
 
 fn told(event: &Event) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let object = event.regarding.as_ref().and_then(|object| object.name.clone()).unwrap_or_default();
-    let count = event.series.as_ref().map_or_else(String::new, |series| format!(" (x{})", series.count));
-    format!("{} {} {object}: {}{count}", text(&event.type_), text(&event.reason), text(&event.note))
+    let object = text(&event.involved_object.name);
+    let count =
+        event.count.filter(|count| *count > 1).map_or_else(String::new, |count| format!(" (x{count})"));
+    format!("{} {} {object}: {}{count}", text(&event.type_), text(&event.reason), text(&event.message))
 }
 
 #[cfg(test)]

@@ -94,9 +94,9 @@ metadata:
   labels: {{- $labels }}
 rules:
   {{- toYaml .rules | nindent 2 }}
-  - apiGroups: ["", events.k8s.io]
+  - apiGroups: [""]
     resources: [events]
-    verbs: [create, patch, update]
+    verbs: [create, patch]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

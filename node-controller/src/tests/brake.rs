@@ -29,7 +29,7 @@ async fn when_too_many_would_go_none_goes_and_everybody_is_told_once() {
     assert!(whole.contains("4 of 10") && whole.contains("no more than 3 may go within 10m"), "{whole}");
     let objects = world.kube.event_objects();
     let whole = objects.iter().find(|event| event.reason.as_deref() == Some("NodeDeletionBrakeTripped"));
-    let about = whole.and_then(|event| event.regarding.as_ref()).expect("it is about something");
+    let about = whole.map(|event| &event.involved_object).expect("it is about something");
     let about = (about.kind.as_deref(), about.name.as_deref(), about.uid.as_deref());
     assert_eq!(about, (Some("Namespace"), Some("kube-system"), Some("cluster-uid")), "without an election");
     let held = |event: &&String| event.contains(" DeletionHeld n1: ");

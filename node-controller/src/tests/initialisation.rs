@@ -103,7 +103,7 @@ async fn an_event_of_ours_is_from_the_classic_component() {
     let events = world.kube.event_objects();
     let [synced] = events.as_slice() else { panic!("{:?}", world.kube.events()) };
     assert_eq!(synced.reason.as_deref(), Some("Synced"));
-    assert_eq!(synced.reporting_controller.as_deref(), Some("cloud-node-controller"));
+    assert_eq!(synced.reporting_component.as_deref(), Some("cloud-node-controller"));
 }
 
 #[tokio::test(start_paused = true)]

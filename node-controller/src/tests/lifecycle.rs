@@ -38,8 +38,8 @@ async fn a_node_goes_when_its_machine_is_proven_to_be_gone() {
     let event =
         events.iter().find(|event| event.reason.as_deref() == Some("DeletingNode")).expect("it is there");
     assert_eq!(event.type_.as_deref(), Some("Normal"));
-    assert_eq!(event.reporting_controller.as_deref(), Some("cloud-node-lifecycle-controller"));
-    assert_eq!(event.regarding.as_ref().and_then(|node| node.uid.as_deref()), Some("uid-n1"));
+    assert_eq!(event.reporting_component.as_deref(), Some("cloud-node-lifecycle-controller"));
+    assert_eq!(event.involved_object.uid.as_deref(), Some("uid-n1"));
     let writes = world.kube.writes();
     let [delete] = writes.as_slice() else { panic!("{writes:?}") };
     assert_eq!((delete.method.as_str(), delete.path.as_str()), ("DELETE", "/api/v1/nodes/n1"));
