@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use e2e::binaries;
+use anyhow::ensure;
+use e2e::{Launch, WITHIN, binaries, eventually};
+use serde_json::Value;
 
 const COMMON: [&str; 13] = [
     "--cluster-id",
@@ -24,6 +27,13 @@ const COMMON: [&str; 13] = [
     "--log-format",
 ];
 
+/// The controllers, each with a flag that only it has.
+const OWN: [(&str, &str); 3] = [
+    ("node-controller", "--concurrent-node-syncs"),
+    ("service-controller", "--orphans"),
+    ("route-controller", "--cluster-cidr"),
+];
+
 /// A flag that is wrong, and words that must be said of it.
 type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
@@ -37,6 +47,11 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
             "node-controller",
             &["--cluster-id=u", "--concurrent-node-syncs=0"],
             &["--concurrent-node-syncs", "1..="],
+        ),
+        (
+            "node-controller",
+            &["--cluster-id=u", "--concurrent-node-syncs=-5", "--node-monitor-period=soon"],
+            &["-5 is not in 1..=1000", "'soon' for '--node-monitor-period"],
         ),
         ("node-controller", &["--cluster-id=u", "--log-format=jso"], &["--log-format", "'json'"]),
         (
@@ -192,10 +207,11 @@ fn help_tells_every_flag() {
 /// Flags are found by what they are about, and the help ends with a command to begin with.
 #[test]
 fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
-    for program in ["node-controller", "service-controller", "route-controller"] {
+    for (program, own) in OWN {
         let output = run(program, &["--help"]);
         let said = String::from_utf8_lossy(&output.stdout);
         for (group, flag) in [
+            ("Work", own),
             ("Cluster", "--cluster-id"),
             ("API server", "--kube-api-qps"),
             ("Adapter", "--adapter-endpoint"),
@@ -203,14 +219,83 @@ fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
             ("Pages", "--http-address"),
             ("Log", "--log-format"),
         ] {
-            let (_, rest) = said.split_once(&format!("\n{group}:\n")).expect(group);
-            let of_group = rest.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
-            let found = of_group.into_iter().any(|line| line.trim_start().starts_with(flag));
+            let found = flags_under(group, &said).contains(&flag);
             assert!(found, "{program}: {flag} is not under {group}: {said}");
         }
+        let of_pages = |flag: &&str| {
+            ["--http-address", "--secure-port", "--bind-address", "--cert-dir"].contains(flag)
+                || flag.starts_with("--tls-")
+        };
+        let pages = flags_under("Pages", &said);
+        assert!(pages.iter().all(of_pages), "{program}: what is not about pages is under Pages: {pages:?}");
         let own: Vec<&str> = said.lines().filter(|line| line.ends_with("Options:")).collect();
         assert_eq!(own, ["Options:"], "{program}: only --help and --version are under Options");
         assert!(said.contains(&format!("\n  {program} --kubeconfig")), "{program} has no example: {said}");
+    }
+}
+
+/// The flags under a heading of `--help`.
+fn flags_under<'a>(group: &str, said: &'a str) -> Vec<&'a str> {
+    let (_, rest) = said.split_once(&format!("\n{group}:\n")).unwrap();
+    let of_group = rest.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
+    let flags = of_group.filter(|line| line.trim_start().starts_with("--"));
+    flags.filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+/// On the narrowest of terminals, too: a command that is broken in the middle of a word would fail when it is copied.
+#[test]
+fn the_example_of_the_help_can_be_copied() {
+    for (program, _) in OWN {
+        let mut help = program_of(program);
+        let output = help.arg("--help").env("COLUMNS", "80").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let (_, example) = said.split_once("\nExample, ").expect("an example");
+        let (_, command) = example.split_once('\n').expect("a command");
+        let (command, _) = command.split_once("\n\n").expect("an end of the command");
+        let lines: Vec<&str> = command.lines().collect();
+        let (last, others) = lines.split_last().expect("a line");
+        assert!(others.len() > 1 && others.iter().all(|line| line.ends_with(" \\")), "{command}");
+        assert!(lines.iter().all(|line| line.len() <= 76 && line.starts_with("  ")), "{command}");
+        assert!(last.ends_with('"'), "{command}");
+    }
+}
+
+/// Whoever collects logs reads objects, people read text; neither is between the other.
+#[tokio::test]
+async fn log_lines_are_json_unless_text_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    // Nobody listens there: the warnings are what is looked at.
+    let api_server = "{clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}], \
+                      contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}";
+    fs::write(&kubeconfig, api_server).unwrap();
+    for (format, is_json) in [(None, true), (Some("json"), true), (Some("text"), false)] {
+        let flags = ["--cluster-id=u", "--leader-elect=false", "--http-address=127.0.0.1:0"];
+        let ways = ["--adapter-endpoint=http://127.0.0.1:1".to_owned(), flag("--kubeconfig", &kubeconfig)];
+        let format_flag = format.map(|format| format!("--log-format={format}"));
+        let launch = Launch {
+            name: format!("node-controller-{}", format.unwrap_or("auto")),
+            program: binaries().unwrap().join("node-controller"),
+            args: flags.map(str::to_owned).into_iter().chain(ways).chain(format_flag).collect(),
+            env: BTreeMap::new(),
+            log_dir: dir.path().to_owned(),
+        };
+        let mut process = launch.start().unwrap();
+        let log = || fs::read_to_string(launch.log()).unwrap_or_default();
+        let spoken = eventually("it starts and misses its API server", WITHIN, || async {
+            let said = log();
+            let warns = said.lines().any(|line| line.contains("WARN"));
+            ensure!(said.contains("Starts") && warns, "{said}");
+            Ok(())
+        });
+        spoken.await.unwrap();
+        process.terminate(WITHIN).await.unwrap();
+        let said = log();
+        for line in said.lines() {
+            let read = serde_json::from_str::<Value>(line).ok().filter(|line| line["level"].is_string());
+            assert_eq!(read.is_some(), is_json, "{format:?}: {line}");
+        }
+        assert!(said.contains("Stopped"), "{said}");
     }
 }
 
@@ -255,6 +340,12 @@ fn refused(cases: &[Case<'_>]) {
 }
 
 fn run(program: &str, args: &[&str]) -> Output {
-    // Nothing of the user's own environment: KUBECONFIG is a flag's default.
-    Command::new(binaries().unwrap().join(program)).args(args).env_clear().output().unwrap()
+    program_of(program).args(args).output().unwrap()
+}
+
+/// With nothing of the user's own environment: KUBECONFIG is a flag's default.
+fn program_of(name: &str) -> Command {
+    let mut command = Command::new(binaries().unwrap().join(name));
+    command.env_clear();
+    command
 }
