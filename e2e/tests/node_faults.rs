@@ -2,24 +2,47 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
 use adapter_sim::simcloud::faults::FaultRule;
 use adapter_sim::simcloud::model::Instance;
-use anyhow::Context;
-use e2e::{ApiProxy, Bed, Mark, Trouble, UNINITIALIZED, eventually, is_uninitialised, node};
+use anyhow::{Context, ensure};
+use cloud_api_proto::v1alpha1::adapter_service_server::{AdapterService, AdapterServiceServer};
+use cloud_api_proto::v1alpha1::instance_ref::Ref;
+use cloud_api_proto::v1alpha1::instance_service_server::{InstanceService, InstanceServiceServer};
+use cloud_api_proto::v1alpha1::watch_instances_response::Event;
+use cloud_api_proto::v1alpha1::{self as wire, Existence};
+use e2e::{
+    ApiProxy, Bed, Mark, Ready, Trouble, UNINITIALIZED, eventually, is_uninitialised, merge, node, set_ready,
+};
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, iter, pending};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use serde_json::{from_value, json};
+use serde_json::{Value, from_value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
 
 /// Nodes that wait for machines that never come.
 const LATE: u64 = 20;
+/// So often somebody else is faster.
+const RACES: usize = 5;
+
+/// Only nodes are of interest.
+fn nodes_alone() -> Value {
+    json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } })
+}
 
 /// Between the controller's look and its write, somebody changes taints or makes the node anew.
 #[tokio::test]
 async fn whoever_writes_at_the_same_moment_loses_nothing() {
-    let values =
-        json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
+    let mut bed = Bed::install_with(&nodes_alone()).await.unwrap();
     let proxy = ApiProxy::start(&mut bed.cluster.control_plane).await.unwrap();
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
     bed.cluster.pods.start().unwrap();
@@ -38,7 +61,12 @@ async fn whoever_writes_at_the_same_moment_loses_nothing() {
     let written = writes(&mut bed, <_>::default(), "contested");
     assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
 
+    somebody_is_faster_in_each_attempt(&mut bed, &proxy).await;
+
     register(&bed, &proxy, "anew", Trouble::Holds("PATCH", "/api/v1/nodes/anew/status")).await;
+    // Others go on, and it stays tainted as long as its addresses are not written.
+    bed.join("meanwhile", None).await.unwrap();
+    assert!(is_uninitialised(&bed.nodes().get("anew").await.unwrap()));
     e2e::delete_node(&bed.client(), "anew").await.unwrap();
     let uid = node("anew").register(&bed.client()).await.unwrap().uid();
     proxy.let_go();
@@ -50,6 +78,29 @@ async fn whoever_writes_at_the_same_moment_loses_nothing() {
     // The new one has done nothing wrong.
     assert_eq!(bed.times("Node", "anew", "SyncFailed").await.unwrap(), 0);
     another_uid_is_refused(&bed).await;
+}
+
+/// Whoever it is loses nothing, other nodes are not held up, and this one is initialised when there is peace.
+async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
+    register(bed, proxy, "raced", Trouble::Holds("PATCH", "/api/v1/nodes/raced")).await;
+    bed.join("beside", None).await.unwrap();
+    let mut taints = vec![json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })];
+    for race in 0..RACES {
+        proxy.holds_one().await.unwrap();
+        taints.push(json!({ "key": format!("example.com/other-{race}"), "effect": "NoExecute" }));
+        bed.patch_node("raced", &json!({ "spec": { "taints": taints } })).await.unwrap();
+        proxy.let_one_go();
+    }
+    proxy.holds_one().await.unwrap();
+    proxy.let_go();
+    let raced = bed.initialised("raced").await.unwrap();
+    for race in 0..RACES {
+        assert!(has_taint(&raced, &format!("example.com/other-{race}")), "{race}: {:?}", raced.spec);
+    }
+    bed.told("Node", "raced", "Synced").await.unwrap();
+    let written = writes(bed, <_>::default(), "raced");
+    assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
+    assert_eq!(bed.times("Node", "raced", "SyncFailed").await.unwrap(), 0);
 }
 
 /// By these answers the controllers know that another node has the name by now.
@@ -90,9 +141,7 @@ async fn register(bed: &Bed, proxy: &ApiProxy, name: &str, holds: Trouble) {
 /// What the cloud says of a node's name may be old, ambiguous, about another cloud, or nothing at all.
 #[tokio::test]
 async fn names_that_mislead_and_clouds_that_cannot_tell_are_waited_for() {
-    let values =
-        json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
+    let mut bed = Bed::install_with(&nodes_alone()).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     let client = bed.client();
@@ -178,4 +227,225 @@ fn provider_id(node: &Node) -> Option<String> {
 
 fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == key)
+}
+
+/// An answer without a word in it is neither success nor absence, an instance without an ID is none that a node could run on, and
+/// nobody ends for it.
+#[tokio::test]
+async fn answers_that_say_nothing_initialise_no_node_and_end_none() {
+    let adapter = Odd::start().await.unwrap();
+    let mut values = nodes_alone();
+    let often = json!({ "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "1s" } });
+    merge(&mut values, &json!({ "adapter": adapter.values(), "nodeController": often }));
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let process = bed.cluster.pods.get("node-controller").unwrap().id();
+
+    for (name, odd, reason) in [
+        ("nameless", exists(Some(machine("nameless", ""))), "InstanceWithoutProviderID"),
+        ("hollow", exists(None), "CloudProviderFailed"),
+        ("newer", existence(99), "CloudProviderFailed"),
+        ("wordless", wire::InstanceResult::default(), "CloudProviderFailed"),
+        ("unproven", existence(Existence::Gone.into()), "InstanceNotVisible"),
+    ] {
+        adapter.say(name, odd);
+        node(name).register(&bed.client()).await.unwrap();
+        bed.told("Node", name, reason).await.unwrap();
+        let waits = bed.nodes().get(name).await.unwrap();
+        assert!(is_uninitialised(&waits) && provider_id(&waits).is_none(), "{name}: {:?}", waits.spec);
+    }
+    let writes = bed.writes_of("node-controller", Mark::default(), "").unwrap();
+    assert!(!writes.iter().any(|it| it.resource.starts_with("nodes")), "{writes:?}");
+
+    // As soon as it says something they go on. Then it loses its tongue again, and they are not ready any more.
+    let known = ["hollow", "newer", "wordless", "unproven"];
+    let odd: Vec<_> = known.iter().map(|name| adapter.of(name)).collect();
+    for name in known {
+        adapter.say(name, exists(Some(machine(name, &format!("odd://{name}")))));
+    }
+    for name in known {
+        bed.initialised(name).await.unwrap();
+    }
+    nobody_ends_for_it(&bed, &adapter, known.into_iter().zip(odd)).await;
+    let pod = bed.cluster.pods.get("node-controller").unwrap();
+    assert!(pod.is_running() && pod.id() == process, "{}", pod.tail());
+}
+
+/// Nodes are not ready, and the adapter says nothing of their machines; but for one, in the end.
+async fn nobody_ends_for_it(
+    bed: &Bed,
+    adapter: &Odd,
+    said: impl Iterator<Item = (&'static str, wire::InstanceResult)>,
+) {
+    let mut known = Vec::new();
+    for (name, odd) in said {
+        known.push(name);
+        adapter.say(name, odd);
+        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
+    }
+    for name in known {
+        let id = format!("odd://{name}");
+        let what = format!("{id} is asked for three times");
+        let asked = eventually(&what, bed.within, || async {
+            let times = adapter.asked(&id);
+            ensure!(times >= 3, "{times} times");
+            Ok(())
+        });
+        asked.await.unwrap();
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+
+    // The same word with evidence is heard. A sign of life before, so that it is asked for at once.
+    let evidence = wire::Evidence {
+        method: wire::evidence::Method::DirectGetNotFound.into(),
+        ..wire::Evidence::default()
+    };
+    adapter.say("unproven", wire::InstanceResult { evidence: Some(evidence), ..adapter.of("unproven") });
+    for ready in [Ready::True, Ready::Unknown] {
+        set_ready(&bed.client(), "unproven", ready).await.unwrap();
+    }
+    let nodes = bed.nodes();
+    let gone = eventually("the node is gone", bed.within, || async {
+        ensure!(nodes.get_opt("unproven").await?.is_none(), "it is there");
+        Ok(())
+    });
+    gone.await.unwrap();
+}
+
+/// An adapter that lists nothing, and answers of each node and its machine what the test ordered.
+struct Odd {
+    url: String,
+    state: Arc<Mutex<Said>>,
+    _server: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Said {
+    /// By the node's name, which is also the end of its provider ID.
+    answers: BTreeMap<String, wire::InstanceResult>,
+    /// How often it was asked for each provider ID.
+    asked: BTreeMap<String, usize>,
+}
+
+impl Odd {
+    async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (url, state) = (format!("http://{}", listener.local_addr()?), Arc::<Mutex<Said>>::default());
+        let service = Service(Arc::clone(&state));
+        let server = Server::builder()
+            .add_service(AdapterServiceServer::new(service.clone()))
+            .add_service(InstanceServiceServer::new(service));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // Serving ends only with the task.
+            let _ended = server.serve_with_incoming(TcpIncoming::from(listener)).await.is_ok();
+        });
+        Ok(Self { url, state, _server: task })
+    }
+
+    /// How the chart leads controllers here.
+    fn values(&self) -> Value {
+        let tls = json!({ "mode": "off" });
+        json!({ "kind": "external", "endpoint": self.url, "tls": tls, "authentication": "none" })
+    }
+
+    fn say(&self, name: &str, answer: wire::InstanceResult) {
+        self.state.lock().unwrap().answers.insert(name.to_owned(), answer);
+    }
+
+    fn of(&self, name: &str) -> wire::InstanceResult {
+        self.state.lock().unwrap().answers.get(name).cloned().unwrap_or_default()
+    }
+
+    fn asked(&self, id: &str) -> usize {
+        self.state.lock().unwrap().asked.get(id).copied().unwrap_or_default()
+    }
+}
+
+#[derive(Clone)]
+struct Service(Arc<Mutex<Said>>);
+
+#[tonic::async_trait]
+impl AdapterService for Service {
+    type WatchStatusStream = BoxStream<'static, Result<wire::WatchStatusResponse, Status>>;
+
+    async fn get_info(
+        &self,
+        _: Request<wire::GetInfoRequest>,
+    ) -> Result<Response<wire::GetInfoResponse>, Status> {
+        let (provider, scope) = ("odd".to_owned(), Some(scope()));
+        Ok(Response::new(wire::GetInfoResponse { provider, scope, ..wire::GetInfoResponse::default() }))
+    }
+
+    async fn watch_status(
+        &self,
+        _: Request<wire::WatchStatusRequest>,
+    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+        Err(Status::unimplemented("it has no status"))
+    }
+}
+
+#[tonic::async_trait]
+impl InstanceService for Service {
+    type WatchInstancesStream = BoxStream<'static, Result<wire::WatchInstancesResponse, Status>>;
+
+    async fn watch_instances(
+        &self,
+        _: Request<wire::WatchInstancesRequest>,
+    ) -> Result<Response<Self::WatchInstancesStream>, Status> {
+        let reset = wire::Reset { scope: Some(scope()) };
+        let events = [Event::Reset(reset), Event::Synced(wire::Synced::default())];
+        let events = events.map(|event| Ok(wire::WatchInstancesResponse { event: Some(event) }));
+        Ok(Response::new(iter(events).chain(pending()).boxed()))
+    }
+
+    async fn batch_get_instances(
+        &self,
+        request: Request<wire::BatchGetInstancesRequest>,
+    ) -> Result<Response<wire::BatchGetInstancesResponse>, Status> {
+        #[expect(clippy::disallowed_methods, reason = "the adapter's clock is the system's")]
+        let now = SystemTime::now();
+        let mut said = self.0.lock().unwrap();
+        let results = request.into_inner().refs.into_iter().map(|one| {
+            let of = match one.r#ref {
+                Some(Ref::ProviderId(id)) => {
+                    *said.asked.entry(id.clone()).or_default() += 1;
+                    id.trim_start_matches("odd://").to_owned()
+                }
+                Some(Ref::NodeName(name)) => name,
+                None => String::new(),
+            };
+            let mut answer = said.answers.get(&of).cloned().unwrap_or_default();
+            if let Some(evidence) = &mut answer.evidence {
+                evidence.observed_at = Some(now.into());
+            }
+            answer
+        });
+        let results = results.collect();
+        Ok(Response::new(wire::BatchGetInstancesResponse { results, ..<_>::default() }))
+    }
+}
+
+fn scope() -> wire::Scope {
+    wire::Scope { project: "odd".to_owned(), fingerprint: "odd".to_owned(), ..wire::Scope::default() }
+}
+
+fn existence(existence: i32) -> wire::InstanceResult {
+    wire::InstanceResult { existence, ..wire::InstanceResult::default() }
+}
+
+fn exists(instance: Option<wire::Instance>) -> wire::InstanceResult {
+    wire::InstanceResult { instance, ..existence(Existence::Exists.into()) }
+}
+
+fn machine(name: &str, provider_id: &str) -> wire::Instance {
+    let address = wire::InstanceAddress {
+        r#type: wire::instance_address::Type::InternalIp.into(),
+        value: Some(wire::instance_address::Value::Ip("10.0.0.7".to_owned())),
+        family: 4,
+        ..wire::InstanceAddress::default()
+    };
+    let (name, provider_id) = (name.to_owned(), provider_id.to_owned());
+    wire::Instance { name, provider_id, addresses: vec![address], ..wire::Instance::default() }
 }
