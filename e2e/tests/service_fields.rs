@@ -50,6 +50,9 @@ async fn a_services_fields_stand_at_the_cloud_and_what_is_others_is_left_alone()
     two_families(&bed).await;
     local_traffic(&bed).await;
     another_family_is_refused_and_nodes_are_followed(&bed).await;
+    // Another process does not know what the load balancer was asked for before that.
+    bed.cluster.pods.get("service-controller").unwrap().restart().await.unwrap();
+    bed.ready().await.unwrap();
     a_draining_node_gets_no_traffic(&bed).await;
     nothing_that_a_go_controller_would_not_know(&bed).await;
     the_finalizer_of_somebody_else_stays(&bed).await;
@@ -63,9 +66,9 @@ async fn each_field_by_itself(bed: &Bed) {
     let cases: [Case; 7] = [
         (
             "ports",
-            |it| it.port_of("UDP", 80).port_of("UDP", 9),
+            |it| it.port_of("UDP", 80).port_of("UDP", 9).port_of("SCTP", 9),
             listeners,
-            json!(["TCP 80", "UDP 80", "UDP 9"]),
+            json!(["SCTP 9", "TCP 80", "UDP 80", "UDP 9"]),
         ),
         (
             "cluster",
@@ -193,10 +196,12 @@ async fn another_family_is_refused_and_nodes_are_followed(bed: &Bed) {
 /// The autoscaler says so before it removes the node.
 async fn a_draining_node_gets_no_traffic(bed: &Bed) {
     let taint = json!({ "key": AUTOSCALER, "value": "1767225600", "effect": "NoSchedule" });
-    bed.patch_node("c", &json!({ "spec": { "taints": [taint] } })).await.unwrap();
-    members(bed, "local", 2).await;
-    bed.patch_node("c", &json!({ "spec": { "taints": [] } })).await.unwrap();
-    members(bed, "local", 3).await;
+    for (taints, nodes) in [(vec![taint], 2), (vec![], 3)] {
+        bed.patch_node("c", &json!({ "spec": { "taints": taints } })).await.unwrap();
+        for service in ["both", "local"] {
+            members(bed, service, nodes).await;
+        }
+    }
 }
 
 /// One finalizer and the status are all that we write, under our own name.

@@ -172,6 +172,13 @@ async fn classes(bed: &Bed) {
     let theirs: Service = bed.services().get("theirs").await.unwrap();
     assert_eq!(theirs.metadata.finalizers.unwrap_or_default(), [FINALIZER]);
     assert!(bed.events("Service", "theirs").await.unwrap().is_empty());
+
+    // No controller put it there: the API server noted that whoever wrote the Service did.
+    service("manifest").port(80).spec("type", json!("ClusterIP")).create(&client).await.unwrap();
+    bed.patch_service("manifest", &add).await.unwrap();
+    bed.services().delete("manifest", &DeleteParams::default()).await.unwrap();
+    bed.told("Service", "manifest", "DeletedLoadBalancer").await.unwrap();
+    assert!(bed.services().get_opt("manifest").await.unwrap().is_none());
 }
 
 /// Takes all finalizers off.

@@ -4,7 +4,10 @@
 use controller_core::events::{Kind, Notice};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::plan::{News, Step, service::ServiceId};
+use crate::plan::{
+    News, Step,
+    service::{FINALIZER, ServiceId},
+};
 
 /// The Service that an Event is about.
 pub(crate) fn about(id: &ServiceId) -> ObjectReference {
@@ -34,6 +37,7 @@ pub(crate) fn notice(news: &News) -> Notice {
             let note = "No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is";
             warning("NoNodesListed", "Update", note.to_owned())
         }
+        News::HeldByAnother(holders) => held_by_another(holders.as_deref()),
         News::Compatible(words) => {
             let note = format!("Understood, and better written in our words: {}", words.join("; "));
             Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
@@ -72,14 +76,25 @@ pub(crate) fn notice(news: &News) -> Notice {
             warning("OrphanedLoadBalancer", "Sweep", note)
         }
         News::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
-        News::OfAnother(ids) => {
-            let note = format!(
-                "The Service is of a class that is not ours, and load balancer {ids} in its status is: it is left alone; start \
-                 service-controller with --load-balancer-class if the class is meant for it"
-            );
-            warning("LoadBalancerClassChanged", "Sync", note)
-        }
+        News::OfAnother(ids) => of_another(ids),
     }
+}
+
+fn of_another(ids: &str) -> Notice {
+    let note = format!(
+        "The Service is of a class that is not ours, and load balancer {ids} in its status is: it is left alone; start \
+         service-controller with --load-balancer-class if the class is meant for it"
+    );
+    warning("LoadBalancerClassChanged", "Sync", note)
+}
+
+fn held_by_another(holders: Option<&str>) -> Notice {
+    let holders = holders.unwrap_or("nobody knows who");
+    let note = format!(
+        "The Service waits to be deleted: finalizer {FINALIZER} is on it, {holders} put it there, and nothing of it is ours; if no \
+         controller of that name runs any more, see that it left no load balancer and take the finalizer off"
+    );
+    warning("HeldByAnother", "Delete", note)
 }
 
 fn normal(reason: &'static str, action: &'static str, note: &str) -> Notice {
@@ -123,6 +138,8 @@ mod tests {
             News::Orphaned("lb-1".to_owned()),
             News::OrphanHeld("12 of 20 would go".to_owned()),
             News::OfAnother("lb-1".to_owned()),
+            News::HeldByAnother(Some("a and b".to_owned())),
+            News::HeldByAnother(None),
             News::Compatible(vec!["a is b: 1".to_owned(), "c is d: 2".to_owned()]),
             News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
             News::Unnamed,
@@ -146,6 +163,8 @@ mod tests {
         Warning OrphanedLoadBalancer: No Service wants load balancer lb-1 any more; delete it at the cloud if nobody needs it, or start service-controller with --orphans=delete
         Warning OrphanHeld: 12 of 20 would go
         Warning LoadBalancerClassChanged: The Service is of a class that is not ours, and load balancer lb-1 in its status is: it is left alone; start service-controller with --load-balancer-class if the class is meant for it
+        Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, a and b put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
+        Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, nobody knows who put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
         Normal CompatibleAnnotations: Understood, and better written in our words: a is b: 1; c is d: 2
         Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
         Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here

@@ -44,7 +44,7 @@ use crate::{
         families::family_of,
         features::Features,
         left_over::Standing,
-        memory::{Memory, Next, Settled},
+        memory::{LAG, Memory, Next, Settled},
         service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
         stale_id::noted,
@@ -164,6 +164,11 @@ impl Executor {
                 }
                 if refused {
                     job.memory.refuse(ask);
+                }
+                // People know what is wrong. This was our own idea of what could be done all the same.
+                if error.refuses_the_wish() && ask.stands_in && job.memory.guessed_wrong() {
+                    info!(service = %id, error = %error.text(), "Cannot keep what is there");
+                    return Ok(Next::After(LAG));
                 }
                 return Err(error);
             }

@@ -4,6 +4,7 @@
 //! planned after the adapter's answer, the release after its word that nothing is left.
 
 pub(crate) mod annotations;
+pub(crate) mod as_it_is;
 pub(crate) mod cloud;
 pub(crate) mod compat;
 pub(crate) mod families;
@@ -30,7 +31,7 @@ use self::{
     cloud::{Balancer, State},
     features::{Features, name},
     memory::Memory,
-    service::{Class, Ingress, Role, Service, same_ingress},
+    service::{Class, Holder, Ingress, Role, Service, same_ingress},
     spec::Takeover,
     targets::{Hosts, Targets},
     wanted::{Judged, Wanted},
@@ -109,6 +110,8 @@ pub(crate) enum News {
     OrphanHeld(String),
     /// The load balancer of this ID serves a Service of a class that is not ours.
     OfAnother(String),
+    /// It shall go, and our finalizer is on it, which these put there.
+    HeldByAnother(Option<String>),
     /// Annotations of another controller, and what to write in place of each.
     Compatible(Vec<String>),
     /// Annotations of another controller that nobody was asked to understand.
@@ -226,6 +229,8 @@ pub(crate) enum Wait {
     ForNodes,
     /// The adapter is there and has no load balancers, while one that we made is to go.
     ForBalancers,
+    /// For another controller, whose finalizer holds a Service that is to go.
+    ForAnother,
 }
 
 impl Plan {
@@ -254,6 +259,7 @@ impl fmt::Display for Plan {
             Some(Wait::Aloud) => writeln!(f, "wait for the adapter, aloud")?,
             Some(Wait::ForNodes) => writeln!(f, "wait for nodes")?,
             Some(Wait::ForBalancers) => writeln!(f, "wait for an adapter with load balancers")?,
+            Some(Wait::ForAnother) => writeln!(f, "wait for another controller")?,
             None => (),
         }
         for claimed in &self.claimed {
@@ -267,7 +273,10 @@ impl fmt::Display for Plan {
 pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
-        Role::Cleanup if service.class == Class::Lost && !is_proven(memory, facts) => Plan::default(),
+        Role::Cleanup if service.class == Class::Lost && !is_ours(service, memory, facts) => {
+            let waits = (service.deleting && has_load_balancers(facts)).then_some(Wait::ForAnother);
+            Plan { waits, ..Plan::default() }
+        }
         // Its class went with its type, and it was another's: so is the finalizer.
         Role::Cleanup if service.class == Class::Lost && memory.of_another => {
             removal(Takeover::None, Action::Forget, memory, facts)
@@ -349,6 +358,18 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
         Some(_) => Wait::ForBalancers,
     };
     Plan { waits: Some(waits), ..Plan::default() }
+}
+
+/// Whether what holds a Service without a class any more is ours to take off.
+///
+/// The finalizer has one name for all controllers of load balancers. One that was written with the Service, as with a manifest, is no
+/// controller's: there was never anything of another's, and what is ours a deletion by key finds.
+fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
+    is_proven(memory, facts) || (service.holder == Holder::Author && !memory.classed)
+}
+
+fn has_load_balancers(facts: &Facts<'_>) -> bool {
+    facts.features.is_some_and(|features| features.has(name::LOAD_BALANCERS))
 }
 
 /// Whether a Service was ours of which nothing else says so: it has no class any more, or this adapter serves none.

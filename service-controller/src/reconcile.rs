@@ -20,12 +20,13 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Action, Facts, News, Wait,
+        as_it_is::addresses_of,
         left_over::Orphans,
         memory::{Memory, Next},
         plan,
-        service::{Role, Service, ServiceId},
+        service::{Holder, Role, Service, ServiceId},
         stale_id::without,
-        wanted::Judged,
+        wanted::{Judged, Wanted},
     },
     requeue::Error,
 };
@@ -128,14 +129,7 @@ impl Reconciler {
         }
         debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
         if let Some(wait) = plan.waits {
-            if wait == Wait::ForNodes {
-                self.executor.tell(id, &memory.once(News::NoNodes));
-            }
-            return match wait {
-                Wait::Aloud => Err(Error::AdapterAway(self.mirrors.adapter_link())),
-                Wait::ForBalancers => Err(Error::WithoutLoadBalancers),
-                Wait::Quietly | Wait::ForNodes => Ok(None),
-            };
+            return self.blocked(wait).map_or(Ok(self.stays(wait, &service, memory, now)), Err);
         }
         if !plan.refusals.is_empty() {
             let refused = Error::Refused(plan.refusals.clone());
@@ -155,7 +149,62 @@ impl Reconciler {
         }
         self.count(id, memory, &due);
         let mut job = Job { service, memory, targets, targets_since, features, seen, now };
-        self.executor.carry_out(&mut job, &due).await.map(Some)
+        match self.executor.carry_out(&mut job, &due).await {
+            Err(error) if self.guesses(&mut job, &judged, &error) => {
+                self.report(id, job.memory, &error);
+                Ok(Some(Next::Now))
+            }
+            carried => carried.map(Some),
+        }
+    }
+
+    /// What keeps everything from being done, if people shall hear of it as of an error.
+    fn blocked(&self, wait: Wait) -> Option<Error> {
+        match wait {
+            Wait::Aloud => Some(Error::AdapterAway(self.mirrors.adapter_link())),
+            Wait::ForBalancers => Some(Error::WithoutLoadBalancers),
+            Wait::Quietly | Wait::ForNodes | Wait::ForAnother => None,
+        }
+    }
+
+    /// Waits for what comes by itself, and says so where it takes long.
+    fn stays(&self, wait: Wait, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
+        match wait {
+            Wait::Aloud | Wait::ForBalancers | Wait::Quietly => None,
+            Wait::ForNodes => {
+                self.executor.tell(&service.id, &memory.once(News::NoNodes));
+                None
+            }
+            Wait::ForAnother => self.for_another(service, memory, now),
+        }
+    }
+
+    /// Whether something can stand in for what cannot be reached on the load balancer that is there, though nobody knows what was asked for
+    /// before.
+    fn guesses(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
+        let (fixed, wanted) = (error.fixed(), judged.wanted.as_ref());
+        let (Some(wanted), Some(features)) = (wanted, self.mirrors.features()) else { return false };
+        if fixed.is_empty() || judged.stands_in || !job.memory.may_guess(&wanted.shape) {
+            return false;
+        }
+        let there = addresses_of(&job.service, job.seen.as_deref());
+        let defaults = &self.mirrors.reading.defaults;
+        let stand_in = Wanted::as_it_is(&job.service, defaults, &features, job.memory, (&fixed, &there));
+        let stand_in = stand_in.filter(|it| it.shape.digest != wanted.shape.digest);
+        stand_in.map(|stand_in| job.memory.guess(&wanted.shape, stand_in)).is_some()
+    }
+
+    /// Another controller gets its time before people hear that it does not let a Service go.
+    fn for_another(&self, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
+        let rest = memory.patience(now);
+        if rest.is_none() {
+            let holders = match &service.holder {
+                Holder::Others(holders) => Some(holders.clone()),
+                Holder::Unknown | Holder::Author => None,
+            };
+            self.executor.tell(&service.id, &memory.once(News::HeldByAnother(holders)));
+        }
+        rest.map(Next::After)
     }
 
     /// Tells what is no trouble, of a Service that this adapter serves.
@@ -191,10 +240,11 @@ impl Reconciler {
         if let Some(delay) = error.hold() {
             memory.hold(self.started.elapsed(), delay);
         }
+        let lasts = error.not_done().is_some_and(|call| memory.lasts(call));
         let passes = error.refused_altogether().is_some_and(|call| !self.executor.is_refused(call));
         if passes {
             debug!(service = %id, error = %error.text(), "Tries again");
-        } else if error.is_news() {
+        } else if error.is_news() || lasts {
             let news = News::Failed(error.step().clone(), error.text());
             self.executor.tell(id, &memory.trouble_named(error.topic(), &error.name(), news));
         } else {

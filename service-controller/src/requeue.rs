@@ -9,12 +9,13 @@ use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, adapter::concerns_all, kube_api};
 use tonic::Code;
 
-use crate::plan::{Refusal, Step, memory::Topic};
+use crate::plan::{Refusal, Step, as_it_is::FAMILIES, memory::Topic};
 
 /// What is known of the adapter when it comes back wakes all Services; this is only the safety net.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 
-/// Answers of the API server that another try may find otherwise: not there, too slow, somebody was faster, too old, too many.
+/// Answers of the API server that another try may find otherwise: not there, too slow, somebody was faster, too old, too many. Each is
+/// told when it [lasts](crate::plan::memory::Memory::lasts).
 const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
 
 /// The step that failed.
@@ -121,8 +122,21 @@ impl Error {
 
     /// Whether what is there has other address families, and cannot get those that are asked for.
     pub(crate) fn fixes_the_families(&self) -> bool {
-        let Self::Adapter { source, .. } = self else { return false };
-        source.reason == Reason::ImmutableField && fields::named(source).contains("spec.ip_families")
+        self.fixed().contains(FAMILIES)
+    }
+
+    /// The fields of the contract in which what is there differs from what is asked for and cannot change. Empty: it was not that.
+    pub(crate) fn fixed(&self) -> BTreeSet<String> {
+        match self {
+            Self::Adapter { source, .. } if source.reason == Reason::ImmutableField => {
+                fields::named(source).into_iter().map(str::to_owned).collect()
+            }
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => BTreeSet::new(),
+        }
     }
 
     /// Whether the load balancer that the Service names is not there, or cannot be had beside the one that it has.
@@ -157,6 +171,20 @@ impl Error {
                 let lasts = |status| matches!(status, 400..=499) && !PASSES.contains(&status);
                 source.status().is_some_and(lasts) && !source.is_stale()
             }
+        }
+    }
+
+    /// What the API server does not do, and may do at the next try. `None`: it is something else, or of no interest.
+    pub(crate) fn not_done(&self) -> Option<&'static str> {
+        match self {
+            Self::ApiServer { call, source } if !source.is_not_found() && !source.is_about_another() => {
+                Some(call)
+            }
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => None,
         }
     }
 

@@ -16,7 +16,10 @@ use cloud_api_proto::{
     v1alpha1::{Adoption, LoadBalancerState},
 };
 use controller_core::testing::{node, service};
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::{
+    api::core::v1::{Node, Service, ServiceSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
 
 use self::world::{World, capabilities, name};
 use crate::plan::service::FINALIZER;
@@ -126,6 +129,42 @@ async fn an_unrelated_change_costs_nothing() {
     world.kube.put::<Node>(node("a").provider_id("sim://r1/a").at("10.0.0.1").label("pet", "cat"));
     world.quiet().await;
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), before);
+}
+
+/// Fields of which a load balancer has no use, and lists in another order.
+#[tokio::test(start_paused = true)]
+async fn what_makes_no_other_load_balancer_costs_nothing() {
+    type Change = fn(&mut ServiceSpec);
+    let world = World::new();
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.source-ranges"]));
+    let world = world.started().await;
+    world.node("a");
+    let ranges = |them: [&str; 2]| Some(them.map(str::to_owned).to_vec());
+    world.service(service("web").port(80).port(443).with(|spec| {
+        spec.load_balancer_source_ranges = ranges(["192.0.2.0/24", "198.51.100.0/24"]);
+    }));
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    world.quiet().await;
+    let before = (world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len());
+    let rows: [(&str, Change); 4] = [
+        ("externalIPs", |spec| spec.external_ips = Some(vec!["192.0.2.99".to_owned()])),
+        ("targetPort", |spec| {
+            spec.ports.as_mut().unwrap()[0].target_port = Some(IntOrString::Int(8080));
+        }),
+        ("ports in another order", |spec| spec.ports.as_mut().unwrap().reverse()),
+        ("ranges in another order", |spec| spec.load_balancer_source_ranges.as_mut().unwrap().reverse()),
+    ];
+    for (what, change) in rows {
+        world.change("web", |service| change(service.spec.as_mut().unwrap()));
+        world.quiet().await;
+        assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), before, "{what}");
+    }
+    world.change("web", |service| {
+        service.spec.as_mut().unwrap().load_balancer_source_ranges =
+            ranges(["192.0.2.0/24", "203.0.113.0/24"]);
+    });
+    world.quiet().await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before.0 + 1, "another range is another wish");
 }
 
 #[tokio::test(start_paused = true)]

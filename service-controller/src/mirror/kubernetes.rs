@@ -1,12 +1,12 @@
 //! Kubernetes objects, trimmed to the fields that decide anything here. A kubelet's heartbeat changes none of a node's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::core::v1::{
         LoadBalancerIngress, Node as KubeNode, PortStatus, Service as KubeService, ServicePort, ServiceSpec,
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
 };
 
 use super::Reading;
@@ -15,8 +15,8 @@ use crate::plan::{
     annotations::keys,
     compat::{Translation, is_foreign, translate},
     service::{
-        Affinity, Class, FINALIZER, Family, FamilyPolicy, Ingress, IngressPort, Kind, NodePorts, Port,
-        Service, ServiceId, Traffic, Transport,
+        Affinity, Class, FINALIZER, Family, FamilyPolicy, Holder, Ingress, IngressPort, Kind, NodePorts,
+        Port, Service, ServiceId, Traffic, Transport,
     },
     source_ranges,
     targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL, Node},
@@ -27,6 +27,9 @@ const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.b
 
 /// Where `metadata.managedFields` says who wrote a load balancer's addresses.
 const STATUS: [&str; 3] = ["f:status", "f:loadBalancer", "f:ingress"];
+
+/// Words in the names of programs that may have made a load balancer.
+const CONTROLLERS: [&str; 4] = ["controller", "manager", "operator", "ccm"];
 
 /// A Service as far as its load balancer cares. `None`: an object that no API server would send.
 pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service> {
@@ -76,6 +79,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
             let writers = holders(meta, &STATUS);
             !writers.is_empty() && !writers.iter().any(|writer| writer.starts_with(CONTROLLER))
         },
+        holder: if kind == Kind::Other { holder(meta, reading) } else { Holder::default() },
     })
 }
 
@@ -84,19 +88,55 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
 /// The class that would tell is gone with the type. Another's controller may have found the finalizer there and rely on it: what its
 /// load balancer has for addresses is written under its own name, and so it stays though the API server empties the status.
 fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
-    let finalizer = holders(meta, &["f:metadata", "f:finalizers", &format!("v:\"{FINALIZER}\"")]);
+    let finalizer = holders(meta, &finalizer_path());
     let ours = |name: &&str| reading.writes_as(name);
     !finalizer.is_empty() && finalizer.iter().all(ours) && holders(meta, &STATUS).iter().all(ours)
 }
 
+/// Who put the finalizer there.
+///
+/// Controllers of load balancers patch the status with it, as `k8s.io/cloud-provider` does, or bear a telling name; and what they made
+/// stands in the status under their name. Where those without a class are another's, whatever holds them is, too.
+fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
+    let finalizer: Vec<&ManagedFieldsEntry> = entries(meta, &finalizer_path()).collect();
+    let names: BTreeSet<&str> = finalizer.iter().filter_map(|entry| entry.manager.as_deref()).collect();
+    let by_author = |entry: &&ManagedFieldsEntry| {
+        entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && !entry.manager.as_deref().is_some_and(is_named_as_a_controller)
+    };
+    let no_address = holders(meta, &STATUS).iter().all(|name| reading.writes_as(name));
+    if finalizer.is_empty() {
+        Holder::Unknown
+    } else if finalizer.iter().all(by_author) && no_address && reading.classes.unclassed {
+        Holder::Author
+    } else {
+        Holder::Others(names.into_iter().collect::<Vec<_>>().join(" and "))
+    }
+}
+
+/// Tests of controllers are clients as any other.
+fn is_named_as_a_controller(manager: &str) -> bool {
+    !manager.ends_with(".test") && CONTROLLERS.iter().any(|word| manager.contains(word))
+}
+
+fn finalizer_path() -> [String; 3] {
+    ["f:metadata".to_owned(), "f:finalizers".to_owned(), format!("v:\"{FINALIZER}\"")]
+}
+
 /// Who wrote the field at this path of `metadata.managedFields`.
-fn holders<'a>(meta: &'a ObjectMeta, path: &[&str]) -> Vec<&'a str> {
-    let entries = meta.managed_fields.iter().flatten();
-    let held = entries.filter(|entry| {
+fn holders<'a, P: AsRef<str>>(meta: &'a ObjectMeta, path: &[P]) -> Vec<&'a str> {
+    entries(meta, path).filter_map(|entry| entry.manager.as_deref()).collect()
+}
+
+fn entries<'a, P: AsRef<str>>(
+    meta: &'a ObjectMeta,
+    path: &[P],
+) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+    meta.managed_fields.iter().flatten().filter(move |entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        path.iter().try_fold(fields, |fields, key| fields?.get(*key).map(Some)).is_some_and(|it| it.is_some())
-    });
-    held.filter_map(|entry| entry.manager.as_deref()).collect()
+        let mut path = path.iter().map(AsRef::as_ref);
+        path.try_fold(fields, |fields, key| fields?.get(key).map(Some)).is_some_and(|it| it.is_some())
+    })
 }
 
 /// A node as far as load balancers care. `None`: an object that no API server would send.
@@ -373,6 +413,38 @@ mod tests {
         }
         let compat = Reading { compat: Some(Compat::Openstack), ..Reading::default() };
         assert_eq!(found(&compat, &[occm], &[occm]), Class::Ours(None), "whom we follow");
+    }
+
+    #[test]
+    fn a_finalizer_that_was_written_with_the_service_is_no_controllers() {
+        let others = |names: &str| Holder::Others(names.to_owned());
+        let rows: [(&[&str], &str, &[&str], Holder); 9] = [
+            // who put the finalizer there, by which subresource, who wrote the status, whose it is
+            (&["kubectl-create"], "", &[], Holder::Author),
+            (&["loadbalancer.test"], "", &[], Holder::Author),
+            (&["service-controller.test"], "", &[], Holder::Author),
+            (&["unknown"], "", &["service-controller"], Holder::Author),
+            (&["unknown"], "", &["cloud-controller-manager"], others("unknown")),
+            (&["unknown"], "status", &[], others("unknown")),
+            (&["aws-cloud-controller-manager"], "", &[], others("aws-cloud-controller-manager")),
+            (&["b", "a-operator"], "", &[], others("a-operator and b")),
+            (&[], "", &[], Holder::Unknown),
+        ];
+        let found = |finalizer: &[&str], subresource: &str, status: &[&str], reading: &Reading| {
+            let mut object = object();
+            object.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+            managed(&mut object, finalizer, status);
+            let entries = object.metadata.managed_fields.iter_mut().flatten().take(finalizer.len());
+            entries.for_each(|entry| entry.subresource = Some(subresource.to_owned()));
+            service(&object, reading).unwrap().holder
+        };
+        for (finalizer, subresource, status, want) in rows {
+            let holder = found(finalizer, subresource, status, &Reading::default());
+            assert_eq!(holder, want, "{finalizer:?} {subresource:?} {status:?}");
+        }
+        let classes = Classes { own: Some("a/b".to_owned()), unclassed: false };
+        let classed = Reading { classes, ..Reading::default() };
+        assert_eq!(found(&["kubectl-create"], "", &[], &classed), others("kubectl-create"), "another's");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Which address family a load balancer has that is there already, for a Service that merely prefers two.
 
-use std::net::IpAddr;
-
 use super::{
     cloud::Balancer,
     service::{Family, Ingress, Service},
@@ -12,12 +10,7 @@ use super::{
 pub(crate) fn family_of(service: &Service, seen: Option<&[Balancer]>) -> Option<Family> {
     let shown: Vec<&Ingress> = seen.unwrap_or_default().iter().flat_map(|it| &it.ingress).collect();
     let status: Vec<&Ingress> = service.ingress.iter().collect();
-    let of = |address: &Ingress| {
-        address.ip.as_ref().and_then(|ip| ip.parse().ok()).map(|ip: IpAddr| match ip {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
-        })
-    };
+    let of = |address: &Ingress| address.ip.as_ref().and_then(|ip| ip.parse().ok()).map(Family::of);
     let only = |addresses: Vec<&Ingress>| {
         let mut families: Vec<Family> = addresses.into_iter().filter_map(of).collect();
         families.dedup();

@@ -1,6 +1,7 @@
 //! What is remembered of one Service between two looks at it. All of it may be lost at any time: a restart costs one
 //! question to the adapter per Service, which it answers from its own memory.
 
+mod guess;
 mod narrowed;
 mod pace;
 mod remark;
@@ -13,7 +14,7 @@ use std::{
 };
 
 pub(crate) use self::settled::Settled;
-use self::{narrowed::Narrowed, pace::Pace, remark::Remark};
+use self::{guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark};
 use super::{
     Ask, News, Step, Why,
     cloud::{Answer, Balancer, Removal, State},
@@ -33,6 +34,9 @@ const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 /// One that this process made is no lag of the mirror. It waits only so that many that lose their Services at once are seen as many.
 const CROWD: Duration = Duration::from_secs(5);
 
+/// Looks in a row in which the API server does not do the same thing, until people hear of it.
+const LASTS: u32 = 3;
+
 /// When an adapter does not say when to ask again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -44,6 +48,8 @@ pub(crate) struct Memory {
     pub(crate) good: Option<Arc<Wanted>>,
     /// The digest of the wish that the adapter refused last, and when.
     refused: Option<(String, Duration)>,
+    /// [`Self::good`] was never asked for by the Service: it was read off what is there.
+    guess: Option<Guess>,
     /// This process asked for a load balancer, and was not told since that nothing is left.
     pub(crate) made: bool,
     /// It is of another's class, and yet the load balancer in its status is ours.
@@ -77,6 +83,12 @@ pub(crate) struct Memory {
     written: Option<Written>,
     status_pace: Pace,
     finalizer_pace: Pace,
+    /// What the API server did not do at the last look, and at how many before that.
+    not_done: Option<(&'static str, u32)>,
+    /// It was of another's class at a look since our finalizer is on it.
+    pub(super) classed: bool,
+    /// Since when another's finalizer holds it, which shall go.
+    held_since: Option<Duration>,
 }
 
 /// What a trouble is about: one of each may last beside the others, and is told once.
@@ -189,6 +201,7 @@ impl Memory {
 
     /// Takes note of what the mirror shows.
     pub(crate) fn observe(&mut self, service: &Service, cloud: Option<&[Balancer]>, now: Duration) {
+        self.classed = service.finalizer && (self.classed || service.class == Class::Others);
         let Some(cloud) = cloud else { return };
         if let Some(settled) = &mut self.settled {
             settled.observe(cloud, now);
@@ -286,9 +299,13 @@ impl Memory {
             news = self.start(work, ask);
         }
         let hosts_updated = self.hosts_since().map(|since| ask.at.saturating_sub(since));
-        if matches!(answer.state, State::Active | State::Degraded | State::Pending) && !ask.stands_in {
-            self.good = Some(Arc::clone(&ask.wanted));
-            self.refused = None;
+        if matches!(answer.state, State::Active | State::Degraded | State::Pending) {
+            if ask.stands_in {
+                self.guess.iter_mut().for_each(|guess| guess.taken = true);
+            } else {
+                self.good = Some(Arc::clone(&ask.wanted));
+                (self.refused, self.guess) = (None, None);
+            }
         }
         match answer.state {
             State::Active | State::Degraded => {
@@ -316,7 +333,7 @@ impl Memory {
     pub(crate) fn removing(&mut self) -> Vec<News> {
         self.settled = None;
         self.good = None;
-        self.refused = None;
+        (self.refused, self.guess) = (None, None);
         self.narrowed = None;
         match self.work.replace((Work::Remove, Duration::ZERO)) {
             Some((Work::Remove, _)) => Vec::new(),
@@ -327,6 +344,12 @@ impl Memory {
     /// Whether a removal was begun that has not ended.
     pub(crate) fn removes(&self) -> bool {
         self.work.is_some_and(|(work, _)| work == Work::Remove) && !self.removed
+    }
+
+    /// How much longer another controller may take, whose finalizer holds it. `None`: so long that people should hear of it.
+    pub(crate) fn patience(&mut self, now: Duration) -> Option<Duration> {
+        let since = *self.held_since.get_or_insert(now);
+        (since + LAG).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
     /// What follows from the answer to a delete.
@@ -415,13 +438,21 @@ impl Memory {
         self.told.remove(&Topic::Hosts);
         self.held_until = None;
         self.orphan = None;
+        self.not_done = None;
+    }
+
+    /// Takes note of what the API server did not do. Whether that lasts: what one try finds otherwise than the next nobody needs to hear.
+    pub(crate) fn lasts(&mut self, call: &'static str) -> bool {
+        let times = self.not_done.filter(|(before, _)| *before == call).map_or(1, |(_, times)| times + 1);
+        self.not_done = Some((call, times.min(LASTS)));
+        times >= LASTS
     }
 
     /// What the Service asks for is in force: what was wrong with it is news again.
     pub(crate) fn agree(&mut self) {
         self.told.remove(&Topic::Wish);
         self.told.remove(&Topic::Refused);
-        self.refused = None;
+        (self.refused, self.guess) = (None, None);
     }
 
     /// For how much longer this status must not be written again.

@@ -44,7 +44,7 @@ impl Requested {
     /// The API server fills `spec.ipFamilies` in, so that no families say nothing against any address.
     pub(crate) fn of_no_family(&self, families: &[Family], whose: &str) -> Option<Refusal> {
         self.addresses.iter().find_map(|address| {
-            let own = family(*address);
+            let own = Family::of(*address);
             let other = families.first().filter(|_| !families.contains(&own))?;
             let why = format!("{address} is {own} and {whose} only {other}: ask for an {other} address");
             Some(Refusal::new(&self.field, why))
@@ -53,14 +53,10 @@ impl Requested {
 
     fn of_one_family(&self) -> Option<Refusal> {
         let (first, second) = (self.addresses.first()?, self.addresses.get(1)?);
-        let several = family(*first) == family(*second) || self.addresses.len() > 2;
+        let several = Family::of(*first) == Family::of(*second) || self.addresses.len() > 2;
         let why = || "has several addresses of a family: ask for one of each at most";
         several.then(|| Refusal::new(&self.field, why()))
     }
-}
-
-fn family(address: IpAddr) -> Family {
-    if address.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
 fn address(text: &str) -> Result<IpAddr, Refusal> {

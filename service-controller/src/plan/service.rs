@@ -1,6 +1,6 @@
 //! A Service as far as its load balancer cares, and whose job it is. Holds no behaviour beyond those two questions.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use sha2::{Digest as _, Sha256};
 
@@ -75,6 +75,13 @@ pub(crate) struct Port {
 pub(crate) enum Family {
     V4,
     V6,
+}
+
+impl Family {
+    /// The one that an address has.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
 }
 
 impl fmt::Display for Family {
@@ -256,6 +263,20 @@ pub(crate) struct Service {
     pub(crate) ingress: Vec<Ingress>,
     /// Whether somebody else is known to have written [`Self::ingress`].
     pub(crate) ingress_of_another: bool,
+    /// Of one without a class any more that carries our finalizer: who put it there.
+    pub(crate) holder: Holder,
+}
+
+/// Who put our finalizer on a Service, if it was not us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// Whoever wrote the Service did, and no controller has given it an address since.
+    Author,
+    /// These, of whom one may be a controller.
+    Others(String),
 }
 
 /// What is to be done for a Service.

@@ -1,6 +1,6 @@
 //! What a load balancer shall be: a pure function of the Service, the targets and what the adapter can do.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use cloud_api_proto::v1alpha1::{
     Adoption, IpFamily, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract, session_affinity,
@@ -18,6 +18,7 @@ use super::{
         values::{Adopt, OnDelete, Switch},
         wishes,
     },
+    as_it_is,
     features::{self, Features, Need, Ranged, name},
     health_check::{Probe, probe},
     listeners::Listeners,
@@ -76,6 +77,26 @@ impl<'a> Checked<'a> {
             return Err(refusals);
         }
         Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
+    }
+
+    /// The same, as it must be where these fields cannot change: see [`as_it_is`]. `None`: what is there nobody can tell.
+    pub(crate) fn shape_as_it_is(
+        &self,
+        features: &Features,
+        only: Option<Family>,
+        (fixed, there): (&BTreeSet<String>, &[IpAddr]),
+    ) -> Option<Shape> {
+        let families = if fixed.contains(as_it_is::FAMILIES) {
+            as_it_is::families_of(there, &self.service.families)
+        } else {
+            self.families(features, only).to_vec()
+        };
+        if families.is_empty() {
+            return None;
+        }
+        let mut spec = self.spec(features, &families);
+        as_it_is::keep(&mut spec, fixed, there)?;
+        Some(Shape::of(spec, Takeover::of(&self.wishes)))
     }
 
     fn spec(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {

@@ -2,9 +2,10 @@
 //!
 //! A mistyped annotation must not cost a running Service its load balancer's nodes: until it is repaired, the last good wish stays in
 //! force, follows the nodes and is repaired at the cloud. People are told of the mistake all the same. The last good wish is known in
-//! memory alone: after a restart nothing is done for a Service with a mistake but to tell it.
+//! memory alone: after a restart nothing is done for a Service with a mistake but to tell it. What merely cannot change on the load
+//! balancer that is there can be read off it: then the rest of the wish is in force, and follows the nodes (`as_it_is.rs`).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use super::{
     Refusal,
@@ -40,13 +41,37 @@ impl Wanted {
     ) -> Result<Self, Vec<Refusal>> {
         let checked = Checked::new(service, defaults)?;
         let shape = checked.shape(features, family)?;
-        Ok(Self {
-            may_narrow: shape.families() > 1 && service.family_policy == FamilyPolicy::OneWillDo,
+        let may_narrow = shape.families() > 1 && service.family_policy == FamilyPolicy::OneWillDo;
+        Ok(Self { may_narrow, ..Self::with(shape, &checked, service, defaults, features) })
+    }
+
+    /// What can stand in for it where the adapter says that these fields of what is there cannot change. `None`: nobody can tell.
+    pub(crate) fn as_it_is(
+        service: &Service,
+        defaults: &Defaults,
+        features: &Features,
+        memory: &Memory,
+        (fixed, there): (&BTreeSet<String>, &[IpAddr]),
+    ) -> Option<Self> {
+        let checked = Checked::new(service, defaults).ok()?;
+        let shape = checked.shape_as_it_is(features, memory.family(), (fixed, there))?;
+        Some(Self::with(shape, &checked, service, defaults, features))
+    }
+
+    fn with(
+        shape: Shape,
+        checked: &Checked<'_>,
+        service: &Service,
+        defaults: &Defaults,
+        features: &Features,
+    ) -> Self {
+        Self {
             shape,
             selector: node_selector(service, defaults),
             shown: Shown::from(&checked.wishes),
             unnamed: checked.is_unnamed(features),
-        })
+            may_narrow: false,
+        }
     }
 }
 

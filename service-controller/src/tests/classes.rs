@@ -1,8 +1,11 @@
 //! Services of classes, ours and others'.
 
+use std::time::Duration;
+
 use cloud_api_proto::DOMAIN;
 use controller_core::testing::service;
 use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
 
 use super::world::{World, name};
 use crate::plan::{
@@ -106,7 +109,7 @@ async fn what_one_of_two_controllers_put_on_a_service_the_other_does_not_take_of
         world.change("web", to_cluster_ip);
 
         let world = world.classes(ours).started().await;
-        tokio::time::sleep(std::time::Duration::from_mins(20)).await;
+        tokio::time::sleep(Duration::from_mins(20)).await;
         assert_eq!(
             (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
             (vec![FINALIZER.to_owned()], 0)
@@ -171,7 +174,7 @@ async fn a_class_that_is_ours_no_more_takes_no_load_balancer_that_serves() {
     let told =
         |world: &World| world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count();
     world.eventually("people hear of it", |world| told(world) == 1).await;
-    tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (1, 0));
 
     // With its Service it goes all the same: it is ours.
@@ -198,8 +201,88 @@ async fn a_load_balancer_that_serves_under_a_name_stays_when_its_class_is_ours_n
             world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count()
         };
         world.eventually("people hear of both", |world| told(world) == 2).await;
-        tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (2, 0), "{key}");
         world.stop().await;
     }
+}
+
+/// As an API server notes it: who wrote the object, and nothing by a subresource.
+fn written_by(service: &mut Service, manager: &str) {
+    let finalizers = json!({ ".": {}, format!("v:\"{FINALIZER}\""): {} });
+    let entry = json!({
+        "manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": { "f:metadata": { "f:finalizers": finalizers } },
+    });
+    service.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
+}
+
+/// A Service that was never a load balancer, with the finalizer in its manifest.
+fn with_finalizer(manager: &str) -> Service {
+    let mut web = service("web").port(80).of_type("ClusterIP").finalizer(FINALIZER).build();
+    written_by(&mut web, manager);
+    web
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_came_with_the_service_is_taken_off_and_nothing_else_goes() {
+    for deleted in [false, true] {
+        let world = World::start().await;
+        let other = service("other").port(80);
+        world.service(other);
+        world.eventually_ingress_of("other").await;
+        let writes = world.kube.writes().len();
+        world.kube.put::<Service>(with_finalizer("kubectl-create"));
+        if deleted {
+            world.kube.delete::<Service>(&name("web"));
+        }
+        world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+        assert_eq!(world.get("web").is_none(), deleted);
+        world.eventually_events(&["Normal DeletedLoadBalancer web: Deleted load balancer"]).await;
+        world.quiet().await;
+        assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts may be left");
+        assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1, "the other one's");
+        assert_eq!(world.kube.writes().len(), writes + 1, "the finalizer");
+        world.stop().await;
+    }
+}
+
+/// It had another's class while we watched: its controller may have found the finalizer there.
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_of_a_manifest_may_be_what_another_controller_relies_on() {
+    let world = World::start().await;
+    let mut web = service("web").port(80).class("example.com/other").finalizer(FINALIZER).build();
+    written_by(&mut web, "kubectl-create");
+    world.kube.put::<Service>(web);
+    world.quiet().await;
+    world.change("web", to_cluster_ip);
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    assert_eq!(
+        (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
+        (vec![FINALIZER.to_owned()], 0)
+    );
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_anothers_finalizer_holds_is_told_after_a_while_and_left_alone() {
+    let world = World::start().await;
+    world.kube.put::<Service>(with_finalizer("vendor-controller-manager"));
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    assert_eq!(world.events(), [""; 0], "nobody deleted it");
+    world.kube.delete::<Service>(&name("web"));
+    tokio::time::sleep(Duration::from_mins(4)).await;
+    assert_eq!(world.events(), [""; 0], "its controller may be at work");
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let events = world.events();
+    assert!(
+        matches!(events.as_slice(), [one] if one.starts_with("Warning HeldByAnother web: ") && one.contains("vendor-controller-manager put it there")),
+        "{events:?}"
+    );
+    assert_eq!(
+        (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
+        (vec![FINALIZER.to_owned()], 0)
+    );
+    assert!(world.kube.writes().iter().all(|it| it.path.contains("events")));
+    world.stop().await;
 }

@@ -1,8 +1,14 @@
-//! Services that merely prefer two address families, and what has one already.
+//! Services that merely prefer two address families, and what has one already; and what cannot change on what is there, after a restart.
+
+use std::time::Duration;
 
 use cloud_api_proto::{
     AdapterError, DOMAIN, Reason,
-    v1alpha1::IpFamily::{self, Ipv4, Ipv6},
+    v1alpha1::{
+        IpFamily::{self, Ipv4, Ipv6},
+        LoadBalancerAddress,
+        load_balancer_address::Value,
+    },
 };
 use controller_core::testing::service;
 use k8s_openapi::api::core::v1::Service;
@@ -15,15 +21,24 @@ fn asked(world: &World) -> Vec<IpFamily> {
 
 /// The adapter says of the next one that what is there has other families.
 fn is_fixed(world: &World) {
-    let text = "spec.ip_families: cannot change on load balancer lb-1; it must be made anew";
-    let error =
-        AdapterError::new(Reason::ImmutableField, text).with("fields", "spec.ip_families,spec.subnets");
+    cannot_change(world, "spec.ip_families,spec.subnets");
+}
+
+/// The adapter says of the next one that what is there differs in these fields.
+fn cannot_change(world: &World, fields: &str) {
+    let first = fields.split(',').next().unwrap_or_default();
+    let text = format!("{first}: cannot change on load balancer lb-1; it must be made anew");
+    let error = AdapterError::new(Reason::ImmutableField, text).with("fields", fields);
     world.cloud.fail_next("EnsureLoadBalancer", error);
 }
 
 fn wants(service: &mut Service, policy: &str) {
+    wants_families(service, policy, &["IPv4", "IPv6"]);
+}
+
+fn wants_families(service: &mut Service, policy: &str, families: &[&str]) {
     let spec = service.spec.as_mut().unwrap();
-    spec.ip_families = Some(vec!["IPv4".to_owned(), "IPv6".to_owned()]);
+    spec.ip_families = Some(families.iter().map(|&it| it.to_owned()).collect());
     spec.ip_family_policy = Some(policy.to_owned());
 }
 
@@ -33,7 +48,8 @@ fn failed(world: &World) -> usize {
 
 async fn dual_stack() -> World {
     let world = World::new();
-    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.dual-stack"]));
+    let can = ["loadbalancers", "lb.dual-stack"];
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&can));
     let world = world.started().await;
     world.node("a");
     world
@@ -158,4 +174,97 @@ async fn a_preference_that_is_taken_back_and_comes_again_is_asked_for_again() {
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
     world.stop().await;
+}
+
+/// Another process knows nothing of the wish that was good.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_lose_a_family_follows_the_nodes_after_a_restart() {
+    let world = dual_stack().await;
+    let mut web: Service = service("web").port(80).build();
+    wants_families(&mut web, "RequireDualStack", &["IPv6", "IPv4"]);
+    world.kube.put::<Service>(web);
+    world.eventually_ingress_of("web").await;
+    world.cloud.edit(|state| {
+        let second = LoadBalancerAddress {
+            value: Some(Value::Ip("2001:db8::1".to_owned())),
+            ..LoadBalancerAddress::default()
+        };
+        state.load_balancers.values_mut().for_each(|it| it.addresses.push(second.clone()));
+    });
+    world.eventually_ingress("web", &["203.0.113.1", "2001:db8::1"]).await;
+    world.quiet().await;
+
+    let world = world.stop().await;
+    world.change("web", |service| wants_families(service, "SingleStack", &["IPv6"]));
+    cannot_change(&world, "spec.ip_families");
+    let world = world.started().await;
+    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6, Ipv4]));
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6, Ipv4]));
+    assert_eq!(world.ingress("web"), ["203.0.113.1", "2001:db8::1"]);
+    let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
+    world.eventually_events(&[updated]).await;
+
+    // As soon as the adapter can do it, it is done.
+    tokio::time::sleep(Duration::from_mins(11)).await;
+    assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6]));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_cannot_change_keeps_no_node_out_after_a_restart() {
+    let world = World::new();
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.reserved-ip"]));
+    let world = world.started().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    world.quiet().await;
+
+    let world = world.stop().await;
+    world.change("web", |service| {
+        service.spec.as_mut().unwrap().load_balancer_ip = Some("203.0.113.77".to_owned());
+    });
+    cannot_change(&world, "spec.requested_addresses");
+    let world = world.started().await;
+    world.eventually("it is told", |world| failed(world) == 1).await;
+    assert!(
+        world.events().iter().any(|it| it.contains("spec.loadBalancerIP")),
+        "in the user's words: {:?}",
+        world.events()
+    );
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    let spec = world.last_ensure().spec.unwrap_or_default();
+    assert_eq!((failed(&world), spec.requested_addresses), (1, vec!["203.0.113.1".to_owned()]));
+    world.stop().await;
+}
+
+/// An idea of ours that the adapter refuses, too, and one that there cannot be.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_off_what_is_there_is_told_once_and_asked_for_rarely() {
+    for (fields, asked) in [("spec.zone", 2), ("spec.load_balancer_id", 1)] {
+        let world = dual_stack().await;
+        world.cloud.edit(|state| {
+            state.info.capabilities = capabilities(&["loadbalancers", "lb.zone"]);
+        });
+        let web = service("web").port(80).annotation(&format!("lb.{DOMAIN}/zone"), "z1");
+        let world = world.stop().await;
+        for _ in 0..asked {
+            cannot_change(&world, fields);
+        }
+        world.service(web.ingress("203.0.113.1"));
+        let world = world.started().await;
+        world.eventually("it is told", |world| failed(world) == 1).await;
+        world.quiet().await;
+        assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked, "{fields}");
+        world.node("b");
+        world.quiet().await;
+        assert_eq!(failed(&world), 1, "{fields}: {:?}", world.events());
+        world.stop().await;
+    }
 }

@@ -62,6 +62,21 @@ async fn conflicts_without_a_change_are_outlived() {
     world.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_api_server_that_passes_is_told_to_nobody() {
+    let world = with_service("web");
+    let world = world.started().await;
+    world.eventually_ingress_of("web").await;
+    for _ in 0..4 {
+        world.kube.order(Fault::status(500).on(Verb::Patch, "services").times(2));
+        world.change("web", |service| service.status = None);
+        tokio::time::sleep(LONG).await;
+        assert_eq!(world.ingress("web").len(), 1);
+    }
+    assert!(!world.events().iter().any(|it| it.contains("Failed")), "{:?}", world.events());
+    world.stop().await;
+}
+
 /// A right that is missing: nobody sees a log line of each try.
 #[tokio::test(start_paused = true)]
 async fn what_the_api_server_refuses_for_good_is_told_once() {
@@ -77,6 +92,28 @@ async fn what_the_api_server_refuses_for_good_is_told_once() {
     );
     assert_eq!(world.ingress("web").len(), 1, "and in the end it is written");
     world.stop().await;
+}
+
+/// A webhook that refuses, or a server that cannot write: whatever it is, it does not pass.
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_does_not_do_is_told_when_it_lasts() {
+    for status in [409, 500, 503] {
+        let world = World::new();
+        world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
+        world.kube.order(Fault::status(status).on(Verb::Patch, "services/status"));
+        let world = world.started().await;
+        let told = |world: &World| world.events().iter().filter(|it| it.contains("Failed")).count();
+        tokio::time::sleep(4 * SECOND).await;
+        assert_eq!(told(&world), 0, "{status}: the first may pass");
+        tokio::time::sleep(3 * LONG).await;
+        let failed = "SyncLoadBalancerFailed web: Error syncing load balancer: API server refused to write the status: ";
+        assert_eq!(world.events().iter().filter(|it| it.contains(failed)).count(), 1, "{status}");
+        world.kube.heal();
+        world.eventually_ingress_of("web").await;
+        world.quiet().await;
+        assert_eq!(told(&world), 1, "{status}");
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,6 +80,27 @@ async fn many_nodes_at_once_are_one_change() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_moves_or_gets_another_address_is_told_as_other_nodes() {
+    let a = || node("a").provider_id("sim://r1/a");
+    let rows = [
+        ("its zone", a().at("10.0.0.1").label("topology.kubernetes.io/zone", "z2")),
+        ("its address", a().at("10.0.0.9")),
+    ];
+    for (what, changed) in rows {
+        let world = World::new();
+        world.node("a").service(service("web").port(80));
+        let world = world.started().await;
+        world.eventually_ingress_of("web").await;
+        world.quiet().await;
+        let told = |world: &World| world.events().iter().any(|it| it.contains("UpdatedLoadBalancer web"));
+        assert!(!told(&world), "before {what}");
+        world.kube.put::<Node>(changed);
+        world.eventually(what, told).await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_adapter_that_forgot_the_nodes_is_given_them_again() {
     let world = World::start().await;
     world.node("a");
