@@ -19,7 +19,7 @@ use adapter_conformance::params::Pattern;
 use adapter_conformance::proxy::{Action, Calls, Rule};
 use anyhow::{Context, bail, ensure};
 use e2e::openstack::{Balancer, OpenStack, Project, Service as Api, State, operation};
-use e2e::{ADAPTER, CONTROLLERS, Ready, eventually, node, seconds, service};
+use e2e::{ADAPTER, CONTROLLERS, Pod, Ready, eventually, node, seconds, service};
 use futures::FutureExt;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -50,6 +50,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     told("two refreshes of 3 machines", &swept);
     let (servers, ports) = (of(&swept, "GET servers/detail"), of(&swept, "GET ports"));
     ensure!(servers.abs_diff(ports) <= 1 && of(&swept, "GET servers/*") == 0, "{swept:?}");
+    one_that_is_not_ready_costs_nothing(bed).await?;
 
     let mark = proxy.mark();
     let began = tokio::time::Instant::now();
@@ -125,6 +126,34 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     let single = |name: &&String| name.ends_with("/*") && !name.contains("routers");
     ensure!(!after.keys().any(|name| single(&name)), "it reads one by one: {after:?}");
     Ok(())
+}
+
+/// A refresh is a page of machines and one of their ports, up to a thousand of them, whatever becomes of nodes.
+async fn one_that_is_not_ready_costs_nothing(bed: &mut Bed) -> anyhow::Result<()> {
+    let proxy = bed.cluster.cloud.proxy.clone();
+    e2e::set_ready(&bed.client(), "node-1", Ready::Unknown).await?;
+    let adapter = &*bed.cluster.pods.get(ADAPTER)?;
+    let (mark, earlier) = (proxy.mark(), refreshes(adapter).await?);
+    let done = eventually("the machines were refreshed three times", bed.within, || async {
+        let done = refreshes(adapter).await? - earlier;
+        ensure!(done >= 3.0, "{done} times");
+        Ok(done)
+    });
+    let done = done.await?;
+    let calls = count(&proxy.since(mark));
+    told(&format!("{done} refreshes of 3 machines, of which one is not ready"), &calls);
+    // One may be under way at either end.
+    let most = (1..).take_while(|n| f64::from(*n) <= done).count() + 2;
+    let pages = ["GET servers/detail", "GET ports"].map(|it| of(&calls, it));
+    ensure!(pages.iter().all(|n| usize::try_from(*n).is_ok_and(|n| n <= most)), "{most}: {calls:?}");
+    ensure!(of(&calls, "GET servers/*") == 0, "it reads one by one: {calls:?}");
+    e2e::set_ready(&bed.client(), "node-1", Ready::True).await
+}
+
+/// How often the machines were listed.
+async fn refreshes(adapter: &Pod) -> anyhow::Result<f64> {
+    let counts = adapter.counted("cloud_adapter_snapshot_refresh_total", "collection").await?;
+    Ok(counts.get("instances").copied().unwrap_or_default())
 }
 
 /// What is full is told at the Service, tried again slowly, and done once there is room.
@@ -206,6 +235,7 @@ async fn trouble(bed: &mut Bed) -> anyhow::Result<()> {
     println!("the Service has its load balancer after {}", proxy.since(mark).writes());
 
     empty_pages(bed).await?;
+    no_balancers(bed).await?;
     revoked_token(bed).await?;
     forbidden(bed).await
 }
@@ -226,6 +256,36 @@ async fn empty_pages(bed: &mut Bed) -> anyhow::Result<()> {
     ensure!(bed.nodes().get_opt("a").await?.is_some(), "the node was deleted");
     ensure!(after.routes == before.routes && ids(&after) == ids(&before), "{before:?}\n{after:?}");
     e2e::set_ready(&bed.client(), "a", Ready::True).await
+}
+
+/// Two listings that show no load balancer prove that there is none, and another one is made. As soon as both are shown, the older one
+/// stays with the address, and the other one goes.
+async fn no_balancers(bed: &mut Bed) -> anyhow::Result<()> {
+    let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
+    let (before, address) = (project.state().await?, bed.address("web").await?);
+    let mark = proxy.mark();
+    let empty = proxy.inject(Rule::lists_of("load-balancers").next(2), Action::EmptyPage);
+    eventually("load balancers were listed twice, and none was shown", bed.within, || async {
+        ensure!(empty.fired() == 2, "{} times", empty.fired());
+        Ok(())
+    })
+    .await?;
+    drop(empty);
+    bed.until_cloud("web has its only load balancer, the one that it had, and no other", |state| {
+        ensure!(ids(state) == ids(&before), "{before:?}\n{state:?}");
+        ensure!(balancer(state, "web")?.is_active(), "{state:?}");
+        let writes = count(&proxy.since(mark).writes());
+        let (made, gone) = (of(&writes, "POST loadbalancers"), of(&writes, "DELETE loadbalancers/*"));
+        ensure!(made <= 1 && gone == made, "{writes:?}");
+        Ok(())
+    })
+    .await?;
+    bed.quiet("service-controller").await?;
+    told("two listings show no load balancer", &count(&proxy.since(mark).writes()));
+    let after = project.state().await?;
+    ensure!(ids(&after) == ids(&before), "{before:?}\n{after:?}");
+    ensure!(bed.address("web").await? == address, "the address has changed");
+    Ok(())
 }
 
 /// Nobody hears of a token that ends before its time.
@@ -344,7 +404,9 @@ async fn twins(bed: &mut Bed) -> anyhow::Result<()> {
 /// Credentials of another project, while it runs or from its start, take nothing away, whatever nodes say of themselves.
 #[tokio::test]
 async fn the_wrong_project_loses_nothing_and_is_told() {
-    scenario(wrong_project).await;
+    // A node would go after the second word that its machine is gone.
+    let soon = json!({ "nodeController": { "deletion": { "monitorPeriod": "1s", "confirmAfter": "1s" } } });
+    scenario_with(&soon, wrong_project).await;
 }
 
 async fn wrong_project(bed: &mut Bed) -> anyhow::Result<()> {
@@ -388,8 +450,19 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     let said = bed.told("Service", "web", "SyncLoadBalancerFailed").await?;
     ensure!(said.contains(&other.member.project) && said.contains("project_id"), "{said}");
     println!("{said}");
+    let earlier = refusals(bed.cluster.pods.get(ADAPTER)?).await?;
     bed.cluster.pods.get("node-controller")?.restart().await?;
-    unharmed(bed, &before).await?;
+    // Each may come for the mirror or for the node, and two are more than a deletion would need.
+    for number in 1..=4 {
+        let adapter = &*bed.cluster.pods.get(ADAPTER)?;
+        eventually(&format!("node-controller was refused {number} times"), bed.within, || async {
+            let now = refusals(adapter).await?;
+            ensure!(now >= earlier + f64::from(number), "{earlier} before, {now} now");
+            Ok(())
+        })
+        .await?;
+        unharmed(bed, &before).await?;
+    }
 
     bed.give(&cloud.project.keys()).await?;
     e2e::set_ready(&bed.client(), "a", Ready::True).await?;
@@ -403,6 +476,20 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     let failures = told.iter().filter(|it| it.reason.as_deref() == Some("SyncLoadBalancerFailed"));
     ensure!(failures.count() == 1, "told once, and not once a retry: {:?}", bed.warnings().await?);
     Ok(())
+}
+
+/// How often the adapter has refused what node-controller asks of machines. A watch counts when it ends.
+async fn refusals(adapter: &Pod) -> anyhow::Result<f64> {
+    let page = adapter.metrics().await?;
+    let counts = |line: &&str| {
+        let asks = ["WatchInstances", "BatchGetInstances"];
+        line.starts_with("cloud_adapter_rpc_duration_seconds_count{")
+            && asks.iter().any(|it| line.contains(&format!("method=\"{it}\"")))
+            && line.contains("controller=\"node-controller\"")
+            && !line.contains("reason=\"\"")
+    };
+    let value = |line: &str| line.rsplit(' ').next().unwrap_or_default().parse::<f64>();
+    page.lines().filter(counts).map(value).sum::<Result<f64, _>>().context("no count")
 }
 
 /// Nothing of what was there is gone.
