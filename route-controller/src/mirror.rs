@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_echo_of_our_own_word_wakes_nobody_and_anothers_does_after_ten_seconds() {
+    async fn the_echo_of_our_own_word_wakes_nobody_and_that_of_others_does_after_ten_seconds() {
         let (kube, trigger) = (FakeKube::new(), Trigger::new());
         let mirrors = Mirrors::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         kube.put::<api::Node>(controller_core::testing::node("a"));

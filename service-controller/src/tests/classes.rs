@@ -265,7 +265,7 @@ async fn the_finalizer_of_a_manifest_may_be_what_another_controller_relies_on() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_anothers_finalizer_holds_is_told_after_a_while_and_left_alone() {
+async fn a_service_that_somebody_elses_finalizer_holds_is_told_after_a_while_and_left_alone() {
     let world = World::start().await;
     world.kube.put::<Service>(with_finalizer("vendor-controller-manager"));
     tokio::time::sleep(Duration::from_mins(20)).await;

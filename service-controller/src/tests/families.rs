@@ -145,7 +145,7 @@ async fn a_preference_is_asked_for_again_of_an_adapter_that_can_do_something_els
     let restarted = async |names: &[&str]| {
         world.cloud.away(true);
         world.cloud.edit(|state| state.info.capabilities = capabilities(names));
-        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         world.cloud.away(false);
         world.quiet().await;
     };

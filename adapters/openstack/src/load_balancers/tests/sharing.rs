@@ -96,7 +96,7 @@ async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
 }
 
 #[tokio::test]
-async fn what_has_become_anothers_is_not_tagged() {
+async fn what_belongs_to_somebody_else_by_now_is_not_tagged() {
     let (cloud, driver, session) = cloud().await;
     let theirs = ["cloudadapter.dev/cluster-id=c-2", "cloudadapter.dev/owner-uid=u-2"];
     for (what, tags, status, done) in [
