@@ -97,7 +97,7 @@ impl Traces {
         match &self.0 {
             State::Off => (),
             State::Wrong(faults) => warn!(error = faults, "Nothing is traced: OTEL_* variables are wrong"),
-            State::On { endpoint, .. } => info!(endpoint, "Traces are sent"),
+            State::On { endpoint, .. } => info!(endpoint = shown(endpoint), "Traces are sent"),
         }
     }
 
@@ -135,4 +135,32 @@ where
 /// Libraries have spans, too, and nobody wants those of the exporter's own calls.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
+}
+
+/// A URL as anybody may read it: without user and password.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.find('/').unwrap_or(rest.len());
+    match rest.get(..authority).and_then(|authority| authority.rfind('@')) {
+        Some(at) => format!("{scheme}://{}", rest.get(at + 1..).unwrap_or_default()),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn no_password_stands_in_the_log() {
+        for (url, want) in [
+            ("http://a:4318", "http://a:4318"),
+            ("https://u:p@a.example/v1/traces", "https://a.example/v1/traces"),
+            ("https://u:p@ss@a", "https://a"),
+            ("http://a/x@y", "http://a/x@y"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(shown(url), want, "{url}");
+        }
+    }
 }
