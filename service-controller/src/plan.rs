@@ -321,7 +321,10 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 }
 
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    removal(Takeover::wished(service, facts.defaults), Action::Release, memory, facts)
+    // Of one whose finalizer merely came with it, nothing but the key says what is its own: what has its name may be another cluster's.
+    let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.made;
+    let takeover = if by_key { Takeover::None } else { Takeover::wished(service, facts.defaults) };
+    removal(takeover, Action::Release, memory, facts)
 }
 
 /// Of a Service of another's class nothing is touched, unless it is proven to be ours: by its tags, a load balancer is.

@@ -150,7 +150,7 @@ impl Reconciler {
         self.count(id, memory, &due);
         let mut job = Job { service, memory, targets, targets_since, features, seen, now };
         match self.executor.carry_out(&mut job, &due).await {
-            Err(error) if self.guesses(&mut job, &judged, &error) => {
+            Err(error) if self.has_a_stand_in(&mut job, &judged, &error) => {
                 self.report(id, job.memory, &error);
                 Ok(Some(Next::Now))
             }
@@ -179,8 +179,12 @@ impl Reconciler {
         }
     }
 
-    /// Whether something can stand in for what cannot be reached on the load balancer that is there, though nobody knows what was asked for
-    /// before.
+    /// Whether there is something else to do than what was asked for.
+    fn has_a_stand_in(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
+        self.guesses(job, judged, error) || falls_back(&*job.memory, judged, error, job.now)
+    }
+
+    /// Whether something can stand in for what cannot be reached on the load balancer that is there.
     fn guesses(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
         let (fixed, wanted) = (error.fixed(), judged.wanted.as_ref());
         let (Some(wanted), Some(features)) = (wanted, self.mirrors.features()) else { return false };
@@ -271,6 +275,12 @@ impl Reconciler {
         // Every operation on the map is a single one: it is consistent whatever happened.
         self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether what was good stands in from now on for what was asked for: it, too, may have work to do.
+fn falls_back(memory: &Memory, judged: &Judged, error: &Error, now: Duration) -> bool {
+    let wanted = judged.wanted.as_ref().filter(|_| error.refuses_the_wish() && !judged.stands_in);
+    wanted.is_some_and(|wanted| memory.good.is_some() && memory.is_refused(&wanted.shape, now))
 }
 
 /// What is done now, and how long the rest of it waits: for an adapter that asked not to be called, or because somebody else undoes a

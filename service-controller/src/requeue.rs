@@ -196,7 +196,9 @@ impl Error {
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
                 source.reason.word().to_owned()
             }
-            Self::ApiServer { source, .. } => format!("{self}: {:?}", source.status()),
+            Self::ApiServer { source, .. } if self.is_news() => format!("{self}: {:?}", source.status()),
+            // An API server in trouble says this and that in turn.
+            Self::ApiServer { .. } => self.to_string(),
             Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
         }
     }

@@ -112,7 +112,7 @@
 {{- if and $template (not (contains "{uid}" $template)) -}}
 {{- if not (and (contains "{namespace}" $template) (contains "{service}" $template)) -}}
 {{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services one name; put in {uid}, or {namespace} and {service}" $template) -}}
-{{- else if contains "}{" $template -}}
+{{- else if regexMatch "[{](namespace|service)}[{](namespace|service)}" $template -}}
 {{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services one name; put a - or a _ between {namespace} and {service}" $template) -}}
 {{- end -}}
 {{- end -}}

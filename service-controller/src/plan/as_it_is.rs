@@ -1,8 +1,9 @@
 //! What stands in for a wish of which something cannot change on the load balancer that is there: the same wish, with those fields as they
 //! are there.
 //!
-//! While the process lives the last good wish stands in. After a restart nobody knows it, and the contract has no request that changes
-//! backends alone: without this one, nodes that go would stay behind the load balancer, and new ones would never come.
+//! The contract has no request that changes backends alone: without this one, after a restart, nodes that go would stay behind the load
+//! balancer, and new ones would never come. While the process lives the last good wish could stand in; but what else of the new one can
+//! be done is done by then, and would be undone.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -33,13 +34,48 @@ pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
 
 /// Asks in these fields for what is there. `None`: what that is nobody can tell.
 ///
-/// The families are made of [`families_of`]: who may connect follows from them.
-pub(super) fn keep(spec: &mut LoadBalancerSpec, fixed: &BTreeSet<String>, there: &[IpAddr]) -> Option<()> {
-    fixed.iter().try_for_each(|field| keep_one(spec, field, there))
+/// `good`: the last wish that was good, which says it best. The families are made of [`families_of`]: who may connect follows from them.
+pub(super) fn keep(
+    spec: &mut LoadBalancerSpec,
+    fixed: &BTreeSet<String>,
+    there: &[IpAddr],
+    good: Option<&LoadBalancerSpec>,
+) -> Option<()> {
+    fixed.iter().try_for_each(|field| match good {
+        Some(good) => as_before(spec, field, good),
+        None => keep_one(spec, field, there),
+    })
+}
+
+fn as_before(spec: &mut LoadBalancerSpec, field: &str, good: &LoadBalancerSpec) -> Option<()> {
+    let (name, key) = split(field);
+    match name {
+        FAMILIES => (),
+        "spec.requested_addresses" => spec.requested_addresses.clone_from(&good.requested_addresses),
+        "spec.scheme" => spec.set_scheme(good.scheme()),
+        "spec.address_pool" => spec.address_pool.clone_from(&good.address_pool),
+        "spec.subnets" => spec.subnets.clone_from(&good.subnets),
+        "spec.size" => spec.size.clone_from(&good.size),
+        "spec.zone" => spec.zone.clone_from(&good.zone),
+        "spec.parameters" => {
+            let key = key.strip_suffix(']')?;
+            match good.parameters.get(key) {
+                Some(value) => drop(spec.parameters.insert(key.to_owned(), value.clone())),
+                None => drop(spec.parameters.remove(key)),
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A field's name, and which of many it is.
+fn split(field: &str) -> (&str, &str) {
+    field.split_once('[').unwrap_or((field, ""))
 }
 
 fn keep_one(spec: &mut LoadBalancerSpec, field: &str, there: &[IpAddr]) -> Option<()> {
-    let (name, key) = field.split_once('[').unwrap_or((field, ""));
+    let (name, key) = split(field);
     match name {
         FAMILIES => (),
         "spec.requested_addresses" => {
@@ -116,7 +152,7 @@ mod tests {
         ];
         for (field, change) in rows {
             let mut spec = asked();
-            let kept = keep(&mut spec, &[field.to_owned()].into(), &there);
+            let kept = keep(&mut spec, &[field.to_owned()].into(), &there, None);
             let want = change.map(|change| {
                 let mut want = asked();
                 change(&mut want);
@@ -125,7 +161,34 @@ mod tests {
             assert_eq!(kept.map(|()| spec), want, "{field}");
         }
         let mut spec = asked();
-        assert_eq!(keep(&mut spec, &["spec.requested_addresses".to_owned()].into(), &[]), Some(()));
+        assert_eq!(keep(&mut spec, &["spec.requested_addresses".to_owned()].into(), &[], None), Some(()));
         assert_eq!(spec.requested_addresses, [""; 0], "who has none asks for none");
+    }
+
+    #[test]
+    fn what_was_good_says_best_how_it_is() {
+        let good = LoadBalancerSpec {
+            requested_addresses: vec!["192.0.2.1".to_owned()],
+            subnets: vec!["s-1".to_owned()],
+            address_pool: "p-1".to_owned(),
+            size: "small".to_owned(),
+            zone: "z-1".to_owned(),
+            parameters: [("network".to_owned(), "n-1".to_owned())].into(),
+            ..LoadBalancerSpec::default()
+        };
+        let fields =
+            ["spec.requested_addresses[0]", "spec.subnets[0]", "spec.address_pool", "spec.size", "spec.zone"];
+        let fields =
+            fields.into_iter().chain(["spec.scheme", "spec.parameters[network]", "spec.parameters[a]"]);
+        let fixed: BTreeSet<String> = fields.map(str::to_owned).collect();
+        let mut spec = LoadBalancerSpec {
+            size: "large".to_owned(),
+            parameters: [("a".to_owned(), "b".to_owned())].into(),
+            ..LoadBalancerSpec::default()
+        };
+        spec.set_scheme(Scheme::Internal);
+        assert_eq!(keep(&mut spec, &fixed, &[], Some(&good)), Some(()));
+        assert_eq!(spec, good);
+        assert_eq!(keep(&mut spec, &["spec.load_balancer_id".to_owned()].into(), &[], Some(&good)), None);
     }
 }

@@ -85,6 +85,7 @@ impl<'a> Checked<'a> {
         features: &Features,
         only: Option<Family>,
         (fixed, there): (&BTreeSet<String>, &[IpAddr]),
+        good: Option<&Shape>,
     ) -> Option<Shape> {
         let families = if fixed.contains(as_it_is::FAMILIES) {
             as_it_is::families_of(there, &self.service.families)
@@ -95,7 +96,7 @@ impl<'a> Checked<'a> {
             return None;
         }
         let mut spec = self.spec(features, &families);
-        as_it_is::keep(&mut spec, fixed, there)?;
+        as_it_is::keep(&mut spec, fixed, there, good.map(|good| &good.spec))?;
         Some(Shape::of(spec, Takeover::of(&self.wishes)))
     }
 

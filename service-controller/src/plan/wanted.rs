@@ -54,7 +54,8 @@ impl Wanted {
         (fixed, there): (&BTreeSet<String>, &[IpAddr]),
     ) -> Option<Self> {
         let checked = Checked::new(service, defaults).ok()?;
-        let shape = checked.shape_as_it_is(features, memory.family(), (fixed, there))?;
+        let good = memory.good.as_ref().map(|good| &good.shape);
+        let shape = checked.shape_as_it_is(features, memory.family(), (fixed, there), good)?;
         Some(Self::with(shape, &checked, service, defaults, features))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::DOMAIN;
+use cloud_api_proto::{AdapterError, DOMAIN, Reason, v1alpha1::Adoption};
 use controller_core::testing::service;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
@@ -245,6 +245,20 @@ async fn a_finalizer_that_came_with_the_service_is_taken_off_and_nothing_else_go
         assert_eq!(world.kube.writes().len(), writes + 1, "the finalizer");
         world.stop().await;
     }
+}
+
+/// What has its name at the cloud may be another cluster's.
+#[tokio::test(start_paused = true)]
+async fn for_a_finalizer_that_came_with_the_service_nothing_is_taken_over() {
+    let world = World::new().compat(Compat::Openstack).started().await;
+    let away = AdapterError::new(Reason::VendorUnavailable, "come again");
+    world.cloud.fail_next("DeleteLoadBalancer", away);
+    world.kube.put::<Service>(with_finalizer("kubectl-create"));
+    world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+    let adoptions =
+        world.cloud.read(|state| state.deletes.iter().map(|it| it.adoption()).collect::<Vec<_>>());
+    assert!(!adoptions.is_empty() && adoptions.iter().all(|it| *it == Adoption::Never), "{adoptions:?}");
+    world.stop().await;
 }
 
 /// It had another's class while we watched: its controller may have found the finalizer there.

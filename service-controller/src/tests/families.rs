@@ -268,3 +268,54 @@ async fn what_cannot_be_read_off_what_is_there_is_told_once_and_asked_for_rarely
         world.stop().await;
     }
 }
+
+/// An adapter does first what can be done, and says then what cannot.
+#[tokio::test(start_paused = true)]
+async fn what_else_a_wish_says_is_done_and_stays_done() {
+    let world = dual_stack().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    cannot_change(&world, "spec.ip_families");
+    world.change("web", |service| {
+        wants_families(service, "SingleStack", &["IPv6"]);
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+    });
+    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.quiet().await;
+    let ports = |world: &World| {
+        let wish = world.last_ensure().spec.expect("each has one");
+        wish.listeners.iter().map(|listener| listener.port).collect::<Vec<_>>()
+    };
+    assert_eq!((ports(&world), asked(&world)), (vec![8080], vec![Ipv4]));
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    tokio::time::sleep(Duration::from_mins(4)).await;
+    assert_eq!((ports(&world), failed(&world)), (vec![8080], 1));
+    world.stop().await;
+}
+
+/// The wish is asked for again by now, is refused again, and nodes do not wait for the next look.
+#[tokio::test(start_paused = true)]
+async fn nodes_are_followed_in_the_minute_in_which_a_wish_is_refused_again() {
+    let world = dual_stack().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let refuse = || {
+        let error = AdapterError::new(Reason::FieldInvalid, "spec.listeners[0].port: not here");
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    };
+    refuse();
+    world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
+    world.eventually("it is told", |world| failed(world) == 1).await;
+    tokio::time::sleep(Duration::from_secs(310)).await;
+    refuse();
+    let begin = tokio::time::Instant::now();
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
+    let port = world.last_ensure().spec.unwrap_or_default().listeners[0].port;
+    assert_eq!((port, failed(&world)), (80, 1));
+    world.stop().await;
+}

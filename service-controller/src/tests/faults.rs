@@ -117,6 +117,20 @@ async fn what_the_api_server_does_not_do_is_told_when_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_api_server_in_trouble_says_in_turn_is_one_trouble() {
+    let world = World::new();
+    world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
+    for n in 0..400 {
+        let status = if n % 2 == 0 { 500 } else { 503 };
+        world.kube.order(Fault::status(status).on(Verb::Patch, "services/status").times(1));
+    }
+    let world = world.started().await;
+    tokio::time::sleep(3 * LONG).await;
+    assert_eq!(world.events().iter().filter(|it| it.contains("Failed")).count(), 1, "{:?}", world.events());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_write_that_hangs_holds_no_other_service_up() {
     let world = with_service("web");
     world.service(service("other").port(80));
