@@ -247,7 +247,10 @@ async fn one_call_that_hangs(bed: &Bed, proxy: &AdapterProxy) {
     bed.cluster.cloud.create_instance("asked-for").await.unwrap();
     node("asked-for").register(&client).await.unwrap();
     proxy.holds(1).await.unwrap();
-    node("listed").register(&client).await.unwrap();
+    // By its ID it is known from the listing, however old that is.
+    let state = bed.cluster.cloud.state().await.unwrap();
+    let listed = state.instances.iter().find(|it| it.name == "listed").unwrap();
+    node("listed").provider_id(&format!("sim://sim-1/{}", listed.id)).register(&client).await.unwrap();
     bed.initialised("listed").await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("asked-for").await.unwrap()));
     proxy.heal();
