@@ -53,6 +53,11 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
             &["--cluster-id=u", "--concurrent-node-syncs=-5", "--node-monitor-period=soon"],
             &["-5 is not in 1..=1000", "'soon' for '--node-monitor-period"],
         ),
+        (
+            "node-controller",
+            &["--cluster_id=u", "--cloud_provider=gce", "--node-monitor-period=1.5h30m"],
+            &["belongs to the adapter"],
+        ),
         ("node-controller", &["--cluster-id=u", "--log-format=jso"], &["--log-format", "'json'"]),
         (
             "node-controller",

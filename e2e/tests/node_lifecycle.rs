@@ -73,6 +73,9 @@ async fn a_node_is_tainted_while_its_machine_is_off_and_goes_with_it() {
     for (name, id) in [("foreign", "aws:///zone/i-1"), ("odd", "i-1")] {
         node(name).provider_id(id).not_ready().register(&client).await.unwrap();
     }
+    for (name, reason) in [("foreign", "InstanceForeign"), ("odd", "CloudProviderFailed")] {
+        bed.told("Node", name, reason).await.unwrap();
+    }
     cloud.delete_instance(&machine(&bed, "ready").await).await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     cloud.delete_instance(&machine(&bed, "b").await).await.unwrap();
