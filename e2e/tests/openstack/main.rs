@@ -276,7 +276,8 @@ async fn no_balancers(bed: &mut Bed) -> anyhow::Result<()> {
         ensure!(balancer(state, "web")?.is_active(), "{state:?}");
         let writes = count(&proxy.since(mark).writes());
         let (made, gone) = (of(&writes, "POST loadbalancers"), of(&writes, "DELETE loadbalancers/*"));
-        ensure!(made <= 1 && gone == made, "{writes:?}");
+        // One that is still being made is not deleted at the first try.
+        ensure!(made <= 1 && gone >= made, "{writes:?}");
         Ok(())
     })
     .await?;
