@@ -151,12 +151,32 @@ impl Candidate {
         self.seen.as_ref().filter(|seen| !seen.missing).map(|seen| seen.record.version.as_str())
     }
 
+    /// What it says, or said before it went missing.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.seen.as_ref().map(|seen| &seen.record)
+    }
+
+    /// From when on nobody else relies on it: the past, once that is proven.
+    pub(crate) fn free_from(&self) -> Option<Instant> {
+        self.seen.as_ref().map(|seen| seen.taken_until)
+    }
+
+    /// Whether a patch of the version that was seen last may succeed.
+    pub(crate) fn is_current(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.current && !seen.missing)
+    }
+
     /// What comes next.
     #[must_use]
     pub fn decide(&self, now: Instant) -> Step {
+        self.decide_if(true, now)
+    }
+
+    /// The same of one that may leave a free lease alone, and only looks then.
+    pub(crate) fn decide_if(&self, may_take: bool, now: Instant) -> Step {
         match (&self.held, &self.seen) {
             (Some(held), Some(seen)) => self.keep(held, seen, now),
-            (None, Some(seen)) => self.stand_by(seen, now),
+            (None, Some(seen)) => self.stand_by(seen, may_take, now),
             (_, None) if now < self.next_look => Step::Wait(self.next_look),
             (_, None) => Step::Look,
         }
@@ -299,10 +319,10 @@ impl Candidate {
         }
     }
 
-    fn stand_by(&self, seen: &Seen, now: Instant) -> Step {
+    fn stand_by(&self, seen: &Seen, may_take: bool, now: Instant) -> Step {
         let from = seen.taken_until.max(self.next_write);
         let known = seen.current && (!seen.missing || now < self.unseen_from(seen));
-        if known && now >= from {
+        if may_take && known && now >= from {
             Step::Acquire(Acquisition {
                 transitions: seen.record.transitions.saturating_add(1),
                 after: self.highest,
@@ -311,7 +331,7 @@ impl Candidate {
         } else if now >= self.next_look {
             Step::Look
         } else {
-            Step::Wait(if seen.current { self.next_look.min(from) } else { self.next_look })
+            Step::Wait(if seen.current && may_take { self.next_look.min(from) } else { self.next_look })
         }
     }
 }

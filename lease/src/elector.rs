@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, OptionFuture};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::{
@@ -13,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::{Changes, Error, LeaseApi},
     candidate::{Acquisition, Candidate, Step},
-    record::{self, Record},
+    member::{Act, Member},
+    record::{self, Notes, Record},
     settings::{Settings, SettingsError},
 };
 
@@ -46,6 +48,7 @@ pub struct Elector {
     told: watch::Sender<Leadership>,
     beats: watch::Sender<Instant>,
     changes: Option<Changes>,
+    opening: Option<Opening>,
     /// A watch is opened at most once a look: one that fails is no reason to hurry.
     may_watch: bool,
     /// Wall-clock time, for people and for epochs: as it was at the start, plus what passed since. So it never stands still or jumps back,
@@ -53,7 +56,12 @@ pub struct Elector {
     wall: (Timestamp, Instant),
     /// The last failure that was told.
     trouble: Option<String>,
+    /// Our part in sharing out many Leases, if this is one of them.
+    member: Option<Member>,
 }
+
+/// A watch that is being opened.
+type Opening = BoxFuture<'static, Result<Changes, Error>>;
 
 impl std::fmt::Debug for Elector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,6 +80,16 @@ impl Elector {
         wall: Timestamp,
     ) -> Result<(Self, watch::Receiver<Leadership>), SettingsError> {
         settings.check()?;
+        Ok(Self::of(client, settings, wall, None))
+    }
+
+    /// With settings that were checked.
+    pub(crate) fn of(
+        client: Client,
+        settings: Settings,
+        wall: Timestamp,
+        member: Option<Member>,
+    ) -> (Self, watch::Receiver<Leadership>) {
         let now = Instant::now();
         let (told, leadership) = watch::channel(Leadership::Follower { holder: None });
         let elector = Self {
@@ -81,11 +99,13 @@ impl Elector {
             told,
             beats: watch::Sender::new(now),
             changes: None,
+            opening: None,
             may_watch: false,
             wall: (wall, now),
             trouble: None,
+            member,
         };
-        Ok((elector, leadership))
+        (elector, leadership)
     }
 
     /// When it last decided what comes next: no longer ago than a call or a pause takes, or it is stuck.
@@ -99,41 +119,58 @@ impl Elector {
     /// Cost: one request each two seconds, and one watch while somebody else leads.
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            self.beats.send_replace(Instant::now());
-            match self.candidate.decide(Instant::now()) {
-                Step::Look => self.look().await,
-                Step::Acquire(acquisition) => self.acquire(acquisition).await,
-                Step::Renew { version } => self.renew(&version).await,
-                Step::Lost(why) => {
+            let now = Instant::now();
+            self.beats.send_replace(now);
+            let act = match &mut self.member {
+                None => Act::Step(self.candidate.decide(now)),
+                Some(member) => member.decide(&self.candidate, now),
+            };
+            self.tell();
+            match act {
+                Act::Step(Step::Look) => self.look().await,
+                Act::Step(Step::Acquire(acquisition)) => self.acquire(acquisition).await,
+                Act::Step(Step::Renew { version }) => self.renew(&version, &Notes::new()).await,
+                Act::Step(Step::Lost(why)) => {
                     tracing::warn!(lease = %self.lease(), %why, "No longer the leader");
                     self.candidate.resign();
                 }
-                Step::Wait(until) => {
+                Act::Step(Step::Wait(until)) => {
                     tokio::select! {
                         () = self.wait(until) => (),
                         () = stop.cancelled() => (),
                     }
                 }
+                Act::RenewWith { version, notes } => self.renew(&version, &notes).await,
+                Act::Note { version, notes } => self.note(&version, &notes).await,
+                Act::GiveBack { why } => self.give_back(why).await,
             }
             self.tell();
         }
         self.release().await;
     }
 
-    /// Until then, or until the Lease is seen to change while somebody else holds it.
+    /// Until then, or until the Lease is seen to change while somebody else holds it, or something else changes what is to be done.
     async fn wait(&mut self, until: Instant) {
         let idle = self.candidate.term().is_some();
+        let woken = OptionFuture::from(self.member.as_ref().map(Member::woken));
         tokio::select! {
             () = sleep_until(until) => (),
+            Some(()) = woken => (),
             change = self.change(), if !idle => self.candidate.saw(Instant::now(), change),
         }
     }
 
     /// The next change. Pending if the Lease cannot be watched: then the next look finds out.
     async fn change(&mut self) -> Option<Record> {
-        if let (None, true, Some(version)) = (&self.changes, self.may_watch, self.candidate.version()) {
+        let closed = self.changes.is_none() && self.opening.is_none();
+        if let (true, true, Some(version)) = (closed, self.may_watch, self.candidate.version()) {
             self.may_watch = false;
-            match self.api.watch(version).await {
+            self.opening = Some(self.api.watch(version));
+        }
+        if let Some(opening) = &mut self.opening {
+            let opened = opening.await;
+            self.opening = None;
+            match opened {
                 Ok(changes) => self.changes = Some(changes),
                 Err(error) => self.failed("watch", &error),
             }
@@ -154,6 +191,7 @@ impl Elector {
                 self.worked();
                 self.may_watch = true;
                 self.candidate.saw(Instant::now(), record);
+                self.looked(started);
             }
             Err(error) => {
                 self.failed("get", &error);
@@ -162,10 +200,23 @@ impl Elector {
         }
     }
 
+    /// What the candidate knows now is no older than `started`.
+    fn looked(&mut self, started: Instant) {
+        if let Some(member) = &mut self.member {
+            member.looked(&self.candidate, started);
+        }
+    }
+
     async fn acquire(&mut self, acquisition: Acquisition) {
         let started = Instant::now();
         let former = self.candidate.holder().map(str::to_owned);
-        let body = record::acquisition(&self.settings, &acquisition, self.wall());
+        let mut body = record::acquisition(&self.settings, &acquisition, self.wall());
+        if let Some(member) = &self.member {
+            let mut notes = member.notes();
+            // What is new has none to remove.
+            notes.retain(|_, note| note.is_some() || acquisition.version.is_some());
+            body = record::with_notes(body, &notes);
+        }
         let answer = match acquisition.version {
             Some(_) => self.api.patch(&body).await,
             None => self.api.create(body).await,
@@ -173,6 +224,7 @@ impl Elector {
         self.written(started, answer);
         if let Some((epoch, _)) = self.candidate.term() {
             self.changes = None;
+            self.opening = None;
             let (lease, former) = (self.lease(), former.as_deref());
             let why = match former {
                 None => "nobody held the lease",
@@ -183,11 +235,55 @@ impl Elector {
         }
     }
 
-    async fn renew(&mut self, version: &str) {
+    async fn renew(&mut self, version: &str, notes: &Notes) {
         let started = Instant::now();
         let body = record::renewal(&self.settings.timing, version, self.wall());
-        let answer = self.api.patch(&body).await;
+        let answer = self.api.patch(&record::with_notes(body, notes)).await;
         self.written(started, answer);
+    }
+
+    /// Writes annotations on a Lease that somebody else holds.
+    async fn note(&mut self, version: &str, notes: &Notes) {
+        let started = Instant::now();
+        match self.api.patch(&record::note(version, notes)).await {
+            Ok(record) => {
+                self.candidate.saw(Instant::now(), Some(record));
+                self.looked(started);
+            }
+            // Its holder renewed it meanwhile: what is seen next decides anew.
+            Err(error) if error.status() == Some(409) => (),
+            Err(error) => self.failed("write", &error),
+        }
+    }
+
+    /// Gives the lease back and goes on.
+    async fn give_back(&mut self, why: &'static str) {
+        let lease = self.lease();
+        self.candidate.resign();
+        self.tell();
+        let started = Instant::now();
+        match self.empty().await {
+            Ok(Some(record)) => {
+                tracing::info!(lease, why, "Lease given back");
+                self.candidate.saw(Instant::now(), Some(record));
+                self.looked(started);
+            }
+            Ok(None) => self.candidate.failed(started, Instant::now()),
+            Err(error) => {
+                tracing::warn!(lease, %error, "Lease not given back: it expires");
+                self.candidate.failed(started, Instant::now());
+            }
+        }
+    }
+
+    /// Empties the Lease, if it is ours.
+    async fn empty(&mut self) -> Result<Option<Record>, Error> {
+        match self.api.get().await? {
+            Some(record) if record.holder.as_deref() == Some(self.settings.identity.as_str()) => {
+                self.api.patch(&record::release(&record.version, self.wall())).await.map(Some)
+            }
+            Some(_) | None => Ok(None),
+        }
     }
 
     fn written(&mut self, started: Instant, answer: Result<Record, Error>) {
@@ -195,6 +291,7 @@ impl Elector {
             Ok(record) => {
                 self.worked();
                 self.candidate.wrote((started, Instant::now()), record);
+                self.looked(started);
             }
             Err(error) => {
                 // Somebody was faster: the next look tells who.
@@ -210,22 +307,18 @@ impl Elector {
     async fn release(mut self) {
         self.candidate.resign();
         self.tell();
-        let released = match self.api.get().await {
-            Ok(Some(record)) if record.holder.as_deref() == Some(self.settings.identity.as_str()) => {
-                self.api.patch(&record::release(&record.version, self.wall())).await
-            }
-            Ok(Some(_) | None) => return,
-            Err(error) => Err(error),
-        };
+        let released = self.empty().await;
         let lease = self.lease();
         match released {
-            Ok(_) => tracing::info!(lease, "Lease given back"),
+            Ok(Some(_)) => tracing::info!(lease, "Lease given back"),
+            Ok(None) => (),
             Err(error) => tracing::warn!(lease, %error, "Lease not given back: it expires"),
         }
     }
 
     fn tell(&self) {
-        let now = match self.candidate.term() {
+        let confirmed = self.member.as_ref().is_none_or(Member::is_confirmed);
+        let now = match self.candidate.term().filter(|_| confirmed) {
             Some((epoch, valid_until)) => {
                 let since = self.candidate.since();
                 Leadership::Leader { valid_until, epoch, since, uid: self.candidate.uid().into() }

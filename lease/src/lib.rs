@@ -11,16 +11,26 @@
 //! What it decides is the pure [`Candidate`]; [`Elector`] only carries that out. It needs `get`, `watch` and `patch` on one named Lease,
 //! and `create` to make one that is missing. It assumes that nobody else writes the record: who gives a Lease back in the name of a
 //! leader that lives makes two for a moment.
+//!
+//! [`ShardElector`] does the same for work that is divided: a Lease for each shard, fair shares of them for each replica, and a
+//! [`Seat`] for each shard by which a process knows what it may do there.
 
 mod api;
 mod candidate;
 mod elector;
+mod layout;
+mod member;
 mod record;
+mod seat;
 mod settings;
+mod shards;
+mod share;
 
 pub use self::{
     candidate::{Acquisition, Candidate, Lost, Step},
     elector::{Elector, Leadership},
     record::Record,
+    seat::{Seat, Visit},
     settings::{Settings, SettingsError, Timing},
+    shards::ShardElector,
 };

@@ -1,5 +1,7 @@
 //! What a Lease says, as far as an election cares, and the bodies of its patches.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
     api::coordination::v1::Lease,
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
@@ -31,6 +33,12 @@ pub struct Record {
     pub renewed: Option<Timestamp>,
     /// The version that a patch must find. Changes for more reasons than an election has.
     pub version: String,
+    /// Who would like to have it of its holder, or was given it by the last one.
+    pub wanted_by: Option<String>,
+    /// Over how many shards whoever took it divides the work. `None`: nobody said, so over one.
+    pub shards: Option<u16>,
+    /// Up to this many Leases of another division may still be held.
+    pub before: Option<u16>,
 }
 
 impl Record {
@@ -65,6 +73,7 @@ impl Record {
 impl From<Lease> for Record {
     fn from(lease: Lease) -> Self {
         let spec = lease.spec.unwrap_or_default();
+        let notes = lease.metadata.annotations.unwrap_or_default();
         let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
         Self {
             released: holder.is_none() && spec.lease_duration_seconds == Some(RELEASED),
@@ -75,8 +84,43 @@ impl From<Lease> for Record {
             uid: lease.metadata.uid.unwrap_or_default(),
             renewed: spec.renew_time.map(|MicroTime(at)| at),
             version: lease.metadata.resource_version.unwrap_or_default(),
+            wanted_by: notes.get(WANTED_BY).filter(|by| !by.is_empty()).cloned(),
+            shards: notes.get(SHARDS).map(|text| shards(text)),
+            before: notes.get(BEFORE).map(|text| shards(text)),
         }
     }
+}
+
+/// What cannot be read may mean any number: then all Leases that there can be are looked at.
+fn shards(text: &str) -> u16 {
+    text.parse().ok().filter(|shards| (1..=MOST_SHARDS).contains(shards)).unwrap_or(MOST_SHARDS)
+}
+
+/// Each is a Lease that every replica looks at.
+pub(crate) const MOST_SHARDS: u16 = 64;
+/// Names who would like to have the Lease. Stays when it is given back for that, and goes when it is taken.
+pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
+/// Over how many shards the work is divided.
+pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
+/// On the first shard's Lease, until nobody can hold one of the division before any more.
+pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
+
+/// Annotations to set, or to remove.
+pub(crate) type Notes = BTreeMap<&'static str, Option<String>>;
+
+/// Adds them to the body of a patch.
+pub(crate) fn with_notes(mut body: Value, notes: &Notes) -> Value {
+    if let (Some(metadata), false) =
+        (body.get_mut("metadata").and_then(Value::as_object_mut), notes.is_empty())
+    {
+        metadata.insert("annotations".into(), json!(notes));
+    }
+    body
+}
+
+/// Changes nothing else.
+pub(crate) fn note(version: &str, notes: &Notes) -> Value {
+    with_notes(json!({ "metadata": { "resourceVersion": version } }), notes)
 }
 
 /// What a Lease says of its duration once it was given back. Source: client-go, leaderelection.go, `release`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{BEGIN, FakeServer, start};
+use super::{BEGIN, FakeServer, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_given_back_is_taken_within_a_second() {

@@ -8,12 +8,16 @@
 )]
 
 mod handover;
+mod history;
+mod one_shard;
 mod server;
+mod shards;
 mod trouble;
+mod world;
 
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
-use cloud_lease::{Elector, Leadership, Settings, Timing};
+use cloud_lease::{Elector, Leadership, Settings, ShardElector, Timing};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -29,14 +33,26 @@ struct Running {
     task: JoinSet<()>,
 }
 
-fn start(server: &FakeServer, identity: &str) -> Running {
-    let settings = Settings {
+fn settings(identity: &str) -> Settings {
+    Settings {
         namespace: "kube-system".into(),
         name: "cloud-adapter".into(),
         identity: identity.into(),
         timing: Timing::default(),
-    };
-    let (elector, leadership) = Elector::new(server.client(), settings, server.wall()).expect("valid");
+    }
+}
+
+fn start_one_shard(server: &FakeServer, identity: &str) -> Running {
+    let elector = ShardElector::new(server.client(), settings(identity), NonZeroU16::MIN, server.wall());
+    let (elector, seats) = elector.expect("valid");
+    let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+    task.spawn(elector.run(stop.clone()));
+    Running { leadership: seats.first().expect("one shard").leadership(), stop, task }
+}
+
+fn start(server: &FakeServer, identity: &str) -> Running {
+    let (elector, leadership) =
+        Elector::new(server.client(), settings(identity), server.wall()).expect("valid");
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
     task.spawn(elector.run(stop.clone()));
     Running { leadership, stop, task }

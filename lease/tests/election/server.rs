@@ -1,6 +1,7 @@
-//! A fake API server under [`kube::Client`] that knows one Lease: get, watch, create, merge patch with its version.
+//! A fake API server under [`kube::Client`] that knows Leases: get, watch, create, merge patch with its version.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -13,11 +14,16 @@ use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody}
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+    time::Instant,
+};
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+const NAME: &str = "cloud-adapter";
 const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// Cloning gives another handle to the same.
@@ -27,12 +33,15 @@ pub(crate) struct FakeServer(Arc<(Mutex<State>, watch::Sender<()>)>);
 struct State {
     /// When it was made.
     born: Instant,
-    lease: Option<Value>,
+    leases: BTreeMap<String, Value>,
+    /// The version in which a Lease was deleted.
+    gone: BTreeMap<String, u64>,
     version: u64,
     mood: Mood,
     may_create: bool,
     may_watch: bool,
     requests: u64,
+    writes: u64,
 }
 
 /// How it answers.
@@ -50,6 +59,15 @@ pub(crate) enum Mood {
     Slow,
 }
 
+/// How long a request is under way, and its answer. `None`: for ever.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) there: Option<Duration>,
+    pub(crate) back: Option<Duration>,
+    /// While this holds, a watch tells nothing.
+    pub(crate) cut: watch::Receiver<bool>,
+}
+
 impl FakeServer {
     /// One with a Lease that nobody holds, as the chart makes it.
     pub(crate) fn with_lease() -> Self {
@@ -58,16 +76,28 @@ impl FakeServer {
         server
     }
 
+    /// One with Leases of these shards, as the chart makes them.
+    pub(crate) fn with_shards(shards: u16) -> Self {
+        let server = Self::with_lease();
+        for at in 1..shards {
+            let name = format!("{NAME}-{at}");
+            server.state().store(&name, Some(json!({ "metadata": { "name": name } })));
+        }
+        server
+    }
+
     /// One without a Lease, where nobody may create one.
     pub(crate) fn empty() -> Self {
         let state = State {
             born: Instant::now(),
-            lease: None,
+            leases: BTreeMap::new(),
+            gone: BTreeMap::new(),
             version: 0,
             mood: Mood::Well,
             may_create: false,
             may_watch: true,
             requests: 0,
+            writes: 0,
         };
         Self(Arc::new((Mutex::new(state), watch::Sender::new(()))))
     }
@@ -77,7 +107,29 @@ impl FakeServer {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
             let this = this.clone();
-            Box::pin(async move { this.serve(request).await })
+            Box::pin(async move { this.serve(request, None).await })
+        });
+        Client::new(service, "default")
+    }
+
+    /// One whose requests each go their own way.
+    pub(crate) fn client_over(&self, way: impl Fn() -> Way + Clone + Send + Sync + 'static) -> Client {
+        let this = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
+            let (this, way) = (this.clone(), way());
+            // What is on its way arrives, whether anybody waits for it or not.
+            let mut task = JoinSet::new();
+            let (answer, answered) = oneshot::channel();
+            task.spawn(async move {
+                let Some(there) = way.there else { return std::future::pending().await };
+                tokio::time::sleep(there).await;
+                let served = this.serve(request, Some(way.cut)).await;
+                let Some(back) = way.back else { return std::future::pending().await };
+                tokio::time::sleep(back).await;
+                drop(answer.send(served));
+            });
+            task.detach_all();
+            Box::pin(async move { answered.await? })
         });
         Client::new(service, "default")
     }
@@ -106,14 +158,25 @@ impl FakeServer {
         self.state().requests
     }
 
+    /// Writes so far, also those that were refused.
+    pub(crate) fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
     /// The Lease as it is.
     pub(crate) fn lease(&self) -> Value {
-        self.state().lease.clone().unwrap_or_default()
+        self.lease_of(0)
+    }
+
+    /// That of a shard.
+    pub(crate) fn lease_of(&self, shard: u16) -> Value {
+        let name = if shard == 0 { NAME.to_owned() } else { format!("{NAME}-{shard}") };
+        self.state().leases.get(&name).cloned().unwrap_or_default()
     }
 
     /// Puts the Lease as somebody else would.
     pub(crate) fn put(&self, lease: Option<Value>) {
-        self.state().store(lease);
+        self.state().store(NAME, lease);
         self.0.1.send_replace(());
     }
 
@@ -121,12 +184,17 @@ impl FakeServer {
         self.0.0.lock().expect("no test panics with it")
     }
 
-    async fn serve(&self, request: Request<Body>) -> Result<Answer, BoxError> {
+    async fn serve(
+        &self,
+        request: Request<Body>,
+        cut: Option<watch::Receiver<bool>>,
+    ) -> Result<Answer, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let mood = {
             let mut state = self.state();
             state.requests += 1;
+            state.writes += u64::from(parts.method != Method::GET);
             state.mood
         };
         match mood {
@@ -136,7 +204,7 @@ impl FakeServer {
             Mood::Well | Mood::Forgetful => (),
         }
         if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
-            return self.watch(parts.uri.query().unwrap_or_default());
+            return self.watch(parts.uri.query().unwrap_or_default(), cut);
         }
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let (status, value) = self.state().answer(&parts.method, parts.uri.path(), &body);
@@ -149,24 +217,28 @@ impl FakeServer {
         answer(status, &value)
     }
 
-    fn watch(&self, query: &str) -> Result<Answer, BoxError> {
-        assert!(query.contains("fieldSelector=metadata.name%3Dcloud-adapter"), "one Lease alone: {query}");
+    fn watch(&self, query: &str, cut: Option<watch::Receiver<bool>>) -> Result<Answer, BoxError> {
+        let name = query.split("fieldSelector=metadata.name%3D").nth(1).expect("one Lease alone");
+        let name = name.split('&').next().unwrap_or_default().to_owned();
         if !self.state().may_watch {
             return answer(StatusCode::FORBIDDEN, &refusal(StatusCode::FORBIDDEN));
         }
         let after = query.split("resourceVersion=").nth(1).and_then(|rest| rest.split('&').next());
         let after: u64 = after.and_then(|version| version.parse().ok()).expect("a version");
-        let begin = (self.clone(), self.0.1.subscribe(), after);
-        let lines = stream::unfold(begin, |(server, mut changed, after)| async move {
+        let begin = (self.clone(), (self.0.1.subscribe(), cut), name, after);
+        let lines = stream::unfold(begin, |(server, (mut changed, mut cut), name, after)| async move {
             loop {
+                if let Some(cut) = &mut cut {
+                    drop(cut.wait_for(|cut| !*cut).await.ok()?);
+                }
                 changed.mark_unchanged();
                 if server.state().mood == Mood::Away {
                     return None;
                 }
-                let event = server.state().event_after(after);
+                let event = server.state().event_after(&name, after);
                 if let Some((event, version)) = event {
                     let frame = http_body::Frame::data(Bytes::from(format!("{event}\n")));
-                    return Some((Ok::<_, Infallible>(frame), (server, changed, version)));
+                    return Some((Ok::<_, Infallible>(frame), (server, (changed, cut), name, version)));
                 }
                 changed.changed().await.ok()?;
             }
@@ -176,58 +248,61 @@ impl FakeServer {
 }
 
 impl State {
-    fn store(&mut self, lease: Option<Value>) {
+    fn store(&mut self, name: &str, lease: Option<Value>) {
         self.version += 1;
-        self.lease = lease.map(|mut lease| {
+        if let Some(mut lease) = lease {
             lease["metadata"]["resourceVersion"] = self.version.to_string().into();
-            lease
-        });
+            self.leases.insert(name.to_owned(), lease);
+        } else {
+            self.leases.remove(name);
+            self.gone.insert(name.to_owned(), self.version);
+        }
     }
 
     fn answer(&mut self, method: &Method, path: &str, body: &Value) -> (StatusCode, Value) {
-        let named = path == format!("{COLLECTION}/cloud-adapter");
-        let status = match (method.as_str(), named, self.lease.take()) {
-            ("GET", true, Some(lease)) => {
-                self.lease = Some(lease);
-                StatusCode::OK
-            }
-            ("PATCH", true, Some(mut lease)) => {
-                let found = body["metadata"]["resourceVersion"] == lease["metadata"]["resourceVersion"];
-                if found {
+        let named = path.strip_prefix(COLLECTION).and_then(|rest| rest.strip_prefix('/'));
+        let new = body["metadata"]["name"].as_str().unwrap_or_default();
+        let name = named.unwrap_or(new).to_owned();
+        let status = match (method.as_str(), named, self.leases.get(&name).cloned()) {
+            ("GET", Some(_), Some(_)) => StatusCode::OK,
+            ("PATCH", Some(_), Some(mut lease)) => {
+                if body["metadata"]["resourceVersion"] == lease["metadata"]["resourceVersion"] {
                     merge(&mut lease, body);
-                    self.store(Some(lease));
+                    self.store(&name, Some(lease));
                     StatusCode::OK
                 } else {
-                    self.lease = Some(lease);
                     StatusCode::CONFLICT
                 }
             }
-            ("GET" | "PATCH", true, None) => StatusCode::NOT_FOUND,
-            ("POST", false, None) if path == COLLECTION && self.may_create => {
-                self.store(Some(body.clone()));
+            ("GET" | "PATCH", Some(_), None) => StatusCode::NOT_FOUND,
+            ("POST", None, None) if path == COLLECTION && self.may_create => {
+                self.store(&name, Some(body.clone()));
                 StatusCode::CREATED
             }
-            (_, _, lease) => {
-                self.lease = lease;
-                StatusCode::FORBIDDEN
-            }
+            _ => StatusCode::FORBIDDEN,
         };
-        match &self.lease {
+        match self.leases.get(&name) {
             Some(lease) if status.is_success() => (status, lease.clone()),
             Some(_) | None => (status, refusal(status)),
         }
     }
 
     /// The change after a version, if there is one to tell.
-    fn event_after(&self, after: u64) -> Option<(Value, u64)> {
-        if self.mood == Mood::Silent || self.version <= after {
+    fn event_after(&self, name: &str, after: u64) -> Option<(Value, u64)> {
+        if self.mood == Mood::Silent {
             return None;
         }
-        let event = match &self.lease {
-            Some(lease) => json!({ "type": "MODIFIED", "object": typed(lease) }),
-            None => json!({ "type": "DELETED", "object": typed(&json!({ "metadata": {} })) }),
-        };
-        Some((event, self.version))
+        let version = |lease: &Value| lease["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+        match self.leases.get(name) {
+            Some(lease) => {
+                let version = version(lease).filter(|version| *version > after)?;
+                Some((json!({ "type": "MODIFIED", "object": typed(lease) }), version))
+            }
+            None => {
+                let version = self.gone.get(name).copied().filter(|version| *version > after)?;
+                Some((json!({ "type": "DELETED", "object": typed(&json!({ "metadata": {} })) }), version))
+            }
+        }
     }
 }
 

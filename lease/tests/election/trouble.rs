@@ -6,7 +6,7 @@ use cloud_lease::Leadership;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{BEGIN, FakeServer, server::Mood, start};
+use super::{BEGIN, FakeServer, server::Mood, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_gives_up_when_its_time_is_over() {

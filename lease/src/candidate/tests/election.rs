@@ -13,7 +13,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 enum Call {
     Look,
-    Write(Option<String>, Record),
+    Write(Option<String>, Box<Record>),
 }
 
 /// The answer of the API server. `Err`: it refused.
@@ -164,7 +164,10 @@ impl Election {
                 let process = &mut self.processes[at];
                 let held = process.record();
                 process.candidate.resign();
-                self.call(at, Call::Write(Some(version), Record { holder: None, released: true, ..held }));
+                self.call(
+                    at,
+                    Call::Write(Some(version), Box::new(Record { holder: None, released: true, ..held })),
+                );
             }
             Step::Renew { version } => {
                 let held = self.processes[at].record();
@@ -184,7 +187,7 @@ impl Election {
     fn write(&mut self, at: usize, version: Option<String>, record: Record) {
         // Any time that no other write has.
         let renewed = i64::try_from(self.number).ok().and_then(|number| Timestamp::from_second(number).ok());
-        self.call(at, Call::Write(version, Record { renewed, ..record }));
+        self.call(at, Call::Write(version, Box::new(Record { renewed, ..record })));
     }
 
     fn call(&mut self, at: usize, call: Call) {
@@ -209,7 +212,7 @@ impl Election {
                     if self.lease.is_none() {
                         self.made = self.now;
                     }
-                    let record = Record { version: self.versions.to_string(), ..record };
+                    let record = Record { version: self.versions.to_string(), ..*record };
                     self.lease = Some(record.clone());
                     Ok(Some(record))
                 } else {

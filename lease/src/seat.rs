@@ -1,0 +1,152 @@
+//! One shard, as those who work in it see it: whether it is ours, and how to begin a piece of work.
+
+use std::sync::Arc;
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::elector::Leadership;
+
+/// One shard, as this process sees it. Cloning gives another handle.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    lease: Arc<str>,
+    leadership: watch::Receiver<Leadership>,
+    beats: watch::Receiver<Instant>,
+    gate: Gate,
+}
+
+impl Seat {
+    /// A seat over a given leadership, that nobody asks to be handed over.
+    #[must_use]
+    pub fn over(
+        lease: &str,
+        leadership: watch::Receiver<Leadership>,
+        beats: watch::Receiver<Instant>,
+    ) -> Self {
+        Self::behind(Gate::default(), lease, leadership, beats)
+    }
+
+    pub(crate) fn behind(
+        gate: Gate,
+        lease: &str,
+        leadership: watch::Receiver<Leadership>,
+        beats: watch::Receiver<Instant>,
+    ) -> Self {
+        Self { lease: lease.into(), leadership, beats, gate }
+    }
+
+    /// The name of its Lease.
+    #[must_use]
+    pub fn lease(&self) -> &str {
+        &self.lease
+    }
+
+    /// Who leads here.
+    #[must_use]
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// As of [`crate::Elector::beats`].
+    #[must_use]
+    pub fn beats(&self) -> watch::Receiver<Instant> {
+        self.beats.clone()
+    }
+
+    /// Begins a piece of work in this shard. `None`: it is not ours now, or is about to be handed over.
+    ///
+    /// While the visit lasts the seat is not handed over, for up to 30 seconds. It may be lost all the same: see [`Visit::is_valid`].
+    #[must_use]
+    pub fn enter(&self) -> Option<Visit> {
+        let mut since = None;
+        self.gate.0.send_if_modified(|gate| {
+            since = term(&self.leadership).map(|(since, _)| since).filter(|_| !gate.closed);
+            gate.inside += usize::from(since.is_some());
+            since.is_some()
+        });
+        let visit = |since| Visit {
+            since,
+            leadership: self.leadership.clone(),
+            _inside: Arc::new(Inside(self.gate.clone())),
+        };
+        since.map(visit)
+    }
+}
+
+/// A piece of work under way in a shard, until its last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// The first of the terms in a row in which it began.
+    since: u64,
+    leadership: watch::Receiver<Leadership>,
+    _inside: Arc<Inside>,
+}
+
+impl Visit {
+    /// Whether the shard is ours now, by the clock, and was nobody else's since the visit began.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.epoch() != 0
+    }
+
+    /// The epoch of the term now. 0: it is not valid any more.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        term(&self.leadership).filter(|(since, _)| *since == self.since).map_or(0, |(_, epoch)| epoch)
+    }
+}
+
+/// The term that we are in, by the clock: the first of those in a row, and its epoch.
+fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
+    match &*leadership.borrow() {
+        Leadership::Leader { valid_until, epoch, since, .. } if Instant::now() < *valid_until => {
+            Some((*since, *epoch))
+        }
+        Leadership::Leader { .. } | Leadership::Follower { .. } => None,
+    }
+}
+
+/// Counts who is inside, and lets nobody in while the seat is to be handed over.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(Arc<watch::Sender<State>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    closed: bool,
+    inside: usize,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(State::default())))
+    }
+}
+
+impl Gate {
+    pub(crate) fn set_closed(&self, closed: bool) {
+        self.0.send_if_modified(|gate| {
+            let changes = gate.closed != closed;
+            gate.closed = closed;
+            changes
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().inside == 0
+    }
+
+    /// Returns when nobody is inside.
+    pub(crate) async fn empty(&self) {
+        // Cannot fail: the sender is here.
+        drop(self.0.subscribe().wait_for(|gate| gate.inside == 0).await);
+    }
+}
+
+#[derive(Debug)]
+struct Inside(Gate);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|gate| gate.inside = gate.inside.saturating_sub(1));
+    }
+}

@@ -1,0 +1,137 @@
+//! Many Leases that divide one work, and their fair shares.
+
+use std::{num::NonZeroU16, sync::Arc};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    elector::Elector,
+    layout::{self, Place},
+    member::{Board, Member},
+    record::MOST_SHARDS,
+    seat::{Gate, Seat},
+    settings::{Settings, SettingsError},
+};
+
+/// Takes part in the elections for all shards of one work, and sees to it that each replica holds its fair share of them.
+///
+/// With one shard it does what [`Elector`] does, and besides heeds replicas that divide the work otherwise.
+pub struct ShardElector {
+    client: Client,
+    settings: Settings,
+    wall: (Timestamp, Instant),
+    board: Arc<Board>,
+    electors: Vec<Elector>,
+}
+
+impl std::fmt::Debug for ShardElector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardElector").field("electors", &self.electors).finish_non_exhaustive()
+    }
+}
+
+impl ShardElector {
+    /// Asks nothing yet. The Lease of the first shard has the name of the settings, that of the shard `i` this name and `-i`.
+    ///
+    /// # Errors
+    /// Settings that cannot be used, or more than 64 shards.
+    pub fn new(
+        client: Client,
+        settings: Settings,
+        shards: NonZeroU16,
+        wall: Timestamp,
+    ) -> Result<(Self, Vec<Seat>), SettingsError> {
+        let shards = shards.get();
+        if shards > MOST_SHARDS {
+            let fix = format!("{shards} must be 1 to {MOST_SHARDS}: each replica looks at the Lease of each");
+            return Err(SettingsError { field: "shards", fix });
+        }
+        settings.check()?;
+        of_shard(&settings, MOST_SHARDS).check()?;
+        let now = Instant::now();
+        let board = Arc::new(Board::new(&settings.identity, settings.timing, shards, now));
+        let mut this = Self { client, settings, wall: (wall, now), board, electors: Vec::new() };
+        let (electors, seats) = (0..shards).map(|at| this.elector(at)).unzip();
+        this.electors = electors;
+        Ok((this, seats))
+    }
+
+    fn elector(&self, at: u16) -> (Elector, Seat) {
+        let (now, gate) = (Instant::now(), Gate::default());
+        let settings = of_shard(&self.settings, at);
+        let name = settings.name.clone();
+        let member = Member::new(at.into(), &self.board, gate.clone(), now);
+        let (elector, leadership) = Elector::of(self.client.clone(), settings, self.wall(now), Some(member));
+        let seat = Seat::behind(gate, &name, leadership, elector.beats());
+        (elector, seat)
+    }
+
+    fn wall(&self, now: Instant) -> Timestamp {
+        let (wall, since) = self.wall;
+        wall.checked_add(now.duration_since(since)).unwrap_or(wall)
+    }
+
+    /// Takes part until told to stop; then gives all Leases back that we hold, at once.
+    ///
+    /// Cost: for each shard what one [`Elector`] costs. Besides, a read with each acquisition, and one write with each wish.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut changes = self.board.changes();
+        let electors = std::mem::take(&mut self.electors);
+        let mut running: FuturesUnordered<BoxFuture<'static, ()>> =
+            electors.into_iter().map(|elector| elector.run(stop.clone()).boxed()).collect();
+        // Those that look at Leases of another division, beyond ours.
+        let mut watching = FuturesUnordered::new();
+        loop {
+            changes.mark_unchanged();
+            match self.beyond() {
+                Beyond::Look(more) => {
+                    watching.extend(more.map(|at| self.elector(at).0.run(stop.clone()).boxed()));
+                }
+                Beyond::Forget => {
+                    watching.clear();
+                    self.board.with(|table| table.places.truncate(table.shards.into()));
+                }
+                Beyond::Same => (),
+            }
+            tokio::select! {
+                ended = running.next() => if ended.is_none() { return },
+                Some(()) = watching.next() => (),
+                Ok(()) = changes.changed() => (),
+            }
+        }
+    }
+
+    fn beyond(&self) -> Beyond {
+        self.board.with(|table| {
+            let known = u16::try_from(table.places.len()).unwrap_or(MOST_SHARDS);
+            let extent = layout::extent(table.shards, &table.places);
+            if table.is_settled() {
+                return if known > table.shards { Beyond::Forget } else { Beyond::Same };
+            }
+            if extent <= known {
+                return Beyond::Same;
+            }
+            table.places.resize(extent.into(), Place::default());
+            Beyond::Look(known..extent)
+        })
+    }
+}
+
+/// Which Leases beyond those of our division matter.
+enum Beyond {
+    Look(std::ops::Range<u16>),
+    Forget,
+    Same,
+}
+
+fn of_shard(settings: &Settings, at: u16) -> Settings {
+    let mut settings = settings.clone();
+    if at > 0 {
+        settings.name = format!("{}-{at}", settings.name);
+    }
+    settings
+}

@@ -1,0 +1,233 @@
+//! Which seats this process takes, asks for, and hands over. Pure: (all seats as seen, now) to what to do. Whether a seat is free is the
+//! candidate's own proof; here it is only left to others, or not.
+//!
+//! Each replica sees all Leases, and so who holds how many. A seat moves only from who holds at least two more, so each move makes the
+//! shares more even, and there is an end to it.
+
+use std::collections::BTreeMap;
+
+use tokio::time::{Duration, Instant};
+
+use crate::settings::Timing;
+
+/// So long may work under way keep a seat from being handed over.
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
+/// So many seats are taken at a time: two replicas that start together see what the other has before they have all.
+const TAKEN_AT_A_TIME: usize = 4;
+
+/// One seat, as seen by this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Who holds it, as its Lease says. It may have expired since.
+    pub(crate) holder: Option<String>,
+    /// From when on nobody else relies on it; moves on with each renewal. `None`: it was not seen yet.
+    pub(crate) free_from: Option<Instant>,
+    /// We hold it.
+    pub(crate) ours: bool,
+    /// We are about to.
+    pub(crate) taking: bool,
+    /// We are about to hand it over, to this one.
+    pub(crate) closing: Option<String>,
+    /// Its holder gave it back.
+    pub(crate) released: bool,
+    /// Who asks for it, or was given it, and since when we know.
+    pub(crate) wish: Option<(String, Instant)>,
+}
+
+impl View {
+    pub(crate) fn is_free(&self, now: Instant) -> bool {
+        !self.ours && !self.taking && self.free_from.is_some_and(|from| from <= now)
+    }
+
+    /// To whom it was given.
+    fn given_to(&self, me: &str) -> Option<&str> {
+        let given = self.released || self.holder.as_deref() == Some(me);
+        self.wish.as_ref().filter(|_| given && !self.ours).map(|(by, _)| by.as_str())
+    }
+}
+
+/// What to do with a free seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// Take it.
+    Now,
+    /// Leave it to others until then.
+    From(Instant),
+    /// Leave it alone until something changes.
+    No,
+}
+
+/// All seats of a division, as one replica sees them.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares<'a> {
+    pub(crate) me: &'a str,
+    pub(crate) timing: Timing,
+    pub(crate) seats: Vec<&'a View>,
+    /// Holders that did not grant a wish: they are asked again then.
+    pub(crate) refused: &'a BTreeMap<String, Instant>,
+}
+
+type Counts<'a> = BTreeMap<&'a str, usize>;
+
+impl<'a> Shares<'a> {
+    /// How many seats each known replica holds or is given, this one included.
+    fn counts(&self, now: Instant) -> Counts<'a> {
+        let mut counts = BTreeMap::from([(self.me, 0)]);
+        for seat in self.seats.iter().copied() {
+            let holder = if seat.ours || seat.taking {
+                seat.closing.as_deref().or(Some(self.me))
+            } else if seat.is_free(now) {
+                seat.given_to(self.me).filter(|_| self.is_reserved(seat, now))
+            } else {
+                seat.holder.as_deref()
+            };
+            if let Some(holder) = holder {
+                *counts.entry(holder).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// Whether a free seat is left to the one that it was given to.
+    fn is_reserved(&self, seat: &View, now: Instant) -> bool {
+        seat.given_to(self.me).is_some()
+            && seat.free_from.is_some_and(|from| now < from + 2 * self.timing.retry)
+    }
+
+    /// All seats, from one on that depends on the name: two that begin together do not meet on each.
+    fn in_order(&self) -> impl Iterator<Item = (usize, &'a View)> {
+        let first = first(self.me, self.seats.len());
+        let (before, from) = self.seats.split_at(first);
+        let number = move |(at, seat)| (at + first, seat);
+        from.iter().copied().enumerate().map(number).chain(before.iter().copied().enumerate())
+    }
+
+    /// The free seats that are everybody's, in our order.
+    fn open(&self, now: Instant) -> impl Iterator<Item = usize> {
+        self.in_order()
+            .filter(move |(_, seat)| seat.is_free(now) && !self.is_reserved(seat, now))
+            .map(|(at, _)| at)
+    }
+
+    /// So many of the open seats are ours if each goes to who holds the fewest, and to us where others hold as few.
+    fn due(&self, now: Instant) -> usize {
+        let mut counts = self.counts(now);
+        let mut ours = counts.remove(self.me).unwrap_or_default();
+        let before = ours;
+        for _ in self.open(now) {
+            match counts.values_mut().min() {
+                Some(fewest) if *fewest < ours => *fewest += 1,
+                Some(_) | None => ours += 1,
+            }
+        }
+        ours - before
+    }
+
+    /// Whether to take a seat, if it is free.
+    pub(crate) fn take(&self, at: usize, now: Instant) -> Take {
+        let Some((seat, from)) = self.seats.get(at).and_then(|seat| Some((*seat, seat.free_from?))) else {
+            return Take::No;
+        };
+        if now < from {
+            return Take::From(from);
+        }
+        if self.is_reserved(seat, now) {
+            let given = seat.given_to(self.me) == Some(self.me);
+            return if given { Take::Now } else { Take::From(from + 2 * self.timing.retry) };
+        }
+        if self.seats.iter().filter(|seat| seat.taking).count() >= TAKEN_AT_A_TIME {
+            return Take::No;
+        }
+        let patience = from + self.timing.retry;
+        let due = self.open(now).take(self.due(now)).any(|due| due == at);
+        if due || now >= patience { Take::Now } else { Take::From(patience) }
+    }
+
+    /// The seats of others that this replica would like to have.
+    pub(crate) fn asks(&self, now: Instant) -> Vec<usize> {
+        let mut counts = self.counts(now);
+        let mine = counts.remove(self.me).unwrap_or_default();
+        let mut ours = mine + self.due(now);
+        counts.retain(|holder, _| self.refused.get(*holder).is_none_or(|until| *until <= now));
+        let mut asked = Vec::new();
+        while let Some((holder, most)) = counts.iter_mut().max_by_key(|(_, seats)| **seats) {
+            if *most < ours + 2 {
+                break;
+            }
+            let holder = *holder;
+            if let Some(seat) = self.one_of(holder, &asked, now) {
+                *most -= 1;
+                ours += 1;
+                asked.push(seat);
+            } else {
+                counts.remove(holder);
+            }
+        }
+        asked
+    }
+
+    /// A seat of this holder that may be asked for: sooner one that we ask for already.
+    fn one_of(&self, holder: &str, asked: &[usize], now: Instant) -> Option<usize> {
+        let held = |seat: &View| !seat.ours && !seat.is_free(now) && seat.holder.as_deref() == Some(holder);
+        let others = |seat: &View| {
+            seat.wish.as_ref().is_some_and(|(by, since)| by != self.me && now < *since + self.timing.duration)
+        };
+        let mine = |seat: &View| seat.wish.as_ref().is_some_and(|(by, _)| by == self.me);
+        let mut free =
+            self.in_order().filter(|(at, seat)| held(seat) && !others(seat) && !asked.contains(at));
+        let first = free.next()?;
+        let asked_before = std::iter::once(first).chain(free).find(|(_, seat)| mine(seat));
+        Some(asked_before.unwrap_or(first).0)
+    }
+
+    /// To whom a seat of ours is to be handed over.
+    pub(crate) fn grant(&self, at: usize, now: Instant) -> Option<&'a str> {
+        let mut counts = self.counts(now);
+        let mut wishes: Vec<(usize, &str)> = self
+            .seats
+            .iter()
+            .copied()
+            .enumerate()
+            .filter_map(|(at, seat)| {
+                let (by, since) = seat.wish.as_ref()?;
+                let heard = now < *since + self.timing.duration && by != self.me;
+                (seat.ours && seat.closing.is_none() && heard).then_some((at, by.as_str()))
+            })
+            .collect();
+        loop {
+            let has = |by: &str| counts.get(by).copied().unwrap_or_default();
+            let fewest =
+                (0..wishes.len()).min_by_key(|n| wishes.get(*n).map(|(at, by)| (has(by), *by, *at)))?;
+            let (seat, by) = wishes.swap_remove(fewest);
+            if has(self.me) < has(by) + 2 {
+                return None;
+            }
+            if seat == at {
+                return Some(by);
+            }
+            *counts.entry(self.me).or_default() -= 1;
+            *counts.entry(by).or_default() += 1;
+        }
+    }
+
+    /// When time alone may change what to do.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let Timing { duration, retry, .. } = self.timing;
+        let times = self.seats.iter().filter(|seat| !seat.ours).flat_map(|seat| {
+            let freed =
+                seat.free_from.into_iter().flat_map(move |from| [from, from + retry, from + 2 * retry]);
+            freed.chain(seat.wish.as_ref().map(|(_, since)| *since + duration))
+        });
+        times.chain(self.refused.values().copied()).filter(|at| *at > now).min()
+    }
+}
+
+/// FNV-1a: the same in each release, and good enough to begin at different seats.
+fn first(name: &str, seats: usize) -> usize {
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    usize::try_from(hash).unwrap_or_default().checked_rem(seats).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Random histories: networks that lose and delay, replicas that are cut off, stand still, are killed, stopped and started, clocks that
+//! differ, and another number of shards.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use crate::{
+    FakeServer,
+    world::{Dice, Net, Replica, Watcher, is_fair},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct History {
+    server: FakeServer,
+    dice: Dice,
+    net: Net,
+    replicas: Vec<Replica>,
+    /// Those that were told to stop, and may still do it.
+    stopping: Vec<Replica>,
+    watcher: Watcher,
+    started: u32,
+    shards: u16,
+}
+
+impl History {
+    fn start(&mut self) {
+        self.started += 1;
+        let name = format!("r{}", self.started);
+        self.replicas.push(Replica::start_far(&self.server, &name, self.shards, &self.dice, self.net));
+    }
+
+    fn any(&self) -> usize {
+        usize::try_from(self.dice.below(self.replicas.len().try_into().expect("few"))).expect("few")
+    }
+
+    fn something_happens(&mut self) {
+        let at = self.any();
+        match self.dice.below(10) {
+            0 | 1 => {
+                let pause = Duration::from_millis(self.dice.below(25_000));
+                self.replicas[at].freeze(Instant::now() + pause);
+            }
+            2 | 3 => {
+                let cut = self.replicas[at].is_cut();
+                self.replicas[at].cut(!cut);
+            }
+            4 => {
+                drop(self.replicas.remove(at));
+                self.start();
+            }
+            5 => {
+                let replica = self.replicas.remove(at);
+                replica.stop.cancel();
+                self.stopping.push(replica);
+                self.start();
+            }
+            6 if self.replicas.len() < 4 => self.start(),
+            7 if self.replicas.len() > 1 => drop(self.replicas.remove(at)),
+            8 if self.dice.below(3) == 0 => {
+                self.shards = u16::try_from(1 + self.dice.below(5)).expect("few");
+                drop(self.replicas.remove(at));
+                self.start();
+            }
+            _ => (),
+        }
+    }
+
+    /// Work goes on for a while, or for long, in the seats that are ours.
+    fn work(&mut self, long: bool) {
+        let now = Instant::now();
+        for replica in &mut self.replicas {
+            replica.visits.retain(|(until, _)| *until > now);
+            for seat in &replica.seats {
+                let lasts = if long && self.dice.below(20) == 0 { 40_000 } else { 500 };
+                let until = now + Duration::from_millis(self.dice.below(lasts));
+                replica.visits.extend(seat.enter().map(|visit| (until, visit)));
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        let mut all = std::mem::take(&mut self.replicas);
+        let alive = all.len();
+        all.append(&mut self.stopping);
+        self.watcher.check(&all);
+        self.stopping = all.split_off(alive);
+        self.replicas = all;
+        for replica in &self.replicas {
+            let held: Vec<_> = replica.terms();
+            for (_, visit) in replica.visits.iter().filter(|(_, visit)| visit.is_valid()) {
+                assert!(
+                    held.iter().any(|(_, epoch)| *epoch == visit.epoch()),
+                    "a visit outside of all terms"
+                );
+            }
+        }
+    }
+
+    async fn run(&mut self, time: Duration, busy: bool) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if busy && self.dice.below(60) == 0 {
+                self.something_happens();
+            }
+            if self.dice.below(5) == 0 {
+                self.work(busy);
+            }
+            self.check();
+        }
+    }
+
+    /// All of one division, and nothing happens any more.
+    fn peace(&mut self) {
+        let shards = self.shards;
+        self.replicas.retain(|replica| replica.shards == shards);
+        if self.replicas.is_empty() {
+            self.start();
+        }
+        for replica in &mut self.replicas {
+            replica.cut(false);
+            replica.freeze(Instant::now());
+            replica.visits.clear();
+        }
+    }
+}
+
+async fn history(seed: u64, replicas: u16, shards: u16, net: Net) {
+    let server = FakeServer::with_shards(5);
+    let mut history = History {
+        server,
+        dice: Dice::new(seed),
+        net,
+        replicas: Vec::new(),
+        stopping: Vec::new(),
+        watcher: Watcher::default(),
+        started: 0,
+        shards,
+    };
+    for _ in 0..replicas {
+        history.start();
+    }
+    for _ in 0..2 {
+        history.run(Duration::from_mins(2), true).await;
+        history.peace();
+        history.run(SECOND, false).await;
+        let begin = Instant::now();
+        while !is_fair(&history.replicas) {
+            let held: Vec<_> = history.replicas.iter().map(|r| (&r.name, r.terms())).collect();
+            let leases: Vec<_> = (0..5).map(|shard| history.server.lease_of(shard)).collect();
+            assert!(begin.elapsed() < Duration::from_secs(90), "{held:?} {leases:?}");
+            history.run(SECOND, false).await;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_do_two_work_in_one_shard_and_all_is_fair_in_the_end(
+        seed in any::<u64>(),
+        replicas in 1..=4_u16,
+        shards in 1..=5_u16,
+        millis in 0..800_u64,
+        lost in 0..60_u64,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(history(seed, replicas, shards, Net { millis, lost }));
+    }
+}

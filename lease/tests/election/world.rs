@@ -1,0 +1,203 @@
+//! Replicas that share out shards, and what may happen to them.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU16,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use cloud_lease::{Leadership, Seat, ShardElector, Visit};
+use k8s_openapi::jiff::SignedDuration;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, Sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{FakeServer, server::Way, settings};
+
+/// The network of a replica.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Net {
+    /// The slowest way of a request, or of its answer, in milliseconds.
+    pub(crate) millis: u64,
+    /// Of a thousand requests so many are lost, and as many answers.
+    pub(crate) lost: u64,
+}
+
+/// A running replica. Dropped, it is killed.
+pub(crate) struct Replica {
+    pub(crate) name: String,
+    pub(crate) shards: u16,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) stop: CancellationToken,
+    /// Works in seats: each visit lasts until then.
+    pub(crate) visits: Vec<(Instant, Visit)>,
+    cut: watch::Sender<bool>,
+    frozen: Arc<Mutex<Instant>>,
+    pub(crate) task: JoinSet<()>,
+}
+
+/// Random numbers that a seed tells.
+#[derive(Clone)]
+pub(crate) struct Dice(Arc<AtomicU64>);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(seed | 1)))
+    }
+
+    /// Source: xorshift64*.
+    pub(crate) fn below(&self, limit: u64) -> u64 {
+        let mut x = self.0.load(Ordering::Relaxed);
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.0.store(x, Ordering::Relaxed);
+        (x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit.max(1)
+    }
+}
+
+impl Replica {
+    pub(crate) fn start(server: &FakeServer, name: &str, shards: u16) -> Self {
+        Self::start_far(server, name, shards, &Dice::new(1), Net::default())
+    }
+
+    pub(crate) fn start_far(server: &FakeServer, name: &str, shards: u16, dice: &Dice, net: Net) -> Self {
+        let (cut, is_cut) = watch::channel(false);
+        let of_calls = dice.clone();
+        let client = server.client_over(move || {
+            let way = || {
+                let lost = *is_cut.borrow() || of_calls.below(1000) < net.lost;
+                (!lost).then(|| Duration::from_millis(of_calls.below(net.millis + 1)))
+            };
+            Way { there: way(), back: way(), cut: is_cut.clone() }
+        });
+        // Clocks differ by up to an hour.
+        let skew = i64::try_from(dice.below(7200)).expect("fits") - 3600;
+        let wall = server.wall() + SignedDuration::from_secs(if net.millis == 0 { 0 } else { skew });
+        let shards_of = NonZeroU16::new(shards).expect("some");
+        let (elector, seats) = ShardElector::new(client, settings(name), shards_of, wall).expect("valid");
+        let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+        let frozen = Arc::new(Mutex::new(Instant::now()));
+        let run =
+            Freezable { inner: Box::pin(elector.run(stop.clone())), until: frozen.clone(), sleep: None };
+        task.spawn(run);
+        Self { name: name.to_owned(), shards, seats, stop, visits: Vec::new(), cut, frozen, task }
+    }
+
+    /// Nothing of it proceeds until then, and then it does not know.
+    pub(crate) fn freeze(&self, until: Instant) {
+        *self.frozen.lock().expect("not poisoned") = until;
+    }
+
+    pub(crate) fn cut(&self, cut: bool) {
+        self.cut.send_replace(cut);
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        *self.cut.borrow()
+    }
+
+    /// The terms that it relies on now, by the clock: shard and epoch.
+    pub(crate) fn terms(&self) -> Vec<(usize, u64)> {
+        let term = |(at, seat): (usize, &Seat)| match &*seat.leadership().borrow() {
+            Leadership::Leader { valid_until, epoch, .. } if Instant::now() < *valid_until => {
+                Some((at, *epoch))
+            }
+            Leadership::Leader { .. } | Leadership::Follower { .. } => None,
+        };
+        self.seats.iter().enumerate().filter_map(term).collect()
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.terms().len()
+    }
+}
+
+/// Checks, for as long as it sees them, that no two replicas work in one shard, nor by two divisions.
+#[derive(Default)]
+pub(crate) struct Watcher {
+    /// The last term of each shard's Lease, and whose it was.
+    terms: BTreeMap<usize, (u64, String)>,
+    pub(crate) moves: u64,
+}
+
+impl Watcher {
+    pub(crate) fn check(&mut self, replicas: &[Replica]) {
+        let mut holders = BTreeMap::new();
+        let mut division = None;
+        for replica in replicas {
+            for (shard, epoch) in replica.terms() {
+                if let Some(other) = holders.insert(shard, &replica.name) {
+                    panic!("{other} and {} work in shard {shard}", replica.name);
+                }
+                let (others, name) = *division.get_or_insert((replica.shards, &replica.name));
+                assert_eq!(others, replica.shards, "divisions of {name} and {}", replica.name);
+                let term = (epoch, replica.name.clone());
+                if let Some(last) = self.terms.insert(shard, term.clone()) {
+                    assert!(last == term || last.0 < epoch, "shard {shard}: {term:?} after {last:?}");
+                    self.moves += u64::from(last.1 != term.1);
+                }
+            }
+        }
+    }
+
+    /// Checks for so long.
+    pub(crate) async fn pass(&mut self, replicas: &[Replica], time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(37)).await;
+            self.check(replicas);
+        }
+    }
+
+    /// Waits until this is so, and says how long it took.
+    pub(crate) async fn until(&mut self, replicas: &[Replica], so: impl Fn(&[Replica]) -> bool) -> Duration {
+        let begin = Instant::now();
+        while !so(replicas) {
+            let held: Vec<_> = replicas.iter().map(|replica| (&replica.name, replica.terms())).collect();
+            assert!(begin.elapsed() < Duration::from_mins(5), "it never comes to that: {held:?}");
+            self.pass(replicas, Duration::from_millis(20)).await;
+        }
+        begin.elapsed()
+    }
+}
+
+/// Whether each shard is held, and none has two more than another.
+pub(crate) fn is_fair(replicas: &[Replica]) -> bool {
+    let held: Vec<_> = replicas.iter().map(Replica::held).collect();
+    let (fewest, most) = (held.iter().min().expect("some"), held.iter().max().expect("some"));
+    let shards = usize::from(replicas.iter().map(|replica| replica.shards).max().expect("some"));
+    held.iter().sum::<usize>() == shards && most - fewest <= 1
+}
+
+/// A process that can be stopped as by SIGSTOP.
+struct Freezable {
+    inner: Pin<Box<dyn Future<Output = ()> + Send>>,
+    until: Arc<Mutex<Instant>>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Future for Freezable {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.until.lock().expect("not poisoned");
+        if Instant::now() < until {
+            let mut sleep = Box::pin(tokio::time::sleep_until(until));
+            if sleep.as_mut().poll(context).is_pending() {
+                self.sleep = Some(sleep);
+                return Poll::Pending;
+            }
+        }
+        self.inner.as_mut().poll(context)
+    }
+}
