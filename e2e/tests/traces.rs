@@ -1,17 +1,14 @@
-//! Traces as the processes send them: they lead from a Service or a node that appears to the calls of the cloud.
+//! Traces as the processes send them: they lead from a Service, a node or its network that appears to the calls of the cloud.
 
 use anyhow::{Context, ensure};
 use e2e::{Bed, WITHIN, eventually, service};
-use serde_json::json;
+use serde_json::{Value, json};
 use traces::testing::{Collector, Received};
 
 #[tokio::test]
 async fn a_service_and_a_node_are_traced_from_their_turns_to_the_calls_of_the_cloud() {
     let collector = Collector::start().await.unwrap();
-    let variables = json!({ "extraEnv": [
-        { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },
-        { "name": "OTEL_BSP_SCHEDULE_DELAY", "value": "100" },
-    ] });
+    let variables = variables(&collector);
     let values = json!({ "adapter": variables, "serviceController": variables, "nodeController": variables });
     let mut bed = Bed::install_with(&values).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -31,6 +28,64 @@ async fn a_service_and_a_node_are_traced_from_their_turns_to_the_calls_of_the_cl
     let others = collector.received().into_iter().map(|span| span.service);
     let others: Vec<_> = others.filter(|it| !told.contains(&it.as_str())).collect();
     assert!(others.is_empty(), "who is not told to send nothing: {others:?}");
+}
+
+#[tokio::test]
+async fn a_route_is_traced_from_the_turn_to_the_call_of_the_cloud() {
+    let collector = Collector::start().await.unwrap();
+    let variables = variables(&collector);
+    let values = json!({
+        "adapter": variables,
+        "routeController": variables,
+        "serviceController": { "enabled": false },
+    });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    let of_route =
+        eventually("the traces of the route have come", WITHIN, || async { of_route(&collector.received()) });
+    of_route.await.unwrap();
+}
+
+/// Whoever has these sends its traces.
+fn variables(collector: &Collector) -> Value {
+    json!({ "extraEnv": [
+        { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },
+        { "name": "OTEL_BSP_SCHEDULE_DELAY", "value": "100" },
+    ] })
+}
+
+/// The turn in which the route was laid, down to the cloud; and a turn in which the node was told.
+fn of_route(received: &[Received]) -> anyhow::Result<()> {
+    let lay = span(received, "adapter-sim", |it| it.name == "BatchRoutes")?;
+    let task = parent(received, lay)?;
+    let serve = parent(received, task)?;
+    let call = parent(received, serve)?;
+    let turn = parent(received, call)?;
+    let way = [turn, call, serve, task].map(|it| format!("{}: {}", it.service, it.name));
+    ensure!(
+        way == [
+            "route-controller: reconcile Routes",
+            "route-controller: ApplyRoutes",
+            "adapter-sim: cloudadapter.v1alpha1.RouteService/ApplyRoutes",
+            "adapter-sim: converge routes",
+        ],
+        "{way:?}"
+    );
+    ensure!(turn.parent.is_empty(), "{turn:?}");
+    for (span, names) in [
+        (turn, &["reconcile.trigger", "reconcile.queued_seconds", "reconcile.attempt"][..]),
+        (lay, &["budget.class", "budget.waited_seconds", "http.response.status_code"]),
+    ] {
+        ensure!(names.iter().all(|name| !attribute(span, name).is_empty()), "{span:?}");
+    }
+    let write = span(received, "route-controller", |it| {
+        it.name == "PATCH" && attribute(it, "url.path").ends_with("/nodes/a/status")
+    })?;
+    let turn = parent(received, write)?;
+    ensure!(turn.name == "reconcile Routes", "{turn:?}");
+    Ok(())
 }
 
 /// The turn in which the load balancer was begun, down to the cloud; and a turn in which the Service was written.
