@@ -129,6 +129,15 @@ impl Pods {
         self.pods.get_mut(deployment).with_context(|| format!("no Deployment {deployment} among {names:?}"))
     }
 
+    /// The same, for who only looks.
+    ///
+    /// # Errors
+    /// When there is no such Deployment; the message lists those that are.
+    pub fn look_at(&self, deployment: &str) -> anyhow::Result<&Pod> {
+        let pod = self.pods.get(deployment);
+        pod.with_context(|| format!("no Deployment {deployment} among {:?}", self.names()))
+    }
+
     /// The names of the Deployments.
     pub fn names(&self) -> Vec<String> {
         self.pods.keys().cloned().collect()

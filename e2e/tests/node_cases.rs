@@ -6,14 +6,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use adapter_sim::simcloud::model::Instance;
+use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::model::{Instance, InstanceStatus};
 use anyhow::ensure;
-use e2e::{ADAPTER, Bed, Mark, NodeBuilder, UNINITIALIZED, eventually, is_uninitialised, node};
+use e2e::{
+    ADAPTER, Bed, Mark, NodeBuilder, Ready, UNINITIALIZED, eventually, is_uninitialised, merge, node,
+    set_ready,
+};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const TYPE: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 const ZONE: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
@@ -71,7 +76,11 @@ async fn start() -> Bed {
 }
 
 async fn start_with(flags: &[&str]) -> Bed {
-    let mut bed = Bed::install_with(&values(flags)).await.unwrap();
+    start_as(&values(flags)).await
+}
+
+async fn start_as(values: &Value) -> Bed {
+    let mut bed = Bed::install_with(values).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     bed
@@ -264,16 +273,7 @@ async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
     assert_eq!(addresses(&bed.nodes().get("n5").await.unwrap()), before);
 
     // Lists of both families, too, are compared again and again and cost nothing.
-    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
-    let thrice = f64::from(u32::try_from(3 * FOLLOWED.len()).unwrap());
-    let adds = async || anyhow::Ok(pod.counted("workqueue_adds_total", "name").await?["Nodes"]);
-    let before = adds().await.unwrap();
-    let again = eventually("all are compared three times more", bed.within, || async {
-        let added = adds().await? - before;
-        ensure!(added >= thrice, "{added} keys");
-        Ok(())
-    });
-    again.await.unwrap();
+    compared(&bed, u32::try_from(3 * FOLLOWED.len()).unwrap()).await;
     let writes = writes(&mut bed, Mark::default());
     assert_eq!(writes.len(), FOLLOWED.len(), "{writes:?}");
     for (name, writes) in writes {
@@ -390,6 +390,124 @@ async fn by_hand(bed: &mut Bed) {
     })
     .await
     .unwrap();
+}
+
+/// Nodes that somebody else made, without a provider ID: their machines are known by name, as long as there is one of that name. And
+/// what changes there is seen when the cloud is listed, however often nodes are compared.
+#[tokio::test]
+async fn a_node_without_a_provider_id_follows_the_only_machine_of_its_name() {
+    let mut values = values(&["--node-status-update-frequency=500ms"]);
+    let seldom = json!({ "instances": { "maxAge": "6s" } });
+    let often = json!({ "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "1s" } });
+    merge(&mut values, &json!({ "adapter": { "cache": seldom }, "nodeController": often }));
+    let bed = start_as(&values).await;
+    let cloud = &bed.cluster.cloud;
+    let mut machines = Vec::new();
+    for name in ["twin", "twin", "hybrid"] {
+        machines.extend(cloud.create_instances(&dual(name)).await.unwrap());
+    }
+    for name in ["twin", "hybrid"] {
+        let mut untainted = node(name).label(ZONE[0], "rack-7").build().unwrap();
+        untainted.spec.as_mut().unwrap().taints = None;
+        bed.nodes().create(&PostParams::default(), &untainted).await.unwrap();
+    }
+    until_addresses(&bed, &[INT_4, INT_6, EXT_4, EXT_6]).await;
+    for name in ["twin", "hybrid"] {
+        let node = bed.until_node(name, "has the older name follow", |node| {
+            has(node, ZONE, "rack-7")?;
+            Ok(node.clone())
+        });
+        let node = node.await.unwrap();
+        assert_eq!(provider_id(&node), None, "{name}");
+        for key in TYPE.into_iter().chain(REGION) {
+            assert_eq!(label(&node, key), None, "{name}");
+        }
+    }
+
+    a_change_is_seen_when_it_is_listed(&bed, &machines[2].id).await;
+
+    for machine in &machines {
+        cloud.set_instance_status(&machine.id, InstanceStatus::Stopped).await.unwrap();
+    }
+    for name in ["twin", "hybrid"] {
+        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
+    }
+    until_shut_down(&bed, true).await;
+    cloud.delete_instance(&machines[2].id).await.unwrap();
+    listed(&bed).await;
+    // Longer than it takes to end a node whose machine is proven to be gone.
+    compared(&bed, 20).await;
+    assert!(is_shut_down(&bed.nodes().get("hybrid").await.unwrap()), "only an ID proves an end");
+    let twin = bed.nodes().get("twin").await.unwrap();
+    assert!(!is_shut_down(&twin), "it may be either");
+    assert_eq!(addresses(&twin), [owned(("Hostname", "twin"))]);
+    set_ready(&bed.client(), "hybrid", Ready::True).await.unwrap();
+    until_shut_down(&bed, false).await;
+}
+
+/// Nodes are compared often with what was listed last, and that is all.
+async fn a_change_is_seen_when_it_is_listed(bed: &Bed, machine: &str) {
+    let cloud = &bed.cluster.cloud;
+    listed(bed).await;
+    cloud.reset_counts().await.unwrap();
+    let changed = json!({ "addresses": [{ "kind": "external", "address": EXT_4.1 }] });
+    cloud.change_instance(machine, &changed).await.unwrap();
+    compared(bed, 4).await;
+    let node = bed.nodes().get("hybrid").await.unwrap();
+    let times = cloud.counts().await.unwrap().of(Operation::ListInstances);
+    assert_eq!(times, 0, "it is listed more often than each 6 s");
+    assert_eq!(addresses(&node).len(), 5, "nobody can know that yet");
+    until_addresses(bed, &[EXT_4]).await;
+    assert!(cloud.counts().await.unwrap().of(Operation::ListInstances) > 0);
+}
+
+/// Waits until the cloud has been listed once more.
+async fn listed(bed: &Bed) {
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    let listed = eventually("the cloud is listed", bed.within, || async {
+        let times = bed.cluster.cloud.counts().await?.of(Operation::ListInstances);
+        ensure!(times > 0, "it is not");
+        Ok(())
+    });
+    listed.await.unwrap();
+}
+
+/// Waits until so many nodes more have been compared with what is known of their machines.
+async fn compared(bed: &Bed, nodes: u32) {
+    let pod = bed.cluster.pods.look_at("node-controller").unwrap();
+    let adds = async || anyhow::Ok(pod.counted("workqueue_adds_total", "name").await?["Nodes"]);
+    let before = adds().await.unwrap();
+    let what = format!("{nodes} nodes are compared");
+    let more = eventually(&what, bed.within, || async {
+        let added = adds().await? - before;
+        ensure!(added >= f64::from(nodes), "{added} keys");
+        Ok(())
+    });
+    more.await.unwrap();
+}
+
+async fn until_addresses(bed: &Bed, wanted: &[(&str, &str)]) {
+    let wanted: Vec<_> = wanted.iter().copied().chain([("Hostname", "hybrid")]).map(owned).collect();
+    bed.until_node("hybrid", "has the addresses of its machine", |node| {
+        let addresses = addresses(node);
+        ensure!(addresses == wanted, "{addresses:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+async fn until_shut_down(bed: &Bed, wanted: bool) {
+    bed.until_node("hybrid", "has the shutdown taint or has lost it", |node| {
+        ensure!(is_shut_down(node) == wanted, "{:?}", taints(node));
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+fn is_shut_down(node: &Node) -> bool {
+    taints(node).contains(&format!("{SHUTDOWN}:NoSchedule"))
 }
 
 fn has(node: &Node, keys: [&str; 2], wanted: &str) -> anyhow::Result<()> {
