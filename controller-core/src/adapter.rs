@@ -35,7 +35,7 @@ pub use self::{
     scope::ScopeGuard,
     standing::{Standing, concerns_all, is_caller_refused},
 };
-use crate::{Clock, config::Cluster, metrics::AdapterMetrics, start::Term};
+use crate::{Clock, config::Cluster, metrics::AdapterMetrics, start::Shards};
 
 /// How long a verb may take. The adapter answers PENDING long before that.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ pub struct Adapter {
     standing: Standing,
     scope: ScopeGuard,
     /// When the cloud may be changed. `None`: always.
-    term: Option<Term>,
+    shards: Option<Shards>,
 }
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Adapter {
             metrics: AdapterMetrics::default(),
             standing: Standing::default(),
             scope: ScopeGuard::default(),
-            term: None,
+            shards: None,
         }
     }
 
@@ -109,10 +109,10 @@ impl Adapter {
         self
     }
 
-    /// The same client, which changes nothing outside of this term.
+    /// The same client, which changes nothing in shards of others.
     #[must_use]
-    pub fn writing_in(mut self, term: Term) -> Self {
-        self.term = Some(term);
+    pub fn writing_in(mut self, shards: Shards) -> Self {
+        self.shards = Some(shards);
         self
     }
 
@@ -259,8 +259,8 @@ impl Adapter {
     /// # Errors
     /// `NOT_LEADER`, and why.
     pub fn may_change(&self) -> Result<(), AdapterError> {
-        match &self.term {
-            Some(term) if !term.is_running() => {
+        match &self.shards {
+            Some(shards) if !shards.may_write() => {
                 let error = "this controller does not hold its Lease, and changes nothing";
                 Err(AdapterError::new(Reason::NotLeader, error))
             }
@@ -276,9 +276,9 @@ impl Adapter {
         answer: Result<T, AdapterError>,
     ) -> Result<T, AdapterError> {
         let asked_in = fence.map(|fence| fence.epoch);
-        match (&self.term, answer) {
-            (Some(term), Err(error))
-                if error.reason == Reason::StaleFence && asked_in != Some(term.epoch()) =>
+        match (&self.shards, answer) {
+            (Some(shards), Err(error))
+                if error.reason == Reason::StaleFence && asked_in != Some(shards.epoch()) =>
             {
                 let text = format!("asked for in an earlier term of this process: {}", error.message);
                 Err(AdapterError::new(Reason::OutcomeUnknown, text))

@@ -24,6 +24,13 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// For a process that has so many of all shards: together they let go no more than one would, but for one each.
+    #[must_use]
+    pub fn of_share(self, held: usize, shards: usize) -> Self {
+        let number = self.number.saturating_mul(held).div_ceil(shards.max(1)).max(1);
+        Self { number, ..self }
+    }
+
     /// How many of `total` may go within a window.
     #[must_use]
     pub fn allowance(&self, total: usize) -> usize {

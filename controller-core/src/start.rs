@@ -2,13 +2,14 @@
 //!
 //! The API server and the adapter need not be there: nothing here connects, mirrors wait and say so. What ends a process early is
 //! a configuration that cannot work, an address that cannot be bound, a task that ended though nobody asked it to, or another process
-//! that has taken its Lease.
+//! that has taken its only Lease.
 
 mod election;
 mod logging;
 mod metrics;
 mod pulse;
 mod scope;
+mod shards;
 mod tasks;
 mod term;
 
@@ -24,8 +25,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-pub use self::term::Term;
 use self::{election::Candidate, pulse::Pulse, scope::Keeper, tasks::Tasks};
+pub use self::{
+    shards::{Gains, Shards, Turn},
+    term::Term,
+};
 use crate::{
     Clock,
     adapter::Adapter,
@@ -67,8 +71,8 @@ pub struct Process {
     pub recorder: Recorder,
     /// The time of day.
     pub clock: Clock,
-    /// In which term it writes. Its tasks start when that begins.
-    pub term: Term,
+    /// Which part of the work it has. Its tasks start when it has some.
+    pub shards: Shards,
     /// Cancelled when the process shall stop: take no new work.
     pub stop: CancellationToken,
     /// What must hold for it to be ready.
@@ -101,13 +105,14 @@ impl Process {
         let (health, standing) = (Health::default(), adapter.standing().clone());
         health.ready_if("adapter", move || standing.readiness());
         let term = Term::of_one_process(&clock, adapter.cluster_id());
+        let shards = Shards::new(names.controller, vec![term]);
         Self {
             names,
             kube,
             adapter,
             recorder,
             clock,
-            term,
+            shards,
             stop: CancellationToken::new(),
             health,
             registry,
@@ -149,13 +154,13 @@ impl Process {
     pub async fn finish(mut self) -> anyhow::Result<()> {
         metrics::register(&mut self);
         self.keep_scope();
-        let (term, stop, health) = (self.term, self.stop, self.health);
+        let (shards, stop, health) = (self.shards, self.stop, self.health);
         // Pages and Events outlive the work, so that its end can be seen and told.
         let (last, release) = (CancellationToken::new(), CancellationToken::new());
         let (mut background, mut election) = (Tasks::default(), Tasks::default());
         background.spawn("events", self.events.run(last.clone()));
         if let Some(candidate) = self.candidate {
-            let (stands_by, works, lives) = (term.clone(), term.clone(), term.clone());
+            let (stands_by, works, lives) = (shards.clone(), shards.clone(), shards.clone());
             health.stands_by(move || stands_by.standby_readiness());
             health.ready_if("leaderElection", move || works.readiness());
             health.alive_if("leaderElection", move || lives.liveness());
@@ -168,10 +173,10 @@ impl Process {
         if let Some((listener, tls)) = self.secure {
             background.spawn("pages over TLS", pages::serve_tls(listener, tls, router, last.clone()));
         }
-        let work = work(&term, &stop, &health, self.tasks);
+        let work = work(&shards, &stop, &health, self.tasks);
         let ended = tokio::select! {
             biased;
-            lost = term.is_lost() => return Err(lost),
+            lost = shards.is_lost() => return Err(lost),
             ended = work => ended,
         };
         last.cancel();
@@ -185,7 +190,7 @@ impl Process {
     /// Nothing is changed in the cloud before it is known to be the part that this controller has worked in so far.
     fn keep_scope(&mut self) {
         let guard = self.adapter.scope().clone();
-        let keeper = Keeper::new(&self.term, &self.kube, &self.recorder, &guard);
+        let keeper = Keeper::new(&self.shards, &self.kube, &self.recorder, &guard);
         let readiness = guard.clone();
         self.health.ready_if("scope", move || readiness.readiness());
         self.metrics().register_collector(Box::new(scope::Moved(guard)));
@@ -193,14 +198,14 @@ impl Process {
     }
 }
 
-/// Runs the tasks from the begin of the term until they have ended.
+/// Runs the tasks from when this process has work until they have ended.
 async fn work(
-    term: &Term,
+    shards: &Shards,
     stop: &CancellationToken,
     health: &Health,
     tasks: Vec<(&'static str, Task)>,
 ) -> anyhow::Result<()> {
-    if stop.run_until_cancelled(term.begins()).await.is_none() {
+    if stop.run_until_cancelled(shards.begin()).await.is_none() {
         return Ok(());
     }
     health.works();
@@ -271,15 +276,16 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
             Some(Candidate::new(names, election, client, &clock)?)
         }
     };
-    let term = match &candidate {
-        Some(candidate) => candidate.term.clone(),
-        None => Term::of_one_process(&clock, &config.cluster.id),
+    let terms = match &candidate {
+        Some(candidate) => candidate.terms.clone(),
+        None => vec![Term::of_one_process(&clock, &config.cluster.id)],
     };
-    let requests = Requests::new(term.clone(), config.kube_api_rate);
+    let shards = Shards::new(names.controller, terms);
+    let requests = Requests::new(shards.clone(), config.kube_api_rate);
     let kube = kube_api::client(kubeconfig, &requests)?;
     let channel = config.adapter.clone().through(kube.clone()).open();
     let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
-    let adapter = Adapter::over(channel, config.cluster.clone(), &clock).writing_in(term.clone());
+    let adapter = Adapter::over(channel, config.cluster.clone(), &clock).writing_in(shards.clone());
     let address = config.http_address;
     let listener = TcpListener::bind(address).await.with_context(|| format!("--http-address {address}"))?;
     let secure = match &config.secure_pages {
@@ -291,7 +297,7 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     };
     let mut process = Process::new(names, kube, adapter, clock);
     requests.register(&mut process.registry);
-    Ok(Process { listener: Some(listener), secure, term, candidate, ..process })
+    Ok(Process { listener: Some(listener), secure, shards, candidate, ..process })
 }
 
 /// Cancels `stop` on SIGTERM and SIGINT.

@@ -7,19 +7,23 @@ mod cloud;
 mod instance;
 mod kube;
 mod node;
+mod seats;
 mod service;
 
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 
 pub use self::{
     cloud::FakeCloud,
     instance::{InstanceBuilder, instance},
     kube::{FakeKube, Fault, Verb, Write},
     node::{NodeBuilder, node},
+    seats::Seats,
     service::{ServiceBuilder, service},
 };
 use crate::{
     config::Cluster,
+    kube_api::Requests,
     start::{Names, Process},
 };
 
@@ -36,6 +40,18 @@ pub fn cluster() -> Cluster {
 #[must_use]
 pub fn process(names: Names, kube: &FakeKube, cloud: &FakeCloud) -> Process {
     Process::new(names, kube.client(), cloud.adapter(), cloud.clock())
+}
+
+/// A process over both fakes that has some of several shards.
+#[must_use]
+pub fn process_of_shards(names: Names, kube: &FakeKube, cloud: &FakeCloud, seats: &Seats) -> Process {
+    let shards = seats.shards();
+    kube.put::<Lease>(seats.first_lease());
+    let kube = kube.client_through(&Requests::new(shards.clone(), None));
+    let adapter = cloud.adapter().writing_in(shards.clone());
+    let mut process = Process::new(names, kube, adapter, cloud.clock());
+    process.shards = shards;
+    process
 }
 
 /// Waits until `condition` holds. Panics with `what` if it does not within ten minutes of paused time.

@@ -70,12 +70,21 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
             all.compare_all(&wakes);
         }
     });
+    let (all, wakes, shards) = (mirrors.clone(), queue.clone(), process.shards.clone());
+    process.background("shards that come", async move {
+        let mut gains = shards.gains();
+        loop {
+            gains.next().await;
+            all.look_at_all(&wakes);
+        }
+    });
     let reconciler = Arc::new(reconcile::Reconciler {
         mirrors,
         lookup,
         executor,
         recorder: process.recorder.clone(),
         metrics,
+        shards: process.shards.clone(),
     });
     let stop = process.stop.clone();
     process.task("node queue", async move {

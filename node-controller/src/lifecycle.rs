@@ -32,7 +32,7 @@ use controller_core::{
     Clock,
     adapter::Adapter,
     brake::{Limits, Verdict},
-    start::{Process, Term},
+    start::{Process, Shards},
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep};
@@ -108,6 +108,7 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
         metrics: Metrics::register(process),
         scheme: Scheme::default(),
         signs: signs.clone(),
+        shards: process.shards.clone(),
         settings,
     };
     let this = lifecycle.clone();
@@ -122,12 +123,12 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
         }
     });
     let board = Board::new(process.recorder.as_component(COMPONENT));
-    let (clock, term) = (process.clock, process.term.clone());
+    let clock = process.clock;
     process.background("node deletions", async move {
-        // Begins with the term: a replica that has waited for long has not deleted anything meanwhile, but another one may have.
         let gate = Gate::new(settings.limits, Instant::now());
-        let mut deletions = Deletions { lifecycle, gate, board, clock, term, asked: None };
+        let mut deletions = Deletions { lifecycle, gate, holdings: Vec::new(), board, clock, asked: None };
         loop {
+            deletions.begin();
             deletions.pass().await;
             sleep(settings.period).await;
         }
@@ -144,18 +145,22 @@ struct Lifecycle {
     scheme: Scheme,
     /// And with it what was heard.
     signs: Signs,
+    /// Whose nodes are of no concern here but as mirrors show them.
+    shards: Shards,
     settings: Settings,
 }
 
 impl Lifecycle {
     async fn taint_all(&self) {
         let nodes = self.mirrors.nodes.items();
-        let changes = nodes.into_iter().filter_map(|(_, node)| {
+        let ours = nodes.into_iter().filter(|(_, node)| self.shards.has(&node.uid));
+        let changes = ours.filter_map(|(_, node)| {
             let change = self.facts_for_the_taint(&node, |facts| taint(&node, facts))?;
             Some((node, change))
         });
         let write = |(node, change): (Arc<Node>, plan::Change)| async move {
-            if let Err(error) = self.executor.taint(&node, change).await {
+            let Ok(turn) = self.shards.enter(&node.uid) else { return };
+            if let Err(error) = turn.run(self.executor.taint(&node, change)).await {
                 warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, tries again");
             }
         };
@@ -211,14 +216,27 @@ struct Candidate {
 struct Deletions {
     lifecycle: Lifecycle,
     gate: Gate,
+    /// For which the gate was made.
+    holdings: Vec<(usize, u64)>,
     board: Board,
     clock: Clock,
-    term: Term,
     /// The trace of the last question.
     asked: Option<Origin>,
 }
 
 impl Deletions {
+    /// A replica that has come to a shard has not deleted anything there, but another one may have: the brake begins anew.
+    fn begin(&mut self) {
+        let Lifecycle { shards, settings, .. } = &self.lifecycle;
+        let holdings = shards.holdings();
+        // One that has none for a moment need not have lost any.
+        if !holdings.is_empty() && holdings != self.holdings {
+            let limits = settings.limits.of_share(holdings.len(), shards.count());
+            self.gate = Gate::new(limits, Instant::now());
+            self.holdings = holdings;
+        }
+    }
+
     /// One look at all nodes: who is to be asked about, who is proven to be gone, and who of them goes.
     async fn pass(&mut self) {
         let candidates = self.candidates();
@@ -257,7 +275,8 @@ impl Deletions {
     fn candidates(&self) -> BTreeMap<Subject, Candidate> {
         let (now, minimum_age) = (self.clock.now(), self.lifecycle.settings.minimum_age);
         let nodes = self.lifecycle.mirrors.nodes.items();
-        let candidates = nodes.into_iter().filter_map(|(_, node)| {
+        let ours = nodes.into_iter().filter(|(_, node)| self.lifecycle.shards.has(&node.uid));
+        let candidates = ours.filter_map(|(_, node)| {
             let shown = self.lifecycle.facts(&node, |facts| {
                 let shown = if facts.instance.is_some() { Shown::Yes } else { Shown::No };
                 absence(&node, facts, now, minimum_age).then_some(shown)
@@ -275,8 +294,8 @@ impl Deletions {
                 facts.cloud == View::Fresh && facts.instance.is_some_and(|instance| !instance.ends)
             })
         };
-        let present = self.present();
-        let listed = present.iter().filter(is_listed);
+        let known = self.of_this_cloud();
+        let listed = known.iter().filter(is_listed);
         listed.filter_map(|node| node.provider_id.clone()).take(WITNESSES).collect()
     }
 
@@ -354,14 +373,20 @@ impl Deletions {
                 for node in &held {
                     notices.held(node, held.len(), allowance, limits);
                 }
-                notices.tripped(self.term.regarding(), &held, (n_nodes, allowance), limits);
+                notices.tripped(self.lifecycle.shards.regarding(), &held, (n_nodes, allowance), limits);
             }
         }
         going
     }
 
-    /// The nodes of this cloud: others have no share in what may go.
+    /// The nodes of this cloud in our shards: others have no share in what may go.
     fn present(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.of_this_cloud();
+        nodes.retain(|node| self.lifecycle.shards.has(&node.uid));
+        nodes
+    }
+
+    fn of_this_cloud(&self) -> Vec<Arc<Node>> {
         let scheme = self.lifecycle.scheme.get();
         let is_ours = |node: &&Arc<Node>| plan::is_of(node, scheme.as_deref());
         self.lifecycle.mirrors.nodes.read(|nodes| nodes.values().filter(is_ours).cloned().collect())
@@ -370,10 +395,13 @@ impl Deletions {
     async fn delete(&mut self, going: Vec<Arc<Node>>) {
         // What the cloud said last is in a trace of its own.
         self.asked.iter().for_each(Origin::link);
-        let executor = &self.lifecycle.executor;
+        let Lifecycle { executor, shards, .. } = &self.lifecycle;
         let recorder = self.board.recorder();
         let delete = |node: Arc<Node>| async move {
-            let ended = executor.delete(&node, recorder).await;
+            let ended = match shards.enter(&node.uid) {
+                Ok(turn) => turn.run(executor.delete(&node, recorder)).await,
+                Err(_another) => Ended::Stale,
+            };
             (node, ended)
         };
         let mut deletions = stream::iter(going).map(delete).buffer_unordered(AT_ONCE);

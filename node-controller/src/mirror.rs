@@ -183,6 +183,11 @@ impl Mirrors {
         }
     }
 
+    /// All nodes are looked at: some are in shards that were another's.
+    pub(crate) fn look_at_all(&self, queue: &Queue<ObjectName>) {
+        self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add(name.clone())));
+    }
+
     fn node_changed(&self, change: Change<ObjectName, Node>, queue: &Queue<ObjectName>) {
         if let Some(node) = &change.new
             && node.life.ready == Ready::True

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller_core::{Again, events::Recorder, mirror::ObjectName};
+use controller_core::{Again, events::Recorder, mirror::ObjectName, start::Shards};
 use tracing::{debug, warn};
 
 use crate::{
@@ -21,12 +21,20 @@ pub(crate) struct Reconciler {
     pub(crate) executor: Executor,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) shards: Shards,
 }
 
 impl Reconciler {
     /// Looks at one node and says when to look again.
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else { return Again::Done };
+        match self.shards.enter(&node.uid) {
+            Ok(turn) => Box::pin(turn.run(self.turn(node))).await,
+            Err(again) => again,
+        }
+    }
+
+    async fn turn(&self, node: Arc<Node>) -> Again {
         if self.executor.is_ahead_of(&node) {
             return Again::After(echo::LIMIT);
         }

@@ -8,6 +8,7 @@ mod history;
 mod initialisation;
 mod lifecycle;
 mod progress;
+mod shards;
 mod shutdown;
 mod spans;
 mod world;

@@ -3,7 +3,6 @@
 //! Decides nothing: what an answer means is said in the requeue room.
 
 mod batch;
-mod fence;
 pub(crate) mod record;
 
 use std::time::Duration;
@@ -12,6 +11,7 @@ use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Priority};
 use controller_core::Clock;
 use controller_core::adapter::{Adapter, Call};
 use controller_core::kube_api::{self, within};
+use controller_core::start::{Shards, Turn};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use tracing::info;
 
 use self::batch::{Batch, batches};
-pub(crate) use self::fence::Fencing;
 use self::record::Store;
 use crate::config::ClusterCidrs;
 use crate::events::Events;
@@ -52,7 +51,7 @@ pub(crate) struct Executor {
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
     pub(crate) cluster_cidrs: ClusterCidrs,
-    pub(crate) fencing: Fencing,
+    pub(crate) shards: Shards,
     pub(crate) clock: Clock,
 }
 
@@ -61,11 +60,32 @@ impl Executor {
     /// from hearing of the routes that are there, nor a pass from its end.
     ///
     /// Returns whether some were left out.
-    /// Cost: one call for 200 routes, and as many before that for what is in their way.
+    /// Cost: one call for 200 routes of a shard, and as many before that for what is in their way.
     /// Errors: the calls that were left out are for the next pass.
-    pub(crate) async fn apply(&self, due: &Plan, attempts: &mut Attempts) -> Result<bool, Error> {
+    pub(crate) async fn apply(
+        &self,
+        turns: &[Turn],
+        due: &Plan,
+        attempts: &mut Attempts,
+    ) -> Result<bool, Error> {
         let until = Instant::now() + APPLY;
-        let in_the_way: Vec<&Removal> = due.lays.iter().flat_map(|lay| &lay.instead_of).collect();
+        for turn in turns {
+            if turn.run(self.apply_shard(turn, due, attempts, until)).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn apply_shard(
+        &self,
+        turn: &Turn,
+        due: &Plan,
+        attempts: &mut Attempts,
+        until: Instant,
+    ) -> Result<bool, Error> {
+        let lays: Vec<&Lay> = due.lays.iter().filter(|lay| turn.is_for(lay.place())).collect();
+        let in_the_way: Vec<&Removal> = lays.iter().flat_map(|lay| &lay.instead_of).collect();
         for batch in batches(&[], &in_the_way) {
             if Instant::now() >= until {
                 return Ok(true);
@@ -73,7 +93,7 @@ impl Executor {
             self.send(&batch, attempts).await?;
         }
         let mut free = Vec::new();
-        for lay in &due.lays {
+        for lay in lays {
             match attempts.obstacle(lay) {
                 Some(Outcome::Failed { why, .. } | Outcome::Refused { why }) => {
                     self.events.failed_to_create(lay, Duration::ZERO, why);
@@ -82,7 +102,8 @@ impl Executor {
                 None => free.push(lay),
             }
         }
-        let removals: Vec<&Removal> = due.removals.iter().collect();
+        let removals: Vec<&Removal> =
+            due.removals.iter().filter(|removal| turn.is_for(&removal.place())).collect();
         for batch in batches(&free, &removals) {
             if Instant::now() >= until {
                 return Ok(true);
@@ -105,7 +126,10 @@ impl Executor {
         let begun = changes.into_iter().take_while(|_| Instant::now() < until);
         let mut answers = futures::stream::iter(begun)
             .map(|change: Change| async move {
-                let answer = self.patch(&change).await;
+                let answer = match self.shards.enter(&change.node_uid) {
+                    Ok(turn) => turn.run(self.patch(&change)).await,
+                    Err(_another) => Ok(()),
+                };
                 (change, answer)
             })
             .buffer_unordered(PATCHES_AT_ONCE);
@@ -134,7 +158,7 @@ impl Executor {
         let began = Instant::now();
         let request = ApplyRoutesRequest {
             context: None,
-            fence: Some(self.fencing.next()),
+            fence: Some(self.shards.fence()),
             upserts: batch.upserts(self.adapter.cluster_id()),
             deletes: batch.deletes(self.adapter.cluster_id()),
             dry_run: false,
@@ -234,7 +258,7 @@ mod tests {
             events: Events::new(process.recorder.clone()),
             metrics: Metrics::register(&mut process),
             cluster_cidrs: "10.244.0.0/16".parse().expect("a CIDR"),
-            fencing: Fencing::new(process.term.clone()),
+            shards: process.shards.clone(),
             clock: process.clock,
         }
     }
@@ -274,7 +298,10 @@ mod tests {
         let (mut attempts, mut passes) = (Attempts::default(), 0);
         loop {
             let (began, due) = (Instant::now(), attempts.due(plan.clone(), Instant::now()));
-            let more = executor.apply(&due, &mut attempts).await.expect("it takes all of them");
+            let more = executor
+                .apply(&executor.shards.enter_all(), &due, &mut attempts)
+                .await
+                .expect("it takes all of them");
             assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());
             passes += 1;
             if cloud.read(|state| state.routes.len()) == nodes.len() {

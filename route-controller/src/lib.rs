@@ -63,6 +63,14 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     process.background("nodes", async move { follower.follow_nodes(nodes, &waker).await });
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("routes", async move { follower.follow_routes(&adapter, &waker).await });
+    let (shards, waker) = (process.shards.clone(), trigger.clone());
+    process.background("shards that come", async move {
+        let mut gains = shards.gains();
+        loop {
+            gains.next().await;
+            waker.wake();
+        }
+    });
     process.background("links", async move { mirrors.follow_links(&trigger).await });
     process.task("passes", reconciler.run());
     process.finish().await

@@ -13,6 +13,7 @@ pub(crate) mod route;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -155,6 +156,15 @@ struct Known<'a> {
 }
 
 impl Plan {
+    /// The part of it that concerns places of which `ours` is true: see [`Lay::place`].
+    pub(crate) fn of(mut self, ours: impl Fn(&str) -> bool) -> Self {
+        self.lays.retain(|lay| ours(lay.place()));
+        self.removals.retain(|removal| ours(&removal.place()));
+        self.refusals.retain(|refusal| ours(&refusal.node_uid));
+        self.outside.retain(|refusal| ours(&refusal.node_uid));
+        self
+    }
+
     /// Whether nothing is to be done in the cloud.
     pub(crate) const fn is_settled(&self) -> bool {
         self.lays.is_empty() && self.removals.is_empty()
@@ -186,6 +196,23 @@ impl Plan {
         let blocks = |known: &&Known<'_>| !known.is_replaced_by(&claim);
         let instead_of = known.iter().filter(blocks).map(Known::replaced).collect();
         self.lays.push(Lay { claim, node_name: node.name.clone(), via, instead_of });
+    }
+}
+
+impl Lay {
+    /// Whoever works at this place does it, and removes what is in its way: the node's UID.
+    pub(crate) fn place(&self) -> &str {
+        &self.claim.node_uid
+    }
+}
+
+impl Removal {
+    /// The same of a removal for its own sake: the UID of the node that it was laid for, or where it leads.
+    pub(crate) fn place(&self) -> Cow<'_, str> {
+        match &self.node_uid {
+            Some(uid) => Cow::Borrowed(uid),
+            None => Cow::Owned(self.to.to_string()),
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller_core::Again;
+use controller_core::brake::Limits;
 use controller_core::mirror;
-use controller_core::start::{Process, Term};
+use controller_core::start::{Process, Shards, Turn};
 use kube::Api;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -16,8 +17,8 @@ use tracing::{debug, error, info, warn};
 use crate::config::{ClusterCidrs, Config};
 use crate::events::Events;
 use crate::events::told::Told;
+use crate::execute::Executor;
 use crate::execute::record::Store;
-use crate::execute::{Executor, Fencing};
 use crate::metrics::Metrics;
 use crate::mirror::ability::Ability;
 use crate::mirror::{Mirrors, Trigger};
@@ -34,6 +35,9 @@ use crate::requeue::turns::Turns;
 /// An adapter that is away for less than this is being restarted, which is nobody's concern.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What another replica has, or this one cannot rely on at the moment, is looked at again after this.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// Compares all nodes with all routes, again and again.
 pub(crate) struct Reconciler {
     mirrors: Mirrors,
@@ -44,8 +48,8 @@ pub(crate) struct Reconciler {
     period: Duration,
     /// Ends the passes, and the process with them when nobody asked for that.
     stop: CancellationToken,
-    /// Where people are told what concerns no single node.
-    term: Term,
+    shards: Shards,
+    removal_limits: Limits,
     memory: Mutex<Memory>,
 }
 
@@ -56,6 +60,8 @@ pub(crate) struct Memory {
     /// Of the conditions that are written.
     turns: Turns,
     guard: Guard,
+    /// The shards that the guard was made for.
+    holdings: Vec<(usize, u64)>,
     /// Where the cloud marks no routes: which routes without a mark are ours.
     record: Record,
     /// What of it is kept for the next process. `None`: it was not read yet.
@@ -76,6 +82,7 @@ impl Memory {
             attempts: Attempts::default(),
             turns: Turns::default(),
             guard,
+            holdings: Vec::new(),
             record: Record::default(),
             stored: None,
             told_refusals: Told::default(),
@@ -104,7 +111,7 @@ impl Reconciler {
             events: Events::new(process.recorder.clone()),
             metrics: Metrics::register(process),
             cluster_cidrs: config.cluster_cidrs.clone(),
-            fencing: Fencing::new(process.term.clone()),
+            shards: process.shards.clone(),
             clock: process.clock,
         };
         let guard = Guard::new(config.removal_grace, config.removal_limits, Instant::now());
@@ -115,7 +122,8 @@ impl Reconciler {
             cluster_cidrs: config.cluster_cidrs.clone(),
             period: config.period,
             stop: process.stop.child_token(),
-            term: process.term.clone(),
+            shards: process.shards.clone(),
+            removal_limits: config.removal_limits,
             memory: Mutex::new(Memory::new(guard)),
         }
     }
@@ -133,7 +141,6 @@ impl Reconciler {
 
     /// Passes, one at a time, until the process stops or a newer one is at work.
     pub(crate) async fn run(self: Arc<Self>) {
-        self.memory.lock().await.guard.begins(Instant::now());
         self.trigger.wake();
         let (queue, stop) = (self.trigger.queue.clone(), self.stop.clone());
         let pass = |_key, _attempt| {
@@ -160,8 +167,19 @@ impl Reconciler {
             self.trigger.wake_after(PATIENCE);
             return Again::Done;
         }
+        let turns = self.shards.enter_all();
+        if turns.is_empty() {
+            // Whoever comes to a shard is woken for it.
+            if self.shards.held() > 0 {
+                self.trigger.wake_after(MOMENT);
+            }
+            return Again::Done;
+        }
+        self.begin(memory, &turns);
         self.trigger.begins();
-        let (nodes, (outcome, again)) = self.pass(memory).await;
+        let (nodes, (outcome, again)) = self.pass(memory, &turns).await;
+        let again = (turns.len() < self.shards.held()).then_some(MOMENT).into_iter().chain(again).min();
+        drop(turns);
         let Err(error) = outcome else {
             memory.is_served();
             let next = memory.attempts.next(Instant::now()).into_iter().chain(again).min();
@@ -179,8 +197,27 @@ impl Reconciler {
         again
     }
 
+    /// A shard that was another's: the guard begins anew, and so does what is kept in the first shard's name.
+    fn begin(&self, memory: &mut Memory, turns: &[Turn]) {
+        let holdings: Vec<_> = turns.iter().map(|turn| (turn.shard(), turn.since())).collect();
+        if holdings == memory.holdings {
+            return;
+        }
+        let first = |holdings: &[(usize, u64)]| holdings.iter().find(|(shard, _)| *shard == 0).copied();
+        if first(&holdings).is_some() && first(&holdings) != first(&memory.holdings) {
+            memory.stored = None;
+        }
+        let limits = self.removal_limits.of_share(holdings.len(), self.shards.count());
+        memory.guard.begins(limits, Instant::now());
+        memory.holdings = holdings;
+    }
+
     /// The nodes that were compared, how it went, and when something else may be done if nothing changes.
-    async fn pass(&self, memory: &mut Memory) -> (Vec<Node>, (Result<(), Error>, Option<Duration>)) {
+    async fn pass(
+        &self,
+        memory: &mut Memory,
+        turns: &[Turn],
+    ) -> (Vec<Node>, (Result<(), Error>, Option<Duration>)) {
         let recalled = self.recall(memory).await;
         let (nodes, routes) = self.mirrors.facts();
         let unmarked = (self.mirrors.ability() == Some(Ability::Unmarked)).then_some(&memory.record);
@@ -191,22 +228,29 @@ impl Reconciler {
             // What is known stays for an adapter that is only half upgraded, as long as the routes do.
             memory.record.keep(&routes);
         }
+        let is_ours = |place: &str| turns.iter().any(|turn| turn.is_for(place));
+        let n_ours = plan.n_ours.saturating_mul(turns.len()).div_ceil(self.shards.count());
+        let plan = Plan { n_ours, ..plan.of(is_ours) };
         memory.attempts.keep(&plan);
         let (plan, judgement) = self.guarded(memory, plan, nodes.len());
         let due = memory.attempts.due(plan.clone(), Instant::now());
         if !due.is_settled() {
             debug!(plan = %due, "Carries out");
         }
-        let applied = self.executor.apply(&due, &mut memory.attempts).await;
+        let applied = self.executor.apply(turns, &due, &mut memory.attempts).await;
         // What is certain is said even if the adapter went away in between.
-        let judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
+        let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
+        judged.retain(|uid, _| is_ours(uid));
         let changes = changes(&nodes, &judged);
         self.mirrors.judge(judged);
         let (more, said) = self.executor.say(changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
         self.tell_foreign(memory, &plan.foreign);
         self.tell_held(memory, &judgement);
-        let kept = self.keep(memory).await;
+        let kept = match turns.iter().find(|turn| turn.shard() == 0) {
+            Some(first) => first.run(self.keep(memory)).await,
+            None => Ok(()),
+        };
         let more = more || matches!(applied, Ok(true));
         let again = if more { Some(Duration::ZERO) } else { judgement.again };
         (nodes, (applied.and(said).and(recalled).and(kept), again))
@@ -278,7 +322,7 @@ impl Reconciler {
         let troubles: Vec<&str> = judgement.held.iter().map(|held| held.why.name()).collect();
         let news: Vec<&str> = memory.told_held.news(&troubles, Instant::now()).into_iter().copied().collect();
         for held in judgement.held.iter().filter(|held| news.contains(&held.why.name())) {
-            self.executor.events.held(&self.term.regarding(), held);
+            self.executor.events.held(&self.shards.regarding(), held);
         }
     }
 
@@ -289,7 +333,8 @@ impl Reconciler {
         if now.duration_since(since) < PATIENCE {
             return;
         }
-        let waiting: Vec<&Node> = nodes.iter().filter(|node| node.waits_for_a_route()).collect();
+        let waits = |node: &&Node| node.waits_for_a_route() && self.shards.has(&node.uid);
+        let waiting: Vec<&Node> = nodes.iter().filter(waits).collect();
         let uids: BTreeSet<String> = waiting.iter().map(|node| node.uid.clone()).collect();
         let news: BTreeSet<&String> = memory.told_waiting.news(&uids, now).into_iter().collect();
         for node in waiting.into_iter().filter(|node| news.contains(&node.uid)) {

@@ -4,6 +4,7 @@ mod conditions;
 mod cost;
 mod faults;
 mod removal;
+mod shards;
 
 use std::time::Duration;
 
@@ -44,9 +45,7 @@ impl World {
     }
 
     fn start_with(&mut self, more: &[&str]) {
-        let cidrs = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
-        let flags = ["route-controller", "--cluster-id=cluster-uid", cidrs, "--kubeconfig="];
-        let config = Config::from_arguments(flags.iter().chain(more)).expect("good flags");
+        let config = configured(more);
         let process = process(crate::NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
         self.health = process.health.clone();
@@ -97,6 +96,12 @@ impl World {
         routes.sort();
         routes
     }
+}
+
+fn configured(more: &[&str]) -> Config {
+    let cidrs = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
+    let flags = ["route-controller", "--cluster-id=cluster-uid", cidrs, "--kubeconfig="];
+    Config::from_arguments(flags.iter().chain(more)).expect("good flags")
 }
 
 fn ready(name: &str, cidr: &str) -> NodeBuilder {

@@ -3,18 +3,12 @@
 mod backends;
 pub(crate) mod patch;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence, Known, LoadBalancerKey, Owner, Priority,
+        DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Known, LoadBalancerKey, Owner, Priority,
         VendorIds,
     },
 };
@@ -22,7 +16,7 @@ use controller_core::{
     adapter::{Adapter, Call},
     events::Recorder,
     kube_api::within,
-    start::Term,
+    start::Shards,
 };
 use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
@@ -56,9 +50,6 @@ use crate::{
 /// Services a page, when all are listed.
 const PAGE: u32 = 500;
 
-/// The one shard that there is.
-const SCOPE: &str = "service-controller/0";
-
 /// Carries plans out.
 pub(crate) struct Executor {
     adapter: Adapter,
@@ -66,8 +57,7 @@ pub(crate) struct Executor {
     recorder: Recorder,
     metrics: Metrics,
     backends: Backends,
-    term: Term,
-    sequence: AtomicU64,
+    pub(crate) shards: Shards,
 }
 
 /// One Service that is worked on, with what its plan was made from.
@@ -91,17 +81,9 @@ impl Executor {
         client: Client,
         recorder: Recorder,
         metrics: Metrics,
-        term: Term,
+        shards: Shards,
     ) -> Self {
-        Self {
-            adapter,
-            client,
-            recorder,
-            metrics,
-            backends: Backends::default(),
-            term,
-            sequence: AtomicU64::new(0),
-        }
+        Self { adapter, client, recorder, metrics, backends: Backends::default(), shards }
     }
 
     /// Does one thing after the other; the first that fails or takes time ends it.
@@ -140,7 +122,7 @@ impl Executor {
 
     /// Event and log line on what is about the whole cluster.
     pub(crate) fn tell_all(&self, news: &News) {
-        self.recorder.tell(&self.term.regarding(), events::notice(news));
+        self.recorder.tell(&self.shards.regarding(), events::notice(news));
     }
 
     /// Whether the adapter refuses this call for every Service, and does so for long enough that people should hear of it.
@@ -236,7 +218,7 @@ impl Executor {
             context: None,
             key: Some(self.key(&job.service.id)),
             owner: Some(owner(&job.service.id)),
-            fence: Some(self.fence()),
+            fence: Some(self.shards.fence()),
             spec: Some(ask.spec.clone()),
             known: known(job.memory.settled.as_ref(), ask.wanted.shape.takeover.id()),
             adoption: ask.wanted.shape.takeover.adoption().into(),
@@ -261,7 +243,7 @@ impl Executor {
             context: None,
             key: Some(self.key(id)),
             owner: Some(owner(id)),
-            fence: Some(self.fence()),
+            fence: Some(self.shards.fence()),
             known: None,
             dry_run: false,
             adoption: takeover.left_over().into(),
@@ -366,11 +348,6 @@ impl Executor {
 
     fn key(&self, id: &ServiceId) -> LoadBalancerKey {
         LoadBalancerKey { cluster_id: self.adapter.cluster_id().to_owned(), owner_uid: id.uid.clone() }
-    }
-
-    fn fence(&self) -> Fence {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        Fence { scope: SCOPE.to_owned(), epoch: self.term.epoch(), sequence }
     }
 }
 

@@ -85,7 +85,7 @@ impl Rooms {
             process.kube.clone(),
             process.recorder.clone(),
             metrics,
-            process.term.clone(),
+            process.shards.clone(),
         );
         let stop = process.stop.clone();
         let reconciler = Reconciler::new(mirrors.clone(), executor, orphans, process.clock, stop);
@@ -98,6 +98,14 @@ impl Rooms {
         let following = mirrors.clone();
         process.background("mirrors", async move {
             Box::pin(following.follow(&client, &adapter)).await;
+        });
+        let (all, shards) = (mirrors.clone(), process.shards.clone());
+        process.background("shards that come", async move {
+            let mut gains = shards.gains();
+            loop {
+                gains.next().await;
+                all.look_at_all();
+            }
         });
         process.task("workers", async move {
             if stop.run_until_cancelled(mirrors.listed()).await.is_none() {

@@ -168,6 +168,11 @@ impl Mirrors {
         self.cloud.link()
     }
 
+    /// How many load balancers there are whose owners are that.
+    pub(crate) fn n_balancers(&self, of: impl Fn(&str) -> bool) -> usize {
+        self.cloud.read(|items| items.values().filter(|item| of(&item.owner.uid)).count())
+    }
+
     /// How many load balancers of this cluster there are, and how many of them no Service wants.
     pub(crate) fn balance(&self) -> Balance {
         let items = self.cloud.items();
@@ -196,6 +201,13 @@ impl Mirrors {
             sleep(RESYNC).await;
             self.wake_all();
         }
+    }
+
+    /// All Services, and all that load balancers were made for: some are in shards that were another's.
+    pub(crate) fn look_at_all(&self) {
+        self.wake_all();
+        let items = self.cloud.items();
+        items.iter().for_each(|(_, item)| self.queue.add(self.owner(item)));
     }
 
     /// Wakes every Service that is ours.

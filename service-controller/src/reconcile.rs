@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use controller_core::{Again, Clock, Link};
+use controller_core::{
+    Again, Clock, Link,
+    start::{Shards, Turn},
+};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,11 +49,20 @@ pub(crate) struct Reconciler {
     /// Ends the process when a newer one is at work.
     stop: CancellationToken,
     started: Instant,
-    /// One worker at a time has a key. It works on a copy, so that whoever counts them sees this one, too.
-    memories: Mutex<BTreeMap<ServiceId, Memory>>,
+    shards: Shards,
+    memories: Mutex<Memories>,
     orphans: Orphans,
     /// Over what no Service wants any more.
     sweep: Mutex<Sweep>,
+}
+
+/// What is remembered of Services.
+#[derive(Default)]
+struct Memories {
+    /// One worker at a time has a key. It works on a copy, so that whoever counts them sees this one, too.
+    by_service: BTreeMap<ServiceId, Memory>,
+    /// By shard, since which term: in another one they are worth nothing.
+    since: BTreeMap<usize, u64>,
 }
 
 impl Reconciler {
@@ -61,14 +73,21 @@ impl Reconciler {
         clock: Clock,
         stop: CancellationToken,
     ) -> Self {
-        let started = Instant::now();
+        let (started, shards) = (Instant::now(), executor.shards.clone());
         let sweep = Mutex::new(Sweep::new(orphans, started));
-        Self { mirrors, executor, clock, stop, started, memories: Mutex::default(), orphans, sweep }
+        Self { mirrors, executor, shards, clock, stop, started, memories: Mutex::default(), orphans, sweep }
     }
 
     /// Looks at one Service until nothing is left to do, or until it has to wait.
     pub(crate) async fn reconcile(&self, id: &ServiceId) -> Again {
-        let mut memory = self.memories().get(id).cloned().unwrap_or_default();
+        match self.shards.enter(&id.uid) {
+            Ok(turn) => Box::pin(turn.run(self.turn(id, &turn))).await,
+            Err(again) => again,
+        }
+    }
+
+    async fn turn(&self, id: &ServiceId, turn: &Turn) -> Again {
+        let mut memory = self.recall(id, turn);
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
             Err(error) => self.report(id, &mut memory, &error),
@@ -76,12 +95,21 @@ impl Reconciler {
         // What exists nowhere needs no memory.
         let kept = memory != Memory::default()
             && (self.mirrors.service(id).is_some() || memory.outlives_its_service());
-        if kept {
-            self.memories().insert(id.clone(), memory);
+        if kept && turn.is_valid() {
+            self.memories().by_service.insert(id.clone(), memory);
         } else {
-            self.memories().remove(id);
+            self.memories().by_service.remove(id);
         }
         again
+    }
+
+    /// What is remembered of a Service. Nothing that another replica may know better by now.
+    fn recall(&self, id: &ServiceId, turn: &Turn) -> Memory {
+        let (mut memories, shard) = (self.memories(), turn.shard());
+        if memories.since.insert(shard, turn.since()) != Some(turn.since()) {
+            memories.by_service.retain(|id, _| !turn.is_for(&id.uid));
+        }
+        memories.by_service.get(id).cloned().unwrap_or_default()
     }
 
     async fn rounds(&self, id: &ServiceId, memory: &mut Memory) -> Result<Again, Error> {
@@ -223,7 +251,7 @@ impl Reconciler {
         if actions.iter().any(|it| matches!(it, Action::Delete(_))) {
             self.goes(id);
         } else if actions.iter().any(|it| matches!(it, Action::Ensure(_))) {
-            self.memories().insert(id.clone(), memory.begun());
+            self.memories().by_service.insert(id.clone(), memory.begun());
         }
     }
 
@@ -268,10 +296,10 @@ impl Reconciler {
     /// Of how many Services anything is remembered.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
-        self.memories().len()
+        self.memories().by_service.len()
     }
 
-    fn memories(&self) -> MutexGuard<'_, BTreeMap<ServiceId, Memory>> {
+    fn memories(&self) -> MutexGuard<'_, Memories> {
         // Every operation on the map is a single one: it is consistent whatever happened.
         self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,6 +9,7 @@ mod faults;
 mod names;
 mod nodes;
 mod removal;
+mod shards;
 mod world;
 
 use cloud_api_proto::{

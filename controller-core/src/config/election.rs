@@ -1,6 +1,6 @@
 //! The flags of the leader election, with the names and defaults that the classic cloud controller manager has.
 
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
 use clap::{ArgAction, builder::BoolishValueParser};
 use cloud_lease::{Settings, SettingsError, Timing};
@@ -10,6 +10,11 @@ use super::{Faults, duration};
 /// The flags that say which of several replicas works. Flatten it into a controller's own flags.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ElectionArgs {
+    /// Into how many shards the work is split. Each has a Lease of its own, and replicas share them evenly: so many of them can work at
+    /// once. With 1, one works and the others stand by. The same for all replicas; one with another number waits for the end of those.
+    #[arg(long, value_name = "N", default_value = "1")]
+    shards: String,
+
     /// Whether this is one of several replicas, of which the holder of a Lease works and the others stand by. With =false it is
     /// the only one, and nothing else may run under its name.
     #[arg(
@@ -36,7 +41,7 @@ pub struct ElectionArgs {
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     leader_elect_retry_period: String,
 
-    /// Name of the Lease [default: cloud-node-controller, cloud-service-controller or cloud-route-controller]
+    /// Name of the Lease, and before -1, -2 and so on of those of further shards [default: cloud-node-controller, cloud-service-controller or cloud-route-controller]
     #[arg(long, value_name = "NAME")]
     leader_elect_resource_name: Option<String>,
 
@@ -54,6 +59,8 @@ pub struct Election {
     pub name: Option<String>,
     /// How long things last.
     pub timing: Timing,
+    /// Into how many Leases the work is split: 1 to 64.
+    pub shards: NonZeroU16,
 }
 
 impl Election {
@@ -76,6 +83,7 @@ impl ElectionArgs {
         let renew_deadline = judge(faults, RENEW_DEADLINE, &self.leader_elect_renew_deadline);
         let retry = judge(faults, RETRY_PERIOD, &self.leader_elect_retry_period);
         let timing = Timing { duration: lasts?, renew_deadline: renew_deadline?, retry: retry? };
+        let shards = self.shards(faults)?;
         // What does not happen cannot go wrong.
         if !self.leader_elect {
             return None;
@@ -84,6 +92,7 @@ impl ElectionArgs {
             namespace: self.leader_elect_resource_namespace.clone(),
             name: self.leader_elect_resource_name.clone(),
             timing,
+            shards,
         };
         // The real identity is made of what the machine says.
         if let Err(error) = election.settings("controller", "replica".to_owned()).check() {
@@ -92,6 +101,14 @@ impl ElectionArgs {
             return None;
         }
         Some(election)
+    }
+
+    fn shards(&self, faults: &mut Faults) -> Option<NonZeroU16> {
+        let number = faults.in_range(SHARDS, &self.shards, 1..=MOST_SHARDS)?;
+        if number > 1 && !self.leader_elect {
+            faults.add(SHARDS, &self.shards, "several shards need Leases: remove --leader-elect=false");
+        }
+        NonZeroU16::new(u16::try_from(number).ok()?)
     }
 
     /// The flag that a setting comes from, and what it was given.
@@ -107,6 +124,10 @@ impl ElectionArgs {
     }
 }
 
+/// Each replica looks at the Lease of each.
+const MOST_SHARDS: usize = 64;
+
+const SHARDS: &str = "--shards <N>";
 const LEASE_DURATION: &str = "--leader-elect-lease-duration <DURATION>";
 const RENEW_DEADLINE: &str = "--leader-elect-renew-deadline <DURATION>";
 const RETRY_PERIOD: &str = "--leader-elect-retry-period <DURATION>";
@@ -136,7 +157,8 @@ mod tests {
     fn the_defaults_are_those_of_the_classic_controller() {
         let secs = Duration::from_secs;
         let timing = Timing { duration: secs(15), renew_deadline: secs(10), retry: secs(2) };
-        let election = Election { namespace: "kube-system".to_owned(), name: None, timing };
+        let shards = NonZeroU16::MIN;
+        let election = Election { namespace: "kube-system".to_owned(), name: None, timing, shards };
         for given in [&[] as &[&str], &["--leader-elect"], &["--leader-elect=true"], &["--leader-elect=1"]] {
             assert_eq!(parse(given).expect("good"), Some(election.clone()), "{given:?}");
         }
@@ -152,6 +174,8 @@ mod tests {
             assert!(parse(&[odd]).is_err(), "{odd}");
         }
         parse(&["--leader-elect=false", "--leader-elect-lease-duration=soon"]).expect_err("no duration");
+        let error = parse(&["--leader-elect=false", "--shards=2"]).expect_err("nobody would have the second");
+        assert!(error.contains("--shards") && error.contains("remove --leader-elect=false"), "{error}");
     }
 
     #[test]
@@ -165,6 +189,9 @@ mod tests {
             ("--leader-elect-resource-name", "Lease"),
             ("--leader-elect-resource-namespace", "a.b"),
             ("--leader-elect", "perhaps"),
+            ("--shards", "0"),
+            ("--shards", "65"),
+            ("--shards", "many"),
         ] {
             let error = parse(&[&format!("{flag}={value}")]).expect_err(value);
             // Which of two that do not fit is blamed, is the later one in their order.

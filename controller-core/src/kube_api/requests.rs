@@ -17,7 +17,7 @@ use super::{
     metrics::RequestMetrics,
     pace::{Pace, Rate},
 };
-use crate::{metrics::Registry, start::Term};
+use crate::{metrics::Registry, start::Shards};
 
 /// Requests wait so long for the end of the peace that the server asked for, and are refused if it lasts longer: their callers have
 /// limits of their own.
@@ -28,7 +28,7 @@ const LONGEST_PEACE: Duration = Duration::from_mins(5);
 /// A layer under the client. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    term: Term,
+    shards: Shards,
     metrics: RequestMetrics,
     /// `None`: as fast as they come.
     pace: Option<Pace>,
@@ -53,11 +53,11 @@ pub enum Held {
 }
 
 impl Requests {
-    /// For the time of this term. `rate`: `None` sends requests as fast as they come; watches are never paced.
+    /// For the time in which these shards are ours. `rate`: `None` sends requests as fast as they come; watches are never paced.
     #[must_use]
-    pub fn new(term: Term, rate: Option<Rate>) -> Self {
+    pub fn new(shards: Shards, rate: Option<Rate>) -> Self {
         let (metrics, pace) = (RequestMetrics::default(), rate.map(Pace::new));
-        Self { term, metrics, pace, peace_until: Arc::default() }
+        Self { shards, metrics, pace, peace_until: Arc::default() }
     }
 
     /// Registers `rest_client_requests_total` and `rest_client_request_duration_seconds`.
@@ -129,8 +129,8 @@ where
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
                 pace.turn().await;
             }
-            // After the wait: a term may end in it.
-            if request.method() != Method::GET && !requests.term.is_running() {
+            // After the wait: a term may end in it. Here, and not before: this runs in the task of who asks.
+            if request.method() != Method::GET && !requests.shards.may_write() {
                 return Err(Held::NotLeading.into());
             }
             let account = requests.metrics.open(&request);
@@ -179,15 +179,14 @@ fn is_watch<B>(request: &Request<B>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use cloud_lease::Leadership;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
-    use crate::{Clock, metrics};
+    use crate::{Clock, metrics, start::Term, testing::Seats};
 
     fn requests() -> Requests {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
-        Requests::new(Term::of_one_process(&clock, "u"), None)
+        Requests::new(Shards::new("c", vec![Term::of_one_process(&clock, "u")]), None)
     }
 
     /// Asks a server that answers with this status and, if any, this wish for peace.
@@ -237,11 +236,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn outside_of_its_term_a_process_reads_and_does_not_write() {
-        let valid_until = Instant::now() + Duration::from_secs(10);
-        let leads = Leadership::Leader { valid_until, epoch: 1, since: 1, uid: Arc::from("u") };
-        let (_sender, leadership) = tokio::sync::watch::channel(leads);
-        let term = Term::of_candidate(leadership, Default::default(), "me".to_owned());
-        let requests = Requests::new(term, None);
+        let seats = Seats::new("c", 1);
+        seats.give(0, Duration::from_secs(10));
+        let requests = Requests::new(seats.shards(), None);
         let ask = async |method: Method| {
             let server = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(())) });
             let request = Request::builder().method(method).uri("https://a/api/v1/nodes/a");

@@ -147,7 +147,7 @@ mod tests {
     use crate::{
         Clock,
         kube_api::Requests,
-        start::Term,
+        start::{Shards, Term},
         testing::{BEGIN, FakeKube, Fault, Verb, eventually},
     };
 
@@ -212,7 +212,7 @@ mod tests {
         let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
         kube.put::<Node>(node("a", "1"));
         kube.order(Fault::throttled(Duration::from_mins(1)).on(Verb::List, "nodes"));
-        let requests = Requests::new(Term::of_one_process(&clock, "u"), None);
+        let requests = Requests::new(Shards::new("c", vec![Term::of_one_process(&clock, "u")]), None);
         let mirror = Mirror::new("nodes", clock);
         let follow = mirror.follow_kubernetes(Api::all(kube.client_through(&requests)), trim, |_change| ());
         let meanwhile = async {

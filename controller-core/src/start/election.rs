@@ -1,10 +1,10 @@
-//! This process as a candidate: which Lease, under which name, through a client of its own.
+//! This process as a candidate: for which Leases, under which name, through a client of its own.
 //!
 //! Its calls pass neither the guard against writes outside of a term nor the pace of the others: what keeps the term must not wait
 //! for what needs it.
 
 use anyhow::Context as _;
-use cloud_lease::Elector;
+use cloud_lease::{Seat, ShardElector};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +15,9 @@ use crate::{Clock, config::Election};
 /// A candidate that asks nobody anything until it runs.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    elector: Elector,
-    /// The name of the Lease, as metrics show it.
-    pub(super) lease: String,
-    /// The term that it may come to.
-    pub(super) term: Term,
+    elector: ShardElector,
+    /// The terms that it may come to, one a shard.
+    pub(super) terms: Vec<Term>,
 }
 
 impl Candidate {
@@ -35,21 +33,24 @@ impl Candidate {
         // Differs between processes, also between two on one machine.
         let identity = format!("{}_{:x}-{:x}", host(), now.as_nanosecond(), std::process::id());
         let settings = election.settings(names.controller, identity);
-        let (lease, identity) = (settings.name.clone(), settings.identity.clone());
-        let about = ObjectReference {
-            api_version: Some("coordination.k8s.io/v1".to_owned()),
-            kind: Some("Lease".to_owned()),
-            namespace: Some(settings.namespace.clone()),
-            name: Some(lease.clone()),
-            ..ObjectReference::default()
+        let (namespace, duration) = (settings.namespace.clone(), settings.timing.duration);
+        let identity = settings.identity.clone();
+        let elector = ShardElector::new(client, settings, election.shards, now);
+        let (elector, seats) = elector.context("leader election")?;
+        let term = |seat: Seat| {
+            let about = ObjectReference {
+                api_version: Some("coordination.k8s.io/v1".to_owned()),
+                kind: Some("Lease".to_owned()),
+                namespace: Some(namespace.clone()),
+                name: Some(seat.lease().to_owned()),
+                ..ObjectReference::default()
+            };
+            Term::of_candidate(seat, about, identity.clone(), duration)
         };
-        let duration = settings.timing.duration;
-        let (elector, leadership) = Elector::new(client, settings, now).context("leader election")?;
-        let term = Term::of_candidate(leadership, about, identity).kept_by(elector.beats(), duration);
-        Ok(Self { elector, lease, term })
+        Ok(Self { elector, terms: seats.into_iter().map(term).collect() })
     }
 
-    /// Takes part until told to give the Lease back.
+    /// Takes part until told to give the Leases back.
     pub(super) async fn run(self, release: CancellationToken) {
         self.elector.run(release).await;
     }

@@ -8,37 +8,36 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
 };
 
-use super::{Process, Term};
+use super::{Process, Shards};
 
 /// The value of the label `manager`, which had all controllers in it.
 const MANAGER: &str = "cloud-controller-manager";
 
 /// Registers `running_managed_controllers` and, with an election, `leader_election_master_status`.
 pub(super) fn register(process: &mut Process) {
-    let shown = Shown {
-        term: process.term.clone(),
-        lease: process.candidate.as_ref().map(|candidate| candidate.lease.clone()),
-        managed: process.names.managed,
-    };
+    let shown = Shown { shards: process.shards.clone(), managed: process.names.managed };
     process.registry.register_collector(Box::new(shown));
 }
 
 /// Read when somebody asks.
 #[derive(Debug)]
 struct Shown {
-    term: Term,
-    lease: Option<String>,
+    shards: Shards,
     managed: &'static [&'static str],
 }
 
 impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let gauge = ConstGauge::new(i64::from(self.term.is_running()));
+        let gauge = ConstGauge::new(i64::from(self.shards.is_running()));
         let kind = gauge.metric_type();
-        if let Some(lease) = &self.lease {
+        let leases = || self.shards.terms().iter().filter_map(|term| Some((term.lease()?, term)));
+        if leases().next().is_some() {
             let help = "Whether this replica holds the Lease: 1 or 0";
             let mut metric = encoder.encode_descriptor("leader_election_master_status", help, None, kind)?;
-            gauge.encode(metric.encode_family(&[("name", lease.as_str())])?)?;
+            for (lease, term) in leases() {
+                let holds = ConstGauge::new(i64::from(term.is_running()));
+                holds.encode(metric.encode_family(&[("name", lease)])?)?;
+            }
         }
         let help = "Whether a controller works in this process: 1 or 0";
         let mut metric = encoder.encode_descriptor("running_managed_controllers", help, None, kind)?;

@@ -1,4 +1,4 @@
-//! Keeps on the Lease which part of the cloud this controller works in, and tells people when the adapter is in another one.
+//! Keeps on the Lease, of several shards that of the first one, which part of the cloud this controller works in, and tells people when the adapter is in another one.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::Term;
+use super::Shards;
 use crate::{
     adapter::ScopeGuard,
     events::{Kind, Notice, Recorder},
@@ -30,30 +30,29 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Keeper {
     pub(super) guard: ScopeGuard,
-    pub(super) term: Term,
+    pub(super) shards: Shards,
     pub(super) kube: Client,
     pub(super) recorder: Recorder,
 }
 
 impl Keeper {
     /// Nothing is changed in the cloud until the scope was compared with the one on the Lease. Without one it is kept in memory alone.
-    pub(super) fn new(term: &Term, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
-        let lease = term.regarding();
-        if term.is_elected() {
+    pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
+        if let Some(lease) = shards.lease() {
             guard.is_kept();
             let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
             guard.remedy(format!("kubectl --namespace {namespace} annotate lease {name} {ANNOTATION}-"));
         } else {
             guard.remedy("restart this controller".to_owned());
         }
-        Self { guard: guard.clone(), term: term.clone(), kube: kube.clone(), recorder: recorder.clone() }
+        Self { guard: guard.clone(), shards: shards.clone(), kube: kube.clone(), recorder: recorder.clone() }
     }
 
     /// Compares at the begin of each term and whenever the adapter tells another scope. In a term only.
     pub(super) async fn run(self) -> Infallible {
-        let mut told = None;
+        let (mut told, mut gains) = (None, self.shards.gains());
         loop {
-            let (epoch, changes) = (self.term.epoch(), self.guard.changes());
+            let changes = self.guard.changes();
             let failed = self.compare().await.inspect_err(|error| {
                 warn!(%error, "Cannot compare the part of the cloud with the one on the Lease, tries again");
             });
@@ -61,7 +60,7 @@ impl Keeper {
             if let Some(note) = moved.as_ref().filter(|note| told.as_ref() != Some(*note)) {
                 let note = note.clone();
                 let notice = Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note };
-                self.recorder.tell(&self.term.regarding(), notice);
+                self.recorder.tell(&self.shards.regarding(), notice);
             } else if told.is_some() && moved.is_none() {
                 info!("The cloud adapter works where this controller does");
             }
@@ -69,17 +68,14 @@ impl Keeper {
             told = moved;
             tokio::select! {
                 () = changes => (),
-                () = self.term.follows(epoch) => (),
+                _gains = gains.next() => (),
                 () = sleep(LOOK_AGAIN), if waits => (),
             }
         }
     }
 
     async fn compare(&self) -> Result<(), kube_api::Error> {
-        if !self.term.is_elected() {
-            return Ok(());
-        }
-        let lease = self.term.regarding();
+        let Some(lease) = self.shards.lease() else { return Ok(()) };
         let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
         let leases: Api<Lease> = Api::namespaced(self.kube.clone(), &namespace);
         let annotations = within(leases.get(&name)).await?.metadata.annotations;

@@ -1,16 +1,19 @@
 //! The term in which this process writes: its epoch, until when it lasts, and the object on which people are told what concerns
 //! the whole cluster.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
-use cloud_lease::Leadership;
+use cloud_lease::{Leadership, Seat, Visit};
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::{sync::watch, time::Instant};
 
-use crate::Clock;
+use crate::{Again, Clock};
 
 /// So long after the Lease has expired unrenewed an election is stuck. Source: the classic cloud controller manager.
 const STUCK: Duration = Duration::from_secs(20);
+
+/// After that it is looked at again whether a term can be relied on again.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// The namespace that stands for the cluster: its UID is `--cluster-id`.
 const CLUSTER: &str = "kube-system";
@@ -31,17 +34,11 @@ enum Kind {
 
 #[derive(Clone, Debug)]
 struct Elected {
+    seat: Seat,
     leadership: watch::Receiver<Leadership>,
     lease: ObjectReference,
     /// As which this process holds the Lease.
     identity: String,
-    election: Option<Election>,
-}
-
-/// Whoever keeps the term.
-#[derive(Clone, Debug)]
-struct Election {
-    beats: watch::Receiver<Instant>,
     /// So long a Lease lasts that is not renewed.
     duration: Duration,
 }
@@ -62,21 +59,66 @@ impl Term {
         Self(Kind::OneProcess { epoch, namespace })
     }
 
-    /// That of a candidate for a Lease.
+    /// That of a candidate for a Lease, which lasts so long if nobody renews it.
     pub(crate) fn of_candidate(
-        leadership: watch::Receiver<Leadership>,
+        seat: Seat,
         lease: ObjectReference,
         identity: String,
+        duration: Duration,
     ) -> Self {
-        Self(Kind::Elected(Elected { leadership, lease, identity, election: None }))
+        Self(Kind::Elected(Elected { leadership: seat.leadership(), seat, lease, identity, duration }))
     }
 
-    /// The same, and whoever keeps it says when it was last at it.
-    pub(super) fn kept_by(mut self, beats: watch::Receiver<Instant>, duration: Duration) -> Self {
-        if let Kind::Elected(it) = &mut self.0 {
-            it.election = Some(Election { beats, duration });
+    /// Begins a piece of work in it.
+    ///
+    /// # Errors
+    /// When to look again: another process has the term, or this one cannot rely on it at the moment.
+    pub(super) fn enter(&self) -> Result<Option<Visit>, Again> {
+        let Kind::Elected(it) = &self.0 else { return Ok(None) };
+        let leads = matches!(&*it.leadership.borrow(), Leadership::Leader { .. });
+        // Whoever comes to a term looks at everything in it.
+        it.seat.enter().map(Some).ok_or(if leads { Again::After(MOMENT) } else { Again::Done })
+    }
+
+    /// Which term it is, and since which one nobody else had one. `None`: another process may have it.
+    pub(super) fn held(&self) -> Option<(u64, u64)> {
+        match &self.0 {
+            Kind::OneProcess { epoch, .. } => Some((*epoch, *epoch)),
+            Kind::Elected(it) => match &*it.leadership.borrow() {
+                Leadership::Leader { epoch, since, .. } => Some((*epoch, *since)),
+                Leadership::Follower { .. } => None,
+            },
         }
-        self
+    }
+
+    /// Waits until something about it changes. Never without an election.
+    pub(super) fn changes(&self) -> impl Future<Output = ()> + Send + 'static {
+        let leadership = match &self.0 {
+            Kind::OneProcess { .. } => None,
+            Kind::Elected(it) => Some(it.leadership.clone()),
+        };
+        let seen = self.held();
+        async move {
+            let held = |now: &Leadership| match now {
+                Leadership::Leader { epoch, since, .. } => Some((*epoch, *since)),
+                Leadership::Follower { .. } => None,
+            };
+            let changed = match leadership {
+                None => false,
+                Some(mut leadership) => leadership.wait_for(|now| held(now) != seen).await.is_ok(),
+            };
+            if !changed {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The name of the Lease, as metrics show it.
+    pub(super) fn lease(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::OneProcess { .. } => None,
+            Kind::Elected(it) => it.lease.name.as_deref(),
+        }
     }
 
     /// Names the term in fences: greater than that of every term before. Ask when writing, not before the work begins: nobody
@@ -122,18 +164,6 @@ impl Term {
         matches!(self.0, Kind::Elected(_))
     }
 
-    /// Waits for a term of this process that has another epoch.
-    pub(super) async fn follows(&self, epoch: u64) {
-        let other = |now: &Leadership| matches!(now, Leadership::Leader { epoch: now, .. } if *now != epoch);
-        let begun = match &self.0 {
-            Kind::OneProcess { .. } => false,
-            Kind::Elected(it) => it.leadership.clone().wait_for(other).await.is_ok(),
-        };
-        if !begun {
-            std::future::pending::<()>().await;
-        }
-    }
-
     /// Who stands by is ready as long as it knows who leads.
     ///
     /// # Errors
@@ -159,8 +189,8 @@ impl Term {
     /// # Errors
     /// The text for `/livez`.
     pub(super) fn liveness(&self) -> Result<(), String> {
-        let Kind::Elected(Elected { election: Some(it), .. }) = &self.0 else { return Ok(()) };
-        let still = it.beats.borrow().elapsed();
+        let Kind::Elected(it) = &self.0 else { return Ok(()) };
+        let still = it.seat.beats().borrow().elapsed();
         if still > it.duration + STUCK {
             Err(format!("the election has stood still for {} s", still.as_secs()))
         } else {
@@ -238,7 +268,8 @@ mod tests {
         let (beating, beats) = watch::channel(Instant::now());
         // One that does not change any more.
         drop(beating);
-        (sender, Term::of_candidate(leadership, lease, "me".to_owned()).kept_by(beats, TEN))
+        let seat = Seat::over("cloud-node-controller", leadership, beats);
+        (sender, Term::of_candidate(seat, lease, "me".to_owned(), TEN))
     }
 
     #[tokio::test(start_paused = true)]

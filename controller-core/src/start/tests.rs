@@ -32,7 +32,7 @@ struct World {
 struct Replica {
     stop: CancellationToken,
     health: Health,
-    term: Term,
+    shards: Shards,
     adapter: Adapter,
     ended: JoinSet<anyhow::Result<()>>,
 }
@@ -47,6 +47,7 @@ impl World {
         let election = Election {
             namespace: "kube-system".to_owned(),
             name: None,
+            shards: std::num::NonZeroU16::MIN,
             timing: cloud_lease::Timing {
                 duration: Duration::from_secs(15),
                 renew_deadline: Duration::from_secs(10),
@@ -57,9 +58,9 @@ impl World {
         let wall: Timestamp = BEGIN + Duration::from_nanos(name.len() as u64);
         let clock = Clock::starting_at(wall);
         let candidate = Candidate::new(NAMES, &election, self.kube.client(), &clock).expect("good");
-        let term = candidate.term.clone();
+        let shards = Shards::new(NAMES.controller, candidate.terms.clone());
         let process = Process::new(NAMES, self.kube.client(), self.cloud.adapter(), clock);
-        let mut process = Process { term: term.clone(), candidate: Some(candidate), ..process };
+        let mut process = Process { shards: shards.clone(), candidate: Some(candidate), ..process };
         let (stop, deeds) = (process.stop.clone(), Arc::clone(&self.deeds));
         let stopping = stop.clone();
         process.task("work", async move {
@@ -72,7 +73,7 @@ impl World {
         let (health, mut ended) = (process.health.clone(), JoinSet::new());
         let adapter = process.adapter.clone();
         ended.spawn(process.finish());
-        Replica { stop, health, term, adapter, ended }
+        Replica { stop, health, shards, adapter, ended }
     }
 
     fn deeds(&self) -> Vec<String> {
@@ -116,7 +117,7 @@ async fn one_of_two_works_and_the_other_is_ready_and_waits() {
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(world.deeds(), ["a starts"]);
     assert_eq!(second.health.readiness(), Ok(()));
-    assert!(!second.term.is_running());
+    assert!(!second.shards.is_running());
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,16 +194,16 @@ async fn an_api_server_that_is_away_stops_writes_and_ends_no_process() {
     let world = World::new();
     let first = world.start("a");
     world.until("a starts").await;
-    let epoch = first.term.epoch();
+    let epoch = first.shards.epoch();
     world.kube.away(true);
     tokio::time::sleep(Duration::from_secs(11)).await;
-    assert!(!first.term.is_running(), "it could not renew for 10 s");
+    assert!(!first.shards.is_running(), "it could not renew for 10 s");
     assert!(first.health.readiness().is_err());
     assert_eq!(first.health.liveness(), Ok(()));
     tokio::time::sleep(Duration::from_mins(10)).await;
     world.kube.away(false);
-    eventually("it leads again", || first.term.is_running()).await;
-    assert!(first.term.epoch() > epoch, "a new term, of which the adapter hears");
+    eventually("it leads again", || first.shards.is_running()).await;
+    assert!(first.shards.epoch() > epoch, "a new term, of which the adapter hears");
     assert_eq!(world.deeds(), ["a starts"], "its work went on");
 }
 
@@ -211,7 +212,7 @@ async fn outside_of_its_term_a_process_changes_nothing_in_the_cloud() {
     let world = World::new();
     let first = world.start("a");
     world.until("a starts").await;
-    let adapter = world.cloud.adapter().writing_in(first.term.clone());
+    let adapter = world.cloud.adapter().writing_in(first.shards.clone());
     let delete = || adapter.delete_load_balancer(Default::default(), Default::default());
     let reason = async || delete().await.map_err(|error| error.reason).err();
     assert_ne!(reason().await, Some(Reason::NotLeader));
@@ -225,7 +226,7 @@ async fn what_was_asked_for_in_an_earlier_term_of_ours_is_refused_by_nobody_newe
     let world = World::new();
     let first = world.start("a");
     world.until("a starts").await;
-    let adapter = world.cloud.adapter().writing_in(first.term.clone());
+    let adapter = world.cloud.adapter().writing_in(first.shards.clone());
     let deletion = |epoch| {
         let stale = AdapterError::new(Reason::StaleFence, "a newer one was here");
         world.cloud.fail_next("DeleteLoadBalancer", stale);
@@ -233,14 +234,14 @@ async fn what_was_asked_for_in_an_earlier_term_of_ours_is_refused_by_nobody_newe
         let request = DeleteLoadBalancerRequest { fence, ..DeleteLoadBalancerRequest::default() };
         adapter.delete_load_balancer(Default::default(), request)
     };
-    let asked_in = first.term.epoch();
+    let asked_in = first.shards.epoch();
     assert_eq!(deletion(asked_in).await.map_err(|error| error.reason), Err(Reason::StaleFence));
     world.kube.away(true);
     tokio::time::sleep(Duration::from_secs(11)).await;
     world.kube.away(false);
-    eventually("it leads again", || first.term.is_running()).await;
+    eventually("it leads again", || first.shards.is_running()).await;
     assert_eq!(deletion(asked_in).await.map_err(|error| error.reason), Err(Reason::OutcomeUnknown));
-    assert_eq!(deletion(first.term.epoch()).await.map_err(|error| error.reason), Err(Reason::StaleFence));
+    assert_eq!(deletion(first.shards.epoch()).await.map_err(|error| error.reason), Err(Reason::StaleFence));
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,10 +98,10 @@ impl Guard {
         }
     }
 
-    /// The term begins: a replica that has waited for long has removed nothing meanwhile, but another one may have.
-    pub(crate) fn begins(&mut self, now: Instant) {
-        self.deleted = Brake::new(self.deleted.limits(), now);
-        self.missing = Brake::new(self.missing.limits(), now);
+    /// The work begins, or other work: a replica that has waited has removed nothing meanwhile, but another one may have.
+    pub(crate) fn begins(&mut self, limits: Limits, now: Instant) {
+        self.deleted = Brake::new(Limits { share: 100, ..limits }, now);
+        self.missing = Brake::new(limits, now);
     }
 
     /// The UIDs of the nodes that routes served last, where these are not the ones that they were laid for.

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use controller_core::brake::{self, Brake, Limits};
+use controller_core::{
+    brake::{self, Brake, Limits},
+    start::Shards,
+};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -36,6 +39,8 @@ const HELD: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub(super) struct Sweep {
     brake: Brake,
+    /// For which the brake was made.
+    holdings: Vec<(usize, u64)>,
     /// Those that shall go and may not yet.
     waiting: BTreeSet<ServiceId>,
 }
@@ -43,13 +48,28 @@ pub(super) struct Sweep {
 impl Sweep {
     /// Nothing shall go yet. Orphans wait at least as long as the window, so that a new brake holds none of them any longer.
     pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
-        let window = match orphans {
-            Orphans::Report => WINDOW,
-            Orphans::DeleteAfter(age) => age,
-        };
-        let limits = Limits { share: SHARE, number: NUMBER, window };
-        Self { brake: Brake::new(limits, now), waiting: BTreeSet::new() }
+        Self { brake: Brake::new(limits(orphans), now), holdings: Vec::new(), waiting: BTreeSet::new() }
     }
+
+    /// A replica that has come to a shard has removed nothing there, but another one may have: the brake begins anew.
+    fn begin(&mut self, shards: &Shards, orphans: Orphans, now: Instant) {
+        let holdings = shards.holdings();
+        if !holdings.is_empty() && holdings != self.holdings {
+            // Who works alone has had its brake since it started.
+            if shards.count() > 1 || !self.holdings.is_empty() {
+                self.brake = Brake::new(limits(orphans).of_share(holdings.len(), shards.count()), now);
+            }
+            self.holdings = holdings;
+        }
+    }
+}
+
+fn limits(orphans: Orphans) -> Limits {
+    let window = match orphans {
+        Orphans::Report => WINDOW,
+        Orphans::DeleteAfter(age) => age,
+    };
+    Limits { share: SHARE, number: NUMBER, window }
 }
 
 impl Reconciler {
@@ -124,12 +144,13 @@ impl Reconciler {
 
     /// What holds it, and for how long. `None`: it may go.
     fn brake(&self, id: &ServiceId, memory: &mut Memory) -> Option<Duration> {
-        let (now, all) = (Instant::now(), self.mirrors.balance().all);
+        let (now, all) = (Instant::now(), self.mirrors.n_balancers(|uid| self.shards.has(uid)));
         let vanished = self.vanished();
         let mut sweep = self.sweep();
+        sweep.begin(&self.shards, self.orphans, now);
         sweep.waiting.insert(id.clone());
         sweep.waiting.extend(vanished);
-        sweep.waiting.retain(|id| self.mirrors.service(id).is_none());
+        sweep.waiting.retain(|id| self.mirrors.service(id).is_none() && self.shards.has(&id.uid));
         let wanted = sweep.waiting.len();
         let verdict = sweep.brake.ask(now, all.max(wanted), wanted);
         match verdict {
@@ -153,7 +174,7 @@ impl Reconciler {
 
     /// Its removal begins: until the worker puts its memory back, it counts no more among those that wait for theirs.
     pub(super) fn goes(&self, id: &ServiceId) {
-        self.memories().remove(id);
+        self.memories().by_service.remove(id);
     }
 
     /// Told at each of them, and once for all.
@@ -166,9 +187,9 @@ impl Reconciler {
     /// Those that this process made and whose Services went without it.
     fn vanished(&self) -> Vec<ServiceId> {
         let gone = |(id, memory): &(&ServiceId, &Memory)| {
-            memory.made && !memory.removes() && self.mirrors.service(id).is_none()
+            memory.made && !memory.removes() && self.mirrors.service(id).is_none() && self.shards.has(&id.uid)
         };
-        self.memories().iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
+        self.memories().by_service.iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
     }
 
     fn sweep(&self) -> MutexGuard<'_, Sweep> {

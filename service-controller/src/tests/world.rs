@@ -23,6 +23,11 @@ use crate::{
 /// Longer than any pause of the controller that is not a backoff or a resync.
 const QUIET: Duration = Duration::from_secs(20);
 
+/// How the controller works unless a test says otherwise.
+pub(super) fn work() -> Work {
+    Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report }
+}
+
 pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
@@ -38,9 +43,8 @@ impl World {
     pub(super) fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
-        let work = Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report };
         let (stop, health, running) = (CancellationToken::new(), Health::default(), JoinSet::new());
-        Self { kube, cloud, health, stop, running, work, reconciler: None }
+        Self { kube, cloud, health, stop, running, work: work(), reconciler: None }
     }
 
     /// The controller that is started then understands these annotations, too.

@@ -87,7 +87,7 @@ async fn after_a_start_missing_nodes_lose_their_routes_little_by_little_and_dele
 async fn a_replica_that_waited_for_long_begins_as_a_new_one() {
     let (mut guard, begin) = guard();
     let term = begin + Duration::from_hours(1);
-    guard.begins(term);
+    guard.begins(Limits { share: 30, number: 20, window: WINDOW }, term);
     let none = BTreeMap::new();
     let missing = Nodes { n_listed: 8, deleted: &none };
     guard.judge(&mut plan(10, unasked(2)), missing, term);

@@ -1,0 +1,98 @@
+//! Shards that a test gives to a process and takes away.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use cloud_lease::{Leadership, Seat};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::ObjectReference},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use tokio::{sync::watch, time::Instant};
+
+use crate::start::{Shards, Term};
+
+/// Who has which shard. Cloning gives another handle to the same.
+#[derive(Clone, Debug)]
+pub struct Seats(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tellers: Vec<watch::Sender<Leadership>>,
+    shards: Shards,
+    epochs: AtomicU64,
+}
+
+/// As which the process competes.
+const ME: &str = "me";
+/// A Lease lasts so long.
+const LASTS: Duration = Duration::from_secs(15);
+
+impl Seats {
+    /// So many shards, none of which is the process's.
+    #[must_use]
+    pub fn new(controller: &'static str, count: usize) -> Self {
+        let seat = |number: usize| {
+            let (teller, leadership) =
+                watch::channel(Leadership::Follower { holder: Some("other".to_owned()) });
+            let lease = format!("cloud-{controller}-{number}");
+            let about = ObjectReference {
+                namespace: Some("kube-system".to_owned()),
+                name: Some(lease.clone()),
+                ..ObjectReference::default()
+            };
+            let (_beating, beats) = watch::channel(Instant::now());
+            let seat = Seat::over(&lease, leadership, beats);
+            (teller, Term::of_candidate(seat, about, ME.to_owned(), LASTS))
+        };
+        let (tellers, terms) = (0..count).map(seat).unzip();
+        Self(Arc::new(Inner { tellers, shards: Shards::new(controller, terms), epochs: AtomicU64::new(0) }))
+    }
+
+    /// The process has this shard for a while, in a new term, and others had it before.
+    pub fn give(&self, shard: usize, lasts: Duration) {
+        let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
+        if let Some(teller) = self.0.tellers.get(shard) {
+            let epoch = self.0.epochs.fetch_add(1, Ordering::Relaxed) + 1;
+            teller.send_replace(Leadership::Leader { valid_until, epoch, since: epoch, uid });
+        }
+    }
+
+    /// The process keeps this shard for another while, in a new term or in the one that it has; nobody else had it in between.
+    pub fn renew(&self, shard: usize, lasts: Duration, in_new_term: bool) {
+        let until = Instant::now() + lasts;
+        let next = self.0.epochs.fetch_add(u64::from(in_new_term), Ordering::Relaxed) + 1;
+        let Some(teller) = self.0.tellers.get(shard) else { return };
+        teller.send_modify(|told| {
+            if let Leadership::Leader { valid_until, epoch, .. } = told {
+                *valid_until = until;
+                *epoch = if in_new_term { next } else { *epoch };
+            }
+        });
+    }
+
+    /// Another process has this shard.
+    pub fn take(&self, shard: usize) {
+        if let Some(teller) = self.0.tellers.get(shard) {
+            teller.send_replace(Leadership::Follower { holder: Some("other".to_owned()) });
+        }
+    }
+
+    /// The Lease that stands for all of them.
+    pub(super) fn first_lease(&self) -> Lease {
+        let about = self.0.shards.lease().unwrap_or_default();
+        let metadata = ObjectMeta { namespace: about.namespace, name: about.name, ..ObjectMeta::default() };
+        Lease { metadata, ..Lease::default() }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn shards(&self) -> Shards {
+        self.0.shards.clone()
+    }
+}

@@ -1,0 +1,116 @@
+//! Two replicas that share the nodes between them.
+
+use std::time::Duration;
+
+use controller_core::testing::{FakeCloud, FakeKube, Seats, instance, node, process_of_shards};
+use k8s_openapi::api::core::v1::Node;
+
+use super::{
+    world::{SETTINGS, World, calm, id, known},
+    *,
+};
+use crate::{NAMES, controller};
+
+const LASTS: Duration = Duration::from_hours(10);
+const N_NODES: usize = 40;
+
+/// A replica at work in these shards of four.
+fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = usize>) -> (Seats, Replica) {
+    let seats = Seats::new("node-controller", 4);
+    shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
+    let mut running = Replica::new();
+    running.spawn(controller(process_of_shards(NAMES, kube, cloud, &seats), SETTINGS));
+    (seats, running)
+}
+
+type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
+
+/// But for what is kept on the Lease.
+fn n_writes(world: &World) -> usize {
+    world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
+}
+
+fn uid(n: usize) -> String {
+    format!("uid-n{n}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_do_each_node_once_and_what_one_leaves_another_takes_up() {
+    let world = World::new();
+    let (first, _running) = replica(&world.kube, &world.cloud, [0, 1]);
+    let (second, _running) = replica(&world.kube, &world.cloud, [2]);
+    let of = first.shards();
+    for n in 0..N_NODES {
+        let name = format!("n{n}");
+        world.cloud.put(instance(&id(&name)).named(&name).at("10.0.0.1"));
+        world.kube.put::<Node>(node(&name).uninitialised().uid(&uid(n)));
+    }
+    let done = |shards: &[usize]| {
+        let of = of.clone();
+        let mut nodes = (0..N_NODES).filter(move |n| shards.contains(&of.of(&uid(*n))));
+        nodes.all(|n| world.is_initialised(&format!("n{n}")))
+    };
+    eventually("three quarters are initialised", || done(&[0, 1, 2])).await;
+    calm().await;
+    let ours = (0..N_NODES).filter(|n| of.of(&uid(*n)) != 3).count();
+    assert_eq!(n_writes(&world), 2 * ours, "two writes a node, by whoever has it");
+    assert!((0..N_NODES).filter(|n| of.of(&uid(*n)) == 3).all(|n| !world.is_initialised(&format!("n{n}"))));
+
+    second.give(3, LASTS);
+    eventually("all are initialised", || done(&[0, 1, 2, 3])).await;
+    // It moves: nothing is left to do.
+    first.take(1);
+    second.give(1, LASTS);
+    calm().await;
+    assert_eq!(n_writes(&world), 2 * N_NODES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_together_delete_no_more_than_one_would_and_only_their_own_nodes() {
+    let world = World::new();
+    for n in 0..N_NODES {
+        let name = format!("n{n}");
+        world.cloud.put(instance(&id(&name)).named(&name));
+        world.kube.put::<Node>(known(&name).uid(&uid(n)).ready("True"));
+    }
+    let (first, _running) = replica(&world.kube, &world.cloud, [0, 1]);
+    let (_second, _running) = replica(&world.kube, &world.cloud, [2, 3]);
+    tokio::time::sleep(world::WARM).await;
+    let of = first.shards();
+    // One in each replica's shards.
+    let lost = [[0, 1], [2, 3]].map(|shards| (0..N_NODES).find(|n| shards.contains(&of.of(&uid(*n)))));
+    let lost = lost.map(|n| format!("n{}", n.expect("one of them")));
+    lost.iter().for_each(|name| world.lose(name));
+    eventually("both go", || lost.iter().all(|name| !world.exists(name))).await;
+    assert_eq!(world.n_deletions(), 2, "each of them once");
+    (0..N_NODES)
+        .map(|n| format!("n{n}"))
+        .filter(|name| !lost.contains(name))
+        .for_each(|name| world.lose(&name));
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    assert_eq!(world.n_deletions(), 2, "the brakes of both hold the crowd");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_brake_knows_nothing_of_a_shard_that_another_had() {
+    let world = World::new();
+    for n in 0..N_NODES {
+        let name = format!("n{n}");
+        world.cloud.put(instance(&id(&name)).named(&name));
+        world.kube.put::<Node>(known(&name).uid(&uid(n)).ready("True"));
+    }
+    let (seats, _running) = replica(&world.kube, &world.cloud, [0, 1]);
+    tokio::time::sleep(world::WARM).await;
+    seats.give(2, LASTS);
+    seats.give(3, LASTS);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // Few enough for a brake that is warm: 30 % of 40 nodes.
+    (0..6).for_each(|n| world.lose(&format!("n{n}")));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(
+        world.n_deletions() <= 1,
+        "whoever had the other half may have deleted some: {}",
+        world.n_deletions()
+    );
+    eventually("they go in time", || world.n_deletions() == 6).await;
+}

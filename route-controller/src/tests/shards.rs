@@ -1,0 +1,90 @@
+//! Two replicas that share the nodes' routes between them.
+
+use controller_core::testing::{Seats, process_of_shards};
+
+use super::*;
+
+const LASTS: Duration = Duration::from_hours(10);
+const N: usize = 40;
+
+/// A replica at work in these shards of four.
+fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats {
+    let seats = Seats::new("route-controller", 4);
+    shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
+    let process = process_of_shards(crate::NAMES, &world.kube, &world.cloud, &seats);
+    world.controller.spawn(crate::control(process, configured(&[])));
+    seats
+}
+
+/// But for what is kept on the Lease.
+fn spent(world: &World) -> (u32, usize) {
+    let writes = world.kube.writes();
+    let others = writes.iter().filter(|write| !write.path.contains("/leases/")).count();
+    (world.spent().0, others)
+}
+
+fn uid(n: usize) -> String {
+    format!("uid-n{n}")
+}
+
+fn name(n: usize) -> String {
+    format!("n{n}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_lay_each_route_once_and_what_one_leaves_another_takes_up() {
+    let mut world = World::new();
+    world.marks_routes();
+    (0..N).for_each(|n| world.put(numbered(n).uid(&uid(n))));
+    let first = replica(&mut world, [0, 1]);
+    let second = replica(&mut world, [2]);
+    let of = first.shards();
+    let served = |world: &World, shards: &[usize]| {
+        (0..N).filter(|n| shards.contains(&of.of(&uid(*n)))).all(|n| world.condition(&name(n)) == SERVED)
+    };
+    eventually("three quarters have routes", || served(&world, &[0, 1, 2])).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let n_ours = (0..N).filter(|n| of.of(&uid(*n)) != 3).count();
+    assert!(n_ours < N, "some belong to the shard that nobody has");
+    assert_eq!(
+        (world.routes().len(), spent(&world)),
+        (n_ours, (3, n_ours)),
+        "a call a shard, a condition a node"
+    );
+
+    second.give(3, LASTS);
+    eventually("all have routes", || served(&world, &[0, 1, 2, 3])).await;
+    assert_eq!((world.routes().len(), spent(&world)), (N, (4, N)));
+    // It moves: nothing is left to do.
+    first.take(1);
+    second.give(1, LASTS);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(spent(&world), (4, N));
+
+    world.delete(&name(0));
+    eventually("its route goes", || world.routes().len() == N - 1).await;
+    assert_eq!(spent(&world).0, 5, "by one of them");
+}
+
+/// One replica has the node that had the network, another the one that gets it.
+#[tokio::test(start_paused = true)]
+async fn a_network_moves_between_nodes_of_two_replicas() {
+    let mut world = World::new();
+    world.marks_routes();
+    let first = replica(&mut world, [0, 1]);
+    let _second = replica(&mut world, [2, 3]);
+    let of = first.shards();
+    let one_of =
+        |shards: [usize; 2]| (0..N).find(|n| shards.contains(&of.of(&uid(*n)))).expect("one of forty");
+    let (old, new) = (one_of([0, 1]), one_of([2, 3]));
+    let at = |n: usize, cidr: &str| ready(&name(n), cidr).uid(&uid(n));
+    world.put(at(old, "10.244.7.0/24"));
+    eventually("it has its route", || world.condition(&name(old)) == SERVED).await;
+    world.delete(&name(old));
+    world.put(at(new, "10.244.7.0/24"));
+    eventually("the new one has it", || world.condition(&name(new)) == SERVED).await;
+    let via = format!("10.244.7.0/24 via sim://north/{} at 192.0.2.1", name(new));
+    assert_eq!(world.routes(), [via.as_str()]);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(world.routes(), [via.as_str()]);
+}
