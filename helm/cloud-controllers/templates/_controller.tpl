@@ -31,7 +31,7 @@ metadata:
   labels:
     {{- $labels | nindent 4 }}
 spec:
-  # One of them writes: the holder of the Lease. On the host network two do not fit on one node.
+  # Each works in the shards whose Leases it holds. On the host network two do not fit on one node.
   replicas: {{ int .values.replicas }}
   strategy:
     rollingUpdate:
@@ -54,6 +54,7 @@ spec:
             - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
             - --cluster-name={{ $root.Values.clusterName }}
             - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
+            - --shards={{ int .values.shards }}
             {{- include "cloud-controllers.adapterClientArgs" $root | nindent 12 }}
             {{- toYaml .args | nindent 12 }}
             {{- include "cloud-controllers.commonArgs" . | nindent 12 }}
@@ -116,18 +117,28 @@ subjects:
 {{- $slices := dict "apiGroups" (list "discovery.k8s.io") "resources" (list "endpointslices") "verbs" (list "get" "list" "watch") -}}
 {{- $localRules = prepend $localRules $slices -}}
 {{- end -}}
-{{- $lease := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $account) "verbs" (list "get" "watch" "patch") -}}
+{{- /* Of all shards that there may be: replicas with another number of shards look at each other's. */}}
+{{- $names := list $account -}}
+{{- range $shard := untilStep 1 64 1 }}{{ $names = append $names (printf "%s-%d" $account $shard) }}{{ end -}}
+{{- $lease := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" $names "verbs" (list "get" "watch" "patch") -}}
 {{- /* Kubernetes cannot grant the creation of one name alone: without it nobody could make a Lease anew that somebody deleted. */}}
 {{- $creation := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create") -}}
 {{- $localRules = prepend (prepend $localRules $creation) $lease }}
+{{- range $shard := until (int .values.shards) }}
 ---
 # Who holds it is no concern of the chart, which never changes it again.
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata:
-  name: {{ $account }}
+  name: {{ $account }}{{ if $shard }}-{{ $shard }}{{ end }}
   namespace: {{ $namespace }}
   labels: {{- $labels }}
+  {{- if $shard }}
+  annotations:
+    # With fewer shards, replicas that have more still hold it for a while.
+    helm.sh/resource-policy: keep
+  {{- end }}
+{{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
