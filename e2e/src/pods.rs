@@ -199,6 +199,17 @@ impl Pod {
         values.next().with_context(|| format!("{} is started without {name}", self.name()))
     }
 
+    /// From its next start on one of the program's flags has another value, as after a change of its Deployment.
+    ///
+    /// # Errors
+    /// When it is not given.
+    pub fn set_flag(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
+        let is_it = |arg: &&mut String| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
+        let arg = self.launch.args.iter_mut().find(is_it);
+        *arg.with_context(|| format!("{name} is not given"))? = format!("{name}={value}");
+        Ok(())
+    }
+
     /// The program's whole environment.
     pub fn env(&self) -> &BTreeMap<String, String> {
         &self.launch.env

@@ -1,0 +1,277 @@
+//! Three replicas of each controller that share the work: they are killed, held up, stopped and started again while users go on.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use adapter_sim::simcloud::Operation;
+use anyhow::ensure;
+use e2e::{Bed, CONTROLLERS, node, service};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+const SHARDS: usize = 4;
+const REPLICAS: usize = 3;
+/// Shorter than the defaults, of which the test would spend most of its time waiting for the end.
+const LEASE: Duration = Duration::from_secs(8);
+const FLAGS: [&str; 3] = [
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=5s",
+    "--leader-elect-retry-period=1s",
+];
+/// A standby looks once a second, and a busy machine is slow.
+const MARGIN: Duration = Duration::from_secs(5);
+/// How long a planned change takes, with what was under way.
+const HANDOVER: Duration = Duration::from_secs(4);
+
+#[tokio::test]
+async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
+    let mut bed = install(SHARDS).await;
+    shared_evenly(&mut bed, &[0, 1, 2]).await;
+    let mut users = Users::default();
+    users.work(&bed, 12, "first").await;
+    each_worked(&mut bed).await;
+
+    // Killed: what they had is another's when the Leases have expired, and meanwhile the rest goes on.
+    let killed = Instant::now();
+    for controller in CONTROLLERS {
+        bed.cluster.pods.get(&replica(controller, 0)).unwrap().kill().await.unwrap();
+    }
+    users.work(&bed, 8, "killed").await;
+    held_by_all(&mut bed, &[1, 2]).await;
+    let took = killed.elapsed();
+    println!("kill -9 of one of three: all work is done by the others after {took:?}");
+    assert!(took <= LEASE + MARGIN, "{took:?}");
+
+    // A newcomer is given its share.
+    start(&mut bed, 0).await;
+    shared_evenly(&mut bed, &[0, 1, 2]).await;
+    users.work(&bed, 4, "joined").await;
+
+    // Held up for longer than the Leases last: others take over, and it goes on with what it gets afterwards.
+    for controller in CONTROLLERS {
+        signal(&mut bed, &replica(controller, 1), Signal::STOP);
+    }
+    users.work(&bed, 8, "held-up").await;
+    held_by_all(&mut bed, &[0, 2]).await;
+    for controller in CONTROLLERS {
+        signal(&mut bed, &replica(controller, 1), Signal::CONT);
+    }
+    shared_evenly(&mut bed, &[0, 1, 2]).await;
+    users.work(&bed, 4, "awake").await;
+
+    // Stopped: the others follow at once.
+    for controller in CONTROLLERS {
+        bed.cluster.pods.get(&replica(controller, 2)).unwrap().terminate().await.unwrap();
+        let stopped = Instant::now();
+        held(&mut bed, controller, &[0, 1]).await;
+        let took = stopped.elapsed();
+        println!("SIGTERM of one {controller} of three: the others have its shards after {took:?}");
+        assert!(took <= HANDOVER, "{controller}: {took:?}");
+    }
+    users.work(&bed, 4, "stopped").await;
+    users.nothing_twice(&mut bed).await;
+}
+
+/// Replicas that split the work otherwise wait until the others have ended.
+#[tokio::test]
+async fn another_number_of_shards_begins_when_the_old_one_has_ended() {
+    let mut bed = install(2).await;
+    shared_evenly_over(&mut bed, &[0, 1, 2], 2).await;
+    let mut users = Users::default();
+    users.work(&bed, 4, "two").await;
+    let client = bed.client();
+    for number in 0..REPLICAS {
+        for controller in CONTROLLERS {
+            let pod = bed.cluster.pods.get(&replica(controller, number)).unwrap();
+            pod.stop().await.unwrap();
+            pod.set_flag("--shards", "3").unwrap();
+            pod.start().unwrap();
+        }
+        bed.ready().await.unwrap();
+        // While one of the old ones is there, the new ones leave all to it.
+        if number + 1 < REPLICAS {
+            let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
+            for controller in CONTROLLERS {
+                assert!(
+                    leases
+                        .get_opt(&format!("cloud-{controller}-2"))
+                        .await
+                        .unwrap()
+                        .is_none_or(|it| { it.spec.and_then(|spec| spec.holder_identity).is_none() })
+                );
+            }
+        }
+        users.work(&bed, 2, &format!("rolled-{number}")).await;
+    }
+    shared_evenly_over(&mut bed, &[0, 1, 2], 3).await;
+    users.work(&bed, 4, "three").await;
+    users.nothing_twice(&mut bed).await;
+}
+
+fn values(shards: usize) -> Value {
+    let many = json!({ "replicas": REPLICAS, "shards": shards, "extraArgs": FLAGS });
+    let values = CONTROLLERS.map(|name| (name.replace("-controller", "Controller"), many.clone()));
+    values.into_iter().collect::<serde_json::Map<_, _>>().into()
+}
+
+async fn install(shards: usize) -> Bed {
+    let mut bed = Bed::install_with(&values(shards)).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed
+}
+
+/// A replica's name: the first has none of its own.
+fn replica(controller: &str, number: usize) -> String {
+    if number == 0 { controller.to_owned() } else { format!("{controller}-{number}") }
+}
+
+/// The Lease of a shard.
+fn lease(controller: &str, shard: usize) -> String {
+    if shard == 0 { format!("cloud-{controller}") } else { format!("cloud-{controller}-{shard}") }
+}
+
+async fn start(bed: &mut Bed, number: usize) {
+    for controller in CONTROLLERS {
+        bed.cluster.pods.get(&replica(controller, number)).unwrap().start().unwrap();
+    }
+    bed.ready().await.unwrap();
+}
+
+fn signal(bed: &mut Bed, name: &str, signal: Signal) {
+    let id = bed.cluster.pods.get(name).unwrap().id().unwrap();
+    let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
+    kill_process(id, signal).unwrap();
+}
+
+/// Which shards a replica says that it has.
+async fn shards(
+    bed: &mut Bed,
+    controller: &str,
+    number: usize,
+    of: usize,
+) -> anyhow::Result<BTreeSet<usize>> {
+    let page = bed.cluster.pods.get(&replica(controller, number))?.metrics().await?;
+    let has = |shard: &usize| {
+        page.contains(&format!("leader_election_master_status{{name=\"{}\"}} 1\n", lease(controller, *shard)))
+    };
+    Ok((0..of).filter(has).collect())
+}
+
+/// Waits until these replicas of a controller have all shards between them, and tells how many each has.
+async fn held(bed: &mut Bed, controller: &str, numbers: &[usize]) -> BTreeMap<usize, usize> {
+    held_of(bed, controller, numbers, SHARDS).await
+}
+
+async fn held_of(bed: &mut Bed, controller: &str, numbers: &[usize], of: usize) -> BTreeMap<usize, usize> {
+    let deadline = Instant::now() + e2e::WITHIN;
+    loop {
+        let (mut all, mut counts) = (BTreeSet::new(), BTreeMap::new());
+        for number in numbers {
+            let own = shards(bed, controller, *number, of).await.unwrap_or_default();
+            counts.insert(*number, own.len());
+            all.extend(own);
+        }
+        if all.len() == of {
+            return counts;
+        }
+        assert!(Instant::now() < deadline, "{controller}: of {of} shards {numbers:?} have {counts:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn held_by_all(bed: &mut Bed, numbers: &[usize]) {
+    for controller in CONTROLLERS {
+        held(bed, controller, numbers).await;
+    }
+}
+
+async fn shared_evenly(bed: &mut Bed, numbers: &[usize]) {
+    shared_evenly_over(bed, numbers, SHARDS).await;
+}
+
+/// Waits until no replica has more than one shard above another.
+async fn shared_evenly_over(bed: &mut Bed, numbers: &[usize], of: usize) {
+    for controller in CONTROLLERS {
+        let deadline = Instant::now() + e2e::WITHIN;
+        loop {
+            let counts = held_of(bed, controller, numbers, of).await;
+            let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
+            if most - least <= 1 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{controller}: {counts:?}");
+        }
+    }
+}
+
+/// Each replica of the service-controller has made load balancers, in the name of its shards.
+async fn each_worked(bed: &mut Bed) {
+    for name in (0..REPLICAS).map(|number| replica("service-controller", number)) {
+        let pod = bed.cluster.pods.get(&name).unwrap();
+        let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
+        assert!(calls.get("EnsureLoadBalancer").is_some_and(|n| *n > 0.0), "{name}: {calls:?}");
+    }
+}
+
+/// What they have asked for so far.
+#[derive(Default)]
+struct Users {
+    nodes: Vec<String>,
+    services: Vec<String>,
+}
+
+impl Users {
+    /// So many nodes, with their routes, and as many Services come; waits until all is done.
+    async fn work(&mut self, bed: &Bed, n: usize, name: &str) {
+        let client = bed.client();
+        for number in 0..n {
+            let (node_name, service_name) = (format!("n-{name}-{number}"), format!("s-{name}-{number}"));
+            bed.cluster.cloud.create_instance(&node_name).await.unwrap();
+            let cidr = format!("10.244.{}.0/24", self.nodes.len());
+            node(&node_name).pods(&cidr).register(&client).await.unwrap();
+            service(&service_name).port(80).create(&client).await.unwrap();
+            self.nodes.push(node_name);
+            self.services.push(service_name);
+        }
+        for (node, service) in self.nodes.iter().zip(&self.services).rev().take(n) {
+            bed.initialised(node).await.unwrap();
+            bed.address(service).await.unwrap();
+        }
+        let want = self.nodes.len();
+        bed.until_cloud(&format!("{want} routes are there"), |state| {
+            ensure!(state.routes.len() == want, "{}", state.routes.len());
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    /// No node was initialised twice, no load balancer made by two, and nobody was told of trouble.
+    async fn nothing_twice(&self, bed: &mut Bed) {
+        for (kind, names, reason) in
+            [("Node", &self.nodes, "Synced"), ("Service", &self.services, "EnsuredLoadBalancer")]
+        {
+            for name in names {
+                bed.told(kind, name, reason).await.unwrap();
+                let events = bed.events(kind, name).await.unwrap();
+                let n = events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count();
+                assert_eq!(n, 1, "{reason} on {name}");
+            }
+        }
+        let cloud = bed.cluster.cloud.state().await.unwrap();
+        assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (self.services.len(), self.nodes.len()));
+        let counts = bed.cluster.cloud.counts().await.unwrap();
+        let made = counts.of(Operation::CreateLoadBalancer);
+        assert_eq!(usize::try_from(made).unwrap(), self.services.len(), "{counts:?}");
+        let mut warnings = bed.warnings().await.unwrap();
+        // A Service that comes a moment before the first node is told that there is none yet.
+        warnings.retain(|warning| !warning.contains("UnAvailableLoadBalancer"));
+        assert!(warnings.is_empty(), "{warnings:#?}");
+    }
+}
