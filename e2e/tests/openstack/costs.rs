@@ -1,0 +1,129 @@
+//! What happens at the controllers, and what it costs at the services.
+
+use super::*;
+
+/// Services, nodes and restarts cost what the adapter's README says, and a refresh is two pages.
+#[tokio::test]
+async fn what_happens_costs_what_is_promised() {
+    scenario(costs).await;
+}
+
+async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
+    join_many(bed, 3).await?;
+    let proxy = bed.cluster.cloud.proxy.clone();
+
+    let mark = proxy.mark();
+    let swept = eventually("the machines were listed twice", bed.within, || async {
+        let calls = count(&proxy.since(mark));
+        ensure!(calls.get("GET servers/detail") >= Some(&2), "{calls:?}");
+        Ok(proxy.since(mark))
+    });
+    let swept = count(&swept.await?);
+    told("two refreshes of 3 machines", &swept);
+    let (servers, ports) = (of(&swept, "GET servers/detail"), of(&swept, "GET ports"));
+    ensure!(servers.abs_diff(ports) <= 1 && of(&swept, "GET servers/*") == 0, "{swept:?}");
+    one_that_is_not_ready_costs_nothing(bed).await?;
+
+    let mark = proxy.mark();
+    let began = tokio::time::Instant::now();
+    for name in ["web", "shop"] {
+        service(name).port(80).port(443).port(8080).create(&bed.client()).await?;
+    }
+    for name in ["web", "shop"] {
+        bed.address(name).await?;
+    }
+    let polls = began.elapsed().as_secs() / 2 + 4;
+    bed.quiet("service-controller").await?;
+    let calls = proxy.since(mark);
+    let made = count(&calls);
+    told("two Services of three ports each", &made);
+    let writes = count(&calls.writes());
+    ensure!(writes == counted(&[("POST loadbalancers", 2), ("POST floatingips", 2)]), "{writes:?}");
+    ensure!(
+        of(&made, "GET loadbalancers") <= polls && of(&made, "GET loadbalancers/*") == 0,
+        "{polls}: {made:?}"
+    );
+
+    bed.cluster.cloud.project.create_servers("node-4", 1).await?;
+    let mark = proxy.mark();
+    node("node-4").register(&bed.client()).await?;
+    bed.until_cloud("all pools have 4 members", |state| {
+        let behind = |it: &Balancer| it.is_active() && it.listeners.iter().all(|one| one.members.len() == 4);
+        ensure!(state.balancers.iter().all(behind), "{:?}", state.balancers);
+        Ok(())
+    })
+    .await?;
+    bed.quiet("service-controller").await?;
+    let calls = proxy.since(mark);
+    let joined = count(&calls);
+    told("a node joins, with six pools", &joined);
+    let writes = count(&calls.writes());
+    ensure!(writes == counted(&[("PUT pools/*/members", 6)]), "{writes:?}");
+    // A listing may meet a pool that is about to change or still changing, which is then read again.
+    ensure!(
+        of(&joined, "GET pools/*/members") <= 12,
+        "a pool that changed is read twice at most: {joined:?}"
+    );
+    let one_by_one = ["GET loadbalancers/*", "GET ports/*"].map(|it| of(&joined, it));
+    ensure!(one_by_one == [0, 0], "it reads one by one: {joined:?}");
+
+    let mark = proxy.mark();
+    for name in CONTROLLERS {
+        let pod = bed.cluster.pods.get(name)?;
+        pod.terminate().await?;
+        pod.start()?;
+        bed.quiet(name).await?;
+    }
+    let calls = proxy.since(mark);
+    told("all controllers are restarted", &count(&calls));
+    ensure!(calls.writes().is_empty(), "{}", calls.writes());
+
+    let mark = proxy.mark();
+    bed.cluster.pods.get(ADAPTER)?.restart().await?;
+    bed.ready().await?;
+    eventually("everything was listed again", bed.within, || async {
+        let calls = count(&proxy.since(mark));
+        let listed = ["GET servers/detail", "GET loadbalancers", "GET routers/*"].map(|it| of(&calls, it));
+        ensure!(listed.iter().all(|&n| n >= 2) && of(&calls, "GET pools/*/members") >= 6, "{calls:?}");
+        Ok(())
+    })
+    .await?;
+    for name in CONTROLLERS {
+        bed.quiet(name).await?;
+    }
+    let calls = proxy.since(mark);
+    let after = count(&calls);
+    told("the adapter is killed and started", &after);
+    ensure!(calls.writes().is_empty(), "{}", calls.writes());
+    let single = |name: &&String| name.ends_with("/*") && !name.contains("routers");
+    ensure!(!after.keys().any(|name| single(&name)), "it reads one by one: {after:?}");
+    Ok(())
+}
+
+/// A refresh is a page of machines and one of their ports, up to a thousand of them, whatever becomes of nodes.
+async fn one_that_is_not_ready_costs_nothing(bed: &mut Bed) -> anyhow::Result<()> {
+    let proxy = bed.cluster.cloud.proxy.clone();
+    e2e::set_ready(&bed.client(), "node-1", Ready::Unknown).await?;
+    let adapter = &*bed.cluster.pods.get(ADAPTER)?;
+    let (mark, earlier) = (proxy.mark(), refreshes(adapter).await?);
+    let done = eventually("the machines were refreshed three times", bed.within, || async {
+        let done = refreshes(adapter).await? - earlier;
+        ensure!(done >= 3.0, "{done} times");
+        Ok(done)
+    });
+    let done = done.await?;
+    let calls = count(&proxy.since(mark));
+    told(&format!("{done} refreshes of 3 machines, of which one is not ready"), &calls);
+    // One may be under way at either end.
+    let most = (1..).take_while(|n| f64::from(*n) <= done).count() + 2;
+    let pages = ["GET servers/detail", "GET ports"].map(|it| of(&calls, it));
+    ensure!(pages.iter().all(|n| usize::try_from(*n).is_ok_and(|n| n <= most)), "{most}: {calls:?}");
+    ensure!(of(&calls, "GET servers/*") == 0, "it reads one by one: {calls:?}");
+    e2e::set_ready(&bed.client(), "node-1", Ready::True).await
+}
+
+/// How often the machines were listed.
+async fn refreshes(adapter: &Pod) -> anyhow::Result<f64> {
+    let counts = adapter.counted("cloud_adapter_snapshot_refresh_total", "collection").await?;
+    Ok(counts.get("instances").copied().unwrap_or_default())
+}

@@ -1,0 +1,102 @@
+//! Credentials of another project.
+
+use super::*;
+
+/// Credentials of another project, while it runs or from its start, take nothing away, whatever nodes say of themselves.
+#[tokio::test]
+async fn the_wrong_project_loses_nothing_and_is_told() {
+    // A node would go after the second word that its machine is gone.
+    let soon = json!({ "nodeController": { "deletion": { "monitorPeriod": "1s", "confirmAfter": "1s" } } });
+    scenario_with(&soon, wrong_project).await;
+}
+
+async fn wrong_project(bed: &mut Bed) -> anyhow::Result<()> {
+    bed.join("a", Some("10.244.1.0/24")).await?;
+    service("web").port(80).create(&bed.client()).await?;
+    bed.address("web").await?;
+    for name in CONTROLLERS {
+        bed.quiet(name).await?;
+    }
+    let other = Project::make().await?;
+    let seen = AssertUnwindSafe(in_another(bed, &other)).catch_unwind().await;
+    let used = other.state().await;
+    other.remove().await?;
+    seen.map_err(|_panic| anyhow::anyhow!("panicked"))??;
+    let used = used?;
+    ensure!(used.balancers.is_empty() && used.floating_ips.is_empty(), "made in the other project: {used:?}");
+    Ok(())
+}
+
+async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
+    let cloud = bed.cluster.cloud.clone();
+    let before = cloud.project.state().await?;
+    let mut keys = other.application_credential().await?;
+    bed.give(&keys).await?;
+    e2e::set_ready(&bed.client(), "a", Ready::Unknown).await?;
+    let adapter = &*bed.cluster.pods.get(ADAPTER)?;
+    eventually("the adapter says that it does not take them", bed.within, || async {
+        let text = std::fs::read_to_string(adapter.log())?;
+        ensure!(text.contains("the old ones stay in force"), "{}", adapter.tail());
+        Ok(())
+    })
+    .await?;
+    unharmed(bed, &before).await?;
+
+    // After a restart only the configuration tells which project is the right one.
+    e2e::merge(&mut keys, &json!({ "project_id": cloud.project.member.project }));
+    bed.give(&keys).await?;
+    bed.cluster.pods.get(ADAPTER)?.restart().await?;
+    let ports = json!([{ "name": "tls", "port": 443, "protocol": "TCP" }]);
+    bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await?;
+    let said = bed.told("Service", "web", "SyncLoadBalancerFailed").await?;
+    ensure!(said.contains(&other.member.project) && said.contains("project_id"), "{said}");
+    println!("{said}");
+    let earlier = refusals(bed.cluster.pods.get(ADAPTER)?).await?;
+    bed.cluster.pods.get("node-controller")?.restart().await?;
+    // Each may come for the mirror or for the node, and two are more than a deletion would need.
+    for number in 1..=4 {
+        let adapter = &*bed.cluster.pods.get(ADAPTER)?;
+        eventually(&format!("node-controller was refused {number} times"), bed.within, || async {
+            let now = refusals(adapter).await?;
+            ensure!(now >= earlier + f64::from(number), "{earlier} before, {now} now");
+            Ok(())
+        })
+        .await?;
+        unharmed(bed, &before).await?;
+    }
+
+    bed.give(&cloud.project.keys()).await?;
+    e2e::set_ready(&bed.client(), "a", Ready::True).await?;
+    bed.until_cloud("web listens on its second port", |state| {
+        let web = balancer(state, "web")?;
+        ensure!(web.is_active() && web.listeners.len() == 2, "{web:?}");
+        Ok(())
+    })
+    .await?;
+    let told = bed.events("Service", "web").await?;
+    let failures = told.iter().filter(|it| it.reason.as_deref() == Some("SyncLoadBalancerFailed"));
+    ensure!(failures.count() == 1, "told once, and not once a retry: {:?}", bed.warnings().await?);
+    Ok(())
+}
+
+/// How often the adapter has refused what node-controller asks of machines. A watch counts when it ends.
+async fn refusals(adapter: &Pod) -> anyhow::Result<f64> {
+    let page = adapter.metrics().await?;
+    let counts = |line: &&str| {
+        let asks = ["WatchInstances", "BatchGetInstances"];
+        line.starts_with("cloud_adapter_rpc_duration_seconds_count{")
+            && asks.iter().any(|it| line.contains(&format!("method=\"{it}\"")))
+            && line.contains("controller=\"node-controller\"")
+            && !line.contains("reason=\"\"")
+    };
+    let value = |line: &str| line.rsplit(' ').next().unwrap_or_default().parse::<f64>();
+    page.lines().filter(counts).map(value).sum::<Result<f64, _>>().context("no count")
+}
+
+/// Nothing of what was there is gone.
+async fn unharmed(bed: &Bed, before: &State) -> anyhow::Result<()> {
+    let after = bed.cluster.cloud.project.state().await?;
+    ensure!(bed.nodes().get_opt("a").await?.is_some(), "the node was deleted");
+    ensure!(after.routes == before.routes && ids(&after) == ids(before), "{before:?}\n{after:?}");
+    Ok(())
+}
