@@ -184,6 +184,21 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
             json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
             "serviceController.serviceDefaults.intrenal: is no annotation's key",
         ),
+        (
+            "a default of a wrong type",
+            json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "5" } } }),
+            "serviceController.serviceDefaults.idle-timeout: \"5\" is wrong; write a duration such as 90s, 5m or 1h",
+        ),
+        (
+            "a default that is no switch",
+            json!({ "serviceController": { "serviceDefaults": { "internal": "yes" } } }),
+            "serviceController.serviceDefaults.internal: \"yes\" is wrong; write true or false",
+        ),
+        (
+            "a default of what only one can have",
+            json!({ "serviceController": { "serviceDefaults": { "hostname": "a.example.com" } } }),
+            "serviceController.serviceDefaults.hostname: is about one Service or port, and has no default",
+        ),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! What the chart's admission policy knows of annotations: their names, and a pattern for each type of value. Pure.
+//! What the chart knows of annotations, for its admission policy and for `serviceDefaults`: their names, and a pattern for each type of
+//! value. Pure.
 //!
 //! The patterns refuse nothing that service-controller takes, and let some through that it refuses: it has the last word, and says it
 //! with an Event. A test of service-controller and one on a real API server read the same examples.
@@ -41,6 +42,7 @@ pub(crate) fn rules(source: &str) -> Result<String> {
     writeln!(file, "prefix: {}", annotations::prefix(source)?)?;
     list(&mut file, "keys", all.iter().map(|annotation| annotation.name))?;
     list(&mut file, "portKeys", all.iter().filter(|it| it.is_of_ports()).map(|it| it.name))?;
+    list(&mut file, "defaultKeys", all.iter().filter(|it| it.has_default()).map(|it| it.name))?;
     writeln!(file, "values:")?;
     for kind in kinds {
         writeln!(file, "  - says: {}\n    pattern: '{}'", kind.says, kind.pattern)?;
@@ -119,7 +121,7 @@ mod tests {
         for (name, unit, wanted) in rows {
             let rules = rules(&with_type(name, unit)).expect("good");
             assert!(rules.contains(wanted), "{rules}");
-            assert!(rules.contains("portKeys:\n  - speed\n"), "{rules}");
+            assert!(rules.contains("portKeys:\n  - speed\ndefaultKeys:\n  - speed\n"), "{rules}");
         }
     }
 

@@ -70,6 +70,11 @@ impl<'a> Annotation<'a> {
         self.reach == "port"
     }
 
+    /// Whether the cluster can have a default for it.
+    pub(crate) fn has_default(&self) -> bool {
+        self.reach != "one"
+    }
+
     /// What a line of its own says, such as `Type: `.
     pub(crate) fn line(&self, label: &str) -> Result<&'a str> {
         let line = self.comment.iter().find_map(|line| line.strip_prefix(label));

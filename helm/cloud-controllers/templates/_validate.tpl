@@ -122,10 +122,19 @@
 {{- if or (lt $seconds 1) (gt $seconds 86400) -}}
 {{- $faults = append $faults (printf "serviceController.orphanMinimumAge: %s is not from 1s to 24h; write one such as 1h" $age) -}}
 {{- end -}}
-{{- $keys := (.Files.Get "files/annotations.yaml" | fromYaml).keys -}}
-{{- range $key, $_ := $service.serviceDefaults -}}
-{{- if not (or (has $key $keys) (hasPrefix "x." $key)) -}}
-{{- $faults = append $faults (printf "serviceController.serviceDefaults.%s: is no annotation's key; the README lists them, such as idle-timeout" $key) -}}
+{{- $rules := .Files.Get "files/annotations.yaml" | fromYaml -}}
+{{- range $key, $value := $service.serviceDefaults -}}
+{{- $place := printf "serviceController.serviceDefaults.%s" $key -}}
+{{- $ofPort := regexMatch "^port[.][^.]+[.]" $key -}}
+{{- if or $ofPort (and (has $key $rules.keys) (not (has $key $rules.defaultKeys))) -}}
+{{- $faults = append $faults (printf "%s: is about one Service or port, and has no default; write it as an annotation" $place) -}}
+{{- else if not (or (has $key $rules.keys) (regexMatch "^x[.][^.]+[.]." $key)) -}}
+{{- $faults = append $faults (printf "%s: is no annotation's key; the README lists them, such as idle-timeout" $place) -}}
+{{- end -}}
+{{- range $rules.values -}}
+{{- if and (has $key .keys) (not (regexMatch (printf "^(%s)$" .pattern) (toString $value))) -}}
+{{- $faults = append $faults (printf "%s: %q is wrong; write %s" $place (toString $value) .says) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $faults -}}
