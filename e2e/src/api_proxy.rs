@@ -3,6 +3,7 @@
 //! Callers speak HTTP without TLS to it, on loopback; it speaks TLS to the API server and passes their tokens on, so that who may what
 //! is decided there as ever. Leases go through untroubled: what an election does in an outage has tests of its own.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs;
 use std::io;
@@ -46,6 +47,8 @@ pub enum Trouble {
     Hangs,
     /// Each request of this method and path waits on its way to the API server until something else is ordered.
     Holds(&'static str, &'static str),
+    /// Each request of this method to one of these paths is refused with the status beside it; with 0 it gets no answer.
+    Refuses(&'static str, &'static [(&'static str, u16)]),
 }
 
 /// A running proxy. Its callers are cut off when it is dropped.
@@ -63,6 +66,8 @@ struct Shared {
     held: watch::Sender<usize>,
     /// And how many of them were let go, one by one.
     let_go: watch::Sender<usize>,
+    /// How many have met trouble since then, by path.
+    met: watch::Sender<BTreeMap<String, usize>>,
     /// Ends what streams or hangs. The value does not matter.
     cut: watch::Sender<()>,
 }
@@ -87,6 +92,7 @@ impl ApiProxy {
             trouble: watch::Sender::new(None),
             held: watch::Sender::new(0),
             let_go: watch::Sender::new(0),
+            met: watch::Sender::default(),
             cut: watch::Sender::new(()),
         });
         let address = format!("127.0.0.1:{}", control_plane.take_port()?);
@@ -145,6 +151,11 @@ impl ApiProxy {
         self.shared.let_go.send_modify(|let_go| *let_go = let_go.saturating_add(1));
     }
 
+    /// How many requests of this path have met what was ordered last.
+    pub fn met(&self, path: &str) -> usize {
+        self.shared.met.borrow().get(path).copied().unwrap_or_default()
+    }
+
     /// Lets what is held go on its way; nothing goes wrong any more.
     pub fn let_go(&self) {
         self.set(None);
@@ -153,6 +164,7 @@ impl ApiProxy {
     fn set(&self, trouble: Option<Trouble>) {
         self.shared.held.send_replace(0);
         self.shared.let_go.send_replace(0);
+        self.shared.met.send_replace(BTreeMap::new());
         self.shared.trouble.send_replace(trouble);
     }
 }
@@ -164,7 +176,13 @@ fn redirect(kubeconfig: &Path, url: &str) -> anyhow::Result<()> {
 }
 
 async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, Infallible> {
-    let trouble = proxy.shared.trouble(&request);
+    let (trouble, path) = (proxy.shared.trouble(&request), request.uri().path().to_owned());
+    if trouble.is_some() {
+        proxy.shared.met.send_modify(|met| {
+            let times = met.entry(path.clone()).or_default();
+            *times = times.saturating_add(1);
+        });
+    }
     let mut cut = proxy.shared.cut.subscribe();
     let answer = async {
         match trouble {
@@ -184,12 +202,25 @@ async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, 
                 proxy.shared.hold(held).await;
                 proxy.forward(request).await
             }
+            Some(refuses @ Trouble::Refuses(..)) => match refuses.answer(&path) {
+                Some(code) => status(code, "Ordered", "ordered by the test"),
+                None => std::future::pending().await,
+            },
         }
     };
     Ok(tokio::select! {
         answer = answer => answer,
         _ = cut.changed() => (StatusCode::BAD_GATEWAY, "cut off").into_response(),
     })
+}
+
+impl Trouble {
+    /// With what a request to this path is refused; `None`: with nothing.
+    fn answer(self, path: &str) -> Option<StatusCode> {
+        let Self::Refuses(_, paths) = self else { return None };
+        let (_, code) = paths.iter().find(|(refused, _)| *refused == path)?;
+        StatusCode::from_u16(*code).ok()
+    }
 }
 
 impl Shared {
@@ -199,6 +230,9 @@ impl Shared {
         let meets = match trouble {
             Trouble::TooOld => query.contains("watch=true") || query.contains("continue="),
             Trouble::Holds(method, held) => request.method().as_str() == method && path == held,
+            Trouble::Refuses(method, paths) => {
+                request.method().as_str() == method && paths.iter().any(|(refused, _)| path == *refused)
+            }
             Trouble::Slow(_) | Trouble::Throttled(_) | Trouble::Fails | Trouble::Hangs => true,
         };
         (meets && !path.contains("/leases")).then_some(trouble)

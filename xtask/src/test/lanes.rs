@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Seek as _, SeekFrom};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +18,8 @@ use crate::step::{Outcome, say};
 
 /// At once. Each file of tests starts an etcd and a kube-apiserver, which are busy for some seconds.
 const LANES: usize = 2;
+/// These wait for minutes and do hardly anything: in a lane of their own they cost nobody time.
+const PATIENT: [&str; 1] = ["minutes"];
 
 /// A line of cargo's messages. Source: The Cargo Book, External tools, JSON messages.
 #[derive(Deserialize)]
@@ -85,9 +88,11 @@ fn programs(messages: &[u8]) -> anyhow::Result<VecDeque<Program>> {
 
 /// The names of those that failed.
 fn run_all(programs: VecDeque<Program>, folder: &Path) -> anyhow::Result<Vec<String>> {
-    let waiting = Mutex::new(programs);
+    let (patient, busy): (VecDeque<_>, _) =
+        programs.into_iter().partition(|program| PATIENT.contains(&program.name.as_str()));
+    let (patient, busy) = (Mutex::new(patient), Mutex::new(busy));
     let failed = Mutex::new(Vec::new());
-    let lane = || -> anyhow::Result<()> {
+    let lane = |waiting: &Mutex<VecDeque<Program>>| -> anyhow::Result<()> {
         loop {
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(program) = next else { return Ok(()) };
@@ -102,7 +107,8 @@ fn run_all(programs: VecDeque<Program>, folder: &Path) -> anyhow::Result<Vec<Str
         }
     };
     thread::scope(|scope| {
-        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let lanes = iter::once(&patient).chain(iter::repeat_n(&busy, LANES));
+        let lanes: Vec<_> = lanes.map(|waiting| scope.spawn(move || lane(waiting))).collect();
         lanes.into_iter().try_for_each(|lane| match lane.join() {
             Ok(ended) => ended,
             Err(_) => bail!("a lane ended in a panic"),
@@ -148,11 +154,13 @@ mod tests {
     #[cfg(unix)]
     fn all_are_run_and_those_that_fail_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let programs = ["true", "false", "true", "no-such"]
-            .map(|name| Program { name: name.to_owned(), path: name.into() });
-        let [good, bad, also_good, nobody] = programs;
-        let failed = run_all(VecDeque::from([good, bad, also_good]), folder.path()).unwrap();
-        assert_eq!(failed, ["false"]);
+        let [patient] = PATIENT;
+        let programs = [("true", "true"), ("false", "false"), (patient, "false"), ("no-such", "no-such")]
+            .map(|(name, path)| Program { name: name.to_owned(), path: path.into() });
+        let [good, bad, long, nobody] = programs;
+        let mut failed = run_all(VecDeque::from([good, bad, long]), folder.path()).unwrap();
+        failed.sort_unstable();
+        assert_eq!(failed, ["false", patient]);
         let error = run_all(VecDeque::from([nobody]), folder.path()).unwrap_err();
         assert_eq!(error.to_string(), "cannot start no-such");
     }
