@@ -34,6 +34,10 @@ async fn the_chart_installs_and_uninstalls() {
         assert!(mounted("--adapter-ca-file=").starts_with("-----BEGIN CERTIFICATE"));
         assert!(!mounted("--adapter-token-file=").is_empty());
         assert!(pod.env().contains_key("KUBECONFIG"), "{controller} has no identity");
+        assert!(
+            pod.env().contains_key("MALLOC_ARENA_MAX"),
+            "{controller}: what the bench of its memory has, too"
+        );
     }
     let adapter = pods.get("cloud-adapter").unwrap();
     let config = adapter.args().iter().find_map(|arg| arg.strip_prefix("--config=")).unwrap();
@@ -260,7 +264,10 @@ async fn each_process_has_the_least_rights() {
     for (pod, own, near) in cases {
         let user = pods.get(pod).unwrap().user().to_owned();
         let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
-        let lease = lease_rights(&format!("cloud-{pod}"));
+        // Replicas with another number of shards look at each other's.
+        let further = (1..64).map(|shard| format!("-{shard}"));
+        let names = std::iter::once(String::new()).chain(further).map(|shard| format!("cloud-{pod}{shard}"));
+        let lease = names.flat_map(|name| lease_rights(&name));
         let own = AT_HOME.iter().chain(near).map(|&right| right.to_owned()).chain(lease);
         let at_home = everywhere.iter().cloned().chain(own).collect::<BTreeSet<_>>();
         assert_eq!(granted(&control_plane, &user, "kube-system").await, at_home, "{pod} in its namespace");

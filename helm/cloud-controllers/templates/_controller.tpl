@@ -133,11 +133,6 @@ metadata:
   name: {{ $account }}{{ if $shard }}-{{ $shard }}{{ end }}
   namespace: {{ $namespace }}
   labels: {{- $labels }}
-  {{- if $shard }}
-  annotations:
-    # With fewer shards, replicas that have more still hold it for a while.
-    helm.sh/resource-policy: keep
-  {{- end }}
 {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
