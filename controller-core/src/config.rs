@@ -43,7 +43,7 @@ pub struct CommonArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value = "100",
+        default_value = "400",
         allow_negative_numbers = true,
         help_heading = "API server"
     )]
@@ -53,7 +53,7 @@ pub struct CommonArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value = "200",
+        default_value = "800",
         allow_negative_numbers = true,
         help_heading = "API server"
     )]
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn requests_to_the_api_server_are_limited_unless_somebody_says_no() {
         let rate = |flags: &[&str]| parse(&[&["--cluster-id=u"], flags].concat()).map(|it| it.kube_api_rate);
-        assert_eq!(rate(&[]), Ok(Some(Rate { qps: 100.0, burst: 200 })));
+        assert_eq!(rate(&[]), Ok(Some(Rate { qps: 400.0, burst: 800 })));
         assert_eq!(
             rate(&["--kube-api-qps=20", "--kube-api-burst=30"]),
             Ok(Some(Rate { qps: 20.0, burst: 30 }))

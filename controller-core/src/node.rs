@@ -1,9 +1,12 @@
 //! What more than one controller reads from a Node, and the well-known names for it.
 
+mod lean;
+
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 
+pub use self::lean::LeanNode;
 use crate::provider_id::{self, ProviderId};
 
 /// Taint: the kubelet puts it on, the node-controller takes it off when the node is initialised. Value and effect do not matter.

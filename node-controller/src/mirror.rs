@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
 use controller_core::{
     Link,
     mirror::{self, Change, Mirror, ObjectName, cloud::Instances},
-    node,
+    node::{self, LeanNode},
     queue::Queue,
     start::Process,
 };
@@ -61,10 +61,10 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
     process.health.needs(&mirrors.instances);
 
     let (this, wakes) = (mirrors.clone(), queue.clone());
-    let api: Api<core::Node> = Api::all(process.kube.clone());
+    let api: Api<LeanNode> = Api::all(process.kube.clone());
     process.background("node mirror", async move {
         let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
-        this.nodes.follow_kubernetes(api, |node| Some(trim_node(&node)), wake).await;
+        this.nodes.follow_kubernetes(api, |LeanNode(node)| Some(trim_node(&node)), wake).await;
     });
     let (this, wakes, adapter) = (mirrors.clone(), queue.clone(), process.adapter.clone());
     process.background("instance mirror", async move {

@@ -121,7 +121,7 @@ impl Executor {
     /// Errors: those that were not written are for the next pass.
     pub(crate) async fn say(&self, changes: Vec<Change>, turns: &mut Turns) -> (bool, Result<(), Error>) {
         let until = Instant::now() + SAY;
-        let changes = turns.in_turn(changes);
+        let changes = turns.in_turn(changes, Instant::now());
         let (n_changes, mut n_tried) = (changes.len(), 0);
         let begun = changes.into_iter().take_while(|_| Instant::now() < until);
         let mut answers = futures::stream::iter(begun)
@@ -139,6 +139,7 @@ impl Executor {
             turns.had(&change);
             match answer {
                 Ok(()) => {
+                    turns.wrote(&change, Instant::now());
                     self.metrics.conditions.inc();
                     let status = change.network.status();
                     info!(node = %change.node_name, status, reason = change.network.reason(), "Wrote NetworkUnavailable");

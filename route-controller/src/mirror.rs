@@ -13,8 +13,8 @@ use controller_core::Clock;
 use controller_core::adapter::Adapter;
 use controller_core::mirror::cloud::Routes as RouteSource;
 use controller_core::mirror::{Change, Mirror, ObjectName};
+use controller_core::node::LeanNode;
 use controller_core::queue::{Backoff, Queue};
-use k8s_openapi::api::core::v1 as api;
 use kube::Api;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -88,7 +88,7 @@ impl Mirrors {
     }
 
     /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
-    pub(crate) async fn follow_nodes(&self, api: Api<api::Node>, trigger: &Trigger) {
+    pub(crate) async fn follow_nodes(&self, api: Api<LeanNode>, trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
             let news = match (&change.old, &change.new) {
@@ -101,7 +101,7 @@ impl Mirrors {
                 News::Nothing => (),
             }
         };
-        self.nodes.follow_kubernetes(api, |node: api::Node| nodes::trim(&node), wake).await;
+        self.nodes.follow_kubernetes(api, |LeanNode(node)| nodes::trim(&node), wake).await;
     }
 
     /// Keeps the routes in step with the adapter, as long as it has any. Never ends; drop it to stop.
@@ -251,6 +251,7 @@ mod tests {
     use controller_core::metrics::{Registry, render};
     use controller_core::testing::FakeKube;
     use jiff::Timestamp;
+    use k8s_openapi::api::core::v1 as api;
     use tokio::task::JoinSet;
     use tokio_util::sync::CancellationToken;
 

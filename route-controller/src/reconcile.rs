@@ -252,7 +252,8 @@ impl Reconciler {
             None => Ok(()),
         };
         let more = more || matches!(applied, Ok(true));
-        let again = if more { Some(Duration::ZERO) } else { judgement.again };
+        let rest = memory.turns.rest(Instant::now());
+        let again = if more { Some(Duration::ZERO) } else { judgement.again.into_iter().chain(rest).min() };
         (nodes, (applied.and(said).and(recalled).and(kept), again))
     }
 

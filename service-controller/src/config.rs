@@ -34,7 +34,7 @@ Events say what it waits for.";
 #[command(name = "service-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
     /// How many Services are worked on at once. What reaches the cloud is limited by the adapter's budget, not by this.
-    #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
     concurrent_service_syncs: String,
 
     /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn everything_but_the_cluster_id_has_a_default() {
         let config = parse(&[]).unwrap();
-        assert_eq!(config.work.workers, 10);
+        assert_eq!(config.work.workers, 50);
         assert_eq!(config.work.orphans, Orphans::Report);
         assert_eq!(config.work.reading.classes, Classes { own: None, unclassed: true });
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10271");

@@ -13,9 +13,10 @@ use controller_core::{
     Clock, Link,
     adapter::Adapter,
     mirror::{Change, Mirror, ObjectName},
+    node::LeanNode,
     queue::Queue,
 };
-use k8s_openapi::api::core::v1::{Node as KubeNode, Service as KubeService};
+use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{Api, Client};
 use tokio::{sync::Notify, time::sleep};
 
@@ -112,8 +113,8 @@ impl Mirrors {
                 |change| self.service_changed(&change),
             ),
             self.nodes.follow_kubernetes(
-                Api::<KubeNode>::all(client.clone()),
-                |object| kubernetes::node(&object),
+                Api::<LeanNode>::all(client.clone()),
+                |LeanNode(object)| kubernetes::node(&object),
                 |change| self.node_changed(&change),
             ),
             self.follow_balancers(adapter),

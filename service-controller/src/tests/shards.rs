@@ -41,7 +41,9 @@ async fn replicas_do_each_service_once_and_what_one_leaves_another_takes_up() {
     let (first, _running) = replica(&world.kube, &world.cloud, [0, 1]);
     let (second, _running) = replica(&world.kube, &world.cloud, [2]);
     world.node("a");
-    (0..N).for_each(|n| drop(world.service(service(&called(n)).port(80))));
+    for n in 0..N {
+        world.service(service(&called(n)).port(80));
+    }
     let shard = |n: usize| first.shards().of(&format!("uid-s{n}"));
     let served = |world: &World, shards: &[usize]| {
         (0..N).filter(|n| shards.contains(&shard(*n))).all(|n| !world.ingress(&called(n)).is_empty())
