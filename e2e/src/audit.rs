@@ -1,6 +1,7 @@
 //! The API server's audit log: who wrote what. It proves that something was *not* written.
 
-use std::fs;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -44,9 +45,9 @@ impl AuditWrite {
     }
 }
 
-/// A place in the log: what comes after it is new.
+/// A place in the log, in bytes: what comes after it is new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark(usize);
+pub struct Mark(u64);
 
 /// Reads the audit log of one control plane. The server writes a line before it answers, so the log is complete for
 /// every request whose answer somebody has seen.
@@ -73,8 +74,8 @@ impl AuditLog {
     /// # Errors
     /// When the log cannot be read or is not what the policy orders.
     pub fn writes_since(&self, mark: Mark, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
-        let text = self.text()?;
-        let writes = text.lines().skip(mark.0).map(parse).collect::<anyhow::Result<Vec<_>>>()?;
+        let text = self.text(mark)?;
+        let writes = text.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(writes.into_iter().filter(|write| write.user.starts_with(user)).collect())
     }
 
@@ -83,13 +84,18 @@ impl AuditLog {
     /// # Errors
     /// When the log cannot be read.
     pub fn mark(&self) -> anyhow::Result<Mark> {
-        Ok(Mark(self.text()?.lines().count()))
+        let length = self.text(Mark::default())?.len();
+        Ok(Mark(length.try_into().context("the audit log is too long")?))
     }
 
-    /// The complete lines.
-    fn text(&self) -> anyhow::Result<String> {
-        let mut text = fs::read_to_string(&self.path)
-            .with_context(|| format!("cannot read the audit log {}", self.path.display()))?;
+    /// The complete lines behind the mark.
+    fn text(&self, mark: Mark) -> anyhow::Result<String> {
+        let mut text = String::new();
+        let read = File::open(&self.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(mark.0))?;
+            file.read_to_string(&mut text)
+        });
+        read.with_context(|| format!("cannot read the audit log {}", self.path.display()))?;
         text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
         Ok(text)
     }
@@ -141,7 +147,9 @@ fn parse(line: &str) -> anyhow::Result<AuditWrite> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AuditLog, fs, parse};
+    use std::fs;
+
+    use super::{AuditLog, parse};
 
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete",
         "verb":"patch","user":{"username":"system:serviceaccount:kube-system:node-controller","groups":[]},

@@ -11,7 +11,6 @@ mod keeper;
 mod narration;
 mod play;
 mod report;
-mod signals;
 mod stage;
 mod teller;
 
@@ -27,10 +26,10 @@ pub use e2e_tools::demo::Args;
 
 use crate::openstack::Project;
 
+use crate::signals::Signals;
 use keeper::Keeper;
 use play::Play;
 use report::{Report, Stay};
-use signals::Signals;
 use stage::Stage;
 use teller::Teller;
 

@@ -1,4 +1,4 @@
-//! Real control planes for tests and for the demo.
+//! Real control planes for tests, for the demo and for the benchmark.
 //!
 //! A [`ControlPlane`] is etcd and kube-apiserver on loopback. A [`Release`] is the chart on it, installed with Helm.
 //! [`Pods`] does what the parts that are missing would do: it runs each container's program as its Deployment says.
@@ -10,6 +10,7 @@ mod adapter_proxy;
 mod api_proxy;
 mod audit;
 mod bed;
+pub mod bench;
 mod cluster;
 mod control_plane;
 pub mod demo;
@@ -28,6 +29,7 @@ mod ports;
 mod process;
 mod quiet;
 mod rights;
+mod signals;
 mod simcloud;
 
 use std::time::Duration;

@@ -1,12 +1,14 @@
 //! `cargo xtask bench`: figures that were promised, and figures to compare them with. Each crate that has some prints them
-//! from a bench of its own; here they become one table.
+//! from a bench of its own; here they become one table. What is measured on a whole cluster is a program of its own.
+
+mod scale;
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use bench_table::{Row, Verdict};
-use clap::ValueEnum;
+use clap::Subcommand;
 
 use crate::cargo;
 use crate::step::say;
@@ -14,43 +16,41 @@ use crate::step::say;
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Measures what was promised, beside what others do instead",
-    long_about = "Measures what was promised, beside what others do instead.\n\nBuilds with the `bench` profile, which is \
-                  `release`. Progress goes to standard error, the table to standard output. Figures in virtual time are \
-                  the same in each run; those in real time are this machine's, so let it do nothing else meanwhile.",
+    long_about = "Measures what was promised, beside what others do instead.\n\nBuilds for release. Progress goes to standard \
+                  error, the table to standard output. Figures in virtual time are the same in each run; those in real time are \
+                  this machine's, so let it do nothing else meanwhile.",
     after_help = "Exit codes:\n  0  all bounds hold\n  1  one does not, or a bench failed; the table says which"
 )]
 pub(crate) struct Args {
     /// What is measured
+    #[command(subcommand)]
     subject: Subject,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Subcommand)]
 enum Subject {
     /// The runtime of adapters: limits, fairness, throttling, memory, speed
     Runtime,
+    // Its help is its own.
+    Scale(scale::Args),
 }
 
-impl Subject {
-    /// The packages that have a bench of the subject's name, in the order in which their rows are shown.
-    const fn packages(self) -> &'static [&'static str] {
-        match self {
-            Self::Runtime => &["cloud-budget-simulation", "adapter-sim"],
-        }
-    }
-
-    const fn bench(self) -> &'static str {
-        match self {
-            Self::Runtime => "runtime",
-        }
-    }
-}
+/// The packages that have a bench of the runtime, in the order in which their rows are shown.
+const RUNTIME: [&str; 2] = ["cloud-budget-simulation", "adapter-sim"];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.subject {
+        Subject::Runtime => runtime(),
+        Subject::Scale(args) => scale::run(args),
+    }
+}
+
+fn runtime() -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let mut failed = Vec::new();
-    for &package in args.subject.packages() {
+    for package in RUNTIME {
         say(&format!("\n==> {package}"));
-        match measure(package, args.subject.bench()) {
+        match measure(package, "runtime") {
             Ok(more) => rows.extend(more),
             Err(error) => failed.push(format!("{package}: {error:#}")),
         }

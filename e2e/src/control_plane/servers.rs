@@ -103,6 +103,8 @@ fn apiserver_args(files: &ApiserverFiles<'_>, etcd: u16, port: u16) -> Vec<Strin
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         // The line is written before the answer, so a reader misses nothing.
         "--audit-log-mode=blocking".to_owned(),
+        // In megabytes, for 100 otherwise: what it turns over to another file, nobody would find.
+        "--audit-log-maxsize=100000".to_owned(),
         "--allow-privileged".to_owned(),
     ];
     paths.into_iter().chain(values).collect()

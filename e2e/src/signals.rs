@@ -1,11 +1,11 @@
-//! Who wants the demo to end.
+//! Who wants it to end.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ctrl-C, a closed terminal, and a polite kill.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
@@ -13,7 +13,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// From now on they end nothing by themselves.
-    pub(super) fn catch() -> anyhow::Result<Self> {
+    pub(crate) fn catch() -> anyhow::Result<Self> {
         let catch = |kind| signal(kind).context("cannot catch signals");
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,
@@ -23,7 +23,7 @@ impl Signals {
     }
 
     /// Waits for the next of any.
-    pub(super) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => (),
             _ = self.terminate.recv() => (),

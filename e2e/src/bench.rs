@@ -1,0 +1,162 @@
+//! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud whose answers take their time, the chart's processes.
+//!
+//! Each scenario is a file: it does something to the [`Stage`](stage::Stage), and a pure function judges what that took. `result` is
+//! what was measured as data, of which the `table` and the `page` in the docs are made. One set-up serves all scenarios, in the order of
+//! [`Scenario`]; who asks for one gets it on a cluster that was grown in one go.
+
+mod beside;
+mod crowd;
+mod fleet;
+mod growth;
+mod join;
+mod leave;
+mod listings;
+mod machine;
+mod memory;
+mod one_more;
+mod page;
+mod progress;
+mod restart;
+mod result;
+mod routes;
+mod seen;
+mod stage;
+mod steady;
+mod table;
+mod throttled;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use e2e_tools::Tools;
+
+pub use e2e_tools::bench::{Args, Scenario};
+
+use crate::signals::Signals;
+
+use machine::Machine;
+use progress::Progress;
+use result::{Report, Row, Size};
+use stage::Stage;
+
+/// Somebody ended it before its last scenario: what shells say of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+/// What is made of the results, from the root of the repository.
+const PAGE: &str = "docs/benchmarks.md";
+
+/// Measures what is asked for, or writes the page, and leaves nothing running.
+///
+/// # Errors
+/// When nothing could be measured at all, or a file cannot be read or written.
+pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if !args.write_docs.is_empty() {
+        return write_page(&args.write_docs);
+    }
+    let size = Size {
+        nodes: args.nodes.into(),
+        services: args.services.into(),
+        members: args.members.min(args.nodes).into(),
+        seconds: args.seconds.into(),
+    };
+    // Building them takes minutes, and Ctrl-C ends that at once: signals are caught from here on only.
+    let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
+    let mut signals = Signals::catch()?;
+    let progress = Progress::begin();
+    let command = args.to_flags().iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let command = format!("cargo xtask bench scale {}", command.join(" "));
+    let mut report = Report { machine: Machine::of_here(), command, size, rows: Vec::new() };
+    let mut stage = None;
+    let done = tokio::select! {
+        done = measure(&tools, args, (&mut report, &mut stage), progress) => Some(done),
+        () = signals.next() => None,
+    };
+    progress.say("everything is being stopped");
+    if let Some(stage) = stage {
+        tokio::select! {
+            closed = stage.close() => closed?,
+            // Dropped half-way, it kills what is left.
+            () = signals.next() => (),
+        }
+    }
+    tell(&report, args.json.as_deref())?;
+    match done {
+        None => Ok(ExitCode::from(INTERRUPTED)),
+        Some(Err(error)) => Err(error),
+        Some(Ok(())) if report.rows.iter().all(Row::is_met) => Ok(ExitCode::SUCCESS),
+        Some(Ok(())) => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// One scenario after the other. One that fails is told, and ends it: what comes after would be measured on something else.
+async fn measure(
+    tools: &Tools,
+    args: &Args,
+    (report, stage): (&mut Report, &mut Option<Stage>),
+    progress: Progress,
+) -> anyhow::Result<()> {
+    let started = progress.told("the cluster starts", Stage::start(tools, report.size, progress)).await?;
+    let stage = stage.insert(started);
+    for scenario in args.wanted() {
+        if !matches!(scenario, Scenario::Join | Scenario::Growth) {
+            stage.grow(report.size.nodes, report.size.services.max(stage.services.len())).await?;
+        }
+        let name = scenario.name();
+        let load = machine::load();
+        let row = match progress.told(&name, one(scenario, stage)).await {
+            Ok(row) => Row { scenario: name, load, ..row },
+            Err(error) => {
+                stage.keep_logs();
+                let failed = Some(format!("{error:#}"));
+                Row { title: name.clone(), scenario: name, load, failed, ..Row::default() }
+            }
+        };
+        let failed = row.failed.clone();
+        progress.say(&table::lines(&row));
+        report.rows.push(row);
+        if failed.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn one(scenario: Scenario, stage: &mut Stage) -> anyhow::Result<Row> {
+    match scenario {
+        Scenario::Join => join::measure(stage).await,
+        Scenario::Growth => growth::measure(stage).await,
+        Scenario::Routes => routes::measure(stage).await,
+        Scenario::Steady => steady::measure(stage).await,
+        Scenario::NotReady => steady::not_ready(stage).await,
+        Scenario::OneMore => one_more::measure(stage).await,
+        Scenario::Leave => leave::measure(stage).await,
+        Scenario::Crowd => crowd::measure(stage).await,
+        Scenario::Restart => restart::controllers(stage).await,
+        Scenario::AdapterRestart => restart::adapter(stage).await,
+        Scenario::Throttled => throttled::measure(stage).await,
+    }
+}
+
+/// The table to standard output, everything to the file.
+fn tell(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+    io::stdout().write_all(table::table(report).as_bytes()).context("cannot write to standard output")?;
+    let Some(path) = json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(report)?;
+    fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The last measurement of each scenario, by whom.
+fn write_page(files: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_str::<Report>(&text)
+            .with_context(|| format!("{} is no result of `cargo xtask bench scale --json`", path.display()))
+    };
+    let reports = files.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let to = root.parent().unwrap_or(root).join(PAGE);
+    fs::write(&to, page::page(&reports)).with_context(|| format!("cannot write {}", to.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,76 @@
+//! Ours beside the peer's: the same scenario, figure by figure.
+
+use super::listings::of_count;
+use super::result::{Row, Usage, quantity};
+
+/// One figure of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Compared {
+    pub(super) what: String,
+    pub(super) ours: String,
+    pub(super) peer: String,
+    /// The peer's by ours.
+    pub(super) ratio: String,
+}
+
+/// What both have measured.
+pub(super) fn beside(ours: &Row, peer: &Row) -> Vec<Compared> {
+    let mut all = vec![
+        compared("time", (ours.spent.seconds, peer.spent.seconds), "s"),
+        compared("vendor reads", (of_count(ours.spent.vendor.reads), of_count(peer.spent.vendor.reads)), ""),
+        compared(
+            "vendor writes",
+            (of_count(ours.spent.vendor.writes), of_count(peer.spent.vendor.writes)),
+            "",
+        ),
+        compared(
+            "throttled calls",
+            (of_count(ours.spent.vendor.throttled), of_count(peer.spent.vendor.throttled)),
+            "",
+        ),
+        compared(
+            "API-server writes",
+            (of_count(ours.spent.api_total()), of_count(peer.spent.api_total())),
+            "",
+        ),
+        compared("peak memory of all", both(ours, peer, |usage| usage.peak_mib), "MiB"),
+        compared("CPU time of all", both(ours, peer, |usage| usage.cpu_seconds), "s"),
+    ];
+    for (what, waits) in &ours.waits {
+        if let Some(theirs) = peer.waits.get(what) {
+            all.push(compared(&format!("{what}, p50"), (waits.p50, theirs.p50), "s"));
+            all.push(compared(&format!("{what}, p99"), (waits.p99, theirs.p99), "s"));
+        }
+    }
+    all
+}
+
+fn both(ours: &Row, peer: &Row, of: fn(&Usage) -> f64) -> (f64, f64) {
+    let sum = |row: &Row| row.spent.processes.values().map(of).sum();
+    (sum(ours), sum(peer))
+}
+
+fn compared(what: &str, (ours, peer): (f64, f64), unit: &str) -> Compared {
+    // Nothing has no ratio.
+    let ratio = if ours > 0.0 { format!("{}x", quantity(peer / ours, "")) } else { "-".to_owned() };
+    Compared { what: what.to_owned(), ours: quantity(ours, unit), peer: quantity(peer, unit), ratio }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::{Calls, Row, Spent, Waits};
+    use super::beside;
+
+    #[test]
+    fn each_figure_has_its_ratio_and_nothing_has_none() {
+        let row = |reads, p99| {
+            let vendor = Calls { reads, ..Calls::default() };
+            let waits = [("node initialised".to_owned(), Waits { p99, ..Waits::default() })].into();
+            Row { spent: Spent { vendor, ..Spent::default() }, waits, ..Row::default() }
+        };
+        let all = beside(&row(4, 0.5), &row(1000, 50.0));
+        let of = |what: &str| all.iter().find(|it| it.what == what).unwrap().ratio.clone();
+        assert_eq!((of("vendor reads"), of("node initialised, p99")), ("250x".to_owned(), "100x".to_owned()));
+        assert_eq!(of("vendor writes"), "-");
+    }
+}

@@ -1,0 +1,111 @@
+//! Many nodes leave at once, as the cluster autoscaler removes them: a taint, a pause, then the machines.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::eventually;
+
+use super::fleet;
+use super::listings::{float, of_count};
+use super::one_more::member_writes;
+use super::result::{Row, Size, Target, Waits};
+use super::stage::{Reading, Stage};
+
+/// One in so many goes, of those behind load balancers.
+const SHARE: usize = 50;
+/// Source: the autoscaler's --node-delete-delay-after-taint.
+const PAUSE: Duration = Duration::from_secs(5);
+const WRITES_A_BALANCER: f64 = 3.0;
+
+pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
+    let n = (stage.size.nodes / SHARE).clamp(1, stage.size.members);
+    let leaving = stage.first_nodes(n);
+    let before = stage.reading().await?;
+    let began = Instant::now();
+    let taint = json!([{ "key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1" }]);
+    fleet::patch_nodes(&stage.client(), &leaving, (&json!({ "spec": { "taints": taint } }), false)).await?;
+    let client = stage.client();
+    let machines = stage.take_machines(&leaving)?;
+    let stage_ref = &*stage;
+    let removal = async {
+        sleep(PAUSE).await;
+        for id in &machines {
+            stage_ref.cluster.cloud.delete_instance(id).await?;
+        }
+        let silent = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
+        fleet::patch_nodes(&client, &leaving, (&json!({ "status": { "conditions": [silent] } }), true))
+            .await?;
+        let within = Stage::patience(leaving.len());
+        stage_ref.seen.nodes("their nodes are gone", &leaving, (|it| it.gone, within)).await
+    };
+    let balancers = stage.services.len();
+    let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, balancers));
+    let (gone, members) = (gone?, members?);
+    let spent = stage.spent(&before).await?;
+    stage.quiet().await?;
+    stage.check_members().await?;
+    let since = |at: &Instant| at.saturating_duration_since(began);
+    let first = gone.values().map(since).min().unwrap_or_default();
+    let writes = of_count(member_writes(&spent.vendor));
+    Ok(Row {
+        title: format!("{n} nodes leave at once, {balancers} Services"),
+        targets: judge(stage.size, writes, (since(&members), first)),
+        waits: [("node object gone".to_owned(), Waits::of(gone.values().map(since).collect()))].into(),
+        notes: vec![format!(
+            "The machines go {} s after the taint, as the autoscaler's default is, and the nodes are not ready at once.",
+            PAUSE.as_secs()
+        )],
+        spent,
+        ..Row::default()
+    })
+}
+
+/// When each load balancer was written to.
+async fn follow(stage: &Stage, before: &Reading, balancers: usize) -> anyhow::Result<Instant> {
+    eventually("all load balancers follow", Stage::patience(balancers), || async {
+        sleep(Duration::from_millis(100)).await;
+        let writes = member_writes(&stage.calls_since(before).await?);
+        ensure!(
+            of_count(writes) >= float(balancers),
+            "{writes} member writes for {balancers} load balancers"
+        );
+        Ok(Instant::now())
+    })
+    .await
+}
+
+fn judge(size: Size, writes: f64, (members, first_gone): (Duration, Duration)) -> Vec<Target> {
+    vec![
+        Target::at_most(
+            "members are gone, before the first Node object is",
+            members.as_secs_f64(),
+            first_gone.as_secs_f64(),
+            "s",
+        ),
+        Target::at_most(
+            "member writes a load balancer",
+            writes / float(size.services),
+            WRITES_A_BALANCER,
+            "",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Size, judge};
+
+    #[test]
+    fn members_that_stay_longer_than_their_nodes_miss_the_target() {
+        let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
+        let met = |writes, members, gone| {
+            let times = (Duration::from_secs(members), Duration::from_secs(gone));
+            judge(size, writes, times).iter().map(|it| it.met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(3000.0, 20, 35), [true, true]);
+        assert_eq!(met(3001.0, 36, 35), [false, false]);
+    }
+}

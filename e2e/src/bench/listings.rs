@@ -1,0 +1,99 @@
+//! What the adapter's own listings may cost: pages in a period, whatever there is besides.
+
+use super::result::{Calls, Size, Target};
+
+/// Above the plain count, for periods that do not begin with the measurement.
+const TOLERANCE: f64 = 1.1;
+/// The most that a page of the cloud's holds.
+pub(super) const PAGE: usize = 500;
+/// Load balancers have members, so that the driver asks for fewer of them at a time.
+pub(super) const BALANCERS_PAGE: usize = 100;
+/// From so many periods on it does not matter when the first of them begins.
+const MANY: f64 = 10.0;
+/// Seconds between two listings, as the adapter does by default.
+const INSTANCES_EVERY: f64 = 30.0;
+const BALANCERS_EVERY: f64 = 60.0;
+const ROUTES_EVERY: f64 = 120.0;
+/// Each node has one of each family.
+pub(super) const ROUTES_A_NODE: usize = 2;
+
+#[expect(clippy::cast_precision_loss, reason = "counts are small")]
+pub(super) fn float(n: usize) -> f64 {
+    n as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are small")]
+pub(super) fn of_count(n: u64) -> f64 {
+    n as f64
+}
+
+/// Calls of one listing. A page that is exactly full says that there may be more, as with real vendors.
+pub(super) fn pages(items: usize, page: usize) -> f64 {
+    float(items / page + 1)
+}
+
+/// So many calls of a listing may fall into this time: a tenth more than there are full pages in its periods. Where that is less than one
+/// listing, so many periods may begin.
+fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
+    let periods = seconds / every;
+    let steady = TOLERANCE * float(items.div_ceil(page)) * periods;
+    let begun = if periods < MANY { pages(items, page) * (1.0 + periods.floor()) } else { 0.0 };
+    steady.max(begun).ceil()
+}
+
+/// What machines and load balancers may be listed, 1.1 x (2 N/page + S/page) a minute, and `more` calls.
+pub(super) fn machines_and_balancers(calls: &Calls, size: Size, (seconds, more): (f64, f64)) -> Target {
+    let bound = allowed((size.nodes, PAGE), INSTANCES_EVERY, seconds)
+        + allowed((size.services, BALANCERS_PAGE), BALANCERS_EVERY, seconds)
+        + more;
+    let seen = calls.families(&["compute", "loadbalancer"]);
+    Target::at_most("vendor calls about machines and load balancers", of_count(seen), bound, "")
+}
+
+/// What routes may be listed: once a period.
+pub(super) fn routes(calls: &Calls, size: Size, seconds: f64) -> Target {
+    let bound = allowed((size.nodes * ROUTES_A_NODE, PAGE), ROUTES_EVERY, seconds);
+    Target::at_most("vendor calls about routes", of_count(calls.families(&["network"])), bound, "")
+}
+
+/// Calls that are no listing of the adapter's own.
+pub(super) fn others(calls: &Calls) -> u64 {
+    let own = ["ListInstances", "ListLoadBalancers", "ListRoutes", "GetProject"];
+    calls.total().saturating_sub(own.iter().map(|operation| calls.of(operation)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Calls, Size, machines_and_balancers, others, routes};
+
+    const SIZE: Size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
+
+    fn calls(family: &str, n: u64) -> Calls {
+        Calls { reads: n, by_family: [(family.to_owned(), n)].into(), ..Calls::default() }
+    }
+
+    #[test]
+    fn ten_minutes_have_twenty_listings_of_machines_and_ten_of_load_balancers() {
+        // 1.1 x (10 pages in each of 20 periods, and 10 in each of 10).
+        let target = |n| machines_and_balancers(&calls("compute", n), SIZE, (600.0, 0.0));
+        assert_eq!(target(352).bound, "<= 330");
+        assert!(target(330).met && !target(331).met);
+        let two_batches = machines_and_balancers(&calls("loadbalancer", 332), SIZE, (600.0, 2.0));
+        assert!(two_batches.met);
+        let routes = |n| routes(&calls("network", n), SIZE, 600.0);
+        assert!(routes(126).met && !routes(127).met);
+    }
+
+    #[test]
+    fn a_short_look_may_meet_one_listing_of_each() {
+        let small = Size { nodes: 50, services: 10, ..SIZE };
+        assert!(machines_and_balancers(&calls("compute", 2), small, (5.0, 0.0)).met);
+        assert!(!machines_and_balancers(&calls("compute", 3), small, (5.0, 0.0)).met);
+    }
+
+    #[test]
+    fn what_is_no_listing_is_told_apart() {
+        let by_operation = [("ListRoutes".to_owned(), 20), ("GetInstance".to_owned(), 1)].into();
+        assert_eq!(others(&Calls { reads: 21, by_operation, ..Calls::default() }), 1);
+    }
+}

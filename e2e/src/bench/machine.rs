@@ -1,0 +1,116 @@
+//! The machine and its processes, as Linux tells of them in /proc.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+/// What all of it ran on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Machine {
+    pub(super) cores: usize,
+    pub(super) memory_mib: u64,
+    pub(super) cpu: String,
+}
+
+impl Machine {
+    pub(super) fn of_here() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            cores,
+            memory_mib: field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default() / 1024,
+            cpu: model(&read("/proc/cpuinfo")),
+        }
+    }
+}
+
+/// Processes that wanted to run, on average over the last minute.
+pub(super) fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
+/// Memory of a process, in KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) resident: u64,
+    pub(super) peak: u64,
+}
+
+impl Memory {
+    pub(super) fn of(pid: u32) -> anyhow::Result<Self> {
+        let path = format!("/proc/{pid}/status");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        Self::parse(&text).with_context(|| format!("{path} tells no memory"))
+    }
+
+    fn parse(status: &str) -> Option<Self> {
+        Some(Self { resident: field(status, "VmRSS")?, peak: field(status, "VmHWM")? })
+    }
+}
+
+/// From now on the peak is that of what comes. Where the kernel does not do that, it stays that of the process's whole life.
+pub(super) fn forget_peak(pid: u32) {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
+}
+
+/// The CPU time of a process and all its threads.
+pub(super) fn cpu(pid: u32) -> anyhow::Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let ticks = ticks(&text).with_context(|| format!("{path} tells no CPU time"))?;
+    let second = rustix::param::clock_ticks_per_second().max(1);
+    Ok(Duration::from_millis(ticks.saturating_mul(1000) / second))
+}
+
+/// The program's name, second, may hold anything: what follows the last parenthesis counts. Source: proc_pid_stat(5), fields 14 and 15.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user.saturating_add(system))
+}
+
+/// `VmRSS:     1234 kB`
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.split_whitespace().next()?.parse().ok()
+}
+
+fn model(cpuinfo: &str) -> String {
+    let found = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    found.map_or("unknown", |(_, name)| name.trim()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use super::{Memory, cpu, field, model, ticks};
+
+    #[test]
+    fn what_proc_says_is_read() {
+        let status = "Name:\tVmRSS: 5\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!(Memory::parse(status), Some(Memory { resident: 1024, peak: 2048 }));
+        assert_eq!(field(status, "Vm"), None);
+        assert_eq!(Memory::parse("Name:\tx\n"), None);
+        assert_eq!(model("processor\t: 0\nmodel name\t: Fast CPU @ 2 GHz\n"), "Fast CPU @ 2 GHz");
+    }
+
+    #[test]
+    fn cpu_time_is_found_behind_a_strange_name() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 1 0 0 0 300 25 0 0 20 0 1 0 5 1 1";
+        assert_eq!(ticks(stat), Some(325));
+        assert_eq!(ticks("7 (a) S"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let memory = Memory::of(process::id()).unwrap();
+        assert!(memory.resident > 0 && memory.peak >= memory.resident / 2);
+        cpu(process::id()).unwrap();
+    }
+}

@@ -1,0 +1,34 @@
+//! What each process may take.
+
+use super::result::{Spent, Target};
+
+/// In MiB, at 5,000 nodes and 1,000 Services.
+const BOUNDS: [(&str, f64); 4] = [
+    ("node-controller", 40.0),
+    ("service-controller", 60.0),
+    ("route-controller", 40.0),
+    (crate::ADAPTER, 150.0),
+];
+
+/// The most that each of ours had resident.
+pub(super) fn targets(spent: &Spent) -> Vec<Target> {
+    let target = |(name, bound): (&str, f64)| {
+        let peak = spent.processes.get(name)?.peak_mib;
+        Some(Target::at_most(format!("peak memory of {name}"), peak, bound, "MiB"))
+    };
+    BOUNDS.into_iter().filter_map(target).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::{Spent, Usage};
+    use super::targets;
+
+    #[test]
+    fn each_process_has_a_bound_of_its_own_and_strangers_have_none() {
+        let usage = Usage { peak_mib: 50.0, ..Usage::default() };
+        let names = ["node-controller", "service-controller", "cloud-controller-manager"];
+        let spent = Spent { processes: names.map(|it| (it.to_owned(), usage)).into(), ..Spent::default() };
+        assert_eq!(targets(&spent).iter().map(|it| it.met).collect::<Vec<_>>(), [false, true]);
+    }
+}

@@ -1,0 +1,121 @@
+//! One node joins, and all load balancers get a member more, while users make new Services.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use tokio::time::{Instant, sleep};
+
+use crate::eventually;
+
+use super::listings::{float, of_count};
+use super::result::{Calls, Row, Size, Target, Waits};
+use super::stage::{RATE, Reading, Stage};
+
+/// New Services, one after the other.
+const NEW: usize = 20;
+const PAUSE: Duration = Duration::from_millis(250);
+/// New nodes become members after a moment in which more may join, and are asked about.
+const REACTION_SECONDS: f64 = 4.0;
+const NEW_SERVICE_SECONDS: f64 = 3.0;
+/// Of what the budget allows, so much at least is used.
+const USED: f64 = 0.9;
+
+pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
+    let numbers = stage.boot(1).await?;
+    let before = stage.reading().await?;
+    // Among the members, whatever its number.
+    let waited = Waits::of(stage.join(numbers, usize::MAX).await?);
+    let began = Instant::now();
+    let balancers = stage.services.len();
+    let shared = &*stage;
+    let (new, followed) = tokio::join!(users(shared), follow(shared, &before, (balancers, began)));
+    let (followed, (names, new)) = (followed?, new?);
+    let spent = stage.spent(&before).await?;
+    stage.delete(&names).await?;
+    stage.quiet().await?;
+    stage.check_members().await?;
+    let new = Waits::of(new);
+    let waits =
+        [("node initialised".to_owned(), waited), ("new Service meanwhile has an address".to_owned(), new)];
+    Ok(Row {
+        title: format!("1 node joins, {balancers} Services, {} new ones meanwhile", names.len()),
+        targets: judge(stage.size, &spent.vendor, (followed, &new)),
+        waits: waits.into(),
+        spent,
+        ..Row::default()
+    })
+}
+
+/// Users make Services, one after the other; how long each waits is told.
+async fn users(stage: &Stage) -> anyhow::Result<(Vec<String>, Vec<Duration>)> {
+    let (mut names, mut making) = (Vec::new(), Vec::new());
+    for nth in 0..NEW {
+        let name = format!("new-{nth:02}");
+        names.push(name.clone());
+        let pause = PAUSE.saturating_mul(u32::try_from(nth).unwrap_or(u32::MAX));
+        making.push(async move {
+            sleep(pause).await;
+            stage.create(&[name]).await
+        });
+    }
+    let waits = futures::future::try_join_all(making).await?;
+    Ok((names, waits.concat()))
+}
+
+/// Seconds until each load balancer was written to.
+async fn follow(
+    stage: &Stage,
+    before: &Reading,
+    (balancers, began): (usize, Instant),
+) -> anyhow::Result<f64> {
+    eventually("all load balancers follow", Stage::patience(balancers), || async {
+        sleep(Duration::from_millis(100)).await;
+        let writes = member_writes(&stage.calls_since(before).await?);
+        ensure!(
+            of_count(writes) >= float(balancers),
+            "{writes} member writes for {balancers} load balancers"
+        );
+        Ok(())
+    })
+    .await?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+pub(super) fn member_writes(calls: &Calls) -> u64 {
+    calls.of("SetMembers").saturating_add(calls.of("UpdateMembers"))
+}
+
+fn judge(size: Size, calls: &Calls, (followed, new): (f64, &Waits)) -> Vec<Target> {
+    // What came meanwhile goes out of the same budget; the burst is there at once.
+    let ahead = calls.families(&["loadbalancer"]);
+    let bound = REACTION_SECONDS + of_count(ahead) / (f64::from(RATE) * USED);
+    // A new one may have been made just before the node was known.
+    let balancers = float(size.services.saturating_add(new.n));
+    vec![
+        Target::at_most("member writes a load balancer", of_count(member_writes(calls)) / balancers, 1.0, ""),
+        Target::at_most("all load balancers have followed", followed, bound, "s"),
+        Target::at_most("a new Service meanwhile, p99", new.p99, NEW_SERVICE_SECONDS, "s"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Calls, Size, Waits, judge};
+
+    #[test]
+    fn a_second_write_or_a_slow_user_misses_the_target() {
+        let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
+        let calls = |members| Calls {
+            by_operation: [("UpdateMembers".to_owned(), members)].into(),
+            by_family: [("loadbalancer".to_owned(), members)].into(),
+            ..Calls::default()
+        };
+        let met = |members, followed, p99| {
+            let waits = Waits { n: 20, p99, ..Waits::default() };
+            judge(size, &calls(members), (followed, &waits)).iter().map(|it| it.met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(1020, 60.0, 3.0), [true, true, true]);
+        assert_eq!(met(1021, 60.0, 3.1), [false, true, false]);
+        assert_eq!(met(1000, 60.0, 1.0), [true, false, true]);
+    }
+}

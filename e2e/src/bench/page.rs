@@ -1,0 +1,176 @@
+//! `docs/benchmarks.md`, from the results of runs. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::ValueEnum as _;
+use e2e_tools::bench::Scenario;
+
+use super::beside::{Compared, beside};
+use super::result::{Calls, Report, Row, Target, Who, quantity};
+
+const HEAD: &str = "\
+# Benchmarks
+
+<!-- Written by `cargo xtask bench scale --write-docs FILE...` from what runs have measured: run that again. -->
+
+What the controllers and the adapter take on a large cluster: vendor calls, as the simulated cloud counts them; writes to the API
+server, by its audit log, Leases left out; memory and CPU time, as the kernel tells. etcd, kube-apiserver, the cloud, the four processes and the
+benchmark share one machine. Each answer of the cloud takes 50 ms; the adapter may send each family of its API 20 calls a second, its default.
+
+There are no kubelets: the benchmark reports each node's status every 5 minutes, as they do where nothing changes, and leaves out the
+Leases, which none of the processes reads. Each node has 50 images and two pod networks.
+
+Each Service has one port, with all member nodes behind it; the other nodes have
+`node.kubernetes.io/exclude-from-external-load-balancers`. No vendor takes 5,000 members in each of 1,000 load balancers.
+
+Not measured yet: several replicas of each controller at work.
+
+A missed target is told as missed. [Limits](limits.md#what-is-promised-and-where-it-is-tested) has what is promised of the adapter's
+budgets, with the tests in virtual time.
+";
+
+/// A row with the report that it is from.
+type Found<'a> = (&'a Report, &'a Row);
+
+pub(super) fn page(reports: &[Report]) -> String {
+    let mut last = BTreeMap::<(String, u8), Found<'_>>::new();
+    for report in reports {
+        for row in &report.rows {
+            last.insert((row.scenario.clone(), order(row.who)), (report, row));
+        }
+    }
+    let mut page = HEAD.to_owned();
+    page.push_str("\n## The machine\n\n");
+    for report in reports {
+        let machine = &report.machine;
+        writeln!(
+            page,
+            "- {} cores ({}), {} MiB: `{}`",
+            machine.cores, machine.cpu, machine.memory_mib, report.command
+        )
+        .ok();
+    }
+    page.push_str("\n## Targets\n\n| scenario | measured | who | figure | target | |\n| --- | --- | --- | --- | --- | --- |\n");
+    let order_of = |name: &str| Scenario::value_variants().iter().position(|it| it.name() == name);
+    let mut rows: Vec<Found<'_>> = last.into_values().collect();
+    rows.sort_by_key(|(_, row)| (order_of(&row.scenario), order(row.who)));
+    for (_, row) in &rows {
+        page.push_str(&targets(row));
+    }
+    for scenario in Scenario::value_variants() {
+        let name = scenario.name();
+        if !rows.iter().any(|(_, row)| row.scenario == name) {
+            writeln!(page, "| {name} | not measured yet | | | | |").ok();
+        }
+    }
+    page.push_str(&compared(&rows));
+    for (report, row) in &rows {
+        page.push_str(&details(report, row));
+    }
+    page
+}
+
+/// Nothing, if no peer was measured.
+fn compared(rows: &[Found<'_>]) -> String {
+    let mut text = String::new();
+    for (_, ours) in rows.iter().filter(|(_, row)| row.who == Who::Ours) {
+        let peers = rows.iter().filter(|(_, row)| row.who != Who::Ours && row.scenario == ours.scenario);
+        for (_, peer) in peers {
+            let line = |Compared { what, ours: a, peer: b, ratio }: Compared| {
+                format!("| {} | {} | {what} | {a} | {b} | {ratio} |\n", ours.scenario, peer.who.words())
+            };
+            text.extend(beside(ours, peer).into_iter().map(line));
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\n## Beside the peer\n\nThe peer is [a cloud controller manager in Go](../e2e/peer/README.md) on the same control plane and cloud.\n\n\
+         | scenario | | | ours | peer | ratio |\n| --- | --- | --- | --- | --- | --- |\n{text}"
+    )
+}
+
+fn order(who: Who) -> u8 {
+    match who {
+        Who::Ours => 0,
+        Who::Peer => 1,
+        Who::PeerConcurrent => 2,
+    }
+}
+
+fn targets(row: &Row) -> String {
+    let (name, who) = (&row.scenario, row.who.words());
+    if let Some(failed) = &row.failed {
+        return format!(
+            "| {name} | {} | {who} | could not be measured: {failed} | | **missed** |\n",
+            row.title
+        );
+    }
+    let line = |it: &Target| {
+        let verdict = if it.met { "met" } else { "**missed**" };
+        format!("| {name} | {} | {who} | {} | {} | {verdict} |\n", it.what, it.figure, it.bound)
+    };
+    row.targets.iter().map(line).collect()
+}
+
+fn details(report: &Report, row: &Row) -> String {
+    let mut text = format!("\n## {}: {} ({})\n\n", row.scenario, row.title, row.who.words());
+    let size = report.size;
+    writeln!(
+        text,
+        "Cluster: {} nodes, {} of them members, {} Services. {}. Load of the machine at the beginning: {}.\n",
+        size.nodes,
+        size.members,
+        size.services,
+        calls(&row.spent.vendor, row.spent.seconds),
+        quantity(row.load, "")
+    )
+    .ok();
+    for (process, writes) in &row.spent.api_writes {
+        let each = writes.iter().map(|(what, n)| format!("{what} {n}")).collect::<Vec<_>>();
+        writeln!(text, "- API-server writes of {process}: {}", each.join(", ")).ok();
+    }
+    for (what, waits) in &row.waits {
+        let [p50, p99, max] = [waits.p50, waits.p99, waits.max].map(|it| quantity(it, "s"));
+        writeln!(text, "- {what}: p50 {p50}, p99 {p99}, the longest {max} (of {})", waits.n).ok();
+    }
+    for note in &row.notes {
+        writeln!(text, "- {note}").ok();
+    }
+    if !row.spent.processes.is_empty() {
+        text.push_str("\n| process | memory, MiB | peak, MiB | CPU time, s |\n| --- | --- | --- | --- |\n");
+    }
+    for (process, usage) in &row.spent.processes {
+        let [rss, peak, cpu] = [usage.rss_mib, usage.peak_mib, usage.cpu_seconds].map(|it| quantity(it, ""));
+        writeln!(text, "| {process} | {rss} | {peak} | {cpu} |").ok();
+    }
+    text
+}
+
+fn calls(calls: &Calls, seconds: f64) -> String {
+    let each = calls.by_operation.iter().map(|(operation, n)| format!("{operation} {n}")).collect::<Vec<_>>();
+    let each = if each.is_empty() { String::new() } else { format!(" ({})", each.join(", ")) };
+    format!("In {}: {} vendor reads and {} writes{each}", quantity(seconds, "s"), calls.reads, calls.writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::{Report, Row, Target, Who};
+    use super::page;
+
+    #[test]
+    fn a_later_run_counts_and_what_was_never_measured_is_told() {
+        let run = |figure, who| {
+            let targets = vec![Target::count("vendor writes", figure, 0)];
+            let row = Row { scenario: "steady".into(), who, targets, ..Row::default() };
+            Report { rows: vec![row], ..Report::default() }
+        };
+        let page = page(&[run(7, Who::Ours), run(0, Who::Ours), run(9, Who::Peer)]);
+        assert!(page.contains("| steady | vendor writes | ours | 0 | 0 | met |"), "{page}");
+        assert!(page.contains("| steady | vendor writes | peer | 9 | 0 | **missed** |"), "{page}");
+        assert!(page.contains("| steady | peer | vendor writes | 0 | 0 | - |"), "{page}");
+        assert!(!page.contains("| 7 |") && page.contains("| throttled | not measured yet |"), "{page}");
+    }
+}

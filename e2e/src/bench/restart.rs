@@ -1,0 +1,127 @@
+//! Each controller, and the adapter, is stopped and started at full size.
+
+use anyhow::Context;
+use tokio::time::Instant;
+
+use crate::{ADAPTER, CONTROLLERS, seconds};
+
+use super::listings::{self, BALANCERS_PAGE, PAGE, ROUTES_A_NODE, of_count, pages};
+use super::result::{Row, Size, Spent, Target, Waits};
+use super::stage::Stage;
+
+const AGAIN_SECONDS: f64 = 5.0;
+/// Who is the adapter talking to, and as whom: once, and again after a failure.
+const CHECKS: f64 = 2.0;
+
+/// The controllers, one after the other.
+pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
+    stage.quiet().await?;
+    let before = stage.reading().await?;
+    let mut again = Vec::new();
+    for name in CONTROLLERS {
+        again.push((name, once(stage, name).await?));
+    }
+    let spent = stage.spent(&before).await?;
+    let told = |&(name, seconds): &(&str, f64)| {
+        let time = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        (format!("{name} has looked at everything again"), Waits::of(vec![time]))
+    };
+    Ok(Row {
+        title: "each controller restarted at full size".to_owned(),
+        targets: judge(&spent, &again),
+        waits: again.iter().map(told).collect(),
+        notes: vec!["Working again is: ready, and its queue worked off. The adapter's own listings go on and are not counted.".into()],
+        spent,
+        ..Row::default()
+    })
+}
+
+/// The adapter.
+pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
+    stage.quiet().await?;
+    let before = stage.reading().await?;
+    let began = Instant::now();
+    let pod = stage.cluster.pods.get(ADAPTER)?;
+    pod.terminate().await?;
+    pod.start()?;
+    pod.wait_ready(seconds(60)).await?;
+    for name in CONTROLLERS {
+        stage.cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
+    }
+    stage.quiet().await?;
+    let again = began.elapsed();
+    let spent = stage.spent(&before).await?;
+    Ok(Row {
+        title: "the adapter restarted at full size".to_owned(),
+        targets: judge_adapter(&spent, stage.size),
+        waits: [("all controllers are ready and idle again".to_owned(), Waits::of(vec![again]))].into(),
+        spent,
+        ..Row::default()
+    })
+}
+
+/// Seconds from its start until it has nothing left to do.
+async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<f64> {
+    let pod = stage.cluster.pods.get(name)?;
+    pod.terminate().await?;
+    let began = Instant::now();
+    pod.start()?;
+    pod.wait_ready(seconds(60)).await?;
+    stage.quiet().await.with_context(|| format!("{name} was started again"))?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {
+    let works = |&(name, seconds): &(&str, f64)| {
+        Target::at_most(format!("{name} works again"), seconds, AGAIN_SECONDS, "s")
+    };
+    let mut targets: Vec<_> = again.iter().map(works).collect();
+    targets.push(Target::count("vendor calls", listings::others(&spent.vendor), 0));
+    targets.push(Target::count("API-server writes", spent.api_total(), 0));
+    targets
+}
+
+fn judge_adapter(spent: &Spent, size: Size) -> Vec<Target> {
+    let routes = pages(size.nodes * ROUTES_A_NODE, PAGE);
+    let once = pages(size.nodes, PAGE) + pages(size.services, BALANCERS_PAGE) + routes + CHECKS;
+    // Machines are listed again meanwhile if it takes longer than their period.
+    let periods = (spent.seconds / 30.0).floor();
+    let listed = of_count(spent.vendor.total().saturating_sub(listings::others(&spent.vendor)));
+    vec![
+        Target::count("vendor calls that are no listing", listings::others(&spent.vendor), 0),
+        Target::at_most("calls of listings", listed, once * (1.0 + periods), ""),
+        Target::count("vendor writes", spent.vendor.writes, 0),
+        Target::count("API-server writes", spent.api_total(), 0),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::Calls;
+    use super::{Size, Spent, judge, judge_adapter};
+
+    fn spent(operation: &str, n: u64) -> Spent {
+        let by_operation = [(operation.to_owned(), n)].into();
+        Spent { vendor: Calls { reads: n, by_operation, ..Calls::default() }, ..Spent::default() }
+    }
+
+    #[test]
+    fn a_controller_that_asks_or_writes_misses_the_target() {
+        let again = [("node-controller", 5.0)];
+        assert!(judge(&spent("ListInstances", 10), &again).iter().all(|it| it.met));
+        assert!(!judge(&spent("GetInstance", 1), &again).iter().all(|it| it.met));
+        let mut wrote = spent("ListInstances", 1);
+        wrote.api_writes.entry("a".into()).or_default().insert("patch nodes".into(), 1);
+        assert!(!judge(&wrote, &again).iter().all(|it| it.met));
+        assert!(!judge(&Spent::default(), &[("node-controller", 5.1)]).iter().all(|it| it.met));
+    }
+
+    #[test]
+    fn an_adapter_lists_each_thing_once() {
+        let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
+        // 11 + 11 + 21 pages, and two checks.
+        assert!(judge_adapter(&spent("ListRoutes", 45), size).iter().all(|it| it.met));
+        assert!(!judge_adapter(&spent("ListRoutes", 46), size).iter().all(|it| it.met));
+        assert!(!judge_adapter(&spent("GetLoadBalancer", 1), size).iter().all(|it| it.met));
+    }
+}

@@ -1,0 +1,264 @@
+//! When users see what they wait for. Two watches, of which only the fields that matter are read: thousands of nodes change at once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure};
+use futures::{Stream, TryStreamExt, pin_mut};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::ApiResource;
+use kube::core::Object;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::eventually::eventually;
+use crate::objects::UNINITIALIZED;
+
+/// What is read of a Node.
+type LeanNode = Object<NodeSpec, NodeStatus>;
+/// What is read of a Service.
+type LeanService = Object<ServiceSpec, ServiceStatus>;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Taint {
+    key: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct ServiceSpec {}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ServiceStatus {
+    load_balancer: LoadBalancer,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct LoadBalancer {
+    ingress: Vec<serde_json::Value>,
+}
+
+/// When something was seen first; nothing for what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeTimes {
+    pub(super) initialised: Option<Instant>,
+    pub(super) routed: Option<Instant>,
+    pub(super) gone: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServiceTimes {
+    pub(super) address: Option<Instant>,
+    pub(super) gone: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    nodes: BTreeMap<String, NodeTimes>,
+    services: BTreeMap<String, ServiceTimes>,
+    listed: usize,
+    failed: Option<String>,
+}
+
+/// Two running watches. They end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Seen {
+    times: Arc<Mutex<Times>>,
+    _watches: JoinSet<()>,
+}
+
+impl Seen {
+    /// Waits until both have listed what is there.
+    pub(super) async fn start(client: &Client) -> anyhow::Result<Self> {
+        let times = Arc::<Mutex<Times>>::default();
+        let mut watches = JoinSet::new();
+        let nodes: Api<LeanNode> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+        let services: Api<LeanService> = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
+        let nodes = watcher(nodes, watcher::Config::default()).default_backoff();
+        watches.spawn(follow(nodes, Arc::clone(&times), Times::node));
+        let services = watcher(services, watcher::Config::default()).default_backoff();
+        watches.spawn(follow(services, Arc::clone(&times), Times::service));
+        let this = Self { times, _watches: watches };
+        eventually("what is there is listed", Duration::from_secs(60), || async {
+            let listed = this.with(|times| times.listed);
+            ensure!(listed == 2, "{listed} of 2 listings are complete");
+            Ok(())
+        })
+        .await?;
+        Ok(this)
+    }
+
+    /// Waits until all nodes of these names have what is asked for, and tells when each of them had it.
+    pub(super) async fn nodes(
+        &self,
+        what: &str,
+        names: &[String],
+        (of, within): (fn(&NodeTimes) -> Option<Instant>, Duration),
+    ) -> anyhow::Result<BTreeMap<String, Instant>> {
+        self.all(what, names, within, |times, name| times.nodes.get(name).and_then(of)).await
+    }
+
+    /// The same of Services.
+    pub(super) async fn services(
+        &self,
+        what: &str,
+        names: &[String],
+        (of, within): (fn(&ServiceTimes) -> Option<Instant>, Duration),
+    ) -> anyhow::Result<BTreeMap<String, Instant>> {
+        self.all(what, names, within, |times, name| times.services.get(name).and_then(of)).await
+    }
+
+    async fn all(
+        &self,
+        what: &str,
+        names: &[String],
+        within: Duration,
+        of: impl Fn(&Times, &str) -> Option<Instant>,
+    ) -> anyhow::Result<BTreeMap<String, Instant>> {
+        eventually(what, within, || async {
+            self.with(|times| {
+                if let Some(failed) = &times.failed {
+                    return Err(anyhow!("a watch failed: {failed}"));
+                }
+                let found = names.iter().filter_map(|name| Some((name.clone(), of(times, name)?)));
+                let found: BTreeMap<_, _> = found.collect();
+                ensure!(found.len() == names.len(), "{} of {}", found.len(), names.len());
+                Ok(found)
+            })
+        })
+        .await
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Times) -> T) -> T {
+        look(&self.times.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Times {
+    fn node(&mut self, event: Event<LeanNode>, now: Instant) {
+        match event {
+            Event::Init => (),
+            Event::InitDone => self.listed = self.listed.saturating_add(1),
+            Event::Delete(node) => {
+                self.nodes.entry(node.name_any()).or_default().gone.get_or_insert(now);
+            }
+            Event::Apply(node) | Event::InitApply(node) => {
+                let times = self.nodes.entry(node.name_any()).or_default();
+                let conditions = node.status.iter().flat_map(|status| &status.conditions);
+                let routed =
+                    conditions.into_iter().any(|it| it.type_ == "NetworkUnavailable" && it.status == "False");
+                if node.spec.taints.iter().all(|taint| taint.key != UNINITIALIZED) {
+                    times.initialised.get_or_insert(now);
+                }
+                if routed {
+                    times.routed.get_or_insert(now);
+                }
+            }
+        }
+    }
+
+    fn service(&mut self, event: Event<LeanService>, now: Instant) {
+        match event {
+            Event::Init => (),
+            Event::InitDone => self.listed = self.listed.saturating_add(1),
+            Event::Delete(service) => {
+                self.services.entry(service.name_any()).or_default().gone.get_or_insert(now);
+            }
+            Event::Apply(service) | Event::InitApply(service) => {
+                let times = self.services.entry(service.name_any()).or_default();
+                if service.status.is_some_and(|status| !status.load_balancer.ingress.is_empty()) {
+                    times.address.get_or_insert(now);
+                }
+            }
+        }
+    }
+}
+
+/// A watch that breaks goes on by itself; what it says of that is kept until the next event.
+async fn follow<K>(
+    events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
+    times: Arc<Mutex<Times>>,
+    note: fn(&mut Times, Event<K>, Instant),
+) {
+    pin_mut!(events);
+    loop {
+        let next = events.try_next().await;
+        let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+        match next {
+            Ok(Some(event)) => {
+                times.failed = None;
+                note(&mut times, event, Instant::now());
+            }
+            Ok(None) => return,
+            Err(error) => times.failed = Some(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Instant, LeanNode, LeanService, Times};
+    use serde_json::{from_value, json};
+
+    fn node(taints: &serde_json::Value, conditions: &serde_json::Value) -> LeanNode {
+        let status = json!({ "conditions": conditions, "images": [{ "names": ["a"] }] });
+        from_value(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" },
+            "spec": { "taints": taints, "podCIDR": "10.0.0.0/24" }, "status": status }))
+        .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_initialised_and_routed_when_it_is_seen_first() {
+        let mut times = Times::default();
+        let tainted = json!([{ "key": super::UNINITIALIZED, "effect": "NoSchedule" }]);
+        times.node(Event::Apply(node(&tainted, &json!([]))), Instant::now());
+        assert_eq!(times.nodes["a"], super::NodeTimes::default());
+        let first = Instant::now();
+        times.node(Event::Apply(node(&json!([]), &json!([]))), first);
+        let second = first + super::Duration::from_secs(1);
+        let routed = json!([{ "type": "NetworkUnavailable", "status": "False" }]);
+        times.node(Event::Apply(node(&json!([]), &routed)), second);
+        times.node(Event::Delete(node(&json!([]), &routed)), second);
+        let seen = times.nodes["a"];
+        assert_eq!((seen.initialised, seen.routed, seen.gone), (Some(first), Some(second), Some(second)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_has_an_address_when_its_status_shows_one() {
+        let mut times = Times::default();
+        let service = |ingress: serde_json::Value| -> LeanService {
+            from_value(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" },
+                "spec": { "ports": [] }, "status": { "loadBalancer": { "ingress": ingress } } }))
+            .unwrap()
+        };
+        times.service(Event::Apply(service(json!([]))), Instant::now());
+        assert_eq!(times.services["s"].address, None);
+        times.service(Event::Apply(service(json!([{ "ip": "192.0.2.1" }]))), Instant::now());
+        assert!(times.services["s"].address.is_some());
+    }
+}

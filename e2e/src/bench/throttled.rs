@@ -1,0 +1,105 @@
+//! The vendor allows less than is configured, and there is always something to write.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::listings::{float, of_count};
+use super::result::{Calls, Row, Target};
+use super::stage::{RATE, Stage};
+
+/// Of what is configured, so much is allowed.
+const SHARE: f64 = 0.6;
+/// What the vendor takes at once after a pause.
+const BURST: u32 = 10;
+/// Services that are changed at the same time: more than the budget takes.
+const AT_ONCE: usize = 20;
+const THROTTLES_A_MINUTE: f64 = 1.0;
+const USED: f64 = 0.95;
+
+/// Half of the time the adapter learns, and half of it is measured.
+pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
+    let allowed = f64::from(RATE) * SHARE;
+    let limit = json!({ "rate_limits": { "loadbalancer": { "rate": allowed, "burst": BURST } } });
+    stage.cluster.cloud.configure(&limit).await?;
+    let half = Duration::from_secs(stage.size.seconds / 2);
+    let (client, services, progress) = (stage.client(), stage.services.clone(), stage.progress);
+    let users = change(&client, &services);
+    let look = async {
+        progress.wait("the vendor throttles, and the adapter learns", half).await;
+        let before = stage.reading().await?;
+        progress.wait("the vendor throttles", half).await;
+        stage.spent(&before).await
+    };
+    let spent = tokio::select! {
+        spent = look => spent?,
+        failed = users => return Err(failed),
+    };
+    stage.cluster.cloud.configure(&json!({ "rate_limits": null })).await?;
+    stage.progress.told("what is left is done", stage.quiet()).await?;
+    Ok(Row {
+        title: format!("the vendor takes {allowed} calls a second where {RATE} are configured"),
+        targets: judge(&spent.vendor, spent.seconds, allowed),
+        notes: vec![format!("Measured in the second half of {} s.", stage.size.seconds)],
+        spent,
+        ..Row::default()
+    })
+}
+
+/// Users give all Services a port more and take it away again, so that there is always something to write. Ends only when one cannot.
+async fn change(client: &Client, services: &[String]) -> anyhow::Error {
+    let api: Api<Service> = Api::default_namespaced(client.clone());
+    for round in 0_u64.. {
+        let comes = json!({ "name": "more", "protocol": "TCP", "port": 443 });
+        let goes = json!({ "$patch": "delete", "port": 443 });
+        let patch = json!({ "spec": { "ports": [if round % 2 == 0 { comes } else { goes }] } });
+        let one = |name: &String| {
+            let (api, name, patch) = (api.clone(), name.clone(), Patch::Strategic(patch.clone()));
+            async move { api.patch(&name, &PatchParams::default(), &patch).await.map(drop) }
+        };
+        let done = stream::iter(services).map(one).buffer_unordered(AT_ONCE).try_collect::<()>().await;
+        if let Err(error) = done {
+            return error.into();
+        }
+        // So long that most changes reach the cloud before the next one takes them back.
+        sleep(Duration::from_secs_f64(float(services.len()) / f64::from(RATE))).await;
+    }
+    anyhow::anyhow!("nobody changes anything any more")
+}
+
+fn judge(calls: &Calls, seconds: f64, allowed: f64) -> Vec<Target> {
+    let minutes = (seconds / 60.0).max(f64::EPSILON);
+    let taken = of_count(calls.families(&["loadbalancer"]).saturating_sub(calls.throttled));
+    vec![
+        Target::at_most(
+            "throttled calls a minute",
+            of_count(calls.throttled) / minutes,
+            THROTTLES_A_MINUTE,
+            "",
+        ),
+        Target::at_least("of what is allowed, used", taken / (allowed * seconds).max(1.0), USED, ""),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Calls, judge};
+
+    #[test]
+    fn many_throttles_and_an_idle_vendor_miss_the_target() {
+        let met = |all, throttled| {
+            let calls =
+                Calls { throttled, by_family: [("loadbalancer".to_owned(), all)].into(), ..Calls::default() };
+            judge(&calls, 300.0, 12.0).iter().map(|it| it.met).collect::<Vec<_>>()
+        };
+        // 3,600 are allowed.
+        assert_eq!(met(3425, 5), [true, true]);
+        assert_eq!(met(3430, 6), [false, true]);
+        assert_eq!(met(3400, 0), [true, false]);
+    }
+}

@@ -1,0 +1,19 @@
+//! Measures the whole system on a large cluster. `cargo xtask bench scale` builds what it needs and starts it.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use e2e::bench::{Args, run};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            // Nobody reads any more when standard error is gone; the exit code still tells.
+            io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
+            ExitCode::FAILURE
+        }
+    }
+}
