@@ -276,13 +276,18 @@ impl Elector {
         }
     }
 
-    /// Empties the Lease, if it is ours.
+    /// Empties the Lease, if it is ours. Whoever writes an annotation on it meanwhile does not keep it from that.
     async fn empty(&mut self) -> Result<Option<Record>, Error> {
-        match self.api.get().await? {
-            Some(record) if record.holder.as_deref() == Some(self.settings.identity.as_str()) => {
-                self.api.patch(&record::release(&record.version, self.wall())).await.map(Some)
+        let mut tries = 3;
+        loop {
+            tries -= 1;
+            let record = self.api.get().await?;
+            let ours = |record: &Record| record.holder.as_deref() == Some(self.settings.identity.as_str());
+            let Some(record) = record.filter(ours) else { return Ok(None) };
+            match self.api.patch(&record::release(&record.version, self.wall())).await {
+                Err(error) if error.status() == Some(409) && tries > 0 => (),
+                answer => return answer.map(Some),
             }
-            Some(_) | None => Ok(None),
         }
     }
 

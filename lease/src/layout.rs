@@ -167,3 +167,6 @@ pub(crate) fn is_settled(mine: u16, places: &[Place], taken: Instant, now: Insta
             .skip(1)
             .all(|place| place.is_clear(mine, now) && place.was_clear(mine, taken))
 }
+
+#[cfg(test)]
+mod tests;

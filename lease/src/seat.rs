@@ -150,3 +150,53 @@ impl Drop for Inside {
         self.0.0.send_modify(|gate| gate.inside = gate.inside.saturating_sub(1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn leads(epoch: u64, since: u64) -> Leadership {
+        Leadership::Leader { valid_until: Instant::now() + SECOND, epoch, since, uid: Arc::from("u") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_visit_is_valid_by_the_clock_and_while_nobody_else_had_a_term() {
+        let (told, leadership) = watch::channel(Leadership::Follower { holder: None });
+        let (_beats, beats) = watch::channel(Instant::now());
+        let seat = Seat::over("shard", leadership, beats);
+        assert!(seat.enter().is_none());
+        told.send_replace(leads(7, 7));
+        let visit = seat.enter().expect("ours");
+        assert_eq!((visit.is_valid(), visit.epoch()), (true, 7));
+        tokio::time::advance(SECOND).await;
+        assert!(!visit.is_valid() && seat.enter().is_none(), "nobody said so, the clock did");
+        told.send_replace(leads(8, 7));
+        assert_eq!((visit.is_valid(), visit.epoch()), (true, 8), "ours again, and nobody's between");
+        told.send_replace(leads(10, 10));
+        assert_eq!((visit.is_valid(), visit.epoch()), (false, 0), "somebody else had it");
+        assert_eq!(seat.enter().map(|visit| visit.epoch()), Some(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_that_is_closed_lets_nobody_in_and_waits_for_the_last_clone() {
+        let (_told, leadership) = watch::channel(leads(7, 7));
+        let (_beats, beats) = watch::channel(Instant::now());
+        let gate = Gate::default();
+        let seat = Seat::behind(gate.clone(), "shard", leadership, beats);
+        let visit = seat.enter().expect("open");
+        let clone = visit.clone();
+        gate.set_closed(true);
+        assert!(seat.enter().is_none() && visit.is_valid());
+        drop(visit);
+        assert!(!gate.is_empty());
+        drop(clone);
+        gate.empty().await;
+        assert!(gate.is_empty() && seat.enter().is_none());
+        gate.set_closed(false);
+        assert!(seat.enter().is_some());
+    }
+}

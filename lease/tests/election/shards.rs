@@ -185,3 +185,31 @@ async fn another_number_of_shards_waits_until_all_of_the_old_are_free() {
         assert_eq!(annotations["cloudadapter.dev/shards-before"], json!(null), "{old} to {new}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn missing_leases_are_made_where_that_is_allowed() {
+    let server = FakeServer::empty();
+    server.allow_create();
+    let replicas = ["a", "b"].map(|name| Replica::start(&server, name, 3));
+    let took = Watcher::default().until(&replicas, is_fair).await;
+    assert!(took <= 20 * SECOND, "{took:?}");
+    assert_eq!(server.lease_of(2)["metadata"]["annotations"], json!({ "cloudadapter.dev/shards": "3" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_shards_as_there_can_be_cost_what_their_leases_cost() {
+    let server = FakeServer::with_shards(64);
+    let mut watcher = Watcher::default();
+    let mut replicas = vec![Replica::start(&server, "a", 64)];
+    watcher.until(&replicas, is_fair).await;
+    replicas.push(Replica::start(&server, "b", 64));
+    let took = watcher.until(&replicas, is_fair).await;
+    assert!(took <= 5 * SECOND, "{took:?}");
+    assert_eq!(watcher.moves, 32);
+    let (requests, writes) = (server.requests(), server.writes());
+    watcher.pass(&replicas, 60 * SECOND).await;
+    assert_eq!(watcher.moves, 32);
+    let (requests, writes) = (server.requests() - requests, server.writes() - writes);
+    assert!(requests <= 2 * 64 * 31, "{requests} requests in a minute");
+    assert!(writes <= 64 * 31, "{writes} writes in a minute");
+}

@@ -127,7 +127,11 @@ impl Replica {
 pub(crate) struct Watcher {
     /// The last term of each shard's Lease, and whose it was.
     terms: BTreeMap<usize, (u64, String)>,
+    division: u16,
+    /// How often a shard came to another replica.
     pub(crate) moves: u64,
+    /// How often the work was divided anew.
+    pub(crate) divisions: u64,
 }
 
 impl Watcher {
@@ -136,6 +140,8 @@ impl Watcher {
         let mut division = None;
         for replica in replicas {
             for (shard, epoch) in replica.terms() {
+                self.divisions +=
+                    u64::from(std::mem::replace(&mut self.division, replica.shards) != replica.shards);
                 if let Some(other) = holders.insert(shard, &replica.name) {
                     panic!("{other} and {} work in shard {shard}", replica.name);
                 }
