@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use cloud_adapter::{
     driver::{
         Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
-        Driver, Fault, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges,
-        VendorError, VendorLimit,
+        Driver, Fault, Heir, Heritage, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
+        RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -20,7 +20,7 @@ use crate::{
     answers,
     classify::{classify, classify_item},
     client::{BATCH_INSTANCES, BATCH_ROUTES, BATCH_ROUTES_CALL, Client},
-    ownership,
+    heritage, ownership,
     parameters::Parameters,
     plan, provider_id,
     simcloud::requests::{BatchRoutes, CreateLoadBalancer, SetMembers, UpdateListener, UpdateLoadBalancer},
@@ -298,6 +298,11 @@ impl Driver for SimDriver {
 
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
         ownership::names_of(key)
+    }
+
+    fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
+        let of_name = heritage::of(heir);
+        move |record: &LoadBalancerRecord<Self::Detail>| of_name(&record.detail.name)
     }
 
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Step> {

@@ -7,7 +7,7 @@
 //! - `driver`: the runtime's traits; `options`: the flags of `adapter-sim`;
 //! - `client`: one function a vendor call; `answers`: what is read, `simcloud::requests`: what is sent; `classify`: refusals;
 //! - `plan`, with `step`: what is missing, pure; `parameters`: the vendor extras;
-//! - `translate`, `ownership`, `provider_id`: the cloud's words, tags and IDs in the contract's.
+//! - `translate`, `ownership`, `provider_id`: the cloud's words, tags and IDs in the contract's; `heritage`: what others made.
 //!
 //! [`broken`] is the same adapter with one mistake, for those who test tests.
 
@@ -16,6 +16,7 @@ pub mod broken;
 mod classify;
 mod client;
 mod driver;
+mod heritage;
 mod options;
 mod ownership;
 mod parameters;

@@ -47,14 +47,13 @@ pub(crate) fn plan(
         None => Ok(from_scratch(desired, fence, &wanted)),
         Some(record) => {
             let fixed = fixed(&wanted, &record.detail)?;
-            let mut steps = changes(desired, fence, &wanted, &record.detail);
+            let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &record.detail.tags);
+            // It is not called what it will not be.
+            let tags = tags.filter(|_| fixed.is_none());
+            let steps = changes((desired, &wanted), &record.detail, tags, fence);
             match fixed {
-                None => Ok(steps),
-                Some(error) => {
-                    // It is not called what it will not be.
-                    steps.retain(|step| !matches!(step, Step::UpdateLoadBalancer { .. }));
-                    if steps.is_empty() { Err(error) } else { Ok(steps) }
-                }
+                Some(error) if steps.is_empty() => Err(error),
+                Some(_) | None => Ok(steps),
             }
         }
     }
@@ -126,16 +125,16 @@ fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static
     rows.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field)
 }
 
-fn changes(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted, tree: &LoadBalancer) -> Vec<Step> {
+/// `tags`: those that complete it.
+fn changes(
+    (desired, wanted): (&DesiredLoadBalancer, &Wanted),
+    tree: &LoadBalancer,
+    tags: Option<Tags>,
+    fence: &Fence,
+) -> Vec<Step> {
     let there: BTreeMap<Port, &Listener> =
         tree.listeners.iter().filter_map(|listener| Some((port(listener)?, listener))).collect();
     let mut steps = Vec::new();
-    // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
-    if ownership::balancer_owner(&tree.tags).is_none_or(|(key, _)| key != desired.key) {
-        let change =
-            UpdateLoadBalancer { name: None, tags: Some(ownership::signed(&wanted.tags, fence, &tree.tags)) };
-        steps.push(Step::AdoptLoadBalancer { id: tree.id.clone(), change });
-    }
     let mut used = BTreeSet::new();
     for (port, wanted) in &wanted.ports {
         match there.get(port) {
@@ -149,9 +148,24 @@ fn changes(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted, tree: 
     steps.extend(removals(wanted, tree, &used));
     let name = ownership::new_name(desired, &tree.name);
     steps.extend(name.map(|name| Step::RenameLoadBalancer { id: tree.id.clone(), name }));
-    let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &tree.tags);
-    steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
-    steps
+    if ownership::balancer_owner(&tree.tags).is_some_and(|(key, _)| key == desired.key) {
+        steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
+        return steps;
+    }
+    // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
+    let adopt = |tags| Step::AdoptLoadBalancer {
+        id: tree.id.clone(),
+        change: UpdateLoadBalancer { name: None, tags: Some(tags) },
+    };
+    match tags {
+        // With that it is complete.
+        Some(tags) if steps.is_empty() => vec![adopt(tags)],
+        tags => {
+            steps.insert(0, adopt(ownership::signed(&wanted.tags, fence, &tree.tags)));
+            steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
+            steps
+        }
+    }
 }
 
 /// Listeners first: a pool that a listener has cannot be deleted. What this driver cannot read stays.

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use cloud_adapter::{
     driver::{
         Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
-        Driver, Fault as Vendors, Hint, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
-        RouteChanges, VendorError, VendorLimit,
+        Driver, Fault as Vendors, Heir, Heritage, Hint, InstanceLookup, LoadBalancerRecord, Location, Lookup,
+        Outcome, Page, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -287,6 +287,10 @@ impl Driver for BrokenDriver {
 
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
         self.inner.names_of(key)
+    }
+
+    fn heritage(&self, heir: &Heir) -> impl Fn(&Record) -> Heritage {
+        self.inner.heritage(heir)
     }
 
     fn plan_deletion(&self, observed: &Record) -> Vec<Step> {

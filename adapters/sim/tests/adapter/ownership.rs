@@ -186,6 +186,24 @@ async fn an_unowned_one_of_its_name_is_taken_only_if_that_is_allowed() {
 }
 
 #[tokio::test]
+async fn what_a_go_controller_made_for_the_service_is_taken_if_that_is_allowed_and_for_another_never() {
+    let bench = bench().await;
+    let others = theirs(&bench, "a0123456789abcdef0123456789abcde", json!({})).await;
+    let id = theirs(&bench, "aweb", json!({ "kubernetes.io/service-name": "shop/web" })).await;
+    let mut request = request(&bench).await;
+    request.adoption = Adoption::ById.into();
+    request.known = known(&others);
+    let (reason, error) = refused(bench.adapter.ensure(&request).await);
+    assert_eq!(reason, Reason::OwnedByOther, "{error}");
+
+    request.adoption = Adoption::IfUnowned.into();
+    request.known = None;
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
+}
+
+#[tokio::test]
 async fn the_one_that_is_named_is_taken_and_a_foreign_one_never() {
     let bench = bench().await;
     let foreign = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/owner-uid": "web" });

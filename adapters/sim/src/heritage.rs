@@ -1,0 +1,60 @@
+//! What a Go cloud controller manager has made: it names load balancers by `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as the
+//! one in `e2e/peer` does. Pure.
+
+use cloud_adapter::driver::{Heir, Heritage};
+
+/// Bytes of its names.
+const NAME_MAX: usize = 32;
+
+/// What a load balancer of a name is to the heir, if it has none of our tags.
+pub(crate) fn of(heir: &Heir) -> impl Fn(&str) -> Heritage + use<> {
+    let own = name(&heir.key.owner_uid);
+    move |there| {
+        if there == own {
+            // A UID is one Service's alone.
+            Heritage::Sole
+        } else if is_name(there) {
+            Heritage::Others(format!(
+                "{there} is a name that Go cloud controller managers give, to another Service than {own}: rename it if it is free"
+            ))
+        } else {
+            Heritage::Unrelated
+        }
+    }
+}
+
+/// `a` and the UID without dashes, of which the last digit finds no room.
+fn name(uid: &str) -> String {
+    format!("a{}", uid.replace('-', "")).chars().take(NAME_MAX).collect()
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() == NAME_MAX
+        && text.strip_prefix('a').is_some_and(|rest| rest.bytes().all(|one| one.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
+
+    use super::*;
+
+    #[test]
+    fn whose_a_name_is_follows_from_the_uid() {
+        let key = LoadBalancerKey {
+            cluster_id: "c-1".into(),
+            owner_uid: "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001".into(),
+        };
+        let of_heir = of(&Heir { key, owner: Owner::default(), cluster_name: "prod".into() });
+        assert_eq!(of_heir("a7c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Sole);
+        assert!(matches!(of_heir("a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Others(_)));
+        for unrelated in [
+            "a7c1ff02e0c8b4c6e9c39b1b1a0d0c001",
+            "prod-shop-web-0123456789",
+            "a-name-of-thirty-two-letters-ab-",
+            "",
+        ] {
+            assert_eq!(of_heir(unrelated), Heritage::Unrelated, "{unrelated}");
+        }
+    }
+}
