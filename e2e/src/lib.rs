@@ -23,6 +23,7 @@ mod load;
 mod metrics;
 mod objects;
 pub mod openstack;
+mod peer;
 mod pki;
 mod pods;
 mod ports;
@@ -48,6 +49,7 @@ pub use load::{Load, Outcome};
 pub use objects::{
     NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
 };
+pub use peer::{Peer, PeerController, PeerFlags};
 pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries};
 pub use ports::Ports;

@@ -1,0 +1,235 @@
+//! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`), on the same
+//! control plane and the same cloud as ours. Benchmarks are measured against it, and ours takes over what it made.
+
+mod build;
+mod rights;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use serde_json::json;
+
+use crate::control_plane::ControlPlane;
+use crate::eventually::eventually;
+use crate::kubeconfig::{self, Credential};
+use crate::process::{Launch, Process, tail};
+use crate::seconds;
+use crate::simcloud::Simcloud;
+
+/// Names its log, its lease and its ServiceAccount, as vendors do.
+const NAME: &str = "cloud-controller-manager";
+const NAMESPACE: &str = "kube-system";
+/// A lease of one that was ended is taken when its 15 s are over.
+const LEADS_WITHIN: Duration = seconds(60);
+/// It stops nothing in good order.
+const ENDS_WITHIN: Duration = seconds(10);
+
+/// A controller of the reference, by its name there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerController {
+    /// Initialises nodes and keeps their addresses.
+    Node,
+    /// Deletes nodes whose machines are gone, and taints those that are shut down.
+    NodeLifecycle,
+    /// Load balancers.
+    Service,
+    /// Routes.
+    Route,
+}
+
+impl PeerController {
+    /// All that there are.
+    pub const ALL: [Self; 4] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "cloud-node-controller",
+            Self::NodeLifecycle => "cloud-node-lifecycle-controller",
+            Self::Service => "service-lb-controller",
+            Self::Route => "node-route-controller",
+        }
+    }
+}
+
+/// How it is started. What is not said is the reference's default.
+#[derive(Clone, Debug)]
+pub struct PeerFlags {
+    /// Which controllers run.
+    pub controllers: Vec<PeerController>,
+    /// How many nodes, and how many Services, are worked on at once. `None`: one, the reference's default.
+    pub concurrency: Option<u32>,
+    /// The range that the pods of all nodes have their addresses of.
+    pub cluster_cidr: String,
+    /// Whatever else, such as `--route-reconciliation-period=1m`.
+    pub more: Vec<String>,
+}
+
+impl Default for PeerFlags {
+    fn default() -> Self {
+        Self {
+            controllers: PeerController::ALL.to_vec(),
+            concurrency: None,
+            cluster_cidr: "10.244.0.0/16".to_owned(),
+            more: Vec::new(),
+        }
+    }
+}
+
+impl PeerFlags {
+    /// All controllers, with so many nodes and Services at once.
+    #[must_use]
+    pub fn concurrent(workers: u32) -> Self {
+        Self { concurrency: Some(workers), ..Self::default() }
+    }
+
+    fn args(&self) -> Vec<String> {
+        let controllers: Vec<&str> = self.controllers.iter().map(|one| one.name()).collect();
+        let mut args = vec![
+            format!("--controllers={}", controllers.join(",")),
+            format!("--cluster-cidr={}", self.cluster_cidr),
+        ];
+        if let Some(workers) = self.concurrency {
+            args.push(format!("--concurrent-node-syncs={workers}"));
+            args.push(format!("--concurrent-service-syncs={workers}"));
+        }
+        args.extend(self.more.iter().cloned());
+        args
+    }
+}
+
+/// The peer, running or not. Dropping it kills it.
+#[derive(Debug)]
+pub struct Peer {
+    launch: Launch,
+    leases: Api<Lease>,
+    process: Option<Process>,
+}
+
+impl Peer {
+    /// Whom the API server takes it for, in the audit log.
+    pub const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+
+    /// Builds it, and gives it an identity and a configuration for this cloud. It does not run yet.
+    ///
+    /// # Errors
+    /// When there is no Go, or the API server refuses.
+    pub async fn install(
+        control_plane: &mut ControlPlane,
+        cloud: &Simcloud,
+        flags: &PeerFlags,
+    ) -> anyhow::Result<Self> {
+        let program = build::built().await?;
+        let token = rights::grant(&control_plane.client(), NAMESPACE, NAME).await?;
+        let dir = control_plane.dir().join(NAME);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let kubeconfig = dir.join("kubeconfig");
+        kubeconfig::write(&kubeconfig, &control_plane.server(), NAMESPACE, &Credential::Token(&token))?;
+        let cloud_config = dir.join("cloud-config.json");
+        fs::write(&cloud_config, json!({ "url": cloud.url() }).to_string())
+            .with_context(|| format!("cannot write {}", cloud_config.display()))?;
+        let mut args = vec![
+            "--cloud-provider=sim".to_owned(),
+            format!("--cloud-config={}", cloud_config.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", control_plane.take_port()?),
+        ];
+        args.extend(flags.args());
+        let launch = Launch {
+            name: NAME.to_owned(),
+            program,
+            args,
+            env: BTreeMap::new(),
+            log_dir: control_plane.log_dir(),
+        };
+        Ok(Self { launch, leases: Api::namespaced(control_plane.client(), NAMESPACE), process: None })
+    }
+
+    /// Installs it, starts it and waits until it works.
+    ///
+    /// # Errors
+    /// As those of [`Self::install`] and [`Self::start`].
+    pub async fn run(
+        control_plane: &mut ControlPlane,
+        cloud: &Simcloud,
+        flags: &PeerFlags,
+    ) -> anyhow::Result<Self> {
+        let mut this = Self::install(control_plane, cloud, flags).await?;
+        this.start().await?;
+        Ok(this)
+    }
+
+    /// Starts it and waits until it has the lease, with which its controllers begin. After one that was ended that takes until the old
+    /// lease is over, 15 s.
+    ///
+    /// # Errors
+    /// When it runs already, ends, or does not lead in time; the message has the end of its log.
+    pub async fn start(&mut self) -> anyhow::Result<()> {
+        ensure!(self.process.as_mut().is_none_or(|it| !it.is_running()), "the peer runs already");
+        let before = self.leader().await?;
+        let process = self.process.insert(self.launch.start()?);
+        let (leases, mut ended) = (&self.leases, None);
+        let leads = eventually("the peer leads", LEADS_WITHIN, || {
+            ended = process.ensure_running().err();
+            let (gone, before) = (ended.is_some(), &before);
+            async move {
+                let now = if gone { None } else { leader(leases).await? };
+                ensure!(gone || (now.is_some() && now != *before), "the lease is of {now:?}");
+                Ok(())
+            }
+        });
+        leads.await.with_context(|| tail(&self.launch.log()))?;
+        ended.map_or(Ok(()), Err)
+    }
+
+    /// SIGTERM, on which it ends at once.
+    ///
+    /// # Errors
+    /// When it was not started, or does not end.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
+        let mut process = self.process.take().context("the peer was not started")?;
+        process.terminate(ENDS_WITHIN).await.map(drop)
+    }
+
+    /// SIGKILL.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        let mut process = self.process.take().context("the peer was not started")?;
+        process.kill().await.map(drop)
+    }
+
+    /// Fails with the end of its log if it does not run. For loops that wait for something it should do.
+    ///
+    /// # Errors
+    /// When it was not started, or has ended.
+    pub fn ensure_running(&mut self) -> anyhow::Result<()> {
+        self.process.as_mut().context("the peer was not started")?.ensure_running()
+    }
+
+    /// The id of its process, if it was started.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
+    /// The file with what it wrote, of all starts.
+    pub fn log(&self) -> PathBuf {
+        self.launch.log()
+    }
+
+    async fn leader(&self) -> anyhow::Result<Option<String>> {
+        leader(&self.leases).await
+    }
+}
+
+/// Who has the lease.
+async fn leader(leases: &Api<Lease>) -> anyhow::Result<Option<String>> {
+    let lease = leases.get_opt(NAME).await.context("cannot read the peer's lease")?;
+    Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))
+}
