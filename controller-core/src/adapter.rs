@@ -277,10 +277,12 @@ impl Adapter {
     ) -> Result<T, AdapterError> {
         let asked_in = fence.map(|fence| fence.epoch);
         match (&self.shards, answer) {
+            // Of several shards the others go on: this one is asked about anew, if it is still ours.
             (Some(shards), Err(error))
-                if error.reason == Reason::StaleFence && asked_in != Some(shards.epoch()) =>
+                if error.reason == Reason::StaleFence
+                    && (shards.count() > 1 || asked_in != Some(shards.epoch())) =>
             {
-                let text = format!("asked for in an earlier term of this process: {}", error.message);
+                let text = format!("asked for in a term that may be over: {}", error.message);
                 Err(AdapterError::new(Reason::OutcomeUnknown, text))
             }
             (_, answer) => answer,

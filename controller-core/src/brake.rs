@@ -71,6 +71,11 @@ impl Brake {
         Self { limits, begin: now, went: VecDeque::new() }
     }
 
+    /// From now on it has other limits, and knows what it knew.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Its limits.
     #[must_use]
     pub fn limits(&self) -> Limits {

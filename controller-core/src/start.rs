@@ -27,7 +27,7 @@ use tracing::{error, info};
 
 use self::{election::Candidate, pulse::Pulse, scope::Keeper, tasks::Tasks};
 pub use self::{
-    shards::{Gains, Shards, Turn},
+    shards::{Gains, Holdings, Shards, Share, Turn},
     term::Term,
 };
 use crate::{

@@ -32,7 +32,7 @@ use controller_core::{
     Clock,
     adapter::Adapter,
     brake::{Limits, Verdict},
-    start::{Process, Shards},
+    start::{Holdings, Process, Shards, Share},
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep};
@@ -126,10 +126,14 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
     let clock = process.clock;
     process.background("node deletions", async move {
         let gate = Gate::new(settings.limits, Instant::now());
-        let mut deletions = Deletions { lifecycle, gate, holdings: Vec::new(), board, clock, asked: None };
+        let holdings = Holdings::default();
+        let mut deletions = Deletions { lifecycle, gate, holdings, board, clock, asked: None };
         loop {
-            deletions.begin();
-            deletions.pass().await;
+            // Who has no shard for a moment need not have lost any: what is known stays.
+            if deletions.lifecycle.shards.held() > 0 {
+                deletions.begin();
+                deletions.pass().await;
+            }
             sleep(settings.period).await;
         }
     });
@@ -217,7 +221,7 @@ struct Deletions {
     lifecycle: Lifecycle,
     gate: Gate,
     /// For which the gate was made.
-    holdings: Vec<(usize, u64)>,
+    holdings: Holdings,
     board: Board,
     clock: Clock,
     /// The trace of the last question.
@@ -228,12 +232,11 @@ impl Deletions {
     /// A replica that has come to a shard has not deleted anything there, but another one may have: the brake begins anew.
     fn begin(&mut self) {
         let Lifecycle { shards, settings, .. } = &self.lifecycle;
-        let holdings = shards.holdings();
-        // One that has none for a moment need not have lost any.
-        if !holdings.is_empty() && holdings != self.holdings {
-            let limits = settings.limits.of_share(holdings.len(), shards.count());
-            self.gate = Gate::new(limits, Instant::now());
-            self.holdings = holdings;
+        let limits = settings.limits.of_share(shards.held(), shards.count());
+        match self.holdings.look(shards) {
+            Share::Same => (),
+            Share::Other => self.gate.limit(limits),
+            Share::Anew => self.gate = Gate::new(limits, Instant::now()),
         }
     }
 

@@ -194,6 +194,12 @@ impl Mirrors {
         {
             self.signs.of_node(&node.uid);
         }
+        // What it says of itself when it is initialised it has not from us, whoever of us does that.
+        for node in [&change.old, &change.new].into_iter().flatten().filter(|node| node.is_uninitialised()) {
+            if let Found::One(instance) = self.find(node) {
+                self.former().remove(&instance.provider_id);
+            }
+        }
         let id = |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| node.provider_id.clone());
         let (old, new) = (id(&change.old), id(&change.new));
         if old != new {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Priority};
 use controller_core::Clock;
 use controller_core::adapter::{Adapter, Call};
-use controller_core::kube_api::{self, within};
+use controller_core::kube_api::{self, Held, within};
 use controller_core::start::{Shards, Turn};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -59,22 +59,27 @@ impl Executor {
     /// Lays and removes routes, notes what became of each, and begins no further call after [`APPLY`]: a slow cloud must not keep nodes
     /// from hearing of the routes that are there, nor a pass from its end.
     ///
-    /// Returns whether some were left out.
+    /// Returns whether some were left out, and which shard came last.
     /// Cost: one call for 200 routes of a shard, and as many before that for what is in their way.
     /// Errors: the calls that were left out are for the next pass.
     pub(crate) async fn apply(
         &self,
-        turns: &[Turn],
+        turns: &[&Turn],
         due: &Plan,
         attempts: &mut Attempts,
-    ) -> Result<bool, Error> {
+    ) -> (Result<bool, Error>, usize) {
         let until = Instant::now() + APPLY;
+        let mut reached = 0;
         for turn in turns {
-            if turn.run(self.apply_shard(turn, due, attempts, until)).await? {
-                return Ok(true);
+            reached = turn.shard();
+            match turn.run(self.apply_shard(turn, due, attempts, until)).await {
+                Ok(false) => (),
+                // Another replica has it by now: whose the others are is not changed by that.
+                Err(Error::Adapter { .. }) if !turn.is_valid() => (),
+                ended => return (ended, reached),
             }
         }
-        Ok(false)
+        (Ok(false), reached)
     }
 
     async fn apply_shard(
@@ -119,16 +124,22 @@ impl Executor {
     ///
     /// Returns whether some were left out.
     /// Errors: those that were not written are for the next pass.
-    pub(crate) async fn say(&self, changes: Vec<Change>, turns: &mut Turns) -> (bool, Result<(), Error>) {
+    pub(crate) async fn say(
+        &self,
+        here: &[Turn],
+        changes: Vec<Change>,
+        turns: &mut Turns,
+    ) -> (bool, Result<(), Error>) {
         let until = Instant::now() + SAY;
         let changes = turns.in_turn(changes, Instant::now());
         let (n_changes, mut n_tried) = (changes.len(), 0);
         let begun = changes.into_iter().take_while(|_| Instant::now() < until);
         let mut answers = futures::stream::iter(begun)
             .map(|change: Change| async move {
-                let answer = match self.shards.enter(&change.node_uid) {
-                    Ok(turn) => turn.run(self.patch(&change)).await,
-                    Err(_another) => Ok(()),
+                let turn = here.iter().find(|turn| turn.is_for(&change.node_uid));
+                let answer = match turn {
+                    Some(turn) => turn.run(self.patch(&change)).await,
+                    None => Err(kube_api::Error::Held(Held::NotLeading)),
                 };
                 (change, answer)
             })
@@ -277,12 +288,14 @@ mod tests {
         let executor = executor(&kube, &FakeCloud::new());
         let changes =
             || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
-        let (_more, said) = executor.say(changes(), &mut Turns::default()).await;
+        let (_more, said) =
+            executor.say(&executor.shards.enter_all(), changes(), &mut Turns::default()).await;
         said.expect("nobody is left who waits for one");
         assert_eq!((kube.writes().len(), executor.metrics.conditions.get()), (3, 1));
 
         kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
-        let (_more, failed) = executor.say(changes(), &mut Turns::default()).await;
+        let (_more, failed) =
+            executor.say(&executor.shards.enter_all(), changes(), &mut Turns::default()).await;
         assert!(matches!(failed, Err(Error::Conditions { n_nodes: 1, .. })), "{failed:?}");
     }
 
@@ -297,12 +310,11 @@ mod tests {
             .collect();
         let plan = plan(&nodes, &[], &plans::cluster(), None);
         let (mut attempts, mut passes) = (Attempts::default(), 0);
+        let turns = executor.shards.enter_all();
+        let turns: Vec<&Turn> = turns.iter().collect();
         loop {
             let (began, due) = (Instant::now(), attempts.due(plan.clone(), Instant::now()));
-            let more = executor
-                .apply(&executor.shards.enter_all(), &due, &mut attempts)
-                .await
-                .expect("it takes all of them");
+            let more = executor.apply(&turns, &due, &mut attempts).await.0.expect("it takes all of them");
             assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());
             passes += 1;
             if cloud.read(|state| state.routes.len()) == nodes.len() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use controller_core::Again;
 use controller_core::brake::Limits;
 use controller_core::mirror;
-use controller_core::start::{Process, Shards, Turn};
+use controller_core::start::{Holdings, Process, Shards, Share, Turn};
 use kube::Api;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -61,7 +61,11 @@ pub(crate) struct Memory {
     turns: Turns,
     guard: Guard,
     /// The shards that the guard was made for.
-    holdings: Vec<(usize, u64)>,
+    holdings: Holdings,
+    /// There was a time without any, in which nothing was looked at.
+    was_idle: bool,
+    /// The shard that the next pass begins with.
+    next: usize,
     /// Where the cloud marks no routes: which routes without a mark are ours.
     record: Record,
     /// What of it is kept for the next process. `None`: it was not read yet.
@@ -82,7 +86,9 @@ impl Memory {
             attempts: Attempts::default(),
             turns: Turns::default(),
             guard,
-            holdings: Vec::new(),
+            holdings: Holdings::default(),
+            was_idle: false,
+            next: 0,
             record: Record::default(),
             stored: None,
             told_refusals: Told::default(),
@@ -169,13 +175,14 @@ impl Reconciler {
         }
         let turns = self.shards.enter_all();
         if turns.is_empty() {
+            memory.was_idle = true;
             // Whoever comes to a shard is woken for it.
             if self.shards.held() > 0 {
                 self.trigger.wake_after(MOMENT);
             }
             return Again::Done;
         }
-        self.begin(memory, &turns);
+        self.begin(memory);
         self.trigger.begins();
         let (nodes, (outcome, again)) = self.pass(memory, &turns).await;
         let again = (turns.len() < self.shards.held()).then_some(MOMENT).into_iter().chain(again).min();
@@ -197,19 +204,24 @@ impl Reconciler {
         again
     }
 
-    /// A shard that was another's: the guard begins anew, and so does what is kept in the first shard's name.
-    fn begin(&self, memory: &mut Memory, turns: &[Turn]) {
-        let holdings: Vec<_> = turns.iter().map(|turn| (turn.shard(), turn.since())).collect();
-        if holdings == memory.holdings {
-            return;
+    /// In a shard that was another's the guard begins anew, and what is kept of routes is read again. What was known before a time without
+    /// any shard is worth nothing.
+    fn begin(&self, memory: &mut Memory) {
+        let limits = self.removal_limits.of_share(self.shards.held(), self.shards.count());
+        match memory.holdings.look(&self.shards) {
+            Share::Same => (),
+            Share::Other => memory.guard.limit(limits),
+            Share::Anew => {
+                if memory.was_idle {
+                    let guard = memory.guard.forgetful();
+                    let holdings = std::mem::take(&mut memory.holdings);
+                    *memory = Memory { holdings, ..Memory::new(guard) };
+                }
+                memory.guard.begins(limits, Instant::now());
+                memory.stored = None;
+            }
         }
-        let first = |holdings: &[(usize, u64)]| holdings.iter().find(|(shard, _)| *shard == 0).copied();
-        if first(&holdings).is_some() && first(&holdings) != first(&memory.holdings) {
-            memory.stored = None;
-        }
-        let limits = self.removal_limits.of_share(holdings.len(), self.shards.count());
-        memory.guard.begins(limits, Instant::now());
-        memory.holdings = holdings;
+        memory.was_idle = false;
     }
 
     /// The nodes that were compared, how it went, and when something else may be done if nothing changes.
@@ -237,13 +249,15 @@ impl Reconciler {
         if !due.is_settled() {
             debug!(plan = %due, "Carries out");
         }
-        let applied = self.executor.apply(turns, &due, &mut memory.attempts).await;
+        let turns_in_turn = in_turn(turns, memory.next);
+        let (applied, reached) = self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
+        memory.next = reached + 1;
         // What is certain is said even if the adapter went away in between.
         let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
         judged.retain(|uid, _| is_ours(uid));
         let changes = changes(&nodes, &judged);
         self.mirrors.judge(judged);
-        let (more, said) = self.executor.say(changes, &mut memory.turns).await;
+        let (more, said) = self.executor.say(turns, changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
         self.tell_foreign(memory, &plan.foreign);
         self.tell_held(memory, &judgement);
@@ -342,6 +356,12 @@ impl Reconciler {
             self.executor.events.waits(node, why);
         }
     }
+}
+
+/// The same, beginning with this shard or the next one after it.
+fn in_turn(turns: &[Turn], first: usize) -> Vec<&Turn> {
+    let (before, from): (Vec<&Turn>, Vec<&Turn>) = turns.iter().partition(|turn| turn.shard() < first);
+    [from, before].concat()
 }
 
 #[cfg(test)]

@@ -99,10 +99,11 @@ impl Rooms {
         process.background("mirrors", async move {
             Box::pin(following.follow(&client, &adapter)).await;
         });
-        let (all, shards) = (mirrors.clone(), process.shards.clone());
+        let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
         process.background("shards that come", async move {
             let mut gains = shards.gains();
             loop {
+                sweeper.shards_come();
                 gains.next().await;
                 all.look_at_all();
             }

@@ -95,12 +95,19 @@ impl Reconciler {
         // What exists nowhere needs no memory.
         let kept = memory != Memory::default()
             && (self.mirrors.service(id).is_some() || memory.outlives_its_service());
-        if kept && turn.is_valid() {
-            self.memories().by_service.insert(id.clone(), memory);
+        let mut memories = self.memories();
+        // What was learnt while the term lapsed is still true if nobody else had one since.
+        if kept && memories.since.get(&turn.shard()) == Some(&turn.since()) {
+            memories.by_service.insert(id.clone(), memory);
         } else {
-            self.memories().by_service.remove(id);
+            memories.by_service.remove(id);
         }
         again
+    }
+
+    /// This process has other shards than before.
+    pub(crate) fn shards_come(&self) {
+        self.begin_sweep(Instant::now());
     }
 
     /// What is remembered of a Service. Nothing that another replica may know better by now.

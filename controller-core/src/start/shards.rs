@@ -5,6 +5,7 @@
 //! judged by the term in which it began, wherever they are made: see [`Turn::run`].
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     sync::{
         Arc,
@@ -67,12 +68,10 @@ impl Shards {
         self.0.terms.iter().filter(|term| term.held().is_some()).count()
     }
 
-    /// Which shards this process has, each with the term since which nobody else had it. Equal to what it was: nobody else was at work
-    /// in any of them.
+    /// Since which term nobody else had this shard. `None`: it is not this process's.
     #[must_use]
-    pub fn holdings(&self) -> Vec<(usize, u64)> {
-        let held = self.0.terms.iter().enumerate();
-        held.filter_map(|(shard, term)| Some((shard, term.held()?.1))).collect()
+    pub fn since(&self, shard: usize) -> Option<u64> {
+        self.term(shard)?.held().map(|(_epoch, since)| since)
     }
 
     /// The number of the shard that an object belongs to.
@@ -258,6 +257,46 @@ impl Turn {
             scope: format!("{controller}/{}", self.shard),
             epoch: self.epoch(),
             sequence: sequence.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+/// What became of the shards of a process since it last looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// They are the same, or it has none, which need not last.
+    Same,
+    /// It has some less, or some again that nobody else had meanwhile.
+    Other,
+    /// It has some in which another replica may have been at work before.
+    Anew,
+}
+
+/// Remembers which shards a process has had, over losses too, for what counts per process and not per object.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// By shard, since which term nobody else had it when it was this process's last.
+    since: BTreeMap<usize, u64>,
+    held: usize,
+}
+
+impl Holdings {
+    /// Looks at what the process has now.
+    pub fn look(&mut self, shards: &Shards) -> Share {
+        let terms = shards.terms().iter().enumerate();
+        let now: BTreeMap<usize, u64> =
+            terms.filter_map(|(shard, term)| Some((shard, term.held()?.1))).collect();
+        if now.is_empty() {
+            return Share::Same;
+        }
+        let anew = now.iter().any(|(shard, since)| self.since.get(shard) != Some(since));
+        let other = now.len() != self.held;
+        self.held = now.len();
+        self.since.extend(now);
+        match (anew, other) {
+            (true, _) => Share::Anew,
+            (false, true) => Share::Other,
+            (false, false) => Share::Same,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Shards that a test gives to a process and takes away.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,6 +27,8 @@ struct Inner {
     tellers: Vec<watch::Sender<Leadership>>,
     shards: Shards,
     epochs: AtomicU64,
+    /// By shard, since which term it was the process's.
+    lapsed: Mutex<BTreeMap<usize, u64>>,
 }
 
 /// As which the process competes.
@@ -51,7 +54,12 @@ impl Seats {
             (teller, Term::of_candidate(seat, about, ME.to_owned(), LASTS))
         };
         let (tellers, terms) = (0..count).map(seat).unzip();
-        Self(Arc::new(Inner { tellers, shards: Shards::new(controller, terms), epochs: AtomicU64::new(0) }))
+        Self(Arc::new(Inner {
+            tellers,
+            shards: Shards::new(controller, terms),
+            epochs: AtomicU64::new(0),
+            lapsed: Mutex::default(),
+        }))
     }
 
     /// The process has this shard for a while, in a new term, and others had it before.
@@ -74,6 +82,29 @@ impl Seats {
                 *epoch = if in_new_term { next } else { *epoch };
             }
         });
+    }
+
+    /// The process cannot rely on this shard any more, and nobody else has it: [`Self::recover`] gives it back.
+    pub fn lapse(&self, shard: usize) {
+        let Some(teller) = self.0.tellers.get(shard) else { return };
+        if let Leadership::Leader { since, .. } = &*teller.borrow() {
+            self.lapsed().insert(shard, *since);
+        }
+        teller.send_replace(Leadership::Follower { holder: Some(ME.to_owned()) });
+    }
+
+    /// It has it again, in a new term after one of its own.
+    pub fn recover(&self, shard: usize, lasts: Duration) {
+        let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
+        let epoch = self.0.epochs.fetch_add(1, Ordering::Relaxed) + 1;
+        let since = self.lapsed().remove(&shard).unwrap_or(epoch);
+        if let Some(teller) = self.0.tellers.get(shard) {
+            teller.send_replace(Leadership::Leader { valid_until, epoch, since, uid });
+        }
+    }
+
+    fn lapsed(&self) -> MutexGuard<'_, BTreeMap<usize, u64>> {
+        self.0.lapsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another process has this shard.

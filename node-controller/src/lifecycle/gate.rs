@@ -48,6 +48,10 @@ impl Gate {
         Self { brake: Brake::new(limits, now), counted: BTreeMap::new() }
     }
 
+    pub(super) fn limit(&mut self, limits: Limits) {
+        self.brake.limit(limits);
+    }
+
     pub(super) fn limits(&self) -> Limits {
         self.brake.limits()
     }

@@ -114,3 +114,24 @@ async fn a_brake_knows_nothing_of_a_shard_that_another_had() {
     );
     eventually("they go in time", || world.n_deletions() == 6).await;
 }
+
+/// A Lease that could not be renewed in time, and that nobody else took.
+#[tokio::test(start_paused = true)]
+async fn a_brake_knows_what_it_let_go_before_a_lapse() {
+    let world = World::new();
+    for n in 0..N_NODES {
+        let name = format!("n{n}");
+        world.cloud.put(instance(&id(&name)).named(&name));
+        world.kube.put::<Node>(known(&name).uid(&uid(n)).ready("True"));
+    }
+    let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    tokio::time::sleep(world::WARM).await;
+    (0..12).for_each(|n| world.lose(&format!("n{n}")));
+    eventually("30 % of 40 go", || world.n_deletions() == 12).await;
+    seats.lapse(1);
+    calm().await;
+    seats.recover(1, LASTS);
+    (12..15).for_each(|n| world.lose(&format!("n{n}")));
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.n_deletions(), 12);
+}

@@ -98,10 +98,25 @@ impl Guard {
         }
     }
 
-    /// The work begins, or other work: a replica that has waited has removed nothing meanwhile, but another one may have.
+    /// The work begins, or other work: a replica that has waited has removed nothing meanwhile, but another one may have. What this one let
+    /// go of deleted nodes it still knows.
     pub(crate) fn begins(&mut self, limits: Limits, now: Instant) {
-        self.deleted = Brake::new(Limits { share: 100, ..limits }, now);
+        self.limit(limits);
         self.missing = Brake::new(limits, now);
+    }
+
+    /// The same that knows of no route.
+    pub(crate) fn forgetful(&self) -> Self {
+        let unknown = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let (unasked, let_go, heirs) = unknown;
+        let (deleted, missing) = (self.deleted.clone(), self.missing.clone());
+        Self { grace: self.grace, unasked, let_go, heirs, deleted, missing }
+    }
+
+    /// It has some of the work less.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        self.deleted.limit(Limits { share: 100, ..limits });
+        self.missing.limit(limits);
     }
 
     /// The UIDs of the nodes that routes served last, where these are not the ones that they were laid for.

@@ -88,3 +88,29 @@ async fn a_network_moves_between_nodes_of_two_replicas() {
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(world.routes(), [via.as_str()]);
 }
+
+/// A cloud that cannot remember whose a route is: what this replica knew of the routes before is old by the time it has a shard again.
+#[tokio::test(start_paused = true)]
+async fn who_had_no_shard_for_a_while_reads_again_which_routes_are_ours() {
+    let mut world = World::new();
+    let first = replica(&mut world, [0, 1, 2]);
+    let second = replica(&mut world, [3]);
+    let of = first.shards();
+    let at_second = |name: &str| of.of(&format!("uid-{name}")) == 3;
+    let name = (0..N).map(name).find(|name| at_second(name)).expect("one of forty");
+    world.put(ready("other", "10.244.200.0/24"));
+    world.lay(unmarked("there", "10.244.200.0/24", Some("other")));
+    eventually("the record", || world.kept().len() == 1).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    second.take(3);
+    first.give(3, LASTS);
+    // The second one looks at nothing of this.
+    world.put(ready(&name, "10.244.7.0/24"));
+    world.lay(unmarked("late", "10.244.7.0/24", Some(&name)));
+    eventually("it is noted", || world.kept().len() == 2).await;
+    first.take(3);
+    world.delete(&name);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    second.give(3, LASTS);
+    eventually("the route of the node that went is gone", || world.routes().len() == 1).await;
+}

@@ -8,7 +8,7 @@ use std::{
 
 use controller_core::{
     brake::{self, Brake, Limits},
-    start::Shards,
+    start::{Holdings, Share},
 };
 use tokio::time::Instant;
 use tracing::warn;
@@ -40,7 +40,7 @@ const HELD: Duration = Duration::from_mins(5);
 pub(super) struct Sweep {
     brake: Brake,
     /// For which the brake was made.
-    holdings: Vec<(usize, u64)>,
+    holdings: Holdings,
     /// Those that shall go and may not yet.
     waiting: BTreeSet<ServiceId>,
 }
@@ -48,18 +48,10 @@ pub(super) struct Sweep {
 impl Sweep {
     /// Nothing shall go yet. Orphans wait at least as long as the window, so that a new brake holds none of them any longer.
     pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
-        Self { brake: Brake::new(limits(orphans), now), holdings: Vec::new(), waiting: BTreeSet::new() }
-    }
-
-    /// A replica that has come to a shard has removed nothing there, but another one may have: the brake begins anew.
-    fn begin(&mut self, shards: &Shards, orphans: Orphans, now: Instant) {
-        let holdings = shards.holdings();
-        if !holdings.is_empty() && holdings != self.holdings {
-            // Who works alone has had its brake since it started.
-            if shards.count() > 1 || !self.holdings.is_empty() {
-                self.brake = Brake::new(limits(orphans).of_share(holdings.len(), shards.count()), now);
-            }
-            self.holdings = holdings;
+        Self {
+            brake: Brake::new(limits(orphans), now),
+            holdings: Holdings::default(),
+            waiting: BTreeSet::new(),
         }
     }
 }
@@ -147,7 +139,6 @@ impl Reconciler {
         let (now, all) = (Instant::now(), self.mirrors.n_balancers(|uid| self.shards.has(uid)));
         let vanished = self.vanished();
         let mut sweep = self.sweep();
-        sweep.begin(&self.shards, self.orphans, now);
         sweep.waiting.insert(id.clone());
         sweep.waiting.extend(vanished);
         sweep.waiting.retain(|id| self.mirrors.service(id).is_none() && self.shards.has(&id.uid));
@@ -172,6 +163,18 @@ impl Reconciler {
         None
     }
 
+    /// A replica that has come to a shard has removed nothing there, but another one may have: the brake begins anew. Who works alone has
+    /// had its brake since it started.
+    pub(super) fn begin_sweep(&self, now: Instant) {
+        let (mut sweep, shards) = (self.sweep(), &self.shards);
+        let limits = limits(self.orphans).of_share(shards.held(), shards.count());
+        match sweep.holdings.look(shards) {
+            Share::Anew if shards.count() > 1 => sweep.brake = Brake::new(limits, now),
+            Share::Anew | Share::Other => sweep.brake.limit(limits),
+            Share::Same => (),
+        }
+    }
+
     /// Its removal begins: until the worker puts its memory back, it counts no more among those that wait for theirs.
     pub(super) fn goes(&self, id: &ServiceId) {
         self.memories().by_service.remove(id);
@@ -186,10 +189,16 @@ impl Reconciler {
 
     /// Those that this process made and whose Services went without it.
     fn vanished(&self) -> Vec<ServiceId> {
-        let gone = |(id, memory): &(&ServiceId, &Memory)| {
-            memory.made && !memory.removes() && self.mirrors.service(id).is_none() && self.shards.has(&id.uid)
+        let memories = self.memories();
+        // Of a shard that another replica had meanwhile, which may have removed it.
+        let is_known = |uid: &str| {
+            let shard = self.shards.of(uid);
+            self.shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))
         };
-        self.memories().by_service.iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
+        let gone = |(id, memory): &(&ServiceId, &Memory)| {
+            memory.made && !memory.removes() && self.mirrors.service(id).is_none() && is_known(&id.uid)
+        };
+        memories.by_service.iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
     }
 
     fn sweep(&self) -> MutexGuard<'_, Sweep> {

@@ -106,3 +106,26 @@ async fn a_process_is_ready_if_its_shards_are_kept_or_all_are_others() {
     seats.take(0);
     assert_eq!(shards.readiness(), Ok(()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_counts_per_process_begins_anew_only_where_another_may_have_been() {
+    let (seats, mut holdings) = (Seats::new("c", 3), Holdings::default());
+    let mut look = || holdings.look(&seats.shards());
+    assert_eq!(look(), Share::Same, "it has none");
+    seats.give(0, MINUTE);
+    seats.give(1, MINUTE);
+    assert_eq!([look(), look()], [Share::Anew, Share::Same]);
+    seats.lapse(1);
+    assert_eq!([look(), look()], [Share::Other, Share::Same]);
+    seats.recover(1, MINUTE);
+    assert_eq!(look(), Share::Other, "nobody else had it");
+    seats.lapse(0);
+    seats.lapse(1);
+    assert_eq!(look(), Share::Same, "it need not have lost them");
+    seats.recover(0, MINUTE);
+    seats.recover(1, MINUTE);
+    assert_eq!(look(), Share::Same);
+    seats.take(1);
+    seats.give(1, MINUTE);
+    assert_eq!(look(), Share::Anew);
+}
