@@ -329,7 +329,7 @@ impl Executor {
         }
         job.service.finalizer = false;
         job.service.ingress.clear();
-        job.memory.wrote(&job.service);
+        job.memory.wrote_release(&job.service, job.now);
         self.tell(&id, &job.memory.released());
         Ok(Next::Now)
     }

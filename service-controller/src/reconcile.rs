@@ -93,8 +93,9 @@ impl Reconciler {
             Err(error) => self.report(id, &mut memory, &error),
         };
         // What exists nowhere needs no memory.
-        let kept = memory != Memory::default()
-            && (self.mirrors.service(id).is_some() || memory.outlives_its_service());
+        let outlives =
+            || memory.outlives_its_service() || memory.release_lasts(self.started.elapsed()).is_some();
+        let kept = memory != Memory::default() && (self.mirrors.service(id).is_some() || outlives());
         let mut memories = self.memories();
         // What was learnt while the term lapsed is still true if nobody else had one since.
         if kept && memories.since.get(&turn.shard()) == Some(&turn.since()) {
@@ -178,7 +179,7 @@ impl Reconciler {
             self.executor.tell(id, &memory.once(News::OfAnother(plan.claimed.join(", "))));
             return Ok(None);
         }
-        let (due, wait) = due(memory, plan.actions, now);
+        let (due, wait) = due(&service, memory, plan.actions, now);
         if due.is_empty() {
             return Ok(wait.map(Next::After));
         }
@@ -320,14 +321,21 @@ fn falls_back(memory: &Memory, judged: &Judged, error: &Error, now: Duration) ->
 
 /// What is done now, and how long the rest of it waits: for an adapter that asked not to be called, or because somebody else undoes a
 /// write each time.
-fn due(memory: &Memory, actions: Vec<Action>, now: Duration) -> (Vec<Action>, Option<Duration>) {
+fn due(
+    service: &Service,
+    memory: &Memory,
+    actions: Vec<Action>,
+    now: Duration,
+) -> (Vec<Action>, Option<Duration>) {
     let (mut due, mut wait) = (Vec::new(), None);
     for action in actions {
         let rest = match &action {
             Action::AddFinalizer => memory.finalizer_paced(now),
             Action::Ensure(_) | Action::Delete(_) => memory.held(now),
             Action::WriteStatus(ingress) => memory.status_paced(ingress, now),
-            Action::Release | Action::Forget => None,
+            // Whoever puts it back each time costs a deletion, too: the next one comes after the release.
+            Action::Release => memory.release_paced(service, now),
+            Action::Forget => None,
         };
         match rest {
             None => due.push(action),

@@ -83,6 +83,7 @@ pub(crate) struct Memory {
     written: Option<Written>,
     status_pace: Pace,
     finalizer_pace: Pace,
+    release_pace: Pace,
     /// What the API server did not do at the last look, and at how many before that.
     not_done: Option<(&'static str, u32)>,
     /// It was of another's class at a look since our finalizer is on it.
@@ -370,9 +371,10 @@ impl Memory {
         }
     }
 
-    /// Nothing is left, and we have nothing more to do with it: only the fact that we wrote is kept.
+    /// Nothing is left, and we have nothing more to do with it: only the fact that we wrote is kept, and how often.
     pub(crate) fn released(&mut self) -> Vec<News> {
-        *self = Self { written: self.written.take(), ..Self::default() };
+        let (written, release_pace) = (self.written.take(), std::mem::take(&mut self.release_pace));
+        *self = Self { written, release_pace, ..Self::default() };
         vec![News::Deleted]
     }
 

@@ -77,13 +77,14 @@ impl Reconciler {
             self.executor.tell(id, &memory.released());
             return Ok(None);
         }
+        let now = self.started.elapsed();
         let there = there(seen.unwrap_or_default());
         if there.is_empty() && !memory.made && !memory.removes() {
             self.sweep().waiting.remove(id);
             memory.calm();
-            return Ok(None);
+            // Then it is forgotten.
+            return Ok(memory.release_lasts(now).map(Next::After));
         }
-        let now = self.started.elapsed();
         let doubt = memory.orphan_doubt(now);
         // What a person removed takes no more with it than parts that nobody sees: it needs no brake, and holds no other.
         let went = seen.is_some() && memory.orphan_went(!there.is_empty());

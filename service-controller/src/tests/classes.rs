@@ -247,6 +247,33 @@ async fn a_finalizer_that_came_with_the_service_is_taken_off_and_nothing_else_go
     }
 }
 
+/// A tool that applies its manifest again and again.
+#[tokio::test(start_paused = true)]
+async fn a_manifest_s_finalizer_that_is_put_back_each_time_is_taken_off_ever_slower() {
+    let world = World::start().await;
+    world.quiet().await;
+    let begin = tokio::time::Instant::now();
+    while begin.elapsed() < Duration::from_hours(1) {
+        if world.finalizers("web").is_empty() {
+            world.kube.put::<Service>(with_finalizer("kubectl-create"));
+            assert!(world.kube.writes().len() < 100, "after {:?}", begin.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (written, asked) = (world.kube.writes().len(), world.cloud.calls("DeleteLoadBalancer"));
+    assert!((10..=25).contains(&written), "{written} writes in an hour");
+    assert!((10..=26).contains(&asked), "{asked} calls in an hour");
+    assert_eq!(world.finalizers("web"), [FINALIZER], "it has its time");
+
+    // Nobody can put it back on one that goes.
+    world.kube.delete::<Service>(&name("web"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.get("web"), None);
+    tokio::time::sleep(Duration::from_mins(11)).await;
+    assert_eq!(world.remembered(), 0);
+    world.stop().await;
+}
+
 /// What has its name at the cloud may be another cluster's.
 #[tokio::test(start_paused = true)]
 async fn for_a_finalizer_that_came_with_the_service_nothing_is_taken_over() {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::{FINALIZER, Memory, Service};
+
 /// Before the third equal write; doubled with each.
 const FIRST: Duration = Duration::from_secs(1);
 /// Never longer than this.
@@ -38,8 +40,33 @@ impl Pace {
         (last.at + pause).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
+    /// For how much longer the next write may be one of a row.
+    fn lasts(&self, now: Duration) -> Option<Duration> {
+        (self.last.as_ref()?.at + OVER).checked_sub(now).filter(|rest| !rest.is_zero())
+    }
+
     fn of(&self, what: &str, now: Duration) -> Option<&Last> {
         self.last.as_ref().filter(|last| last.what == what && now.saturating_sub(last.at) < OVER)
+    }
+}
+
+impl Memory {
+    /// For how much longer our finalizer must not be taken off again. Nobody can put it back on a Service that goes.
+    pub(crate) fn release_paced(&self, service: &Service, now: Duration) -> Option<Duration> {
+        self.release_pace.rest(FINALIZER, now).filter(|_| !service.deleting)
+    }
+
+    /// The finalizer was taken off.
+    pub(crate) fn wrote_release(&mut self, service: &Service, now: Duration) {
+        if !service.deleting {
+            self.release_pace.wrote(FINALIZER, now);
+        }
+        self.wrote(service);
+    }
+
+    /// For how much longer it counts that the finalizer was taken off, though the Service is none of our business without it.
+    pub(crate) fn release_lasts(&self, now: Duration) -> Option<Duration> {
+        self.release_pace.lasts(now)
     }
 }
 
