@@ -311,3 +311,39 @@ async fn a_load_balancer_in_trouble_is_asked_about() {
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1);
 }
+
+/// An API server that is newer than this controller may know more protocols.
+#[tokio::test(start_paused = true)]
+async fn a_port_of_an_unknown_protocol_is_told_and_no_load_balancer_goes_without_it() {
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].protocol: \"QUIC\" is not \
+                known: write TCP, UDP or SCTP, or give that port a Service of another type";
+    let world = World::start().await;
+    world.node("a");
+    world.service(service("web").port(80).port_of("QUIC", 443));
+    world.quiet().await;
+    assert_eq!(world.events(), [told]);
+    assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));
+
+    // One that is there stays as it was, and follows the nodes.
+    let ports = |protocol: &str| service("web").port(80).port_of(protocol, 443).build().spec.unwrap().ports;
+    world.change("web", |service| service.spec.as_mut().unwrap().ports = ports("TCP"));
+    world.eventually_ingress_of("web").await;
+    world.change("web", |service| service.spec.as_mut().unwrap().ports = ports("QUIC"));
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.quiet().await;
+    assert_eq!(world.last_ensure().spec.unwrap_or_default().listeners.len(), 2);
+    assert_eq!(
+        world
+            .kube
+            .event_objects()
+            .iter()
+            .filter(|it| it.message.as_deref().is_some_and(|it| it.contains("QUIC")))
+            .map(|it| it.count.unwrap_or(1))
+            .sum::<i32>(),
+        2,
+        "{:?}",
+        world.events()
+    );
+    world.stop().await;
+}

@@ -12,6 +12,7 @@ use k8s_openapi::{
 use super::Reading;
 use crate::CONTROLLER;
 use crate::plan::{
+    Refusal,
     annotations::keys,
     compat::{Translation, is_foreign, translate},
     service::{
@@ -41,6 +42,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
         Some("LoadBalancer") => Kind::LoadBalancer,
         Some(_) | None => Kind::Other,
     };
+    let (ports, unread_ports) = ports(&spec);
     let status = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_ref());
     Some(Service {
@@ -58,7 +60,8 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
         },
         deleting: meta.deletion_timestamp.is_some(),
         finalizer: meta.finalizers.iter().flatten().any(|it| it == FINALIZER),
-        ports: spec.ports.iter().flatten().filter_map(port).collect(),
+        ports,
+        unread_ports,
         node_ports: match spec.allocate_load_balancer_node_ports {
             Some(false) => NodePorts::Disabled,
             Some(true) | None => NodePorts::Allocated,
@@ -191,12 +194,39 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
     }
 }
 
-fn port(port: &ServicePort) -> Option<Port> {
-    Some(Port {
+/// The ports, and what is wrong with those that are none to us. Today's API server takes no such port; what a later one takes must not be
+/// left out of a load balancer without a word.
+fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>) {
+    let (mut ports, mut unread) = (Vec::new(), Vec::new());
+    for (at, given) in spec.ports.iter().flatten().enumerate() {
+        match port(given) {
+            Ok(port) => ports.push(port),
+            Err((field, why)) => unread.push(Refusal::new(format!("spec.ports[{at}].{field}"), why)),
+        }
+    }
+    (ports, unread)
+}
+
+/// One port, or its field that makes no sense to us.
+fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
+    let number = |field, number: i32| {
+        u16::try_from(number).map_err(|_range| (field, format!("{number} is no port: write 1 to 65535")))
+    };
+    let protocol = port.protocol.as_deref();
+    let unknown = || {
+        let given = protocol.unwrap_or_default();
+        (
+            "protocol",
+            format!(
+                "{given:?} is not known: write TCP, UDP or SCTP, or give that port a Service of another type"
+            ),
+        )
+    };
+    Ok(Port {
         name: port.name.clone().unwrap_or_default(),
-        transport: transport(port.protocol.as_deref())?,
-        port: u16::try_from(port.port).ok()?,
-        node_port: port.node_port.map_or(Some(0), |it| u16::try_from(it).ok())?,
+        transport: transport(protocol).ok_or_else(unknown)?,
+        port: number("port", port.port)?,
+        node_port: number("nodePort", port.node_port.unwrap_or_default())?,
     })
 }
 
@@ -318,6 +348,25 @@ mod tests {
             ]
         );
         assert_eq!(service.ingress.len(), 1);
+    }
+
+    #[test]
+    fn what_no_port_of_ours_can_be_is_named_by_its_place() {
+        let given = json!([
+            {"port": 80, "nodePort": 30080},
+            {"port": 443, "protocol": "QUIC"},
+            {"port": 70_000, "protocol": "TCP"},
+            {"port": 53, "nodePort": -1, "protocol": "UDP"},
+            {"port": 5060, "protocol": "SCTP"},
+        ]);
+        let (ports, unread) = ports(&read(json!({ "ports": given })));
+        assert_eq!(ports.iter().map(|it| it.port).collect::<Vec<_>>(), [80, 5060]);
+        let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(unread.join("\n"), @r#"
+        spec.ports[1].protocol: "QUIC" is not known: write TCP, UDP or SCTP, or give that port a Service of another type
+        spec.ports[2].port: 70000 is no port: write 1 to 65535
+        spec.ports[3].nodePort: -1 is no port: write 1 to 65535
+        "#);
     }
 
     #[test]

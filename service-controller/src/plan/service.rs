@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{compat::Foreign, targets::short};
+use super::{Refusal, compat::Foreign, targets::short};
 use crate::CONTROLLER;
 
 /// Longer names of managers no API server takes. Unit: bytes.
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// A port's transport. The API server knows no others.
+/// A port's transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Transport {
     Tcp,
@@ -247,6 +247,8 @@ pub(crate) struct Service {
     /// Whether *our* finalizer is on it.
     pub(crate) finalizer: bool,
     pub(crate) ports: Vec<Port>,
+    /// What is wrong with further entries of `spec.ports`, which nobody here can read.
+    pub(crate) unread_ports: Vec<Refusal>,
     pub(crate) node_ports: NodePorts,
     pub(crate) families: Vec<Family>,
     pub(crate) family_policy: FamilyPolicy,

@@ -334,6 +334,10 @@ fn family(family: &Family) -> i32 {
 }
 
 fn bad_ports(service: &Service) -> Vec<Refusal> {
+    // The others have other places among those that can be read: they are judged when all can be.
+    if !service.unread_ports.is_empty() {
+        return service.unread_ports.clone();
+    }
     if service.ports.is_empty() {
         return vec![Refusal::new("spec.ports", "a load balancer needs at least one port")];
     }
