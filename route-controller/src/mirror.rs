@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::ability::{Ability, NO_ROUTES};
 use self::nodes::News;
-use crate::plan::condition::{Judged, Network};
+use crate::plan::condition::{Change as Said, Judged, Network, changes};
 use crate::plan::node::Node;
 use crate::plan::route::Route;
 
@@ -125,9 +125,12 @@ impl Mirrors {
         *self.ability.borrow()
     }
 
-    /// Notes what is the case, before it is said: our own words on the nodes are no news then.
-    pub(crate) fn judge(&self, judged: Judged) {
-        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = judged;
+    /// Notes what is the case, before it is said: our own words on the nodes are no news then. Returns what is to be said.
+    ///
+    /// To the nodes as they are by now: what somebody else said of them during the first pass was no news, since nobody had judged.
+    pub(crate) fn judge(&self, judged: &Judged) -> Vec<Said> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone_from(judged);
+        self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
     }
 
     fn judged(&self, uid: &str) -> Option<Network> {
@@ -328,7 +331,8 @@ mod tests {
         wait(60).await;
         assert_eq!(adds(&trigger), "1", "the node came");
 
-        mirrors.judge(Judged::from([("uid-a".to_owned(), Network::Available)]));
+        let said = mirrors.judge(&Judged::from([("uid-a".to_owned(), Network::Available)]));
+        assert_eq!(said.len(), 1, "it is not said yet");
         says("RouteCreated");
         wait(60).await;
         assert_eq!(adds(&trigger), "1", "our own word");

@@ -22,7 +22,7 @@ use crate::execute::record::Store;
 use crate::metrics::Metrics;
 use crate::mirror::ability::Ability;
 use crate::mirror::{Mirrors, Trigger};
-use crate::plan::condition::{changes, judged};
+use crate::plan::condition::judged;
 use crate::plan::node::Node;
 use crate::plan::record::Record;
 use crate::plan::refusal::Refusal;
@@ -255,8 +255,7 @@ impl Reconciler {
         // What is certain is said even if the adapter went away in between.
         let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
         judged.retain(|uid, _| is_ours(uid));
-        let changes = changes(&nodes, &judged);
-        self.mirrors.judge(judged);
+        let changes = self.mirrors.judge(&judged);
         let (more, said) = self.executor.say(turns, changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
         self.tell_foreign(memory, &plan.foreign);

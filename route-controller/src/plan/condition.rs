@@ -87,8 +87,8 @@ pub(crate) fn judged(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) ->
 }
 
 /// The conditions that do not say yet what is the case.
-pub(crate) fn changes(nodes: &[Node], judged: &Judged) -> Vec<Change> {
-    let certain = nodes.iter().filter_map(|node| Some((node, *judged.get(&node.uid)?)));
+pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Judged) -> Vec<Change> {
+    let certain = nodes.into_iter().filter_map(|node| Some((node, *judged.get(&node.uid)?)));
     certain
         .filter(|(node, network)| !network.stands_on(node))
         .map(|(node, network)| {

@@ -52,3 +52,26 @@ async fn who_insists_on_another_word_has_one_answer_in_ten_seconds() {
     assert!(began.elapsed() > Duration::from_secs(100), "{:?}", began.elapsed());
     world.stop().await;
 }
+
+/// Nobody had judged the node yet, so that the word was no news when it came.
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_word_during_the_first_pass_after_a_start_is_put_right_by_that_pass() {
+    let mut world = World::with_nodes(1).await;
+    world.stop().await;
+    let before = world.spent();
+    world.put(numbered(1));
+    world.cloud.slow("ApplyRoutes", Duration::from_secs(5));
+    // Nothing changes at the cloud, so that no other pass comes soon.
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::OwnedByOther, "it is another's"));
+    world.start();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.spent(), before, "the pass is under way");
+    says(&world, "n0", "False", "CalicoIsUp");
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(
+        (world.condition("n0").as_str(), world.condition("n1").as_str()),
+        (SERVED, "True NoRouteCreated")
+    );
+    assert_eq!(world.spent(), (before.0 + 1, before.1 + 2));
+    world.stop().await;
+}
