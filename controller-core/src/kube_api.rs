@@ -6,6 +6,7 @@ mod requests;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
+use anyhow::{Context as _, bail};
 use kube::{
     Client, Config,
     client::ClientBuilder,
@@ -27,6 +28,12 @@ pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const REQUESTS_WAITING: usize = 64;
 /// A pod's address that leads nowhere is noticed sooner.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What every pod has that may reach the API server. kube names none of them when it is missing.
+const POD_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The other way there.
+const OR_A_FILE: &str = "name a kubeconfig file with --kubeconfig or KUBECONFIG";
 
 /// Why a call to the API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -155,11 +162,25 @@ pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     }
     let mut config = match merged {
         Some(merged) => Config::from_custom_kubeconfig(merged, &Default::default()).await?,
-        None => Config::incluster()?,
+        None => in_a_pod()?,
     };
     config.connect_timeout = Some(CONNECT_LIMIT);
     config.default_retry = false;
     Ok(config)
+}
+
+/// With the pod's service account.
+fn in_a_pod() -> anyhow::Result<Config> {
+    if let Some(variable) = unset(|variable| std::env::var_os(variable).is_some()) {
+        bail!("the environment variable {variable} is not set, so this is no pod of a cluster: {OR_A_FILE}");
+    }
+    Config::incluster()
+        .with_context(|| format!("the pod's service account in {SERVICE_ACCOUNT}: {OR_A_FILE}"))
+}
+
+/// The first of the variables that every pod has and this process has not.
+fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
+    POD_VARIABLES.into_iter().find(|variable| !is_set(variable))
 }
 
 /// The client of a controller: its requests pass `requests`.
@@ -215,5 +236,15 @@ mod tests {
             );
         }
         assert!(!Error::Timeout.is_stale() && !Error::Timeout.is_about_another());
+    }
+
+    #[test]
+    fn what_a_pod_would_have_is_missed_by_its_name() {
+        let [host, port] = POD_VARIABLES;
+        for (set, missed) in
+            [([].as_slice(), Some(host)), (&[port], Some(host)), (&[host], Some(port)), (&[host, port], None)]
+        {
+            assert_eq!(unset(|variable| set.contains(&variable)), missed, "{set:?}");
+        }
     }
 }

@@ -100,6 +100,23 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
     refused(cases);
 }
 
+/// On a workstation, or in a pod without a ServiceAccount.
+#[test]
+fn who_starts_outside_of_a_cluster_hears_what_is_missing() {
+    for (program, _) in OWN {
+        let flags = ["--cluster-id=u", "--http-address=127.0.0.1:0", "--cluster-cidr=10.244.0.0/16"];
+        let n_flags = if program == "route-controller" { 3 } else { 2 };
+        let output = run(program, &flags[..n_flags]);
+        // Log lines are where other programs write them.
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(output.status.code(), Some(1), "{program}: {said}");
+        let words =
+            ["KUBERNETES_SERVICE_HOST is not set", "name a kubeconfig file with --kubeconfig or KUBECONFIG"];
+        assert!(words.iter().all(|it| said.contains(it)), "{program}: {said}");
+    }
+}
+
 /// The way to the adapter is judged before anything connects.
 #[test]
 fn controllers_name_what_is_wrong_with_the_way_to_the_adapter() {
