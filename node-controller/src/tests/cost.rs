@@ -81,7 +81,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "fifty heartbeats of each node",
+            "fifty heartbeats of each node, with somebody's labels and annotations",
             |world| {
                 Box::pin(async {
                     for beat in 0..50 {
@@ -90,10 +90,25 @@ fn rows() -> Vec<Row> {
                             change(world, n, |node| {
                                 let annotations = node.metadata.annotations.get_or_insert_default();
                                 annotations.insert("beat".to_owned(), beat.to_string());
+                                let labels = node.metadata.labels.get_or_insert_default();
+                                labels.insert("team".to_owned(), beat.to_string());
                             });
                         }
                         sleep(Duration::from_secs(10)).await;
                     }
+                })
+            },
+            0,
+            0,
+            0,
+        ),
+        row(
+            "the adapter is started anew",
+            |world| {
+                Box::pin(async {
+                    world.cloud.away(true);
+                    sleep(Duration::from_secs(5)).await;
+                    world.cloud.away(false);
                 })
             },
             0,
@@ -127,6 +142,36 @@ fn rows() -> Vec<Row> {
             },
             1,
             10,
+            5,
+        ),
+        row(
+            "600 new nodes whose machines are not listed yet",
+            |world| {
+                Box::pin(async {
+                    for n in 100..700 {
+                        let name = format!("n{n}");
+                        world.put_unlisted(&id(n), &name);
+                        world.kube.put::<Node>(node(&name).uninitialised().ready("True"));
+                    }
+                })
+            },
+            // 500 a call.
+            2,
+            1200,
+            600,
+        ),
+        row(
+            "five new nodes whose machines stay invisible",
+            |world| {
+                Box::pin(async {
+                    for n in 100..105 {
+                        world.kube.put::<Node>(node(&format!("n{n}")).uninitialised().ready("True"));
+                    }
+                })
+            },
+            // At once, and after 1 s, 2 s, 4 s and on to 256 s, for all of them.
+            10,
+            0,
             5,
         ),
         row(
@@ -173,6 +218,36 @@ fn rows() -> Vec<Row> {
             0,
             1,
             0,
+        ),
+        row(
+            "a machine is switched off, and on again",
+            |world| {
+                Box::pin(async {
+                    let machine = || instance(&id(1)).named("n1").at("10.0.0.1");
+                    world.cloud.put(machine().state(InstanceState::Stopped));
+                    set_ready(world, 1, "Unknown");
+                    sleep(Duration::from_mins(1)).await;
+                    world.cloud.put(machine());
+                    set_ready(world, 1, "True");
+                })
+            },
+            0,
+            2,
+            0,
+        ),
+        row(
+            "five machines are not listed any more, and not proven gone",
+            |world| {
+                for n in 0..5 {
+                    world.cloud.edit(|state| drop(state.instances.remove(&id(n))));
+                    set_ready(world, n, "Unknown");
+                }
+                at_once(|| ())
+            },
+            // At once, and after 5 s, 10 s, 20 s and on to 300 s, for all of them.
+            8,
+            0,
+            5,
         ),
         row(
             "five machines are gone",

@@ -1,5 +1,8 @@
 //! What each action costs: calls that change routes, and writes to the API server. The README says the same in words.
 
+use controller_core::testing::service;
+use k8s_openapi::api::core::v1::Service;
+
 use super::*;
 
 /// Something happens, and what it costs with five nodes.
@@ -31,7 +34,7 @@ fn heartbeat(world: &World, number: i64) {
     });
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 16] = [
     Row { name: "nothing, for 20 minutes", happens: |_| (), calls: 0, writes: 0 },
     Row {
         name: "50 heartbeats",
@@ -53,6 +56,18 @@ const ROWS: [Row; 12] = [
     Row {
         name: "somebody else's route",
         happens: |world| world.lay(foreign("10.244.77.0/24")),
+        calls: 0,
+        writes: 0,
+    },
+    Row {
+        name: "it goes",
+        happens: |world| world.cloud.edit(|state| drop(state.routes.remove("rt-7"))),
+        calls: 0,
+        writes: 0,
+    },
+    Row {
+        name: "50 Services",
+        happens: |world| (0..50).for_each(|n| world.kube.put::<Service>(service(&format!("s{n}")).port(80))),
         calls: 0,
         writes: 0,
     },
@@ -107,7 +122,35 @@ const ROWS: [Row; 12] = [
         calls: 1,
         writes: 0,
     },
+    Row {
+        name: "450 nodes join at once",
+        happens: |world| (0..MANY).for_each(|n| world.put(one_of_many(n))),
+        calls: 3,
+        writes: MANY,
+    },
+    Row { name: "450 nodes go at once, and their machines", happens: many_go, calls: 3, writes: 0 },
 ];
+
+/// More than two calls take.
+const MANY: usize = 450;
+
+fn one_of_many(n: usize) -> NodeBuilder {
+    ready(&format!("m{n}"), &format!("10.244.{}.{}/26", 100 + n / 4, n % 4 * 64))
+}
+
+/// With their machines, so that however many may go at once.
+fn many_go(world: &World) {
+    world.cloud.edit(|state| {
+        let theirs = |route: &&mut Route| {
+            route.next_hop.as_ref().is_some_and(|hop| hop.provider_id.starts_with("sim://north/m"))
+        };
+        for route in state.routes.values_mut().filter(theirs) {
+            route.state = RouteState::Blackhole.into();
+            route.next_hop.as_mut().expect("each has one").provider_id.clear();
+        }
+    });
+    (0..MANY).for_each(|n| world.delete(&format!("m{n}")));
+}
 
 #[tokio::test(start_paused = true)]
 async fn each_action_costs_what_the_readme_says() {
@@ -127,4 +170,43 @@ async fn each_action_costs_what_the_readme_says() {
     world.stop().await;
     assert_eq!(world.spent(), before, "a restart");
     assert_eq!(world.kube.events(), [""; 0]);
+}
+
+/// The record is written once for all of them.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_go_cost_one_write_more_where_the_cloud_remembers_no_owner() {
+    let mut world = World::new();
+    for n in 0..60 {
+        world.put(numbered(n));
+        world.lay(unmarked(&format!("r{n}"), &format!("10.244.{n}.0/24"), Some(&format!("n{n}"))));
+    }
+    world.start();
+    eventually("the record", || world.kept().len() == 60).await;
+    settle().await;
+    let before = world.spent();
+    (0..50).for_each(|n| world.delete(&format!("n{n}")));
+    settle().await;
+    assert_eq!((world.routes().len(), world.kept().len()), (10, 10));
+    assert_eq!(world.spent(), (before.0 + 1, before.1 + 1));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_the_vendor_refuses_is_tried_ever_slower_and_said_once() {
+    // Within 20 minutes: after 1 s, 2 s, 4 s and on to 256 s, that is 511 s, then each 300 s; or each 300 s at once.
+    for (reason, n_tries) in [(Reason::Internal, 12), (Reason::VendorQuota, 4)] {
+        let mut world = World::with_nodes(1).await;
+        let before = world.spent();
+        for _ in 0..100 {
+            world.cloud.fail_next("ApplyRoutes", AdapterError::new(reason, "no more of them"));
+        }
+        world.put(numbered(1));
+        settle().await;
+        assert_eq!(world.spent(), (before.0 + n_tries, before.1 + 1), "{reason:?}");
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(world.spent(), (before.0 + n_tries + 12, before.1 + 1), "{reason:?}");
+        let told = world.kube.event_objects().iter().map(|it| it.count.unwrap_or(1)).sum::<i32>();
+        assert_eq!(u32::try_from(told), Ok(n_tries + 12), "{reason:?}: an Event a try");
+        world.stop().await;
+    }
 }

@@ -5,20 +5,24 @@
 use std::time::Duration;
 
 use cloud_api_proto::DOMAIN;
-use controller_core::testing::{Verb, node, service};
+use controller_core::{
+    mirror::ObjectName,
+    testing::{Verb, node, service},
+};
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, Service},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
 use super::world::{World, name};
+use crate::plan::left_over::Orphans;
 
 /// Services, and nodes at the begin.
-const SERVICES: [&str; 13] = [
+const SERVICES: [&str; 14] = [
     "calm", "same", "shown", "port", "cleared", "gone", "wrong", "stripped", "type", "deleted", "class",
-    "back", "mode",
+    "back", "mode", "slow",
 ];
-const S: u32 = 13;
+const S: u32 = 14;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
@@ -27,6 +31,8 @@ struct Cost {
     deletes: u32,
     infos: u32,
     reads: u32,
+    /// Of all Services, or all nodes.
+    lists: u32,
     writes: u32,
     events: u32,
 }
@@ -40,6 +46,7 @@ impl Cost {
             deletes: world.cloud.calls("DeleteLoadBalancer"),
             infos: world.cloud.calls("GetInfo"),
             reads: world.kube.requests(Verb::Get, "services"),
+            lists: ["services", "nodes"].iter().map(|it| world.kube.requests(Verb::List, it)).sum(),
             writes: counted(world.kube.writes().len()),
             events: counted(world.events().len()),
         }
@@ -52,13 +59,15 @@ impl Cost {
             deletes: self.deletes - before.deletes,
             infos: self.infos - before.infos,
             reads: self.reads - before.reads,
+            lists: self.lists - before.lists,
             writes: self.writes - before.writes,
             events: self.events - before.events,
         }
     }
 }
 
-const NOTHING: Cost = Cost { puts: 0, ensures: 0, deletes: 0, infos: 0, reads: 0, writes: 0, events: 0 };
+const NOTHING: Cost =
+    Cost { puts: 0, ensures: 0, deletes: 0, infos: 0, reads: 0, lists: 0, writes: 0, events: 0 };
 
 type Row = (&'static str, fn(&World), Duration, Cost);
 
@@ -89,11 +98,12 @@ const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 #[rustfmt::skip]
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 23] = [
     ("an hour", |_| (), HOUR, NOTHING),
     ("50 heartbeats", heartbeats, MINUTE, NOTHING),
     ("an unrelated annotation", |world| world.change("calm", |service| {
         service.metadata.annotations.get_or_insert_default().insert("example.com/a".to_owned(), "b".to_owned());
+        service.metadata.labels.get_or_insert_default().insert("team".to_owned(), "b".to_owned());
     }), MINUTE, NOTHING),
     ("a Service that wants none", |world| { world.service(service("none").of_type("ClusterIP").port(80)); }, MINUTE, NOTHING),
     ("a Service of another class", |world| { world.service(service("other").class("a/b").port(80)); }, MINUTE, NOTHING),
@@ -119,11 +129,25 @@ const ROWS: [Row; 20] = [
         Cost { puts: 1, ensures: S, events: S, ..NOTHING }),
     ("a new Service", |world| { world.service(service("new").port(80)); }, MINUTE,
         Cost { ensures: 1, writes: 2, events: 2, ..NOTHING }),
+    ("a new Service that takes three polls", |world| {
+        world.cloud.edit(|state| state.pending = 3);
+        world.service(service("late").port(80));
+    }, MINUTE, Cost { ensures: 1 + 3, writes: 2, events: 2, ..NOTHING }),
+    ("another port, that takes two polls", |world| {
+        world.cloud.edit(|state| state.pending = 2);
+        world.change("late", |service| {
+            service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+        });
+    }, MINUTE, Cost { ensures: 1 + 2, ..NOTHING }),
     ("another type", |world| world.change("type", |service| {
         service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
     }), MINUTE, Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
     ("a Service goes", |world| world.kube.delete::<Service>(&name("deleted")), MINUTE,
         Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
+    ("a Service goes, which takes two polls", |world| {
+        world.cloud.edit(|state| state.pending = 2);
+        world.kube.delete::<Service>(&name("slow"));
+    }, MINUTE, Cost { deletes: 1 + 2, writes: 1, events: 2, ..NOTHING }),
     ("a Service goes, and its finalizer went before", |world| {
         world.kube.put::<Service>(service("class").port(80).deleted());
     }, MINUTE, Cost { deletes: 1, reads: 1, events: 2, ..NOTHING }),
@@ -151,8 +175,8 @@ async fn everything_costs_what_the_readme_says() {
     let before = Cost::so_far(&world);
     let world = world.restart().await;
     world.quiet().await;
-    // Three are gone and one is new; the one with a mistake is asked for nothing, and it alone is told.
-    let want = Cost { puts: 1, ensures: S - 3 + 1 - 1, infos: 1, events: 1, ..NOTHING };
+    // Four are gone and two are new; the one with a mistake is asked for nothing, and it alone is told.
+    let want = Cost { puts: 1, ensures: S - 4 + 2 - 1, infos: 1, lists: 2, events: 1, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "a restart");
 
     let before = Cost::so_far(&world);
@@ -169,4 +193,71 @@ async fn everything_costs_what_the_readme_says() {
     let before = Cost::so_far(&world);
     tokio::time::sleep(HOUR).await;
     assert_eq!(Cost::so_far(&world).since(before), Cost { reads: 1, events: 1, ..NOTHING }, "an orphan");
+}
+
+/// One set for all that select the same, and none for those that do not select who comes or goes.
+#[tokio::test(start_paused = true)]
+async fn nodes_cost_a_set_for_each_selection_and_a_call_for_each_service_of_it() {
+    let world = World::start().await;
+    let edge = |name: &str| {
+        let named = node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1");
+        world.kube.put::<Node>(named.label("tier", "edge"));
+    };
+    edge("a");
+    world.quiet().await;
+    for n in 0..3 {
+        world.service(service(&format!("all-{n}")).port(80));
+        let selector = format!("lb.{DOMAIN}/node-selector");
+        world.service(service(&format!("edge-{n}")).port(80).annotation(&selector, "tier=edge"));
+    }
+    let all = |world: &World| {
+        (0..3).all(|n| ["all", "edge"].iter().all(|it| !world.ingress(&format!("{it}-{n}")).is_empty()))
+    };
+    world.eventually("all have an address", all).await;
+    world.quiet().await;
+
+    let before = Cost::so_far(&world);
+    for n in 0..50 {
+        world.node(&format!("n{n}"));
+    }
+    world.quiet().await;
+    let want = Cost { puts: 1, ensures: 3, events: 3, ..NOTHING };
+    assert_eq!(Cost::so_far(&world).since(before), want, "50 nodes that half of the Services select");
+
+    let before = Cost::so_far(&world);
+    (0..50).for_each(|n| edge(&format!("e{n}")));
+    world.quiet().await;
+    // The Event of those that were told before counts up.
+    let want = Cost { puts: 2, ensures: 6, events: 3, ..NOTHING };
+    assert_eq!(Cost::so_far(&world).since(before), want, "50 nodes that all select");
+
+    let before = Cost::so_far(&world);
+    for n in 0..50 {
+        world.kube.delete::<Node>(&ObjectName::cluster(format!("n{n}")));
+        world.kube.delete::<Node>(&ObjectName::cluster(format!("e{n}")));
+    }
+    world.quiet().await;
+    // The same node is left to both, and one set is all that names it.
+    let want = Cost { puts: 1, ensures: 6, ..NOTHING };
+    assert_eq!(Cost::so_far(&world).since(before), want, "100 nodes leave");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_is_removed_costs_a_read_a_call_and_one_list() {
+    let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let world = world.stop().await;
+    world.kube.put::<Service>(service("web").port(80).deleted());
+    let world = world.started().await;
+    world.quiet().await;
+    world.cloud.edit(|state| state.pending = 2);
+    let before = Cost::so_far(&world);
+    tokio::time::sleep(2 * HOUR).await;
+    // A read before it is told, and one before each call.
+    let want = Cost { deletes: 1 + 2, reads: 1 + 3, lists: 1, events: 3, ..NOTHING };
+    assert_eq!(Cost::so_far(&world).since(before), want);
+    world.stop().await;
 }

@@ -69,11 +69,12 @@ async fn a_preference_takes_what_is_there() {
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4]));
 
     // After a restart, too: it goes on following the nodes, and nobody hears of it.
-    let events = world.events().len();
+    let (events, calls) = (world.events().len(), world.cloud.calls("EnsureLoadBalancer"));
     is_fixed(&world);
     let world = world.restart().await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world), world.events().len()), (0, vec![Ipv4], events));
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), calls + 2, "one more than of any other");
     world.node("b");
     world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), [Ipv4]);

@@ -167,6 +167,60 @@ async fn a_call_that_the_cloud_never_answers_holds_no_other_service_up_and_is_ma
     world.stop().await;
 }
 
+/// The connection stands, and no word comes over it.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_says_nothing_is_waited_for_and_the_service_shows_why() {
+    let world = with_service("web").started().await;
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    world.cloud.hang(true);
+    world.node("n2").service(service("late").port(80));
+    world.service(service("gone").port(80).finalizer(FINALIZER).deleted());
+    let begin = Instant::now();
+    while begin.elapsed() < LONG {
+        tokio::time::sleep(10 * SECOND).await;
+        assert_eq!(world.health.liveness(), Ok(()), "after {:?}", begin.elapsed());
+    }
+    for name in ["late", "gone"] {
+        let failed = format!("Failed {name}: ");
+        let told = world.events().iter().filter(|it| it.contains(&failed)).count();
+        assert_eq!(told, 1, "{name}: {:?}", world.events());
+    }
+    assert_eq!((world.ingress("web").len(), world.ingress("late").len()), (1, 0));
+    assert_eq!(world.finalizers("gone"), [FINALIZER]);
+    for rpc in ["WatchLoadBalancers", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"] {
+        assert!(world.cloud.calls(rpc) < 200, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
+    }
+
+    world.cloud.hang(false);
+    world.eventually_ingress_of("late").await;
+    world.eventually("it is released", |world| world.get("gone").is_none()).await;
+    world.eventually("both nodes are behind it", |world| world.backends() == ["n1", "n2"]).await;
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_the_cloud_never_answers_keeps_its_service_and_holds_no_other_up() {
+    let world = with_service("web").started().await;
+    world.eventually_ingress_of("web").await;
+    world.cloud.slow("DeleteLoadBalancer", Duration::from_hours(1));
+    world.kube.delete::<Service>(&name("web"));
+    tokio::time::sleep(SECOND).await;
+    world.service(service("other").port(80));
+    tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
+        .await
+        .expect("long before the call is given up");
+    tokio::time::sleep(LONG).await;
+    assert_eq!(world.finalizers("web"), [FINALIZER]);
+    let failed = |it: &String| it.contains("SyncLoadBalancerFailed web: ");
+    assert_eq!(world.events().iter().filter(|it| failed(it)).count(), 1, "{:?}", world.events());
+    world.cloud.slow("DeleteLoadBalancer", Duration::ZERO);
+    world.eventually("it is released", |world| world.get("web").is_none()).await;
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
+    world.stop().await;
+}
+
 /// One set is on its way at a time: who waits for that in vain does not wait for another try.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_the_adapter_never_takes_make_no_worker_unwell() {
@@ -238,6 +292,49 @@ async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes(
         world.service(service("more").port(80));
         world.eventually_ingress_of("more").await;
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_is_begun_anew() {
+    for resource in ["services", "nodes"] {
+        let world = with_service("web");
+        world.kube.order(Fault::hang().on(Verb::Watch, resource).times(2));
+        let world = world.started().await;
+        world.eventually_ingress_of("web").await;
+        tokio::time::sleep(LONG).await;
+        world.node("n2").service(service("late").port(80));
+        world.eventually_ingress_of("late").await;
+        world.eventually("both nodes are behind it", |world| world.backends() == ["n1", "n2"]).await;
+        assert!(world.kube.requests(Verb::Watch, resource) >= 3, "{resource}");
+        world.stop().await;
+    }
+}
+
+/// What is not listed is not known: nothing is gone, and nothing is done on half of it.
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_never_comes_is_asked_for_again_and_nothing_happens_meanwhile() {
+    for resource in ["services", "nodes"] {
+        let world = with_service("web").started().await;
+        world.eventually_ingress_of("web").await;
+        world.quiet().await;
+        let world = world.stop().await;
+        let before = (writes(&world), world.cloud.calls("EnsureLoadBalancer"), world.events().len());
+        world.kube.order(Fault::hang().on(Verb::List, resource));
+        world.service(service("late").port(80));
+        let world = world.started().await;
+        tokio::time::sleep(LONG).await;
+        let missing = world.health.readiness().expect_err(resource);
+        assert!(missing.contains(&format!("{resource}: not listed yet")), "{missing}");
+        assert_eq!(world.health.liveness(), Ok(()), "{resource}");
+        let lists = world.kube.requests(Verb::List, resource);
+        assert!((10..150).contains(&lists), "{lists} listings of {resource} in 20 min");
+        let after = (writes(&world), world.cloud.calls("EnsureLoadBalancer"), world.events().len());
+        assert_eq!((after, world.cloud.calls("DeleteLoadBalancer")), (before, 0), "{resource}");
+        assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1, "{resource}");
+        world.kube.heal();
+        world.eventually_ingress_of("late").await;
         world.stop().await;
     }
 }
