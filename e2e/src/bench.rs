@@ -39,7 +39,7 @@ use crate::signals::Signals;
 
 use machine::Machine;
 use progress::Progress;
-use result::{Report, Row, Size};
+use result::{Report, Row, Size, Who};
 use stage::Stage;
 
 /// Somebody ended it before its last scenario: what shells say of a program that was interrupted.
@@ -65,27 +65,40 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
-    let command = args.to_flags().iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
-    let command = format!("cargo xtask bench scale {}", command.join(" "));
+    // Where the results go is nothing that they depend on.
+    let flags = Args { json: None, ..args.clone() }.to_flags();
+    let flags = flags.iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let command = format!("cargo xtask bench scale {}", flags.join(" "));
     let mut report = Report { machine: Machine::of_here(), command, size, rows: Vec::new() };
-    let mut stage = None;
-    let done = tokio::select! {
-        done = measure(&tools, args, (&mut report, &mut stage), progress) => Some(done),
-        () = signals.next() => None,
-    };
-    progress.say("everything is being stopped");
-    if let Some(stage) = stage {
-        tokio::select! {
-            closed = stage.close() => closed?,
-            // Dropped half-way, it kills what is left.
-            () = signals.next() => (),
+    let peers: &[Who] = if args.peer { &[Who::PeerConcurrent, Who::Peer] } else { &[] };
+    let mut done = Some(Ok(()));
+    for &who in [Who::Ours].iter().chain(peers) {
+        progress.say(&format!("==> {}", who.words()));
+        let mut stage = None;
+        done = tokio::select! {
+            done = Box::pin(measure(&tools, args, (&mut report, &mut stage), (progress, who))) => Some(done),
+            () = signals.next() => None,
+        };
+        progress.say("everything is being stopped");
+        if let Some(stage) = stage {
+            tokio::select! {
+                closed = stage.close() => closed?,
+                // Dropped half-way, it kills what is left.
+                () = signals.next() => (),
+            }
+        }
+        if !matches!(done, Some(Ok(()))) {
+            break;
         }
     }
     tell(&report, args.json.as_deref())?;
     match done {
         None => Ok(ExitCode::from(INTERRUPTED)),
         Some(Err(error)) => Err(error),
-        Some(Ok(())) if report.rows.iter().all(Row::is_met) => Ok(ExitCode::SUCCESS),
+        // What the peer misses is told and no failure of ours.
+        Some(Ok(())) if report.rows.iter().filter(|it| it.who == Who::Ours).all(Row::is_met) => {
+            Ok(ExitCode::SUCCESS)
+        }
         Some(Ok(())) => Ok(ExitCode::FAILURE),
     }
 }
@@ -95,22 +108,24 @@ async fn measure(
     tools: &Tools,
     args: &Args,
     (report, stage): (&mut Report, &mut Option<Stage>),
-    progress: Progress,
+    (progress, who): (Progress, Who),
 ) -> anyhow::Result<()> {
-    let started = progress.told("the cluster starts", Stage::start(tools, report.size, progress)).await?;
+    let starting = Stage::start(tools, (report.size, who), progress);
+    let started = progress.told("the cluster starts", starting).await?;
     let stage = stage.insert(started);
-    for scenario in args.wanted() {
+    for scenario in args.wanted().into_iter().filter(|it| is_of(*it, who)) {
         if !matches!(scenario, Scenario::Join | Scenario::Growth) {
             stage.grow(report.size.nodes, report.size.services.max(stage.services.len())).await?;
         }
         let name = scenario.name();
         let load = machine::load();
-        let row = match progress.told(&name, one(scenario, stage)).await {
-            Ok(row) => Row { scenario: name, load, ..row },
+        progress.say(&name);
+        let row = match one(scenario, stage).await {
+            Ok(row) => Row { scenario: name, load, who, ..row },
             Err(error) => {
                 stage.keep_logs();
                 let failed = Some(format!("{error:#}"));
-                Row { title: name.clone(), scenario: name, load, failed, ..Row::default() }
+                Row { title: name.clone(), scenario: name, load, who, failed, ..Row::default() }
             }
         };
         let failed = row.failed.clone();
@@ -121,6 +136,11 @@ async fn measure(
         }
     }
     Ok(())
+}
+
+/// The peer has no adapter, and is no three processes; how it grows is seen by its figures at one size.
+fn is_of(scenario: Scenario, who: Who) -> bool {
+    who == Who::Ours || !matches!(scenario, Scenario::Growth | Scenario::Restart | Scenario::AdapterRestart)
 }
 
 async fn one(scenario: Scenario, stage: &mut Stage) -> anyhow::Result<Row> {

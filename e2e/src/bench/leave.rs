@@ -38,7 +38,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         let silent = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
         fleet::patch_nodes(&client, &leaving, (&json!({ "status": { "conditions": [silent] } }), true))
             .await?;
-        let within = Stage::patience(leaving.len());
+        let within = stage_ref.patience(leaving.len());
         stage_ref.seen.nodes("their nodes are gone", &leaving, (|it| it.gone, within)).await
     };
     let balancers = stage.services.len();
@@ -65,7 +65,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 /// When each load balancer was written to.
 async fn follow(stage: &Stage, before: &Reading, balancers: usize) -> anyhow::Result<Instant> {
-    eventually("all load balancers follow", Stage::patience(balancers), || async {
+    eventually("all load balancers follow", stage.patience(balancers), || async {
         sleep(Duration::from_millis(100)).await;
         let writes = member_writes(&stage.calls_since(before).await?);
         ensure!(

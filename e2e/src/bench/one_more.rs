@@ -68,7 +68,7 @@ async fn follow(
     before: &Reading,
     (balancers, began): (usize, Instant),
 ) -> anyhow::Result<f64> {
-    eventually("all load balancers follow", Stage::patience(balancers), || async {
+    eventually("all load balancers follow", stage.patience(balancers), || async {
         sleep(Duration::from_millis(100)).await;
         let writes = member_writes(&stage.calls_since(before).await?);
         ensure!(

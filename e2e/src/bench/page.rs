@@ -7,7 +7,7 @@ use clap::ValueEnum as _;
 use e2e_tools::bench::Scenario;
 
 use super::beside::{Compared, beside};
-use super::result::{Calls, Report, Row, Target, Who, quantity};
+use super::result::{Calls, Report, Row, Size, Target, Who, quantity};
 
 const HEAD: &str = "\
 # Benchmarks
@@ -22,7 +22,7 @@ There are no kubelets: the benchmark reports each node's status every 5 minutes,
 Leases, which none of the processes reads. Each node has 50 images and two pod networks.
 
 Each Service has one port, with all member nodes behind it; the other nodes have
-`node.kubernetes.io/exclude-from-external-load-balancers`. No vendor takes 5,000 members in each of 1,000 load balancers.
+`node.kubernetes.io/exclude-from-external-load-balancers`: 5,000 members in each of 1,000 load balancers would be five million.
 
 Not measured yet: several replicas of each controller at work.
 
@@ -51,17 +51,17 @@ pub(super) fn page(reports: &[Report]) -> String {
         )
         .ok();
     }
-    page.push_str("\n## Targets\n\n| scenario | measured | who | figure | target | |\n| --- | --- | --- | --- | --- | --- |\n");
+    page.push_str("\n## Targets\n\n| scenario | nodes, Services | measured | who | figure | target | |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     let order_of = |name: &str| Scenario::value_variants().iter().position(|it| it.name() == name);
     let mut rows: Vec<Found<'_>> = last.into_values().collect();
     rows.sort_by_key(|(_, row)| (order_of(&row.scenario), order(row.who)));
-    for (_, row) in &rows {
-        page.push_str(&targets(row));
+    for (report, row) in &rows {
+        page.push_str(&targets(row, report.size));
     }
     for scenario in Scenario::value_variants() {
         let name = scenario.name();
         if !rows.iter().any(|(_, row)| row.scenario == name) {
-            writeln!(page, "| {name} | not measured yet | | | | |").ok();
+            writeln!(page, "| {name} | | not measured yet | | | | |").ok();
         }
     }
     page.push_str(&compared(&rows));
@@ -100,8 +100,9 @@ fn order(who: Who) -> u8 {
     }
 }
 
-fn targets(row: &Row) -> String {
-    let (name, who) = (&row.scenario, row.who.words());
+fn targets(row: &Row, size: Size) -> String {
+    let name = format!("{} | {}, {}", row.scenario, size.nodes, size.services);
+    let who = row.who.words();
     if let Some(failed) = &row.failed {
         return format!(
             "| {name} | {} | {who} | could not be measured: {failed} | | **missed** |\n",
@@ -168,9 +169,9 @@ mod tests {
             Report { rows: vec![row], ..Report::default() }
         };
         let page = page(&[run(7, Who::Ours), run(0, Who::Ours), run(9, Who::Peer)]);
-        assert!(page.contains("| steady | vendor writes | ours | 0 | 0 | met |"), "{page}");
-        assert!(page.contains("| steady | vendor writes | peer | 9 | 0 | **missed** |"), "{page}");
+        assert!(page.contains("| steady | 0, 0 | vendor writes | ours | 0 | 0 | met |"), "{page}");
+        assert!(page.contains("| steady | 0, 0 | vendor writes | peer | 9 | 0 | **missed** |"), "{page}");
         assert!(page.contains("| steady | peer | vendor writes | 0 | 0 | - |"), "{page}");
-        assert!(!page.contains("| 7 |") && page.contains("| throttled | not measured yet |"), "{page}");
+        assert!(!page.contains("| 7 |") && page.contains("| throttled | | not measured yet |"), "{page}");
     }
 }

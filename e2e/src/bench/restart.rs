@@ -1,17 +1,23 @@
 //! Each controller, and the adapter, is stopped and started at full size.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use tokio::time::Instant;
 
 use crate::{ADAPTER, CONTROLLERS, seconds};
 
 use super::listings::{self, BALANCERS_PAGE, PAGE, ROUTES_A_NODE, of_count, pages};
+use super::memory;
 use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 
 const AGAIN_SECONDS: f64 = 5.0;
 /// Who is the adapter talking to, and as whom: once, and again after a failure.
 const CHECKS: f64 = 2.0;
+
+/// All is listed when nothing was asked for so long.
+const LISTED_AFTER: Duration = Duration::from_secs(2);
 
 /// The controllers, one after the other.
 pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -23,7 +29,7 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     }
     let spent = stage.spent(&before).await?;
     let told = |&(name, seconds): &(&str, f64)| {
-        let time = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         (format!("{name} has looked at everything again"), Waits::of(vec![time]))
     };
     Ok(Row {
@@ -50,6 +56,8 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     }
     stage.quiet().await?;
     let again = began.elapsed();
+    // It goes on listing behind what it serves already.
+    stage.silent(LISTED_AFTER, |counts| counts.reads).await?;
     let spent = stage.spent(&before).await?;
     Ok(Row {
         title: "the adapter restarted at full size".to_owned(),
@@ -78,6 +86,8 @@ fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {
     let mut targets: Vec<_> = again.iter().map(works).collect();
     targets.push(Target::count("vendor calls", listings::others(&spent.vendor), 0));
     targets.push(Target::count("API-server writes", spent.api_total(), 0));
+    // The first listing of everything that is there takes the most.
+    targets.extend(memory::targets(spent));
     targets
 }
 

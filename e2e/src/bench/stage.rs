@@ -15,13 +15,14 @@ use tokio::time::{Instant, sleep};
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::helm::merge;
+use crate::peer::{Peer, PeerFlags};
 use crate::quiet::quiet;
 use crate::{CONTROLLERS, eventually, seconds};
 
 use super::fleet::{self, CLUSTER_CIDR, node_name};
 use super::machine::{self, Memory};
 use super::progress::Progress;
-use super::result::{Calls, Size, Spent, Usage};
+use super::result::{Calls, Size, Spent, Usage, Who};
 use super::seen::Seen;
 
 /// How long each answer of the cloud takes.
@@ -30,6 +31,12 @@ const LATENCY_MILLIS: u64 = 50;
 pub(super) const RATE: u32 = 20;
 /// Events are written little by little, long after what they tell of. They are all told when nothing was written for so long.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
+/// The peer's process.
+const PEER: &str = "cloud-controller-manager";
+/// How many nodes and Services it works on at once where it is given a chance.
+const PEER_WORKERS: u32 = 10;
+/// It says of no queue that it is empty: it is idle when it has written nothing to the cloud for so long.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The users as whom our processes write.
 const WRITERS: &str = "system:serviceaccount:";
 
@@ -39,7 +46,10 @@ pub(super) struct Stage {
     // Who calls ends before who is called.
     _kubelets: JoinSet<anyhow::Result<()>>,
     pub(super) seen: Seen,
+    /// In place of ours, which do not run then.
+    peer: Option<Peer>,
     pub(super) cluster: Cluster,
+    pub(super) who: Who,
     pub(super) size: Size,
     pub(super) progress: Progress,
     /// Before the first node came.
@@ -66,14 +76,24 @@ pub(super) struct Reading {
 
 impl Stage {
     /// Starts everything, without nodes.
-    pub(super) async fn start(tools: &Tools, size: Size, progress: Progress) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        tools: &Tools,
+        (size, who): (Size, Who),
+        progress: Progress,
+    ) -> anyhow::Result<Self> {
         let values = json!({ "routeController": { "clusterCidr": CLUSTER_CIDR } });
         let mut cluster = Cluster::install(tools, |all: &mut Value| merge(all, &values)).await?;
         let quotas = json!({ "load_balancers": 10_000, "routes": 100_000, "members_per_pool": 10_000 });
         let settings = json!({ "latency": { "default_ms": LATENCY_MILLIS }, "quotas": quotas });
         cluster.cloud.configure(&settings).await?;
-        cluster.pods.start()?;
-        cluster.pods.wait_ready(seconds(60)).await?;
+        let peer = match flags(who) {
+            None => {
+                cluster.pods.start()?;
+                cluster.pods.wait_ready(seconds(60)).await?;
+                None
+            }
+            Some(flags) => Some(Peer::run(&mut cluster.control_plane, &cluster.cloud, &flags).await?),
+        };
         let client = cluster.control_plane.client();
         let seen = Seen::start(&client).await?;
         let reporting = Arc::<Mutex<BTreeSet<String>>>::default();
@@ -83,7 +103,9 @@ impl Stage {
         let mut this = Self {
             _kubelets: kubelets,
             seen,
+            peer,
             cluster,
+            who,
             size,
             progress,
             born: Reading::default(),
@@ -102,8 +124,12 @@ impl Stage {
     }
 
     /// No measure of speed, only the end of hope, for something that is done to so many objects.
-    pub(super) fn patience(n: usize) -> Duration {
-        seconds(120) + Duration::from_millis(500).saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
+    pub(super) fn patience(&self, n: usize) -> Duration {
+        let each = match self.who {
+            Who::Ours => Duration::from_millis(500),
+            Who::Peer | Who::PeerConcurrent => Duration::from_secs(5),
+        };
+        seconds(120) + each.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
     }
 
     /// Where all counters stand. From here on, peaks of memory are those of what comes.
@@ -145,6 +171,10 @@ impl Stage {
 
     /// Name, process ID and user of each that is measured.
     fn processes(&mut self) -> anyhow::Result<Vec<(String, u32, String)>> {
+        if let Some(peer) = &self.peer {
+            let pid = peer.id().context("the peer does not run")?;
+            return Ok(vec![(PEER.to_owned(), pid, Peer::USER.to_owned())]);
+        }
         let pods = &mut self.cluster.pods;
         let names = pods.names();
         let process = |name: String| {
@@ -157,7 +187,10 @@ impl Stage {
 
     /// Waits until no controller has anything left to do.
     pub(super) async fn quiet(&mut self) -> anyhow::Result<()> {
-        let within = Self::patience(self.machines.len() + self.services.len());
+        if self.peer.is_some() {
+            return self.silent(IDLE_AFTER, |counts| counts.writes).await;
+        }
+        let within = self.patience(self.machines.len() + self.services.len());
         for name in CONTROLLERS {
             let pod = &*self.cluster.pods.get(name)?;
             let what = format!("{name} has nothing left to do");
@@ -169,6 +202,21 @@ impl Stage {
             look.await.with_context(|| pod.tail())?;
         }
         Ok(())
+    }
+
+    /// Waits until the cloud has not been asked for a while.
+    pub(super) async fn silent(&self, time: Duration, of: fn(&Counts) -> u64) -> anyhow::Result<()> {
+        let end = Instant::now() + self.patience(self.machines.len() + self.services.len());
+        let mut calls = of(&self.cluster.cloud.counts().await?);
+        loop {
+            sleep(time).await;
+            let next = of(&self.cluster.cloud.counts().await?);
+            if next == calls {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "the cloud is asked on and on");
+            calls = next;
+        }
     }
 
     /// Machines come up for the next nodes; who is to register is told.
@@ -190,7 +238,7 @@ impl Stage {
         let began = fleet::register(&self.client(), numbers, members).await?;
         let names: Vec<_> = began.iter().map(|(name, _)| name.clone()).collect();
         locked(&self.reporting).extend(names.iter().cloned());
-        let within = Self::patience(names.len());
+        let within = self.patience(names.len());
         let done =
             self.seen.nodes("all nodes are initialised", &names, (|it| it.initialised, within)).await?;
         Ok(waits(&began, &done))
@@ -199,7 +247,7 @@ impl Stage {
     /// Users create these Services and wait for their addresses. How long each waited is told.
     pub(super) async fn create(&self, names: &[String]) -> anyhow::Result<Vec<Duration>> {
         let began = fleet::create_services(&self.client(), names.iter().cloned()).await?;
-        let within = Self::patience(names.len());
+        let within = self.patience(names.len());
         let done =
             self.seen.services("all Services have addresses", names, (|it| it.address, within)).await?;
         Ok(waits(&began, &done))
@@ -208,7 +256,7 @@ impl Stage {
     /// Users delete these Services and wait until they are gone.
     pub(super) async fn delete(&self, names: &[String]) -> anyhow::Result<()> {
         fleet::delete_services(&self.client(), names).await?;
-        let within = Self::patience(names.len());
+        let within = self.patience(names.len());
         self.seen.services("all Services are gone", names, (|it| it.gone, within)).await.map(drop)
     }
 
@@ -223,7 +271,7 @@ impl Stage {
         }
         if more > 0 {
             let names = self.node_names();
-            let within = Self::patience(names.len());
+            let within = self.patience(names.len());
             let routed = self.seen.nodes("all have routes", &names, (|it| it.routed, within));
             progress.told("their routes are laid", routed).await?;
         }
@@ -242,7 +290,7 @@ impl Stage {
     async fn settled(&self) -> anyhow::Result<()> {
         let audit = self.cluster.control_plane.audit_log();
         let mut mark = audit.mark()?;
-        let end = Instant::now() + Self::patience(self.machines.len() + self.services.len());
+        let end = Instant::now() + self.patience(self.machines.len() + self.services.len());
         loop {
             sleep(SETTLED_AFTER).await;
             let next = audit.mark()?;
@@ -307,6 +355,10 @@ impl Stage {
 
     /// Stops all in good order.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
+        if let Some(mut peer) = self.peer.take() {
+            peer.stop().await?;
+            return self.cluster.control_plane.stop().await;
+        }
         for name in CONTROLLERS.iter().chain([&crate::ADAPTER]) {
             let pod = self.cluster.pods.get(name)?;
             if pod.is_running() {
@@ -315,6 +367,16 @@ impl Stage {
         }
         self.cluster.control_plane.stop().await
     }
+}
+
+/// Nothing for ours.
+fn flags(who: Who) -> Option<PeerFlags> {
+    let concurrency = match who {
+        Who::Ours => return None,
+        Who::Peer => None,
+        Who::PeerConcurrent => Some(PEER_WORKERS),
+    };
+    Some(PeerFlags { concurrency, cluster_cidr: CLUSTER_CIDR.to_owned(), ..PeerFlags::default() })
 }
 
 fn locked(names: &Mutex<BTreeSet<String>>) -> std::sync::MutexGuard<'_, BTreeSet<String>> {

@@ -2,7 +2,7 @@
 
 use bench_table::Row as Line;
 
-use super::result::{Report, Row, Target, quantity};
+use super::result::{Report, Row, Target, Who, quantity};
 
 /// All figures of all scenarios, each in a line.
 pub(super) fn table(report: &Report) -> String {
@@ -16,7 +16,11 @@ pub(super) fn lines(row: &Row) -> String {
 }
 
 fn of_row(row: &Row) -> Vec<Line> {
-    let id = &row.scenario;
+    let id = match row.who {
+        Who::Ours => row.scenario.clone(),
+        Who::Peer | Who::PeerConcurrent => format!("{} ({})", row.scenario, row.who.words()),
+    };
+    let id = &id;
     if let Some(failed) = &row.failed {
         return vec![Line::told(id, "could not be measured", failed.clone()).promised("measured", false)];
     }

@@ -48,7 +48,7 @@ Exit codes:
 )]
 #[command(about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub struct Args {
-    /// Measures a cloud controller manager in Go, too, with the same cloud behind it; needs Go
+    /// Measures a cloud controller manager in Go, too: with ten workers, and with its own defaults, which takes hours at full size
     #[arg(long)]
     pub peer: bool,
     /// Only this one; may be given several times
