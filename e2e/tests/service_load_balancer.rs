@@ -59,12 +59,30 @@ async fn a_service_has_its_load_balancer_as_long_as_it_wants_one() {
     let again = bed.patch_service("web", &json!({ "spec": { "type": "LoadBalancer" } })).await.unwrap();
     bed.address("web").await.unwrap();
     let balancer = serving(&bed, &again, &[&a]).await;
+    let balancer = made_anew(&bed, &balancer, &a).await;
     nodes_that_nobody_saw_go(&mut bed, &["a", "b"], &balancer).await;
 
     bed.delete_service("web").await.unwrap();
     // The finalizer was there until nothing was left.
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
     bed.quiet("service-controller").await.unwrap();
+}
+
+/// Somebody strips the finalizer of a Service that goes, and makes another one under its name at once: that gets a load balancer of its own,
+/// and the one of the first goes.
+async fn made_anew(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer {
+    bed.patch_service("web", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
+    bed.delete_service("web").await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    bed.until_cloud("the first one's is gone", |state| {
+        ensure!(state.load_balancers.iter().all(|it| it.id != first.id), "it is there");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let again = bed.services().get("web").await.unwrap();
+    serving(bed, &again, &[node]).await
 }
 
 /// A list without any node is not believed: the load balancer keeps those that it has.

@@ -321,3 +321,25 @@ async fn orphaned(world: World) -> World {
     assert_eq!(world.get("web"), None);
     world.restart().await
 }
+
+/// The load balancer of the first one is not the second one's, though both are called the same.
+#[tokio::test(start_paused = true)]
+async fn a_service_made_anew_under_its_name_is_another_service() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.change("web", |service| service.metadata.finalizers = None);
+    world.kube.delete::<Service>(&name("web"));
+    let mut again = service("web").port(80).build();
+    again.metadata.uid = Some("uid-again".to_owned());
+    world.kube.put::<Service>(again);
+    world.eventually_ingress_of("web").await;
+    let owners = |world: &World| {
+        world.cloud.read(|state| {
+            let keys = state.load_balancers.values().map(|it| it.key.clone().unwrap_or_default().owner_uid);
+            keys.collect::<Vec<_>>()
+        })
+    };
+    world.eventually("the first one's is gone", |world| owners(world) == ["uid-again"]).await;
+    assert_eq!(world.finalizers("web"), [FINALIZER]);
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cloud_api_proto::{AdapterError, Reason};
 use controller_core::testing::{FakeCloud, FakeKube, Seats, process_of_shards};
 use tokio::task::JoinSet;
 
@@ -114,4 +115,18 @@ async fn what_began_before_a_shard_was_lost_writes_nothing_after() {
     assert_eq!(n_writes(&world), 1, "the finalizer alone: {:?}", world.kube.writes());
     seats.give(shard, LASTS);
     world.eventually_ingress_of("web").await;
+}
+
+/// A newer writer was there, though this process thinks that it has the shard: its other shards are nobody else's business.
+#[tokio::test(start_paused = true)]
+async fn a_newer_writer_in_one_shard_ends_no_process() {
+    let world = World::new();
+    let (_seats, mut running) = replica(&world.kube, &world.cloud, 0..4);
+    let newer = AdapterError::new(Reason::StaleFence, "a newer one was here");
+    world.cloud.fail_next("EnsureLoadBalancer", newer);
+    (0..8).for_each(|n| {
+        world.service(service(&called(n)).port(80));
+    });
+    world.eventually("all have one", |world| (0..8).all(|n| !world.ingress(&called(n)).is_empty())).await;
+    assert!(running.try_join_next().is_none(), "it goes on");
 }
