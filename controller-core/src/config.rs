@@ -21,7 +21,7 @@ pub use self::{
     election::{Election, ElectionArgs},
     pages::{MinVersion, PagesArgs, SecurePages},
 };
-use crate::kube_api::Rate;
+use crate::{kube_api::Rate, mirror::kubernetes::Listing};
 
 /// Flags that every controller has. Flatten them into the controller's own.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,6 +58,21 @@ pub struct CommonArgs {
         help_heading = "API server"
     )]
     pub kube_api_burst: String,
+
+    /// Whether all objects come at the start from the watch itself, one at a time, and not in pages of 500: less memory on both sides.
+    /// Needs an API server with the feature WatchList.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = clap::ArgAction::Set,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        help_heading = "API server"
+    )]
+    pub streaming_lists: bool,
 
     /// Where the cloud adapter is, and how it is called safely.
     #[command(flatten, next_help_heading = "Adapter")]
@@ -100,6 +115,8 @@ pub struct CommonConfig {
     pub kubeconfig: Vec<PathBuf>,
     /// How many requests the API server gets. `None`: as many as there are.
     pub kube_api_rate: Option<Rate>,
+    /// How mirrors of the API server begin.
+    pub listing: Listing,
     /// The way to the adapter.
     pub adapter: Connection,
     /// The Lease that replicas compete for. `None`: this is the only one.
@@ -142,6 +159,7 @@ impl CommonArgs {
             cluster: Cluster { id: id?, name: name? },
             kubeconfig: kubeconfig?,
             kube_api_rate,
+            listing: if self.streaming_lists { Listing::Stream } else { Listing::Pages },
             adapter: adapter?,
             election,
             http_address: http_address?,

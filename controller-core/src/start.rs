@@ -38,6 +38,7 @@ use crate::{
     health::{self, Health},
     kube_api::{self, Requests},
     metrics::{AdapterMetrics, Registry, controller_registry},
+    mirror::kubernetes::Listing,
 };
 
 /// What is under way gets this long after a stop …
@@ -65,6 +66,8 @@ pub struct Process {
     pub names: Names,
     /// The API server.
     pub kube: Client,
+    /// How mirrors of it begin.
+    pub listing: Listing,
     /// The cloud.
     pub adapter: Adapter,
     /// Tells people.
@@ -109,6 +112,7 @@ impl Process {
         Self {
             names,
             kube,
+            listing: Listing::default(),
             adapter,
             recorder,
             clock,
@@ -297,7 +301,8 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     };
     let mut process = Process::new(names, kube, adapter, clock);
     requests.register(&mut process.registry);
-    Ok(Process { listener: Some(listener), secure, shards, candidate, ..process })
+    let listing = config.listing;
+    Ok(Process { listener: Some(listener), secure, shards, candidate, listing, ..process })
 }
 
 /// Cancels `stop` on SIGTERM and SIGINT.

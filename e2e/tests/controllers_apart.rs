@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use adapter_sim::simcloud::Operation;
 use anyhow::{Context, ensure};
@@ -56,6 +57,20 @@ async fn who_is_not_let_in_waits(bed: &mut Bed) {
     let cluster = controller.flag("--cluster-id").unwrap().to_owned();
     let token = bed.token("cloud-node-controller", &[&format!("cloudadapter.{cluster}")]).await.unwrap();
     fs::copy(token, &file).unwrap();
+    // The former token may be in use for a moment.
+    let client = bed.client();
+    let controller = &*bed.cluster.pods.get("service-controller").unwrap();
+    let numbers = AtomicUsize::new(0);
+    eventually("it is not let in", WITHIN, || async {
+        let number = numbers.fetch_add(1, Ordering::Relaxed);
+        service(&format!("waits-{number}")).port(80).create(&client).await?;
+        let ready = controller.look_ready().await;
+        let why = ready.err().map(|error| format!("{error:#}")).context("it is ready")?;
+        ensure!(why.contains("CALLER_FORBIDDEN"), "{why}");
+        Ok(())
+    })
+    .await
+    .unwrap();
     service("waits").port(80).create(&bed.client()).await.unwrap();
     bed.unready("service-controller", "CALLER_FORBIDDEN").await.unwrap();
     let waiting = bed.services().get("waits").await.unwrap();

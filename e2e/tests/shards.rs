@@ -18,10 +18,12 @@ const SHARDS: usize = 4;
 const REPLICAS: usize = 3;
 /// Shorter than the defaults, of which the test would spend most of its time waiting for the end.
 const LEASE: Duration = Duration::from_secs(8);
-const FLAGS: [&str; 3] = [
+/// And all objects from the watch.
+const FLAGS: [&str; 4] = [
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=5s",
     "--leader-elect-retry-period=1s",
+    "--streaming-lists",
 ];
 /// A standby looks once a second, and a busy machine is slow.
 const MARGIN: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use std::{
 use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
 use controller_core::{
     Link,
-    mirror::{self, Change, Mirror, ObjectName, cloud::Instances},
+    mirror::{self, Change, Mirror, ObjectName, cloud::Instances, kubernetes::Listing},
     node::{self, LeanNode},
     queue::Queue,
     start::Process,
@@ -61,7 +61,7 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
     process.health.needs(&mirrors.instances);
 
     let (this, wakes) = (mirrors.clone(), queue.clone());
-    let api: Api<LeanNode> = Api::all(process.kube.clone());
+    let api: (Api<LeanNode>, Listing) = (Api::all(process.kube.clone()), process.listing);
     process.background("node mirror", async move {
         let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
         this.nodes.follow_kubernetes(api, |LeanNode(node)| Some(trim_node(&node)), wake).await;

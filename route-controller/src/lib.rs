@@ -58,7 +58,7 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("ability", async move { follower.follow_ability(&adapter, &waker).await });
     let adapter = process.adapter.clone();
-    let nodes = kube::Api::all(process.kube.clone());
+    let nodes = (kube::Api::all(process.kube.clone()), process.listing);
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("nodes", async move { follower.follow_nodes(nodes, &waker).await });
     let (follower, waker) = (mirrors.clone(), trigger.clone());

@@ -12,6 +12,7 @@ use std::time::Duration;
 use controller_core::Clock;
 use controller_core::adapter::Adapter;
 use controller_core::mirror::cloud::Routes as RouteSource;
+use controller_core::mirror::kubernetes::Listing;
 use controller_core::mirror::{Change, Mirror, ObjectName};
 use controller_core::node::LeanNode;
 use controller_core::queue::{Backoff, Queue};
@@ -88,7 +89,7 @@ impl Mirrors {
     }
 
     /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
-    pub(crate) async fn follow_nodes(&self, api: Api<LeanNode>, trigger: &Trigger) {
+    pub(crate) async fn follow_nodes(&self, api: (Api<LeanNode>, Listing), trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
             let news = match (&change.old, &change.new) {
@@ -323,7 +324,8 @@ mod tests {
             });
         };
         let (follower, passes, stop) = (mirrors.clone(), trigger.clone(), CancellationToken::new());
-        let (waker, nodes, token) = (trigger.clone(), Api::all(kube.client()), stop.clone());
+        let nodes = (Api::all(kube.client()), Listing::default());
+        let (waker, token) = (trigger.clone(), stop.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { follower.follow_nodes(nodes, &waker).await });
         tasks.spawn(async move { passes.queue.run(1, token, |_, _| async { Again::Done }).await });

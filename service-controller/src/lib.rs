@@ -95,9 +95,9 @@ impl Rooms {
     async fn work(self, mut process: Process) -> anyhow::Result<()> {
         let Self { queue, mirrors, reconciler, workers } = self;
         let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
-        let following = mirrors.clone();
+        let (following, listing) = (mirrors.clone(), process.listing);
         process.background("mirrors", async move {
-            Box::pin(following.follow(&client, &adapter)).await;
+            Box::pin(following.follow((&client, listing), &adapter)).await;
         });
         let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
         process.background("shards that come", async move {

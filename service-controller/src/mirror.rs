@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::LoadBalancer;
 use controller_core::{
     Clock, Link,
     adapter::Adapter,
-    mirror::{Change, Mirror, ObjectName},
+    mirror::{Change, Mirror, ObjectName, kubernetes::Listing},
     node::LeanNode,
     queue::Queue,
 };
@@ -105,15 +105,15 @@ impl Mirrors {
     }
 
     /// Keeps all of it in step with both sides. Never ends; drop it to stop.
-    pub(crate) async fn follow(&self, client: &Client, adapter: &Adapter) {
+    pub(crate) async fn follow(&self, (client, listing): (&Client, Listing), adapter: &Adapter) {
         tokio::join!(
             self.services.follow_kubernetes(
-                Api::<KubeService>::all(client.clone()),
+                (Api::<KubeService>::all(client.clone()), listing),
                 |object| of_interest(&object, &self.reading),
                 |change| self.service_changed(&change),
             ),
             self.nodes.follow_kubernetes(
-                Api::<LeanNode>::all(client.clone()),
+                (Api::<LeanNode>::all(client.clone()), listing),
                 |LeanNode(object)| kubernetes::node(&object),
                 |change| self.node_changed(&change),
             ),

@@ -1,7 +1,7 @@
 //! Follows a watch on the API server.
 //!
-//! Plain list and watch, 500 objects a page: streamed lists depend on a server gate with a ragged history. Nothing here hangs on
-//! periodic re-delivery.
+//! List and watch, 500 objects a page, unless a stream is asked for: that depends on a server gate with a ragged history. Nothing here
+//! hangs on periodic re-delivery.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
@@ -21,6 +21,25 @@ const LISTING_SILENCE: Duration = Duration::from_secs(60);
 /// Objects a page; the API server's own clients ask for as many.
 const PAGE: u32 = 500;
 
+/// How all objects come before the changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listing {
+    /// A page at a time, by list requests.
+    #[default]
+    Pages,
+    /// One at a time, from the watch itself: less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
+    Stream,
+}
+
+impl Listing {
+    fn config(self) -> watcher::Config {
+        match self {
+            Self::Pages => watcher::Config::default().page_size(PAGE),
+            Self::Stream => watcher::Config::default().streaming_lists(),
+        }
+    }
+}
+
 impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     /// Keeps this mirror in step with the API server, whatever happens to the connection. Never ends; drop it to stop.
     ///
@@ -29,7 +48,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     /// Cost: one listing (500 objects a page) at start and after each broken connection, else one watch.
     pub async fn follow_kubernetes<K>(
         &self,
-        api: Api<K>,
+        (api, listing): (Api<K>, Listing),
         trim: impl Fn(K) -> Option<T>,
         mut wake: impl FnMut(Change<ObjectName, T>),
     ) where
@@ -37,7 +56,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     {
         let mut outage = Outage::new("API server", self.inner.clock, self.inner.link.clone());
         loop {
-            let error = self.follow_watch(&api, &trim, &mut wake, &mut outage).await;
+            let error = self.follow_watch((&api, listing), &trim, &mut wake, &mut outage).await;
             let pause = outage.failed(&error);
             tokio::time::sleep(pause).await;
         }
@@ -48,7 +67,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     /// kube could resume the watch by itself, but then nobody could tell when the connection is good again.
     async fn follow_watch<K>(
         &self,
-        api: &Api<K>,
+        (api, listing): (&Api<K>, Listing),
         trim: &impl Fn(K) -> Option<T>,
         wake: &mut impl FnMut(Change<ObjectName, T>),
         outage: &mut Outage,
@@ -56,8 +75,8 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut events = pin!(watcher(api.clone(), watcher::Config::default().page_size(PAGE)));
-        let mut listing = Listing::default();
+        let mut events = pin!(watcher(api.clone(), listing.config()));
+        let mut listing = Collected::default();
         loop {
             let silence = if listing.done { Duration::MAX } else { LISTING_SILENCE };
             let event = match tokio::time::timeout(silence, events.next()).await {
@@ -82,18 +101,18 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
 
 /// Collects a listing and puts it in place when it is complete.
 #[derive(Debug)]
-struct Listing<T> {
+struct Collected<T> {
     items: Content<ObjectName, T>,
     done: bool,
 }
 
-impl<T> Default for Listing<T> {
+impl<T> Default for Collected<T> {
     fn default() -> Self {
         Self { items: BTreeMap::new(), done: false }
     }
 }
 
-impl<T: PartialEq> Listing<T> {
+impl<T: PartialEq> Collected<T> {
     fn step<K: Resource>(
         &mut self,
         content: &mut Content<ObjectName, T>,
@@ -166,7 +185,7 @@ mod tests {
 
     /// Steps through the events and writes `key old>new` for each change.
     fn run(content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>) -> Vec<String> {
-        let mut listing = Listing::default();
+        let mut listing = Collected::default();
         let text = |item: Option<Arc<String>>| item.map_or_else(String::new, |item| item.to_string());
         let changes = events.into_iter().flat_map(|event| listing.step(content, event, &trim));
         changes.map(|change| format!("{} {}>{}", change.key, text(change.old), text(change.new))).collect()
@@ -196,7 +215,7 @@ mod tests {
     #[test]
     fn a_deletion_that_was_told_is_no_gap_in_a_listing() {
         let told = |content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>| -> Vec<bool> {
-            let mut listing = Listing::default();
+            let mut listing = Collected::default();
             let changes = events.into_iter().flat_map(|event| listing.step(content, event, &trim));
             changes.filter(|change| change.new.is_none()).map(|change| change.told).collect()
         };
@@ -214,7 +233,11 @@ mod tests {
         kube.order(Fault::throttled(Duration::from_mins(1)).on(Verb::List, "nodes"));
         let requests = Requests::new(Shards::new("c", vec![Term::of_one_process(&clock, "u")]), None);
         let mirror = Mirror::new("nodes", clock);
-        let follow = mirror.follow_kubernetes(Api::all(kube.client_through(&requests)), trim, |_change| ());
+        let follow = mirror.follow_kubernetes(
+            (Api::all(kube.client_through(&requests)), Listing::Pages),
+            trim,
+            |_change| (),
+        );
         let meanwhile = async {
             tokio::time::sleep(Duration::from_mins(20)).await;
             let lists = kube.requests(Verb::List, "nodes");

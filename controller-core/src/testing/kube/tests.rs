@@ -14,6 +14,7 @@ use super::*;
 use crate::{
     Clock,
     mirror::Mirror,
+    mirror::kubernetes::Listing,
     testing::{BEGIN, eventually, node},
 };
 
@@ -21,7 +22,7 @@ fn follow(kube: &FakeKube, tasks: &mut JoinSet<()>) -> Mirror<ObjectName, Option
     let mirror = Mirror::new("nodes", Clock::starting_at(BEGIN));
     let (follower, api) = (mirror.clone(), Api::<Node>::all(kube.client()));
     let trim = |node: Node| Some(node.labels().get("v").cloned());
-    tasks.spawn(async move { follower.follow_kubernetes(api, trim, |_| ()).await });
+    tasks.spawn(async move { follower.follow_kubernetes((api, Listing::default()), trim, |_| ()).await });
     mirror
 }
 
