@@ -159,6 +159,7 @@ impl Process {
         metrics::register(&mut self);
         self.keep_scope();
         let (shards, stop, health) = (self.shards, self.stop, self.health);
+        shards.ends_by(&stop);
         // Pages and Events outlive the work, so that its end can be seen and told.
         let (last, release) = (CancellationToken::new(), CancellationToken::new());
         let (mut background, mut election) = (Tasks::default(), Tasks::default());
@@ -168,7 +169,7 @@ impl Process {
             health.stands_by(move || stands_by.standby_readiness());
             health.ready_if("leaderElection", move || works.readiness());
             health.alive_if("leaderElection", move || lives.liveness());
-            election.spawn("election", candidate.run(release.clone()));
+            election.spawn("election", candidate.run(stop.clone(), release.clone()));
         }
         let router = health::pages(health.clone(), self.registry);
         if let Some(listener) = self.listener {
@@ -177,7 +178,9 @@ impl Process {
         if let Some((listener, tls)) = self.secure {
             background.spawn("pages over TLS", pages::serve_tls(listener, tls, router, last.clone()));
         }
-        let work = work(&shards, &stop, &health, self.tasks);
+        // What is alone at work gives its Lease back last of all: not all that it does is in a turn.
+        let mut alone = None;
+        let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {
             biased;
             lost = shards.is_lost() => return Err(lost),
@@ -185,6 +188,7 @@ impl Process {
         };
         last.cancel();
         background.until(&last, LAST_GRACE).await?;
+        drop(alone);
         // Only now: whoever follows must find nothing of ours under way.
         release.cancel();
         election.until(&release, LAST_GRACE).await?;
@@ -208,10 +212,12 @@ async fn work(
     stop: &CancellationToken,
     health: &Health,
     tasks: Vec<(&'static str, Task)>,
+    alone: &mut Option<Turn>,
 ) -> anyhow::Result<()> {
     if stop.run_until_cancelled(shards.begin()).await.is_none() {
         return Ok(());
     }
+    *alone = shards.enter_alone();
     health.works();
     let mut running = Tasks::default();
     for (name, task) in tasks {

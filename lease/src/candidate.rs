@@ -201,6 +201,20 @@ impl Candidate {
         self.seen = Some(Seen { record, taken_until, at: now, missing, current: true });
     }
 
+    /// The same, told by a watch, which tells what comes next as well: there is less to look for.
+    pub(crate) fn saw_change(&mut self, now: Instant, record: Option<Record>) {
+        let exists = record.is_some();
+        self.saw(now, record);
+        if exists {
+            self.looks_less(now);
+        }
+    }
+
+    /// A watch is open. A look finds out when it is silent for other reasons than that nothing changes.
+    pub(crate) fn looks_less(&mut self, now: Instant) {
+        self.next_look = now + self.timing.watched();
+    }
+
     /// Until when somebody else may rely on a lease that is seen like this.
     fn taken_until(&self, now: Instant, record: &Record, relied: bool) -> Instant {
         let expires = now + self.timing.duration;

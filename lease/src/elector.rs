@@ -132,7 +132,7 @@ impl Elector {
                 Act::Step(Step::Renew { version }) => self.renew(&version, &Notes::new()).await,
                 Act::Step(Step::Lost(why)) => {
                     tracing::warn!(lease = %self.lease(), %why, "No longer the leader");
-                    self.candidate.resign();
+                    self.resign();
                 }
                 Act::Step(Step::Wait(until)) => {
                     tokio::select! {
@@ -156,7 +156,7 @@ impl Elector {
         tokio::select! {
             () = sleep_until(until) => (),
             Some(()) = woken => (),
-            change = self.change(), if !idle => self.candidate.saw(Instant::now(), change),
+            change = self.change(), if !idle => self.candidate.saw_change(Instant::now(), change),
         }
     }
 
@@ -191,6 +191,9 @@ impl Elector {
                 self.worked();
                 self.may_watch = true;
                 self.candidate.saw(Instant::now(), record);
+                if self.changes.is_some() && self.candidate.version().is_some() {
+                    self.candidate.looks_less(Instant::now());
+                }
                 self.looked(started);
             }
             Err(error) => {
@@ -212,7 +215,7 @@ impl Elector {
         let former = self.candidate.holder().map(str::to_owned);
         let mut body = record::acquisition(&self.settings, &acquisition, self.wall());
         if let Some(member) = &self.member {
-            let mut notes = member.notes();
+            let mut notes = member.notes(acquisition.transitions);
             // What is new has none to remove.
             notes.retain(|_, note| note.is_some() || acquisition.version.is_some());
             body = record::with_notes(body, &notes);
@@ -259,7 +262,7 @@ impl Elector {
     /// Gives the lease back and goes on.
     async fn give_back(&mut self, why: &'static str) {
         let lease = self.lease();
-        self.candidate.resign();
+        self.resign();
         self.tell();
         let started = Instant::now();
         match self.empty().await {
@@ -310,7 +313,7 @@ impl Elector {
 
     /// Gives the lease back, also one that we hold only because the answer to its acquisition was lost.
     async fn release(mut self) {
-        self.candidate.resign();
+        self.resign();
         self.tell();
         let released = self.empty().await;
         let lease = self.lease();
@@ -321,11 +324,20 @@ impl Elector {
         }
     }
 
+    /// We rely on the lease no more, and the others of this process hear of it.
+    fn resign(&mut self) {
+        self.candidate.resign();
+        if let Some(member) = &mut self.member {
+            member.resigned(&self.candidate);
+        }
+    }
+
     fn tell(&self) {
         let confirmed = self.member.as_ref().is_none_or(Member::is_confirmed);
         let now = match self.candidate.term().filter(|_| confirmed) {
             Some((epoch, valid_until)) => {
                 let since = self.candidate.since();
+                let since = self.member.as_ref().map_or(since, |member| member.since().max(since));
                 Leadership::Leader { valid_until, epoch, since, uid: self.candidate.uid().into() }
             }
             None => Leadership::Follower { holder: self.candidate.holder().map(str::to_owned) },

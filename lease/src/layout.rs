@@ -28,15 +28,17 @@ impl Division {
     pub(crate) fn of(candidate: &Candidate) -> Self {
         match candidate.record() {
             None => Self::Unknown,
-            Some(record) if record.is_untouched() => Self::Fresh,
+            Some(record) if record.is_untouched() && record.before.is_none() => Self::Fresh,
             Some(record) => Self::Set { shards: record.shards.unwrap_or(1), before: record.before },
         }
     }
 
-    /// How many Leases it speaks of.
+    /// How many Leases it speaks of. Who divides the work at all has touched the second one, which tells of the others: what the
+    /// first one has forgotten it still knows.
     fn extent(self) -> u16 {
         match self {
-            Self::Unknown | Self::Fresh => 1,
+            Self::Unknown => 1,
+            Self::Fresh => 2,
             Self::Set { shards, before } => shards.max(before.unwrap_or(1)),
         }
     }
@@ -44,6 +46,11 @@ impl Division {
     /// Whether it is this one, and no other is in force any more.
     pub(crate) fn is_settled(self, shards: u16) -> bool {
         self == Self::Set { shards, before: None }
+    }
+
+    /// Whether it is this one.
+    fn is_same(self, mine: u16) -> bool {
+        matches!(self, Self::Set { shards, .. } if shards == mine)
     }
 
     /// Whether it is another one.
@@ -58,6 +65,21 @@ pub(crate) struct Looked {
     pub(crate) started: Instant,
     pub(crate) division: Division,
     free_from: Option<Instant>,
+    epoch: u64,
+}
+
+/// Terms of a Lease in a row that all belong to one, by their epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) since: u64,
+    pub(crate) epoch: u64,
+}
+
+impl Run {
+    /// Whether nobody else had the Lease since it was in the term of that epoch.
+    pub(crate) fn goes_on_from(self, epoch: u64) -> bool {
+        (self.since..=self.epoch).contains(&epoch)
+    }
 }
 
 /// What is known of a Lease of this or another division.
@@ -65,6 +87,10 @@ pub(crate) struct Looked {
 pub(crate) struct Place {
     pub(crate) view: View,
     pub(crate) division: Division,
+    /// There is no such Lease (any more).
+    pub(crate) missing: bool,
+    /// Its last term, and since which of them it is ours, if it is.
+    pub(crate) run: Run,
     pub(crate) looked: Option<Looked>,
     /// A look that is started then or later is waited for.
     pub(crate) look_from: Option<Instant>,
@@ -74,8 +100,8 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn looked(&mut self, started: Instant) {
-        let (division, free_from) = (self.division, self.view.free_from);
-        self.looked = Some(Looked { started, division, free_from });
+        let (division, free_from, epoch) = (self.division, self.view.free_from, self.run.epoch);
+        self.looked = Some(Looked { started, division, free_from, epoch });
     }
 
     /// Whether somebody waits for a look.
@@ -100,10 +126,15 @@ impl Place {
         (helps && !self.is_look_due()).then_some(from)
     }
 
-    /// Nobody works here by another division.
+    /// Nobody works here by another division. Of a Lease that is missing nobody knows that until a duration is over.
     fn is_clear(&self, mine: u16, now: Instant) -> bool {
-        let foreign = self.division.is_another(mine);
-        self.division != Division::Unknown && (self.view.ours || self.view.is_free(now) || !foreign)
+        let same = self.division.is_same(mine);
+        self.division != Division::Unknown && (self.view.ours || self.view.is_free(now) || same)
+    }
+
+    /// There is none, and none is known to have been.
+    fn was_never_made(&self) -> bool {
+        self.missing && self.division == Division::Fresh
     }
 
     /// The same, by a look since then.
@@ -111,17 +142,20 @@ impl Place {
         self.looked_since(from).is_some_and(|looked| {
             // Whoever held it then had lost it already; and could have it again only by a new acquisition.
             let free = looked.free_from.is_some_and(|free| free <= looked.started);
-            let mine_or_free = self.view.ours || free || !looked.division.is_another(mine);
+            let mine_or_free = self.view.ours || free || looked.division.is_same(mine);
             looked.division != Division::Unknown && mine_or_free
         })
     }
 }
 
-/// Whether the division is this one, though it was looked at only before: while the first shard is ours nobody else changes it.
-/// Otherwise by a look that was started since then.
-pub(crate) fn is_confirmed(mine: u16, first: &Place, since: Instant, now: Instant) -> bool {
-    let ours = first.until.is_some_and(|until| now < until) && first.division.is_settled(mine);
-    ours || first.looked_since(since).is_some_and(|looked| looked.division.is_settled(mine))
+/// In which terms of the first shard's Lease the division is this one, though it was looked at only before: while the first shard is
+/// ours nobody else changes it. Otherwise by a look that was started since then.
+pub(crate) fn confirmed_in(mine: u16, first: &Place, since: Instant, now: Instant) -> Option<Run> {
+    if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
+        return Some(first.run);
+    }
+    let looked = first.looked_since(since).filter(|looked| looked.division.is_settled(mine))?;
+    Some(Run { since: looked.epoch, epoch: looked.epoch })
 }
 
 /// How many Leases have to be looked at before the work is divided otherwise.
@@ -148,10 +182,13 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
     let extent = extent(mine, places);
     let all = places.iter().take(extent.into());
     let known = all.clone().count() == usize::from(extent);
-    if !known || !first.view.is_free(now) || !all.clone().all(|place| place.is_clear(mine, now)) {
+    let fresh = first.division == Division::Fresh;
+    // As the chart makes it: the first Lease, and perhaps no other. One that is missing as well is waited for itself.
+    let new = |place: &Place| fresh && !first.missing && place.was_never_made();
+    let clear = |place: &Place| place.is_clear(mine, now) || new(place);
+    if !known || !first.view.is_free(now) || !all.clone().all(clear) {
         return Opening::No;
     }
-    let fresh = first.division == Division::Fresh;
     let nobody = others.iter().all(|place| place.division == Division::Fresh);
     let alone = extent == 1 || fresh && nobody;
     Opening::New { before: (!alone).then_some(extent) }

@@ -9,10 +9,10 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     candidate::{Candidate, Step},
-    layout::{self, Division, Opening, Place},
-    record::{BEFORE, Notes, SHARDS, WANTED_BY},
+    layout::{self, Division, Opening, Place, Run},
+    record::{self, BEFORE, Notes, Record, SHARDS, WANTED_BY},
     seat::Gate,
-    settings::Timing,
+    settings::{Settings, Timing},
     share::{DRAIN, Shares, Take, View},
 };
 
@@ -26,6 +26,8 @@ pub(crate) struct Board {
 #[derive(Debug)]
 pub(crate) struct Table {
     me: String,
+    /// The name of the first shard's Lease.
+    lease: String,
     timing: Timing,
     /// Over how many shards we divide the work.
     pub(crate) shards: u16,
@@ -35,19 +37,26 @@ pub(crate) struct Table {
     began: Instant,
     /// It was told that another division is in force.
     told: bool,
+    /// So many Leases could not be read, as it was told.
+    unread: Vec<usize>,
+    /// This process takes nothing any more, and gives back what it has.
+    leaving: bool,
     changed: bool,
 }
 
 impl Board {
-    pub(crate) fn new(me: &str, timing: Timing, shards: u16, now: Instant) -> Self {
+    pub(crate) fn new(settings: &Settings, shards: u16, now: Instant) -> Self {
         let table = Table {
-            me: me.to_owned(),
-            timing,
+            me: settings.identity.clone(),
+            lease: settings.name.clone(),
+            timing: settings.timing,
             shards,
             places: vec![Place::default(); shards.into()],
             refused: BTreeMap::new(),
             began: now,
             told: false,
+            unread: Vec::new(),
+            leaving: false,
             changed: false,
         };
         Self { table: Mutex::new(table), changes: watch::Sender::new(()) }
@@ -55,6 +64,14 @@ impl Board {
 
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
+    }
+
+    /// From now on nothing is taken, and what is ours is given back as soon as nothing is under way in it.
+    pub(crate) fn leave(&self) {
+        self.with(|table| {
+            table.changed |= !table.leaving;
+            table.leaving = true;
+        });
     }
 
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
@@ -99,6 +116,22 @@ impl Table {
         self.shares().next(now).into_iter().chain(began).chain(others.filter(|at| *at > now)).min()
     }
 
+    /// Says once which Leases the work waits for that cannot be read.
+    fn tell_unread(&mut self, now: Instant) {
+        let unread: Vec<usize> = (0..self.places.len())
+            .filter(|at| self.places.get(*at).is_some_and(|place| place.division == Division::Unknown))
+            .collect();
+        if now < self.began + 2 * self.timing.retry || unread == self.unread {
+            return;
+        }
+        if !unread.is_empty() {
+            let leases =
+                unread.iter().map(|at| record::name_of(&self.lease, *at)).collect::<Vec<_>>().join(", ");
+            tracing::warn!(leases, "Nothing begins before these Leases could be read");
+        }
+        self.unread = unread;
+    }
+
     fn place(&mut self, at: usize) -> Option<&mut Place> {
         self.places.get_mut(at)
     }
@@ -131,6 +164,10 @@ impl Table {
         let view = view(&place.view, candidate, now);
         let division = Division::of(candidate);
         place.until = candidate.term().map(|(_, until)| until);
+        place.missing = candidate.record().is_some() && candidate.version().is_none();
+        let epoch = candidate.record().map(Record::epoch).unwrap_or_default();
+        let since = candidate.term().map_or(epoch, |_| candidate.since());
+        place.run = Run { since, epoch };
         let free = |view: &View| (view.free_from.is_some(), view.is_free(now));
         let same = place.division == division
             && free(&view) == free(&place.view)
@@ -194,6 +231,10 @@ pub(crate) struct Member {
     changes: watch::Receiver<()>,
     gate: Gate,
     held: Option<Held>,
+    /// The epoch of the first Lease's term in which we knew last, while this one was ours, by which division we work.
+    divided_in: Option<u64>,
+    /// The epoch of our first term here since which nobody worked by another division.
+    since: u64,
     /// What an acquisition says of another division.
     before: Option<u16>,
     /// Nothing is written on somebody else's Lease before.
@@ -210,18 +251,31 @@ struct Held {
     confirmed: bool,
     /// It is to be handed over then, or sooner.
     closes: Option<Instant>,
+    /// It is given back as soon as nothing is under way.
+    leaving: bool,
 }
 
 impl Member {
     pub(crate) fn new(at: usize, board: &Arc<Board>, gate: Gate, now: Instant) -> Self {
         let (board, changes) = (Arc::clone(board), board.changes());
-        Self { at, board, changes, gate, held: None, before: None, write_from: now, look_from: now }
+        Self {
+            at,
+            board,
+            changes,
+            gate,
+            held: None,
+            divided_in: None,
+            since: 0,
+            before: None,
+            write_from: now,
+            look_from: now,
+        }
     }
 
     /// Returns when what others see may have changed what is to be done here.
     pub(crate) fn woken(&self) -> impl Future<Output = ()> + Send + use<> {
         let (mut changes, gate) = (self.changes.clone(), self.gate.clone());
-        let closes = self.held.is_some_and(|held| held.closes.is_some());
+        let closes = self.held.is_some_and(|held| held.closes.is_some() || held.leaving);
         async move {
             tokio::select! {
                 _ = changes.changed() => (),
@@ -248,14 +302,26 @@ impl Member {
             }
         });
         if candidate.term().is_some() && self.held.is_none() {
-            self.held = Some(Held { taken: now, confirmed: false, closes: None });
+            self.held = Some(Held { taken: now, confirmed: false, closes: None, leaving: false });
         }
     }
 
+    /// The candidate relies on its Lease no more.
+    pub(crate) fn resigned(&mut self, candidate: &Candidate) {
+        self.held = None;
+        self.board.with(|table| table.publish(self.at, candidate, Instant::now()));
+    }
+
+    /// The epoch of our first term since which nobody worked by another division, who needs no term of this Lease for that.
+    pub(crate) fn since(&self) -> u64 {
+        self.since
+    }
+
     /// What an acquisition says beside who holds it.
-    pub(crate) fn notes(&self) -> Notes {
+    pub(crate) fn notes(&self, transitions: u32) -> Notes {
         let shards = self.board.with(|table| table.shards);
-        let mut notes = Notes::from([(WANTED_BY, None), (SHARDS, (shards > 1).then(|| shards.to_string()))]);
+        let said = (shards > 1).then(|| record::shards_in_term(shards, transitions));
+        let mut notes = Notes::from([(WANTED_BY, None), (SHARDS, said)]);
         if self.at == 0 {
             notes.insert(BEFORE, self.before.map(|before| before.to_string()));
         }
@@ -272,7 +338,7 @@ impl Member {
                 self.keep(table, candidate, now)
             } else {
                 self.held = None;
-                self.gate.set_closed(false);
+                self.gate.set_closed(table.leaving);
                 self.stand_by(table, candidate, now)
             };
             if let Act::Step(Step::Wait(until)) = act {
@@ -290,14 +356,33 @@ impl Member {
             return Act::Step(step);
         };
         let mine = table.shards;
-        let first = table.places.first();
+        if self.at > 0 && self.is_divided_anew(table, held.taken, now) {
+            return Act::GiveBack { why: "the work is divided into another number of shards" };
+        }
+        if table.leaving {
+            self.gate.set_closed(true);
+            held.leaving = true;
+            self.held = Some(held);
+            // Nothing is under way either where nothing was begun yet.
+            let over = !held.confirmed || self.gate.is_empty();
+            return if over { Act::GiveBack { why: "this replica stops" } } else { Act::Step(step) };
+        }
         if self.at > 0 {
-            if first.and_then(|first| first.looked).is_some_and(|looked| looked.division.is_another(mine)) {
-                return Act::GiveBack { why: "the work is divided into another number of shards" };
+            let first = table.places.first();
+            if let Some(run) = first.and_then(|first| layout::confirmed_in(mine, first, held.taken, now)) {
+                // Who works by another division does so without this Lease.
+                let gap = !held.confirmed && !self.divided_in.is_some_and(|epoch| run.goes_on_from(epoch));
+                if let (true, Some((epoch, _))) = (gap, candidate.term()) {
+                    self.since = epoch;
+                }
+                self.divided_in = Some(run.epoch);
+                held.confirmed = true;
             }
-            held.confirmed |= first.is_some_and(|first| layout::is_confirmed(mine, first, held.taken, now));
             if !held.confirmed {
-                table.ask_look(0, held.taken);
+                let settled =
+                    table.is_settled() && table.places.first().is_some_and(|first| !first.is_look_due());
+                // That another division is over may be seen after the look that was asked for first.
+                table.ask_look(0, if settled { now } else { held.taken });
             }
         } else if !held.confirmed {
             held.confirmed = table.is_settled();
@@ -309,6 +394,20 @@ impl Member {
         }
         self.held = Some(held);
         if held.confirmed { self.hand_over(table, held, step, now) } else { Act::Step(step) }
+    }
+
+    /// Whether the first Lease is known to say another division: what was seen of it before we took this one is over.
+    fn is_divided_anew(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
+        let Some(first) = table.places.first() else { return false };
+        let mine = table.shards;
+        if first.looked_since(taken).is_some_and(|looked| looked.division.is_another(mine)) {
+            return true;
+        }
+        // A watch may tell what is past.
+        if first.division.is_another(mine) && !first.is_look_due() {
+            table.ask_look(0, now);
+        }
+        false
     }
 
     /// The first Lease is ours: is another division over?
@@ -335,11 +434,13 @@ impl Member {
 
     fn hand_over(&mut self, table: &mut Table, mut held: Held, step: Step, now: Instant) -> Act {
         let Some(view) = table.places.get(self.at).map(|place| &place.view) else { return Act::Step(step) };
-        let (closing, wish) = (view.closing.as_deref(), view.wish.as_ref().map(|(by, _)| by.as_str()));
-        let to = match closing {
-            Some(_) if closing == wish => closing.map(str::to_owned),
-            Some(_) => None,
-            None => table.shares().grant(self.at, now).map(str::to_owned),
+        let (closing, wish) = (view.closing.clone(), view.wish.as_ref().map(|(by, _)| by.as_str()));
+        let to = if closing.is_some() && closing.as_deref() == wish {
+            closing
+        } else {
+            // Whoever else asks for it now: what is under way had its time already.
+            table.set_closing(self.at, None);
+            table.shares().grant(self.at, now).map(str::to_owned)
         };
         held.closes = to.as_ref().map(|_| held.closes.unwrap_or(now + DRAIN));
         self.gate.set_closed(to.is_some());
@@ -368,7 +469,7 @@ impl Member {
     }
 
     fn may_take(&mut self, table: &mut Table, now: Instant) -> bool {
-        if self.at >= table.ours() || !table.is_ready(now) {
+        if self.at >= table.ours() || !table.is_ready(now) || table.leaving {
             return false;
         }
         let take = |table: &Table| table.shares().take(self.at, now) == Take::Now;
@@ -386,6 +487,7 @@ impl Member {
                 true
             }
             Opening::No => {
+                table.tell_unread(now);
                 let another = table.division();
                 if another.is_another(table.shards) && !table.told {
                     table.told = true;
@@ -406,16 +508,18 @@ impl Member {
         let view = table.places.get(self.at).map(|place| &place.view)?;
         let version = candidate.version().filter(|_| candidate.is_current() && now >= self.write_from)?;
         let holder = view.holder.clone().filter(|holder| *holder != table.me)?;
-        if self.at >= table.ours() || !table.is_settled() || !table.is_ready(now) || view.is_free(now) {
+        let asked = view.wish.as_ref().filter(|(by, _)| *by == table.me).map(|(_, since)| *since);
+        let leaving = table.leaving && asked.is_some();
+        let asks = self.at < table.ours() && table.is_settled() && table.is_ready(now) && !table.leaving;
+        if view.is_free(now) || !asks && !leaving {
             return None;
         }
-        let asked = view.wish.as_ref().filter(|(by, _)| *by == table.me).map(|(_, since)| *since);
         if asked.is_some_and(|since| now >= since + table.timing.duration + DRAIN) {
             table.refused.insert(holder, now + table.timing.duration);
             table.changed = true;
         }
         table.refused.retain(|_, until| *until > now);
-        let wanted = table.shares().asks(now).contains(&self.at);
+        let wanted = !leaving && table.shares().asks(now).contains(&self.at);
         if wanted == asked.is_some() {
             return None;
         }

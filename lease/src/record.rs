@@ -35,7 +35,7 @@ pub struct Record {
     pub version: String,
     /// Who would like to have it of its holder, or was given it by the last one.
     pub wanted_by: Option<String>,
-    /// Over how many shards whoever took it divides the work. `None`: nobody said, so over one.
+    /// Over how many shards whoever took it divides the work. `None`: it did not say, so over one.
     pub shards: Option<u16>,
     /// Up to this many Leases of another division may still be held.
     pub before: Option<u16>,
@@ -75,20 +75,38 @@ impl From<Lease> for Record {
         let spec = lease.spec.unwrap_or_default();
         let notes = lease.metadata.annotations.unwrap_or_default();
         let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
+        let transitions = spec.lease_transitions.and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
+        let (shards, before) = division(&notes, transitions);
         Self {
             released: holder.is_none() && spec.lease_duration_seconds == Some(RELEASED),
             holder,
-            transitions: spec.lease_transitions.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
+            transitions,
             created: lease.metadata.creation_timestamp.map(|Time(at)| at),
             acquired: spec.acquire_time.map(|MicroTime(at)| at),
             uid: lease.metadata.uid.unwrap_or_default(),
             renewed: spec.renew_time.map(|MicroTime(at)| at),
             version: lease.metadata.resource_version.unwrap_or_default(),
             wanted_by: notes.get(WANTED_BY).filter(|by| !by.is_empty()).cloned(),
-            shards: notes.get(SHARDS).map(|text| shards(text)),
-            before: notes.get(BEFORE).map(|text| shards(text)),
+            shards,
+            before,
         }
     }
+}
+
+/// Over how many shards whoever took the Lease divides the work, and what else may be in force.
+///
+/// A release that knows nothing of shards leaves what others wrote: that is of an earlier term, and tells only what to look at.
+fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>, Option<u16>) {
+    let before = notes.get(BEFORE).map(|text| shards(text));
+    let Some(text) = notes.get(SHARDS) else { return (None, before) };
+    let (number, term) = text.split_once('@').unwrap_or((text, ""));
+    let said = shards(number);
+    if term == transitions.to_string() { (Some(said), before) } else { (None, before.max(Some(said))) }
+}
+
+/// The number of shards as the annotation has it, for the term in which the Lease changed hands so many times.
+pub(crate) fn shards_in_term(shards: u16, transitions: u32) -> String {
+    format!("{shards}@{transitions}")
 }
 
 /// What cannot be read may mean any number: then all Leases that there can be are looked at.
@@ -100,10 +118,15 @@ fn shards(text: &str) -> u16 {
 pub(crate) const MOST_SHARDS: u16 = 64;
 /// Names who would like to have the Lease. Stays when it is given back for that, and goes when it is taken.
 pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
-/// Over how many shards the work is divided.
+/// Over how many shards the work is divided, and in which term of the Lease that was said: `8@5`, the fifth.
 pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
 /// On the first shard's Lease, until nobody can hold one of the division before any more.
 pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
+
+/// The name of a shard's Lease, by that of the first one.
+pub(crate) fn name_of(first: &str, at: usize) -> String {
+    if at == 0 { first.to_owned() } else { format!("{first}-{at}") }
+}
 
 /// Annotations to set, or to remove.
 pub(crate) type Notes = BTreeMap<&'static str, Option<String>>;

@@ -50,6 +50,11 @@ impl Timing {
         self.renew_deadline / 2
     }
 
+    /// Between two looks of a standby that watches: sooner than what was seen says nothing any more.
+    pub(crate) fn watched(&self) -> Duration {
+        self.retry.max(self.renew_deadline / 2)
+    }
+
     /// The duration as a Lease can say it.
     pub(crate) fn whole_seconds(&self) -> u64 {
         self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0)

@@ -12,7 +12,7 @@ use crate::{
     elector::Elector,
     layout::{self, Place},
     member::{Board, Member},
-    record::MOST_SHARDS,
+    record::{self, MOST_SHARDS},
     seat::{Gate, Seat},
     settings::{Settings, SettingsError},
 };
@@ -26,6 +26,7 @@ pub struct ShardElector {
     wall: (Timestamp, Instant),
     board: Arc<Board>,
     electors: Vec<Elector>,
+    gates: Vec<Gate>,
 }
 
 impl std::fmt::Debug for ShardElector {
@@ -53,15 +54,17 @@ impl ShardElector {
         settings.check()?;
         of_shard(&settings, MOST_SHARDS).check()?;
         let now = Instant::now();
-        let board = Arc::new(Board::new(&settings.identity, settings.timing, shards, now));
-        let mut this = Self { client, settings, wall: (wall, now), board, electors: Vec::new() };
-        let (electors, seats) = (0..shards).map(|at| this.elector(at)).unzip();
+        let board = Arc::new(Board::new(&settings, shards, now));
+        let gates: Vec<_> = (0..shards).map(|_| Gate::default()).collect();
+        let electors = Vec::new();
+        let mut this = Self { client, settings, wall: (wall, now), board, electors, gates: gates.clone() };
+        let (electors, seats) = (0..shards).zip(gates).map(|(at, gate)| this.elector(at, gate)).unzip();
         this.electors = electors;
         Ok((this, seats))
     }
 
-    fn elector(&self, at: u16) -> (Elector, Seat) {
-        let (now, gate) = (Instant::now(), Gate::default());
+    fn elector(&self, at: u16, gate: Gate) -> (Elector, Seat) {
+        let now = Instant::now();
         let settings = of_shard(&self.settings, at);
         let name = settings.name.clone();
         let member = Member::new(at.into(), &self.board, gate.clone(), now);
@@ -75,21 +78,30 @@ impl ShardElector {
         wall.checked_add(now.duration_since(since)).unwrap_or(wall)
     }
 
-    /// Takes part until told to stop; then gives all Leases back that we hold, at once.
+    /// Takes part until told that this process is `leaving`: from then on it takes nothing, nothing begins in its seats, and each is given
+    /// back as soon as nothing is under way there. At `release` the rest is given back, at once.
     ///
     /// Cost: for each shard what one [`Elector`] costs. Besides, a read with each acquisition, and one write with each wish.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(mut self, leaving: CancellationToken, release: CancellationToken) {
         let mut changes = self.board.changes();
         let electors = std::mem::take(&mut self.electors);
         let mut running: FuturesUnordered<BoxFuture<'static, ()>> =
-            electors.into_iter().map(|elector| elector.run(stop.clone()).boxed()).collect();
+            electors.into_iter().map(|elector| elector.run(release.clone()).boxed()).collect();
         // Those that look at Leases of another division, beyond ours.
         let mut watching = FuturesUnordered::new();
+        let mut left = false;
         loop {
             changes.mark_unchanged();
+            if leaving.is_cancelled() && !left {
+                left = true;
+                self.gates.iter().for_each(|gate| gate.set_closed(true));
+                self.board.leave();
+            }
             match self.beyond() {
                 Beyond::Look(more) => {
-                    watching.extend(more.map(|at| self.elector(at).0.run(stop.clone()).boxed()));
+                    watching.extend(
+                        more.map(|at| self.elector(at, Gate::default()).0.run(release.clone()).boxed()),
+                    );
                 }
                 Beyond::Forget => {
                     watching.clear();
@@ -101,6 +113,7 @@ impl ShardElector {
                 ended = running.next() => if ended.is_none() { return },
                 Some(()) = watching.next() => (),
                 Ok(()) = changes.changed() => (),
+                () = leaving.cancelled(), if !left => (),
             }
         }
     }
@@ -129,9 +142,5 @@ enum Beyond {
 }
 
 fn of_shard(settings: &Settings, at: u16) -> Settings {
-    let mut settings = settings.clone();
-    if at > 0 {
-        settings.name = format!("{}-{at}", settings.name);
-    }
-    settings
+    Settings { name: record::name_of(&settings.name, at.into()), ..settings.clone() }
 }

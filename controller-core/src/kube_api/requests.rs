@@ -130,7 +130,11 @@ where
                 pace.turn().await;
             }
             // After the wait: a term may end in it. Here, and not before: this runs in the task of who asks.
-            if request.method() != Method::GET && !requests.shards.may_write() {
+            let shards = &requests.shards;
+            if !(request.method() == Method::GET
+                || shards.may_write()
+                || is_event(&request) && shards.may_tell())
+            {
                 return Err(Held::NotLeading.into());
             }
             let account = requests.metrics.open(&request);
@@ -172,6 +176,12 @@ fn told(span: &Span, status: Option<StatusCode>) {
     }
 }
 
+/// Whether it tells people something.
+fn is_event<B>(request: &Request<B>) -> bool {
+    let mut path = request.uri().path().split('/').skip_while(|part| *part != "namespaces");
+    path.nth(2) == Some("events")
+}
+
 fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
@@ -179,6 +189,7 @@ fn is_watch<B>(request: &Request<B>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
@@ -254,6 +265,24 @@ mod tests {
                 "{method}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stops_and_has_given_back_its_shards_still_tells_what_it_did() {
+        let (seats, stop) = (Seats::new("c", 2), CancellationToken::new());
+        let shards = seats.shards();
+        shards.ends_by(&stop);
+        let requests = Requests::new(shards, None);
+        let ask = async |path: &str| {
+            let server = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(())) });
+            let request = Request::post(format!("https://a/api/v1/namespaces/default/{path}"));
+            let asked = requests.layer(server).oneshot(request.body(Body::empty()).expect("good")).await;
+            asked.is_ok()
+        };
+        assert!(!ask("events").await, "another replica may be at it");
+        stop.cancel();
+        assert!(ask("events").await);
+        assert!(!ask("services").await && !ask("services/events").await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -50,8 +50,8 @@ impl Candidate {
         Ok(Self { elector, terms: seats.into_iter().map(term).collect() })
     }
 
-    /// Takes part until told to give the Leases back.
-    pub(super) async fn run(self, release: CancellationToken) {
-        self.elector.run(release).await;
+    /// Takes part until told that this process is leaving, then gives back what nothing is under way in, and at `release` the rest.
+    pub(super) async fn run(self, leaving: CancellationToken, release: CancellationToken) {
+        self.elector.run(leaving, release).await;
     }
 }

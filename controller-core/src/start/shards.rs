@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     future::Future,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -17,6 +17,7 @@ use cloud_api_proto::v1alpha1::Fence;
 use cloud_lease::Visit;
 use futures::future::select_all;
 use k8s_openapi::api::core::v1::ObjectReference;
+use tokio_util::sync::CancellationToken;
 
 use super::Term;
 use crate::Again;
@@ -36,6 +37,8 @@ struct Inner {
     terms: Vec<Term>,
     /// Of fences: what is sent later has a greater one.
     sequence: AtomicU64,
+    /// Cancelled when the process shall stop.
+    stop: OnceLock<CancellationToken>,
 }
 
 /// A piece of work in one shard. The shard is not handed over to another replica before it ends, but it may be lost.
@@ -53,7 +56,13 @@ impl Shards {
     /// One term a shard.
     pub(crate) fn new(controller: &'static str, terms: Vec<Term>) -> Self {
         debug_assert!(!terms.is_empty(), "nobody would have the work");
-        Self(Arc::new(Inner { controller, terms, sequence: AtomicU64::new(0) }))
+        Self(Arc::new(Inner { controller, terms, sequence: AtomicU64::new(0), stop: OnceLock::new() }))
+    }
+
+    /// This process gives its shards back when it is told to stop.
+    pub(crate) fn ends_by(&self, stop: &CancellationToken) {
+        // Told once.
+        let _told = self.0.stop.set(stop.clone());
     }
 
     /// How many there are, of all replicas together.
@@ -101,6 +110,11 @@ impl Shards {
         (0..self.count()).filter_map(|shard| self.enter_shard(shard).ok()).collect()
     }
 
+    /// For a process that has the whole work or none: its only shard is not given back before this is dropped.
+    pub(super) fn enter_alone(&self) -> Option<Turn> {
+        if self.count() > 1 { None } else { self.enter_shard(0).ok() }
+    }
+
     fn enter_shard(&self, shard: usize) -> Result<Turn, Again> {
         let term = self.term(shard).ok_or(Again::Done)?;
         let visit = term.enter()?;
@@ -132,6 +146,11 @@ impl Shards {
     /// shard at all.
     pub(crate) fn may_write(&self) -> bool {
         HERE.try_with(Turn::is_valid).unwrap_or_else(|_outside| self.is_running())
+    }
+
+    /// Whether people may be told something now. Who stops has given back what it speaks of as soon as it was done.
+    pub(crate) fn may_tell(&self) -> bool {
+        self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Sets what the piece of work asks for that runs here apart from all that was asked for before, also by others that had its shard.

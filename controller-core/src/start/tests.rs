@@ -44,10 +44,15 @@ impl World {
 
     /// Starts a replica whose only task says when it starts, and what it is at when it shall stop takes three seconds.
     fn start(&self, name: &'static str) -> Replica {
+        self.start_in(name, 1)
+    }
+
+    /// The same, where the work is divided into so many shards.
+    fn start_in(&self, name: &'static str, shards: u16) -> Replica {
         let election = Election {
             namespace: "kube-system".to_owned(),
             name: None,
-            shards: std::num::NonZeroU16::MIN,
+            shards: shards.try_into().expect("one at least"),
             timing: cloud_lease::Timing {
                 duration: Duration::from_secs(15),
                 renew_deadline: Duration::from_secs(10),
@@ -135,6 +140,26 @@ async fn who_is_stopped_finishes_gives_the_lease_back_and_is_followed_at_once() 
     let took = stopped.elapsed();
     assert_eq!(world.deeds(), ["a starts", "a has finished", "bb starts"]);
     assert!(took < Duration::from_secs(4), "{took:?}, of which its work took 3 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_stopped_gives_each_shard_back_as_soon_as_nothing_is_under_way_in_it() {
+    let world = World::new();
+    let mut first = world.start_in("a", 2);
+    eventually("it has all", || first.shards.held() == 2).await;
+    let mut turns = first.shards.enter_all();
+    let turn = turns.pop().expect("two");
+    drop(turns);
+    let second = world.start_in("bb", 2);
+    first.stop.cancel();
+    world.until("bb starts").await;
+    assert!(turn.is_valid());
+    assert_eq!((first.shards.held(), second.shards.held()), (1, 1));
+    drop(turn);
+    eventually("it is over there", || first.shards.held() == 0).await;
+    assert_eq!(world.deeds(), ["a starts", "bb starts"], "other work of the first one is under way still");
+    first.ended().await.expect("in good order");
+    eventually("the other has all", || second.shards.held() == 2).await;
 }
 
 #[tokio::test(start_paused = true)]

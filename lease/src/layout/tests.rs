@@ -21,7 +21,8 @@ async fn the_first_lease_is_taken_for_another_division_once_all_leases_are_free(
         (3, vec![fresh, fresh, fresh], Opening::New { before: None }),
         (3, vec![fresh, fresh], Opening::No),
         (3, vec![fresh, fresh, (Division::Unknown, false)], Opening::No),
-        (1, vec![fresh], Opening::New { before: None }),
+        (1, vec![fresh], Opening::No),
+        (1, vec![fresh, fresh], Opening::New { before: None }),
         // Ours, also while others of it are held.
         (2, vec![(set(2, NONE), false), (set(2, NONE), false)], Opening::Ours),
         // Another.
@@ -82,18 +83,18 @@ async fn a_division_is_confirmed_by_a_later_look_or_by_holding_it() {
     let begin = Instant::now();
     let now = begin + Timing::default().retry;
     let mut first = place(set(2, NONE), false, begin);
-    assert!(!is_confirmed(2, &first, begin, now));
+    assert!(!confirmed_in(2, &first, begin, now).is_some());
     first.until = Some(now);
-    assert!(!is_confirmed(2, &first, begin, now), "ours until a moment ago");
+    assert!(!confirmed_in(2, &first, begin, now).is_some(), "ours until a moment ago");
     first.until = Some(now + Timing::default().retry);
-    assert!(is_confirmed(2, &first, begin, now));
+    assert!(confirmed_in(2, &first, begin, now).is_some());
     first.until = None;
     first.looked(begin);
-    assert!(is_confirmed(2, &first, begin, now));
-    assert!(!is_confirmed(2, &first, now, now), "an earlier look");
+    assert!(confirmed_in(2, &first, begin, now).is_some());
+    assert!(!confirmed_in(2, &first, now, now).is_some(), "an earlier look");
     for other in [set(3, NONE), set(2, Some(3)), Division::Fresh] {
         first.division = other;
         first.looked(now);
-        assert!(!is_confirmed(2, &first, begin, now), "{other:?}");
+        assert!(!confirmed_in(2, &first, begin, now).is_some(), "{other:?}");
     }
 }

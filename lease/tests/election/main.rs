@@ -7,8 +7,10 @@
     reason = "a test ends where something unexpected happens"
 )]
 
+mod divisions;
 mod handover;
 mod history;
+mod leaving;
 mod one_shard;
 mod server;
 mod shards;
@@ -46,7 +48,7 @@ fn start_one_shard(server: &FakeServer, identity: &str) -> Running {
     let elector = ShardElector::new(server.client(), settings(identity), NonZeroU16::MIN, server.wall());
     let (elector, seats) = elector.expect("valid");
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
-    task.spawn(elector.run(stop.clone()));
+    task.spawn(elector.run(stop.clone(), stop.clone()));
     Running { leadership: seats.first().expect("one shard").leadership(), stop, task }
 }
 

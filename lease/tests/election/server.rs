@@ -170,13 +170,17 @@ impl FakeServer {
 
     /// That of a shard.
     pub(crate) fn lease_of(&self, shard: u16) -> Value {
-        let name = if shard == 0 { NAME.to_owned() } else { format!("{NAME}-{shard}") };
-        self.state().leases.get(&name).cloned().unwrap_or_default()
+        self.state().leases.get(&name_of(shard)).cloned().unwrap_or_default()
     }
 
     /// Puts the Lease as somebody else would.
     pub(crate) fn put(&self, lease: Option<Value>) {
-        self.state().store(NAME, lease);
+        self.put_of(0, lease);
+    }
+
+    /// That of a shard.
+    pub(crate) fn put_of(&self, shard: u16, lease: Option<Value>) {
+        self.state().store(&name_of(shard), lease);
         self.0.1.send_replace(());
     }
 
@@ -304,6 +308,10 @@ impl State {
             }
         }
     }
+}
+
+fn name_of(shard: u16) -> String {
+    if shard == 0 { NAME.to_owned() } else { format!("{NAME}-{shard}") }
 }
 
 fn typed(lease: &Value) -> Value {

@@ -18,7 +18,7 @@ async fn one_replica_has_all_shards_at_once() {
     let replicas = [Replica::start(&server, "a", 8)];
     let took = Watcher::default().until(&replicas, is_fair).await;
     assert!(took < SECOND, "{took:?}");
-    assert_eq!(server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"], json!("8"));
+    assert_eq!(server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"], json!("8@1"));
     assert_eq!(replicas[0].seats[0].lease(), "cloud-adapter");
     assert_eq!(replicas[0].seats[7].lease(), "cloud-adapter-7");
 }
@@ -193,7 +193,7 @@ async fn missing_leases_are_made_where_that_is_allowed() {
     let replicas = ["a", "b"].map(|name| Replica::start(&server, name, 3));
     let took = Watcher::default().until(&replicas, is_fair).await;
     assert!(took <= 20 * SECOND, "{took:?}");
-    assert_eq!(server.lease_of(2)["metadata"]["annotations"], json!({ "cloudadapter.dev/shards": "3" }));
+    assert_eq!(server.lease_of(2)["metadata"]["annotations"], json!({ "cloudadapter.dev/shards": "3@1" }));
 }
 
 #[tokio::test(start_paused = true)]

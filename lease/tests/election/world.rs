@@ -37,6 +37,9 @@ pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) shards: u16,
     pub(crate) seats: Vec<Seat>,
+    /// Tells it to give back what nothing is under way in.
+    pub(crate) leaving: CancellationToken,
+    /// Tells it to give back all, and to end.
     pub(crate) stop: CancellationToken,
     /// Works in seats: each visit lasts until then.
     pub(crate) visits: Vec<(Instant, Visit)>,
@@ -86,11 +89,11 @@ impl Replica {
         let shards_of = NonZeroU16::new(shards).expect("some");
         let (elector, seats) = ShardElector::new(client, settings(name), shards_of, wall).expect("valid");
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+        let leaving = stop.child_token();
         let frozen = Arc::new(Mutex::new(Instant::now()));
-        let run =
-            Freezable { inner: Box::pin(elector.run(stop.clone())), until: frozen.clone(), sleep: None };
-        task.spawn(run);
-        Self { name: name.to_owned(), shards, seats, stop, visits: Vec::new(), cut, frozen, task }
+        let inner = Box::pin(elector.run(leaving.clone(), stop.clone()));
+        task.spawn(Freezable { inner, until: frozen.clone(), sleep: None });
+        Self { name: name.to_owned(), shards, seats, leaving, stop, visits: Vec::new(), cut, frozen, task }
     }
 
     /// Nothing of it proceeds until then, and then it does not know.

@@ -1,0 +1,135 @@
+//! Replicas that divide the work otherwise, or know nothing of shards.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    FakeServer, start,
+    world::{Replica, Watcher, is_fair},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The one of them that has the first shard.
+fn first(replicas: &[Replica]) -> usize {
+    let has = |replica: &Replica| replica.terms().iter().any(|(shard, _)| *shard == 0);
+    replicas.iter().position(has).expect("somebody")
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_knows_nothing_of_shards_has_the_work_alone_after_a_look() {
+    let server = FakeServer::with_shards(8);
+    let mut watcher = Watcher::default();
+    let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 8)).into();
+    watcher.until(&replicas, is_fair).await;
+    let mut old = start(&server, "of-an-earlier-release");
+    watcher.pass(&replicas, 20 * SECOND).await;
+    let at = first(&replicas);
+    let gone = replicas.remove(at);
+    // The other one is not faster than the old one.
+    replicas[0].freeze(Instant::now() + SECOND);
+    gone.stop.cancel();
+    old.leads().await;
+    watcher.pass(&replicas, 5 * SECOND).await;
+    assert_eq!(
+        server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"],
+        json!("8@1"),
+        "of an earlier term"
+    );
+    for _ in 0..60 {
+        assert_eq!(replicas[0].held(), 0);
+        watcher.pass(&replicas, SECOND).await;
+    }
+    old.stop.cancel();
+    let took = watcher.until(&replicas, is_fair).await;
+    assert!(took <= 5 * SECOND, "{took:?}");
+    assert_eq!(server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"], json!("8@3"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_shard_is_taken_at_once_where_nobody_ever_divided_the_work() {
+    for server in [FakeServer::with_lease(), FakeServer::with_shards(3)] {
+        let replicas = [Replica::start(&server, "a", 1)];
+        let took = Watcher::default().until(&replicas, is_fair).await;
+        assert!(took < SECOND, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_lease_that_was_made_anew_hides_no_other_division() {
+    for missing in [true, false] {
+        let server = FakeServer::with_shards(3);
+        server.allow_create();
+        let mut watcher = Watcher::default();
+        let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 3)).into();
+        watcher.until(&replicas, is_fair).await;
+        let at = first(&replicas);
+        // Who would take it anew is away, the other one works.
+        drop(replicas.remove(at));
+        replicas.push(Replica::start(&server, "x", 1));
+        server.put((!missing).then(|| json!({ "metadata": { "name": "cloud-adapter" } })));
+        let begin = Instant::now();
+        while begin.elapsed() < 60 * SECOND {
+            watcher.pass(&replicas, SECOND / 10).await;
+            assert!(replicas[0].held() == 0 || replicas[1].held() == 0, "missing: {missing}");
+        }
+        replicas[0].stop.cancel();
+        watcher.pass(&replicas, 60 * SECOND).await;
+        replicas.remove(0);
+        assert!(is_fair(&replicas), "missing: {missing}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_from_before_another_division_is_over_though_nobody_took_its_lease() {
+    let server = FakeServer::with_shards(3);
+    let mut watcher = Watcher::default();
+    let mut replicas = vec![Replica::start(&server, "a", 3)];
+    watcher.until(&replicas, is_fair).await;
+    let visits: Vec<_> = replicas[0].seats.iter().map(|seat| seat.enter().expect("ours")).collect();
+    let epoch = server.lease_of(2)["spec"]["acquireTime"].clone();
+    replicas[0].freeze(Instant::now() + 40 * SECOND);
+    replicas.push(Replica::start(&server, "w", 2));
+    watcher.until(&replicas, |replicas| replicas[1].held() == 2).await;
+    replicas[1].stop.cancel();
+    watcher.pass(&replicas, SECOND).await;
+    replicas.pop();
+    assert_eq!(server.lease_of(2)["spec"]["acquireTime"], epoch, "nobody touched it");
+    watcher.until(&replicas, is_fair).await;
+    for (shard, visit) in visits.iter().enumerate() {
+        assert!(!visit.is_valid(), "of shard {shard}");
+    }
+    assert!(replicas[0].seats.iter().all(|seat| seat.enter().is_some_and(|visit| visit.is_valid())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_goes_on_after_an_outage_in_which_nobody_else_had_a_shard() {
+    let server = FakeServer::with_shards(3);
+    let mut watcher = Watcher::default();
+    let replicas = vec![Replica::start(&server, "a", 3)];
+    watcher.until(&replicas, is_fair).await;
+    let visits: Vec<_> = replicas[0].seats.iter().map(|seat| seat.enter().expect("ours")).collect();
+    replicas[0].freeze(Instant::now() + 40 * SECOND);
+    watcher.pass(&replicas, 20 * SECOND).await;
+    assert!(visits.iter().all(|visit| !visit.is_valid()));
+    watcher.until(&replicas, is_fair).await;
+    assert!(visits.iter().all(|visit| visit.is_valid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_change_of_their_number_shards_are_taken_once() {
+    let server = FakeServer::with_shards(4);
+    let mut watcher = Watcher::default();
+    let mut replicas = vec![Replica::start(&server, "a", 2)];
+    watcher.until(&replicas, is_fair).await;
+    replicas.push(Replica::start(&server, "b", 4));
+    watcher.pass(&replicas, 10 * SECOND).await;
+    let old = replicas.remove(0);
+    old.stop.cancel();
+    watcher.until(&replicas, is_fair).await;
+    let taken: Vec<_> =
+        (0..4).map(|shard| server.lease_of(shard)["spec"]["leaseTransitions"].clone()).collect();
+    assert_eq!(taken, [2, 2, 1, 1].map(|times: u64| json!(times)));
+}
