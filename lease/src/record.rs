@@ -209,6 +209,34 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_shards_counts_in_the_term_that_it_was_written_in() {
+        let read = |shards: &str, before: Option<&str>| {
+            let notes = json!({ SHARDS: shards, BEFORE: before });
+            let lease = json!({ "metadata": { "annotations": notes }, "spec": { "leaseTransitions": 5 } });
+            let mut lease = serde_json::from_value::<Lease>(without_nulls(lease)).expect("a Lease");
+            let now = Record::from(lease.clone());
+            lease.spec.as_mut().expect("one").lease_transitions = Some(6);
+            let later = Record::from(lease);
+            ((now.shards, now.before), (later.shards, later.before))
+        };
+        assert_eq!(read(&shards_in_term(8, 5), None), ((Some(8), None), (None, Some(8))));
+        assert_eq!(read("3@5", Some("8")), ((Some(3), Some(8)), (None, Some(8))));
+        assert_eq!(read("8@5", Some("3")), ((Some(8), Some(3)), (None, Some(8))));
+        for odd in ["8", "8@", "8@4", "@"] {
+            let (now, later) = read(odd, None);
+            assert!(now.0.is_none() && now.1 >= Some(8) && now == later, "{odd}: {now:?}");
+        }
+        assert_eq!(read("many@5", None).0, (Some(MOST_SHARDS), None));
+    }
+
+    fn without_nulls(mut value: Value) -> Value {
+        if let Some(notes) = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+            notes.retain(|_, note| !note.is_null());
+        }
+        value
+    }
+
+    #[test]
     fn a_lease_that_was_given_back_differs_from_one_that_was_emptied() {
         let released = |spec: Value| {
             let lease = serde_json::from_value::<Lease>(json!({ "metadata": {}, "spec": spec }));

@@ -83,18 +83,107 @@ async fn a_division_is_confirmed_by_a_later_look_or_by_holding_it() {
     let begin = Instant::now();
     let now = begin + Timing::default().retry;
     let mut first = place(set(2, NONE), false, begin);
-    assert!(!confirmed_in(2, &first, begin, now).is_some());
+    assert!(confirmed_in(2, &first, begin, now).is_none());
     first.until = Some(now);
-    assert!(!confirmed_in(2, &first, begin, now).is_some(), "ours until a moment ago");
+    assert!(confirmed_in(2, &first, begin, now).is_none(), "ours until a moment ago");
     first.until = Some(now + Timing::default().retry);
     assert!(confirmed_in(2, &first, begin, now).is_some());
     first.until = None;
     first.looked(begin);
     assert!(confirmed_in(2, &first, begin, now).is_some());
-    assert!(!confirmed_in(2, &first, now, now).is_some(), "an earlier look");
+    assert!(confirmed_in(2, &first, now, now).is_none(), "an earlier look");
     for other in [set(3, NONE), set(2, Some(3)), Division::Fresh] {
         first.division = other;
         first.looked(now);
-        assert!(!confirmed_in(2, &first, begin, now).is_some(), "{other:?}");
+        assert!(confirmed_in(2, &first, begin, now).is_none(), "{other:?}");
+    }
+}
+
+/// What two do, each in its order, in all orders of both.
+fn interleaved<T: Copy>(one: &[T], other: &[T]) -> Vec<Vec<T>> {
+    let (Some((first, ones)), Some((second, others))) = (one.split_first(), other.split_first()) else {
+        return vec![[one, other].concat()];
+    };
+    let begins = |step: &T, rest: Vec<Vec<T>>| -> Vec<Vec<T>> {
+        rest.into_iter().map(|steps| [vec![*step], steps].concat()).collect()
+    };
+    [begins(first, interleaved(ones, other)), begins(second, interleaved(one, others))].concat()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Crossing {
+    /// The old one takes the third Lease, which it held before.
+    OldTakes,
+    /// And looks at the first.
+    OldLooks,
+    /// The new one has seen all Leases free, and takes the first.
+    NewTakes,
+    /// And looks at these.
+    NewLooks(usize),
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_divide_otherwise_and_cross_one_sees_the_other() {
+    use Crossing::{NewLooks, NewTakes, OldLooks, OldTakes};
+    let (begin, retry) = (Instant::now(), Timing::default().retry);
+    let free = |shards| place(set(shards, NONE), true, begin);
+    let (mut old_works, mut new_works) = (0, 0);
+    for steps in interleaved(&[OldTakes, OldLooks], &[NewTakes, NewLooks(1), NewLooks(2)]) {
+        // What the Leases say, and who holds the third.
+        let (mut first, mut third_is_held) = (set(3, NONE), false);
+        let (mut seen_by_old, mut seen_by_new) = (free(3), [free(3), free(3), free(3)]);
+        let (mut old_took, mut new_took) = (None, None);
+        let mut now = begin;
+        for step in &steps {
+            now += retry / 10;
+            match step {
+                OldTakes => (old_took, third_is_held) = (Some(now), true),
+                OldLooks => {
+                    seen_by_old.division = first;
+                    seen_by_old.looked(now);
+                }
+                NewTakes => {
+                    let Opening::New { before } = opening(2, &seen_by_new, now) else {
+                        panic!("all are free")
+                    };
+                    first = set(2, before);
+                    seen_by_new[0].division = first;
+                    seen_by_new[0].until = Some(now + 3 * retry);
+                    new_took = Some(now);
+                }
+                NewLooks(at) => {
+                    let held = *at == 2 && third_is_held;
+                    seen_by_new[*at] = place(set(3, NONE), !held, if held { now } else { begin });
+                    seen_by_new[*at].looked(now);
+                }
+            }
+        }
+        let old = confirmed_in(3, &seen_by_old, old_took.expect("took"), now).is_some();
+        let settled = first == set(2, NONE) || is_settled(2, &seen_by_new, new_took.expect("took"), now);
+        assert!(!(old && settled), "{steps:?}");
+        (old_works, new_works) = (old_works + u32::from(old), new_works + u32::from(settled));
+    }
+    assert!(old_works > 0 && new_works > 0, "{old_works} and {new_works}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_missing_is_clear_after_a_duration_unless_all_is_new() {
+    let now = Instant::now();
+    let missing = |free| Place { missing: true, ..place(Division::Fresh, free, now) };
+    let first = place(Division::Fresh, true, now);
+    let used = place(set(2, NONE), true, now);
+    for (mine, leases, wanted) in [
+        (1, vec![first.clone(), missing(false)], Opening::New { before: None }),
+        (3, vec![first.clone(), missing(false), missing(false)], Opening::New { before: None }),
+        (1, vec![missing(true), missing(false)], Opening::No),
+        (1, vec![missing(true), missing(true)], Opening::New { before: None }),
+        (3, vec![used.clone(), place(set(2, NONE), true, now), missing(false)], Opening::No),
+        (1, vec![used.clone(), missing(false)], Opening::No),
+        (1, vec![used, missing(true)], Opening::New { before: Some(2) }),
+        // What the first one has forgotten the second one knows.
+        (1, vec![first.clone(), place(set(3, NONE), true, now)], Opening::No),
+        (1, vec![first, place(set(3, NONE), true, now), missing(true)], Opening::New { before: Some(3) }),
+    ] {
+        assert_eq!(opening(mine, &leases, now), wanted, "{mine} of {leases:#?}");
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     FakeServer,
-    world::{Dice, Net, Replica, Watcher, is_fair},
+    world::{Dice, Net, Replica, Watcher, Work, is_fair},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,9 +40,13 @@ impl History {
         usize::try_from(self.dice.below(self.replicas.len().try_into().expect("few"))).expect("few")
     }
 
+    fn any_lease(&self) -> u16 {
+        u16::try_from(self.dice.below(5)).expect("few")
+    }
+
     fn something_happens(&mut self) {
         let at = self.any();
-        match self.dice.below(10) {
+        match self.dice.below(13) {
             0 | 1 => {
                 let pause = Duration::from_millis(self.dice.below(25_000));
                 self.replicas[at].freeze(Instant::now() + pause);
@@ -57,7 +61,7 @@ impl History {
             }
             5 => {
                 let replica = self.replicas.remove(at);
-                replica.stop.cancel();
+                if self.dice.below(2) == 0 { &replica.leaving } else { &replica.stop }.cancel();
                 self.stopping.push(replica);
                 self.start();
             }
@@ -69,6 +73,18 @@ impl History {
                 self.start();
             }
             9 if self.dice.below(2) == 0 => self.all_at_once(),
+            10 => {
+                self.server.put_of(self.any_lease(), None);
+                self.watcher.forgets = true;
+            }
+            11 => {
+                let at = self.any_lease();
+                let mut lease = self.server.lease_of(at);
+                if !lease["spec"]["holderIdentity"].is_null() {
+                    lease["spec"]["holderIdentity"] = "".into();
+                    self.server.put_of(at, Some(lease));
+                }
+            }
             _ => (),
         }
     }
@@ -89,12 +105,12 @@ impl History {
     /// Work goes on for a while, or for long, in the seats that are ours.
     fn work(&mut self, long: bool) {
         let now = Instant::now();
-        for replica in &mut self.replicas {
-            replica.visits.retain(|(until, _)| *until > now);
-            for seat in &replica.seats {
+        for replica in self.replicas.iter_mut().chain(&mut self.stopping) {
+            replica.visits.retain(|work| work.until > now);
+            for (shard, seat) in replica.seats.iter().enumerate() {
                 let lasts = if long && self.dice.below(20) == 0 { 40_000 } else { 500 };
                 let until = now + Duration::from_millis(self.dice.below(lasts));
-                replica.visits.extend(seat.enter().map(|visit| (until, visit)));
+                replica.visits.extend(seat.enter().map(|visit| Work { shard, began: now, until, visit }));
             }
         }
     }
@@ -106,15 +122,6 @@ impl History {
         self.watcher.check(&all);
         self.stopping = all.split_off(alive);
         self.replicas = all;
-        for replica in &self.replicas {
-            let held: Vec<_> = replica.terms();
-            for (_, visit) in replica.visits.iter().filter(|(_, visit)| visit.is_valid()) {
-                assert!(
-                    held.iter().any(|(_, epoch)| *epoch == visit.epoch()),
-                    "a visit outside of all terms"
-                );
-            }
-        }
     }
 
     async fn run(&mut self, time: Duration, busy: bool) {
@@ -133,6 +140,10 @@ impl History {
 
     /// All of one division, and nothing happens any more.
     fn peace(&mut self) {
+        for replica in &mut self.stopping {
+            replica.stop.cancel();
+            replica.visits.clear();
+        }
         let shards = self.shards;
         self.replicas.retain(|replica| replica.shards == shards);
         if self.replicas.is_empty() {
@@ -148,6 +159,7 @@ impl History {
 
 async fn history(seed: u64, replicas: u16, shards: u16, net: Net) -> Watcher {
     let server = FakeServer::with_shards(5);
+    server.allow_create();
     let mut history = History {
         server,
         dice: Dice::new(seed),

@@ -174,7 +174,9 @@ async fn another_number_of_shards_waits_until_all_of_the_old_are_free() {
         let last = all.pop().expect("one");
         last.stop.cancel();
         watcher.pass(&all, 30 * SECOND).await;
-        assert_eq!(all[2].held(), usize::from(old), "{old} to {new}: the other old one");
+        // The only Lease is free for a moment: of all who would have it then, one is faster.
+        let passed_on = all[2].held() == usize::from(old) || old == 1 && all[2].held() == 0;
+        assert!(passed_on, "{old} to {new}: the other old one");
         let last = all.pop().expect("one");
         last.stop.cancel();
         let took = watcher.until(&all, |all| all[0].held() + all[1].held() == usize::from(new)).await;

@@ -41,11 +41,19 @@ pub(crate) struct Replica {
     pub(crate) leaving: CancellationToken,
     /// Tells it to give back all, and to end.
     pub(crate) stop: CancellationToken,
-    /// Works in seats: each visit lasts until then.
-    pub(crate) visits: Vec<(Instant, Visit)>,
+    /// Works in seats.
+    pub(crate) visits: Vec<Work>,
     cut: watch::Sender<bool>,
     frozen: Arc<Mutex<Instant>>,
     pub(crate) task: JoinSet<()>,
+}
+
+/// A piece of work.
+pub(crate) struct Work {
+    pub(crate) shard: usize,
+    pub(crate) began: Instant,
+    pub(crate) until: Instant,
+    pub(crate) visit: Visit,
 }
 
 /// Random numbers that a seed tells.
@@ -130,6 +138,12 @@ impl Replica {
 pub(crate) struct Watcher {
     /// The last term of each shard's Lease, and whose it was.
     terms: BTreeMap<usize, (u64, String)>,
+    /// When each replica relied on each shard last.
+    relied: BTreeMap<(usize, String), Instant>,
+    /// When anybody worked by each division last.
+    divided: BTreeMap<u16, Instant>,
+    /// Leases were deleted: clocks that differ by more than a duration may then give an epoch twice, or a lesser one.
+    pub(crate) forgets: bool,
     division: u16,
     /// How often a shard came to another replica.
     pub(crate) moves: u64,
@@ -151,12 +165,36 @@ impl Watcher {
                 let (others, name) = *division.get_or_insert((replica.shards, &replica.name));
                 assert_eq!(others, replica.shards, "divisions of {name} and {}", replica.name);
                 let term = (epoch, replica.name.clone());
+                self.relied.insert((shard, replica.name.clone()), Instant::now());
+                self.divided.insert(replica.shards, Instant::now());
                 if let Some(last) = self.terms.insert(shard, term.clone()) {
-                    assert!(last == term || last.0 < epoch, "shard {shard}: {term:?} after {last:?}");
+                    let grows = last == term || last.0 < epoch || self.forgets;
+                    assert!(grows, "shard {shard}: {term:?} after {last:?}");
                     self.moves += u64::from(last.1 != term.1);
                 }
             }
         }
+        for replica in replicas {
+            for work in replica.visits.iter().filter(|work| work.visit.is_valid()) {
+                self.check_work(replica, work);
+            }
+        }
+    }
+
+    /// Nobody else worked on the same since it began, and it is in the term that its replica relies on.
+    fn check_work(&self, replica: &Replica, work: &Work) {
+        let Work { shard, began, visit, .. } = work;
+        let name = &replica.name;
+        for ((at, other), relied) in &self.relied {
+            let meanwhile = at == shard && other != name && relied > began;
+            assert!(!meanwhile, "{other} had shard {shard}, in which {name} still works");
+        }
+        for (division, last) in &self.divided {
+            let meanwhile = *division != replica.shards && last > began;
+            assert!(!meanwhile, "{division} shards were in force while {name} worked in {shard}");
+        }
+        let term = (*shard, visit.epoch());
+        assert!(replica.terms().contains(&term), "{name}: a visit outside of all terms");
     }
 
     /// Checks for so long.
