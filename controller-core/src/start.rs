@@ -4,6 +4,7 @@
 //! a configuration that cannot work, an address that cannot be bound, a task that ended though nobody asked it to, or another process
 //! that has taken its only Lease.
 
+mod apart;
 mod election;
 mod logging;
 mod metrics;
@@ -173,10 +174,20 @@ impl Process {
         }
         let router = health::pages(health.clone(), self.registry);
         if let Some(listener) = self.listener {
-            background.spawn("pages", pages::serve(listener, router.clone(), last.clone()));
+            let (listener, router, last) = (listener.into_std()?, router.clone(), last.clone());
+            let serve = || async {
+                pages::serve(TcpListener::from_std(listener)?, router, last).await;
+                Ok(())
+            };
+            background.spawn("pages", apart::run("pages", serve));
         }
         if let Some((listener, tls)) = self.secure {
-            background.spawn("pages over TLS", pages::serve_tls(listener, tls, router, last.clone()));
+            let (listener, last) = (listener.into_std()?, last.clone());
+            let serve = || async {
+                pages::serve_tls(TcpListener::from_std(listener)?, tls, router, last).await;
+                Ok(())
+            };
+            background.spawn("pages over TLS", apart::run("pages over TLS", serve));
         }
         // What is alone at work gives its Lease back last of all: not all that it does is in a turn.
         let mut alone = None;
