@@ -96,6 +96,12 @@ impl<K: Key> Queue<K> {
         self.inner.changed.notify_one();
     }
 
+    /// As [`Queue::add`], because all keys are to be looked at: those that are added for themselves come first.
+    pub fn add_with_all(&self, key: K) {
+        self.state().add_with_all(key, Instant::now());
+        self.inner.changed.notify_one();
+    }
+
     /// As [`Queue::add`], because something changed, but not before `delay` is over.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.state().add_after(key, Instant::now() + delay);

@@ -179,13 +179,13 @@ impl Mirrors {
     pub(crate) fn compare_all(&self, queue: &Queue<ObjectName>) {
         let known = self.nodes.items().into_iter().filter(|(_, node)| !node.is_uninitialised());
         for (name, _) in known {
-            queue.add(name);
+            queue.add_with_all(name);
         }
     }
 
     /// All nodes are looked at: some are in shards that were another's.
     pub(crate) fn look_at_all(&self, queue: &Queue<ObjectName>) {
-        self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add(name.clone())));
+        self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add_with_all(name.clone())));
     }
 
     fn node_changed(&self, change: Change<ObjectName, Node>, queue: &Queue<ObjectName>) {

@@ -208,12 +208,13 @@ impl Mirrors {
     pub(crate) fn look_at_all(&self) {
         self.wake_all();
         let items = self.cloud.items();
-        items.iter().for_each(|(_, item)| self.queue.add(self.owner(item)));
+        items.iter().for_each(|(_, item)| self.queue.add_with_all(self.owner(item)));
     }
 
-    /// Wakes every Service that is ours.
+    /// Wakes every Service that is ours. Whom a user changes meanwhile comes before them.
     fn wake_all(&self) {
-        self.services.read(|services| services.values().for_each(|it| self.queue.add(it.id.clone())));
+        self.services
+            .read(|services| services.values().for_each(|it| self.queue.add_with_all(it.id.clone())));
     }
 
     fn service_changed(&self, change: &Change<ObjectName, Service>) {

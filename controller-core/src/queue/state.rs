@@ -10,12 +10,19 @@ use tokio::time::Instant;
 use super::Backoff;
 use crate::Again;
 
+/// While others wait, one in so many turns is for the keys that were added with all.
+const SHARE_OF_ALL: u32 = 8;
+
 /// A key is in at most one of `ready` and `delayed`; a running key may be in `dirty` or `delayed` besides.
 #[derive(Debug)]
 pub(super) struct State<K> {
     /// In the order in which they were added.
     ready: VecDeque<K>,
-    /// The same keys: since when they wait, and why.
+    /// Those that were added with all. Some may have been added for themselves since: then they are in `ready`.
+    all: VecDeque<K>,
+    /// Turns since one of these had one.
+    turns: u32,
+    /// The same keys of both: since when they wait, and why.
     added: BTreeMap<K, (Instant, Trigger)>,
     running: BTreeMap<K, Instant>,
     /// Added while running: ready again when that is over.
@@ -45,6 +52,8 @@ pub(super) struct Taken<K> {
 pub(super) enum Trigger {
     /// A mirror changed.
     Change,
+    /// All were added.
+    All,
     /// A time came that was set for it.
     Time,
     /// Its last turn asked for another.
@@ -58,6 +67,7 @@ impl Trigger {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Change => "change",
+            Self::All => "all",
             Self::Time => "time",
             Self::Again => "again",
             Self::Failure => "failure",
@@ -69,6 +79,8 @@ impl<K> Default for State<K> {
     fn default() -> Self {
         Self {
             ready: VecDeque::new(),
+            all: VecDeque::new(),
+            turns: 0,
             added: BTreeMap::new(),
             running: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -86,9 +98,21 @@ impl<K: Ord + Clone> State<K> {
         self.queue(key, now, Trigger::Change);
     }
 
+    pub(super) fn add_with_all(&mut self, key: K, now: Instant) {
+        self.queue(key, now, Trigger::All);
+    }
+
     /// Counts what makes a difference, as the queues of client-go do.
     fn queue(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.cancel_timer(&key);
+        if let Some((_, waits_for)) = self.added.get_mut(&key)
+            && *waits_for == Trigger::All
+            && trigger != Trigger::All
+        {
+            *waits_for = trigger;
+            self.ready.push_back(key);
+            return;
+        }
         if self.dirty.contains(&key) || self.added.contains_key(&key) {
             return;
         }
@@ -102,7 +126,24 @@ impl<K: Ord + Clone> State<K> {
 
     fn begin_wait(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.added.insert(key.clone(), (now, trigger));
-        self.ready.push_back(key);
+        let queue = if trigger == Trigger::All { &mut self.all } else { &mut self.ready };
+        queue.push_back(key);
+    }
+
+    /// Whose turn is next: those who wait for themselves, and now and then one of all.
+    fn next(&mut self) -> Option<K> {
+        let added = &self.added;
+        let waits = |key: &K| added.get(key).is_some_and(|(_, trigger)| *trigger == Trigger::All);
+        while self.all.front().is_some_and(|key| !waits(key)) {
+            self.all.pop_front();
+        }
+        let of_all = self.ready.is_empty() || self.turns + 1 >= SHARE_OF_ALL;
+        if of_all && let Some(key) = self.all.pop_front() {
+            self.turns = 0;
+            return Some(key);
+        }
+        self.turns = self.turns.saturating_add(1);
+        self.ready.pop_front()
     }
 
     pub(super) const fn n_adds(&self) -> u64 {
@@ -139,7 +180,7 @@ impl<K: Ord + Clone> State<K> {
                 self.queue(key, now, trigger);
             }
         }
-        let key = self.ready.pop_front()?;
+        let key = self.next()?;
         let (added, trigger) = self.added.remove(&key).unwrap_or((now, Trigger::Change));
         self.running.insert(key.clone(), now);
         self.last_taken = Some(now);
@@ -176,11 +217,11 @@ impl<K: Ord + Clone> State<K> {
     }
 
     pub(super) fn depth(&self) -> usize {
-        self.ready.len()
+        self.added.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.running.is_empty()
+        self.added.is_empty() && self.running.is_empty()
     }
 
     /// Since when each running key is worked on.
@@ -199,8 +240,9 @@ impl<K: Ord + Clone> State<K> {
 
     /// For how long a key is due and none was taken.
     pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
-        let ready = self.ready.front().and_then(|key| self.added.get(key)).map(|(since, _)| *since);
-        let due = ready.into_iter().chain(self.next_due()).min()?;
+        let fronts = [self.ready.front(), self.all.front()].into_iter().flatten();
+        let ready = fronts.filter_map(|key| self.added.get(key)).map(|(since, _)| *since);
+        let due = ready.chain(self.next_due()).min()?;
         let since = due.max(self.last_taken?);
         (since <= now).then(|| now.duration_since(since))
     }

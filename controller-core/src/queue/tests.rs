@@ -190,3 +190,18 @@ async fn each_turn_is_a_trace_that_says_why_and_how_long_it_waited() {
     let told: Vec<_> = told.collect();
     assert_eq!(told, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }
+
+/// A thousand keys that are looked at together hold nobody up who is added for himself, and are not forgotten for those.
+#[test]
+fn whoever_is_added_for_himself_comes_before_all_and_all_come_in_the_end() {
+    let (mut state, now) = (State::default(), Instant::now());
+    (0..20).for_each(|key| state.add_with_all(key, now));
+    state.add(7, now);
+    state.add(100, now);
+    (101..130).for_each(|key| state.add(key, now));
+    assert_eq!(state.depth(), 50);
+    let order: Vec<u32> = std::iter::from_fn(|| state.take(now).map(|taken| taken.key)).collect();
+    assert_eq!(order[..9], [7, 100, 101, 102, 103, 104, 105, 0, 106]);
+    assert_eq!(order.len(), 50, "each once: {order:?}");
+    assert_eq!(order.iter().filter(|key| **key == 7).count(), 1);
+}
