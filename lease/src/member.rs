@@ -362,6 +362,8 @@ impl Member {
         if table.leaving {
             self.gate.set_closed(true);
             held.leaving = true;
+            // Whoever asked for it has it as soon as nothing is under way, too: there is no other time to wait for.
+            held.closes = None;
             self.held = Some(held);
             // Nothing is under way either where nothing was begun yet.
             let over = !held.confirmed || self.gate.is_empty();

@@ -30,6 +30,8 @@ pub(crate) struct Net {
     pub(crate) millis: u64,
     /// Of a thousand requests so many are lost, and as many answers.
     pub(crate) lost: u64,
+    /// By so many seconds wall clocks differ from the server's.
+    pub(crate) skew: u64,
 }
 
 /// A running replica. Dropped, it is killed.
@@ -91,9 +93,10 @@ impl Replica {
             };
             Way { there: way(), back: way(), cut: is_cut.clone() }
         });
-        // Clocks differ by up to an hour.
-        let skew = i64::try_from(dice.below(7200)).expect("fits") - 3600;
-        let wall = server.wall() + SignedDuration::from_secs(if net.millis == 0 { 0 } else { skew });
+        // By seconds, both ways.
+        let skew = i64::try_from(dice.below(2 * net.skew + 1)).expect("fits");
+        let skew = skew - i64::try_from(net.skew).expect("fits");
+        let wall = server.wall() + SignedDuration::from_secs(skew);
         let shards_of = NonZeroU16::new(shards).expect("some");
         let (elector, seats) = ShardElector::new(client, settings(name), shards_of, wall).expect("valid");
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
