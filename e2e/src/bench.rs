@@ -1,6 +1,6 @@
 //! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud whose answers take their time, the chart's processes.
 //!
-//! Each scenario is a file: it does something to the [`Stage`](stage::Stage), and a pure function judges what that took. `result` is
+//! Each scenario is a file: it does something to the `Stage`, and a pure function judges what that took. `result` is
 //! what was measured as data, of which the `table` and the `page` in the docs are made. One set-up serves all scenarios, in the order of
 //! [`Scenario`]; who asks for one gets it on a cluster that was grown in one go.
 

@@ -133,6 +133,8 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
             if deletions.lifecycle.shards.held() > 0 {
                 deletions.begin();
                 deletions.pass().await;
+            } else {
+                deletions.lifecycle.metrics.held(Verdict::Go, 0);
             }
             sleep(settings.period).await;
         }

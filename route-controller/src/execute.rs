@@ -69,17 +69,17 @@ impl Executor {
         attempts: &mut Attempts,
     ) -> (Result<bool, Error>, usize) {
         let until = Instant::now() + APPLY;
-        let mut reached = 0;
+        let (mut reached, mut lapsed) = (0, false);
         for turn in turns {
             reached = turn.shard();
             match turn.run(self.apply_shard(turn, due, attempts, until)).await {
                 Ok(false) => (),
-                // Another replica has it by now: whose the others are is not changed by that.
-                Err(Error::Adapter { .. }) if !turn.is_valid() => (),
+                // Another replica has it by now, or it cannot be relied on for a moment: the others are still ours.
+                Err(Error::Adapter { .. }) if !turn.is_valid() => lapsed = true,
                 ended => return (ended, reached),
             }
         }
-        (Ok(false), reached)
+        (Ok(lapsed), reached)
     }
 
     async fn apply_shard(

@@ -11,7 +11,7 @@
 //! it was passed over. What is in the cache is complete, because it gets there by a rename, and belongs to the pins,
 //! because their digest is part of its name. Nothing here downloads a ready-made binary.
 //!
-//! Besides, the command lines of the [`demo`] and of the [`bench`] are here, for who judges them before those are built.
+//! Besides, the command lines of the [`demo`] and of the [`mod@bench`] are here, for who judges them before those are built.
 //!
 //! Cost: milliseconds when everything is there, about 6 minutes on two cores when all four are built.
 

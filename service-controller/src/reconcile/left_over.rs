@@ -137,6 +137,7 @@ impl Reconciler {
 
     /// What holds it, and for how long. `None`: it may go.
     fn brake(&self, id: &ServiceId, memory: &mut Memory) -> Option<Duration> {
+        self.begin_sweep(Instant::now());
         let (now, all) = (Instant::now(), self.mirrors.n_balancers(|uid| self.shards.has(uid)));
         let vanished = self.vanished();
         let mut sweep = self.sweep();
