@@ -44,6 +44,7 @@ async fn services_are_kept_as_they_are_wished() {
     others_undo_what_is_ours(&mut bed).await;
     others_work_at_the_cloud(&bed).await;
     many_wishes_at_once_meet_one_worker(&bed).await;
+    what_is_spoken_on_a_port_arrives(&mut bed).await;
     what_is_not_ours_to_read_costs_nothing(&mut bed).await;
     what_happens_while_nobody_watches(&mut bed).await;
     what_the_api_server_refuses(&mut bed).await;
@@ -260,20 +261,42 @@ async fn many_wishes_at_once_meet_one_worker(bed: &Bed) {
     bed.cluster.cloud.configure(&json!({ "provisioning": null })).await.unwrap();
 }
 
+/// As the user wrote it, with one call; this cloud notes it at the listener. Without it all is as before.
+async fn what_is_spoken_on_a_port_arrives(bed: &mut Bed) {
+    for said in [Some("kubernetes.io/h2c"), None] {
+        bed.quiet(CONTROLLER).await.unwrap();
+        bed.cluster.cloud.reset_counts().await.unwrap();
+        let asked = all_calls(bed).await;
+        let ports = json!([{ "port": 80, "protocol": "TCP", "appProtocol": said }]);
+        bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await.unwrap();
+        bed.until_cloud("it stands at the listener", |state| {
+            let web = state.balancer("web")?;
+            let noted: Vec<_> = web.listeners.iter().map(|it| it.traffic.app_protocol.as_deref()).collect();
+            ensure!(noted == [said] && !web.status.is_pending(), "{noted:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        bed.quiet(CONTROLLER).await.unwrap();
+        assert!(all_calls(bed).await - asked >= 1.0, "it was not asked for");
+        let counts = bed.cluster.cloud.counts().await.unwrap();
+        let writes = (counts.of(Operation::UpdateListener), counts.of(Operation::UpdateLoadBalancer));
+        assert_eq!((writes, counts.writes), ((1, 1), 2), "the listener, and the tag that says what was done");
+    }
+}
+
 /// Nobody is asked and nothing is written for what a load balancer does not depend on.
 async fn what_is_not_ours_to_read_costs_nothing(bed: &mut Bed) {
     service("plain").port(80).spec("type", json!("ClusterIP")).create(&bed.client()).await.unwrap();
     // Of our name, and put there by somebody else.
     let theirs = json!({ "metadata": { "finalizers": [FINALIZER] } });
     bed.patch_service("plain", &theirs).await.unwrap();
+    // Whoever wrote the Service wrote it along: it goes, and the last word of that is written a moment later.
+    bed.told("Service", "plain", "DeletedLoadBalancer").await.unwrap();
     bed.quiet(CONTROLLER).await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     let asked = all_calls(bed).await;
-    let protocol = json!([{ "port": 80, "protocol": "TCP", "appProtocol": "kubernetes.io/h2c" }]);
-    let web = bed.patch_service("web", &json!({ "spec": { "ports": protocol } })).await.unwrap();
-    let ports = web.spec.and_then(|spec| spec.ports).unwrap();
-    assert!(ports.len() == 1 && ports.iter().all(|it| it.app_protocol.is_some()), "{ports:?}");
     let external = json!({ "type": "ExternalName", "externalName": "shop.example.com" });
     for (name, patch) in [
         ("web", json!({ "metadata": { "annotations": { "example.com/a": "b" } } })),

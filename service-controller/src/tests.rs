@@ -124,8 +124,6 @@ async fn an_unrelated_change_costs_nothing() {
             .annotations
             .get_or_insert_default()
             .insert("example.com/a".to_owned(), "b".to_owned());
-        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].app_protocol =
-            Some("kubernetes.io/h2c".to_owned());
     });
     world.kube.put::<Node>(node("a").provider_id("sim://r1/a").at("10.0.0.1").label("pet", "cat"));
     world.quiet().await;

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// What this cloud can do; each has a test of its name in `tests/capabilities.rs`.
-const CAPABILITIES: [&str; 27] = [
+const CAPABILITIES: [&str; 28] = [
     "instances",
     "instances.shutdown-state",
     "loadbalancers",
@@ -53,6 +53,7 @@ const CAPABILITIES: [&str; 27] = [
     "lb.listener-protocol",
     "lb.connect-timeout",
     "lb.connection-limit",
+    "lb.app-protocol",
     "lb.in-place-update",
     "lb.ownership-tags",
     "routes",

@@ -80,7 +80,7 @@ pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
     cloud: &Description,
 ) -> Result<LoadBalancerSpec, AdapterError> {
-    let spec = request.spec.clone().ok_or_else(|| AdapterError::field("spec", "is missing"))?;
+    let mut spec = request.spec.clone().ok_or_else(|| AdapterError::field("spec", "is missing"))?;
     let mut faults = Faults::default();
     enums(request, &spec, &mut faults);
     faults.0.extend(texts::faults(&spec));
@@ -102,6 +102,7 @@ pub(super) fn spec(
     }
     parameters::check(&spec.parameters, &cloud.parameters)?;
     features::check(&spec, cloud)?;
+    features::forget_unread(&mut spec, cloud);
     Ok(spec)
 }
 

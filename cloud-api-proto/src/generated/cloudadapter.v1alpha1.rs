@@ -402,7 +402,7 @@ pub struct GetInfoResponse {
     /// The part of the cloud that the credentials open. Unset until the first successful self-check.
     #[prost(message, optional, tag = "6")]
     pub scope: ::core::option::Option<Scope>,
-    /// What this adapter can do. Anything not listed is refused with UNSUPPORTED_FEATURE, never ignored.
+    /// What this adapter can do. Anything not listed is refused with UNSUPPORTED_FEATURE, never ignored, but for `lb.app-protocol`.
     #[prost(message, repeated, tag = "7")]
     pub capabilities: ::prost::alloc::vec::Vec<Capability>,
     /// The sizes that it takes.
@@ -431,7 +431,7 @@ pub struct GetInfoResponse {
 /// `lb.proxy-protocol`, `lb.health-check.http`, `lb.session-affinity`, `lb.udp`, `lb.sctp`, `lb.mixed-protocols`,
 /// `lb.dual-stack`, `lb.reserved-ip`, `lb.node-direct`, `lb.tls`, `lb.address-pool`, `lb.subnets`, `lb.size`, `lb.zone`, `lb.name`,
 /// `lb.keep-address`, `lb.algorithm`, `lb.listener-protocol`, `lb.connect-timeout`, `lb.connection-limit`, `lb.shared`,
-/// `lb.in-place-update`, `lb.ownership-tags`, `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
+/// `lb.app-protocol`, `lb.in-place-update`, `lb.ownership-tags`, `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Capability {
     /// One of the names above, or one that a vendor adds.
@@ -2411,6 +2411,11 @@ pub struct Listener {
     /// Connections at once, at least 1. Unset: the vendor's default. Needs `lb.connection-limit`.
     #[prost(uint32, optional, tag = "12")]
     pub connection_limit: ::core::option::Option<u32>,
+    /// What the user says that is spoken there, as it was written: `spec.ports\[\].appProtocol`, such as `kubernetes.io/h2c`. Empty: not said.
+    /// What it means is the adapter's business. One that makes something of it lists `lb.app-protocol`; any other ignores it, and leaves it
+    /// out of the hash. What it says is never a reason to refuse.
+    #[prost(string, tag = "13")]
+    pub app_protocol: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `Listener`.
 pub mod listener {

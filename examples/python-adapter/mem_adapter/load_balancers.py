@@ -162,6 +162,7 @@ def described(request: Ensure, old: api.LoadBalancer, backends: int) -> api.Load
     spec.ClearField("backend_set_id")
     for listener in spec.listeners:
         listener.ClearField("name")
+        listener.ClearField("app_protocol")  # Nothing is made of it: lb.app-protocol is not listed.
     spec.listeners.sort(key=lambda it: (it.protocol, it.port))
     spec.source_ranges.sort()
     item = api.LoadBalancer(key=request.key, owner=request.owner, fence=request.fence, backends=backends)

@@ -104,6 +104,13 @@ class Work(Served):
         request = api.WatchLoadBalancersRequest(context=CONTEXT, stop_when_synced=True)
         return [item for event in self.balancers.WatchLoadBalancers(request) for item in event.items.items]
 
+    def test_what_users_say_is_spoken_is_ignored(self) -> None:
+        first, spoken = self.ensure(wish()), wish()
+        for listener in spoken.spec.listeners:
+            listener.app_protocol = "kubernetes.io/h2c"
+        again = self.ensure(spoken)
+        self.assertEqual((again.state, again.steps, again.applied_hash), (first.state, 0, first.applied_hash))
+
     def test_a_repetition_is_nothing_to_do(self) -> None:
         first = self.ensure(wish())
         self.assertEqual((first.state, first.step), (api.LOAD_BALANCER_STATE_ACTIVE, first.steps))

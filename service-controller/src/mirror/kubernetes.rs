@@ -227,6 +227,7 @@ fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
         transport: transport(protocol).ok_or_else(unknown)?,
         port: number("port", port.port)?,
         node_port: number("nodePort", port.node_port.unwrap_or_default())?,
+        app_protocol: port.app_protocol.clone().unwrap_or_default(),
     })
 }
 
@@ -309,7 +310,7 @@ mod tests {
             "spec": {
                 "type": "LoadBalancer",
                 "ports": [
-                    {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"},
+                    {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP", "appProtocol": "kubernetes.io/h2c"},
                     {"name": "dns", "port": 53, "protocol": "UDP"},
                 ],
                 "ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack",
@@ -338,6 +339,8 @@ mod tests {
         assert_eq!(service.requested_address.as_deref(), Some("192.0.2.7"));
         let ports: Vec<_> = service.ports.iter().map(|it| (it.transport, it.port, it.node_port)).collect();
         assert_eq!(ports, [(Transport::Tcp, 80, 30_080), (Transport::Udp, 53, 0)]);
+        let spoken: Vec<_> = service.ports.iter().map(|it| it.app_protocol.as_str()).collect();
+        assert_eq!(spoken, ["kubernetes.io/h2c", ""]);
         let keys: Vec<&str> = service.annotations.keys().map(String::as_str).collect();
         assert_eq!(
             keys,

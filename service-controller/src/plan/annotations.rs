@@ -105,7 +105,7 @@ pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Ref
 pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
     let mut alone = Defaults::default();
     alone.set(name, value)?;
-    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 0 };
+    let port = Port::plain(Transport::Tcp, 80, 0);
     let any = Service { ports: vec![port], ..Service::default() };
     match wishes(&any, &alone).1.first() {
         None => defaults.set(name, value),

@@ -55,6 +55,8 @@ impl Listeners {
                 .needed(wishes.connect_timeout.as_ref(), name::CONNECT_TIMEOUT)
                 .map(Into::into),
             connection_limit: self.needed(wishes.connection_limit.as_ref(), name::CONNECTION_LIMIT),
+            // Its meaning is the adapter's, which may have none for it: it needs no capability.
+            app_protocol: port.app_protocol.clone(),
         }
     }
 

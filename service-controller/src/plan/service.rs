@@ -68,6 +68,15 @@ pub(crate) struct Port {
     pub(crate) port: u16,
     /// 0: the API server was asked not to allocate one.
     pub(crate) node_port: u16,
+    /// What is spoken, in the user's words. Empty: they do not say.
+    pub(crate) app_protocol: String,
+}
+
+impl Port {
+    /// One without a name, of which nothing else is said.
+    pub(crate) fn plain(transport: Transport, port: u16, node_port: u16) -> Self {
+        Self { name: String::new(), transport, port, node_port, app_protocol: String::new() }
+    }
 }
 
 /// An address family, in the order of `spec.ipFamilies`.

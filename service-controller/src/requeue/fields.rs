@@ -63,6 +63,7 @@ fn users_field(path: &str) -> Option<String> {
         ("source_ranges", _) => "spec.loadBalancerSourceRanges".to_owned(),
         ("parameters", _) => format!("annotation {PREFIX}x.<adapter>.{}", index.trim_matches(['[', ']'])),
         ("listeners", "node_port") => format!("spec.ports{index}.nodePort"),
+        ("listeners", "app_protocol") => format!("spec.ports{index}.appProtocol"),
         ("listeners", "name" | "protocol" | "port") => format!("spec.ports{index}.{tail}"),
         ("listeners", _) => format!("spec.ports{index}"),
         ("session_affinity", "timeout") => "spec.sessionAffinityConfig.clientIP.timeoutSeconds".to_owned(),
@@ -139,6 +140,7 @@ mod tests {
             ("spec.listeners[2].port", "spec.ports[2].port"),
             ("spec.listeners[2].node_port", "spec.ports[2].nodePort"),
             ("spec.listeners[2].protocol", "spec.ports[2].protocol"),
+            ("spec.listeners[2].app_protocol", "spec.ports[2].appProtocol"),
             ("spec.listeners[2].tls_refs[0]", "annotation lb.cloudadapter.dev/tls-cert-refs (spec.ports[2])"),
             ("spec.listeners[1].idle_timeout", "annotation lb.cloudadapter.dev/idle-timeout (spec.ports[1])"),
             (

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_listener_is_said_of_its_port() {
-        let port = |port| Port { name: String::new(), transport: Transport::Tcp, port, node_port: 0 };
+        let port = |port| Port::plain(Transport::Tcp, port, 0);
         let sent = |port| Listener { protocol: protocol(Transport::Tcp).into(), port, ..Listener::default() };
         let said = "spec.listeners[0].node_port is taken, spec.listeners[1] and spec.listeners[2].port are not; spec.listeners[9], \
                     spec.listeners[x], spec.listeners, spec.zone";

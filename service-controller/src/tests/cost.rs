@@ -18,11 +18,11 @@ use super::world::{World, name};
 use crate::plan::left_over::Orphans;
 
 /// Services, and nodes at the begin.
-const SERVICES: [&str; 14] = [
+const SERVICES: [&str; 15] = [
     "calm", "same", "shown", "port", "cleared", "gone", "wrong", "stripped", "type", "deleted", "class",
-    "back", "mode", "slow",
+    "back", "mode", "slow", "spoken",
 ];
-const S: u32 = 14;
+const S: u32 = 15;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
@@ -98,7 +98,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 #[rustfmt::skip]
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 24] = [
     ("an hour", |_| (), HOUR, NOTHING),
     ("50 heartbeats", heartbeats, MINUTE, NOTHING),
     ("an unrelated annotation", |world| world.change("calm", |service| {
@@ -118,6 +118,9 @@ const ROWS: [Row; 23] = [
     ("a mistake", |world| annotate(world, "wrong", "internal", "perhaps"), MINUTE, Cost { events: 1, ..NOTHING }),
     ("another port", |world| world.change("port", |service| {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+    }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
+    ("what is spoken on a port, which the adapter may read", |world| world.change("spoken", |service| {
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].app_protocol = Some("kubernetes.io/h2c".to_owned());
     }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
     ("one that somebody removed at the cloud, and that gets another address", |world| world.cloud.edit(|state| {
         state.load_balancers.remove("lb-uid-gone");

@@ -323,6 +323,7 @@ fn settings_of_listeners_and_pools_change_in_place() {
         spec.listeners[0].tls_refs = vec!["cert-1".into()];
         spec.listeners[0].connection_limit = Some(1000);
         spec.listeners[0].connect_timeout = Some(prost_types::Duration { seconds: 7, nanos: 0 });
+        spec.listeners[0].app_protocol = "kubernetes.io/h2c".into();
     });
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes, ["update pool tcp-80", "update listener tcp/80", "tag load balancer as complete"]);
@@ -335,6 +336,7 @@ fn settings_of_listeners_and_pools_change_in_place() {
         (model::Application::Https, &["cert-1".to_owned()][..])
     );
     assert_eq!((traffic.connection_limit, traffic.connect_timeout), (Some(1000), Some(7)));
+    assert_eq!(traffic.app_protocol.as_deref(), Some("kubernetes.io/h2c"));
     assert!(
         pool.algorithm.is(&model::Algorithm::SourceIp),
         "the listener's word comes before the parameter's"

@@ -200,13 +200,16 @@ impl<'a> Pools<'a> {
 }
 
 fn placement(spec: &contract::LoadBalancerSpec) -> Placement {
-    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     Placement {
         address_pool: said(&spec.address_pool),
         subnets: spec.subnets.clone(),
         size: said(&spec.size),
         zone: said(&spec.zone),
     }
+}
+
+fn said(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The parameter of the same name is for listeners that say nothing.
@@ -236,6 +239,7 @@ fn traffic(listener: &contract::Listener) -> Result<Traffic, VendorError> {
         certificates: listener.tls_refs.clone(),
         connection_limit: listener.connection_limit,
         connect_timeout: seconds("connect_timeout", listener.connect_timeout)?,
+        app_protocol: said(&listener.app_protocol),
     })
 }
 

@@ -239,6 +239,8 @@ pub struct Traffic {
     pub connection_limit: Option<u32>,
     /// Seconds for a connection to a member; nothing means the vendor's default.
     pub connect_timeout: Option<u32>,
+    /// What is spoken, in the user's words: noted, and shown in the console.
+    pub app_protocol: Option<String>,
 }
 
 /// What a listener understands of what comes in.

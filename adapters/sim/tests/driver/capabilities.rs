@@ -53,6 +53,7 @@ capabilities! {
     "lb.listener-protocol" => it_understands_http,
     "lb.connect-timeout" => a_member_has_so_long_to_answer,
     "lb.connection-limit" => so_many_may_connect,
+    "lb.app-protocol" => what_is_spoken_is_noted_as_it_was_said,
     "lb.in-place-update" => everything_but_the_address_changes_in_place,
     "lb.ownership-tags" => tags_say_whose_it_is,
     "routes" => routes_are_laid_and_removed,
@@ -220,6 +221,12 @@ async fn a_member_has_so_long_to_answer() {
 async fn so_many_may_connect() {
     let balancer = made(|spec| spec.listeners[0].connection_limit = Some(1000)).await;
     assert_eq!(balancer["listeners"][0]["traffic"]["connection_limit"], json!(1000));
+}
+
+async fn what_is_spoken_is_noted_as_it_was_said() {
+    let said = "kubernetes.io/h2c";
+    let balancer = made(|spec| spec.listeners[0].app_protocol = said.into()).await;
+    assert_eq!(balancer["listeners"][0]["traffic"]["app_protocol"], json!(said));
 }
 
 async fn everything_but_the_address_changes_in_place() {

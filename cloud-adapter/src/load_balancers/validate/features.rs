@@ -20,6 +20,9 @@ use crate::driver::Description;
 /// The attribute of a capability that lists its values. Source: adapter_service.proto, `Capability`.
 const VALUES: &str = "values";
 
+/// The capability of an adapter that makes something of what users say that is spoken on a port.
+const APP_PROTOCOL: &str = "lb.app-protocol";
+
 /// Something wanted that not every cloud has.
 #[derive(Debug, PartialEq, Eq)]
 struct Need {
@@ -58,6 +61,13 @@ impl Need {
 /// `UNSUPPORTED_FEATURE` with `field` and `capability`.
 pub(super) fn check(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
     needs(spec).iter().find_map(|need| need.refusal(cloud)).map_or(Ok(()), Err)
+}
+
+/// Takes away what a cloud may ignore and this one does: it counts in no hash, so that neither a change of it nor an upgrade writes anything.
+pub(super) fn forget_unread(spec: &mut LoadBalancerSpec, cloud: &Description) {
+    if !cloud.can(APP_PROTOCOL) {
+        spec.listeners.iter_mut().for_each(|listener| listener.app_protocol.clear());
+    }
 }
 
 fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
@@ -150,6 +160,8 @@ fn of_listener(listener: &Listener) -> Vec<Need> {
         port: _,
         node_port: _,
         idle_timeout: _,
+        // Who does not read it is not given it.
+        app_protocol: _,
     } = listener;
     let direct = listener.target_kind() == TargetKind::NodeDirect;
     let rows = [

@@ -28,7 +28,7 @@ fn plain() -> LoadBalancerSpec {
 type Change = fn(&mut LoadBalancerSpec);
 
 /// What must be seen in the hash, and one fault each.
-const FIELDS: [(Change, Change, &str); 9] = [
+const FIELDS: [(Change, Change, &str); 10] = [
     (
         |spec| spec.address_pool = "public".into(),
         |spec| spec.address_pool = "x".repeat(257),
@@ -61,6 +61,11 @@ const FIELDS: [(Change, Change, &str); 9] = [
         |spec| spec.listeners[0].connection_limit = Some(9),
         |spec| spec.listeners[0].connection_limit = Some(0),
         "spec.listeners[0].connection_limit",
+    ),
+    (
+        |spec| spec.listeners[0].app_protocol = "kubernetes.io/h2c".into(),
+        |spec| spec.listeners[0].app_protocol = "x".repeat(257),
+        "spec.listeners[0].app_protocol",
     ),
 ];
 

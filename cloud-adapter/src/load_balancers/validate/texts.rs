@@ -32,9 +32,9 @@ pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
     faults.extend(list("spec.subnets", &spec.subnets));
     faults.extend(map("spec.parameters", &spec.parameters));
     faults.extend(map("spec.tags", &spec.tags));
-    for (at, Listener { name, tls_refs, .. }) in spec.listeners.iter().enumerate() {
+    for (at, Listener { name, tls_refs, app_protocol, .. }) in spec.listeners.iter().enumerate() {
         let path = format!("spec.listeners[{at}]");
-        faults.extend(too_long(&path, [("name", name.as_str())]));
+        faults.extend(too_long(&path, [("name", name.as_str()), ("app_protocol", app_protocol)]));
         faults.extend(list(&format!("{path}.tls_refs"), tls_refs));
     }
     faults

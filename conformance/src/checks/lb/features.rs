@@ -25,7 +25,7 @@ use crate::{
 type Change = fn(&mut LoadBalancerSpec);
 
 /// Features that can be put on a load balancer that is there, by capability and, if it is a choice, by the value of it.
-const FEATURES: [(&str, &str, Change); 6] = [
+const FEATURES: [(&str, &str, Change); 7] = [
     ("lb.proxy-protocol", "v2", |spec| {
         spec.listeners.iter_mut().for_each(|one| one.set_proxy_protocol(ProxyProtocol::V2));
     }),
@@ -45,7 +45,12 @@ const FEATURES: [(&str, &str, Change); 6] = [
     ("lb.connection-limit", "", |spec| {
         spec.listeners.iter_mut().for_each(|one| one.connection_limit = Some(1000));
     }),
+    ("lb.app-protocol", "", says_what_is_spoken),
 ];
+
+fn says_what_is_spoken(spec: &mut LoadBalancerSpec) {
+    spec.listeners.iter_mut().for_each(|one| "kubernetes.io/h2c".clone_into(&mut one.app_protocol));
+}
 
 /// load_balancer_service.proto, `LoadBalancerSpec`: what the adapter can, it does: the feature shows at the vendor, what it lists of it
 /// equals what was wanted, and it can be taken back. `applied_hash` counts all of the specification but the backends.
@@ -66,7 +71,19 @@ pub(super) async fn round_trip(cx: &Context) -> Verdict {
     if trips.is_empty() {
         return Err(Stop::skipped("it has none of these capabilities"));
     }
+    if !cx.can("lb.app-protocol") {
+        trips.push(Box::pin(what_is_spoken_is_ignored(cx)));
+    }
     future::try_join_all(trips).await.map(drop)
+}
+
+/// load_balancer_service.proto, `Listener.app_protocol`: who makes nothing of it neither refuses it nor writes anything for its sake.
+async fn what_is_spoken_is_ignored(cx: &Context) -> Verdict {
+    let silent = cx.cluster().balancer("spoken").listeners([tcp(80)]).backends(&cx.machines(2).await?);
+    let there = cx.converge(&silent).await?;
+    let said = cx.converge(&silent.clone().fence(cx.cluster().fence()).spec(says_what_is_spoken)).await?;
+    expect::equal("without lb.app-protocol app_protocol is ignored", &said.steps, &0)?;
+    expect::equal("the hash does not count what is ignored", &said.applied_hash, &there.applied_hash)
 }
 
 async fn datagrams(cx: &Context) -> Verdict {

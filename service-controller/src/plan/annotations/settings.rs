@@ -173,8 +173,10 @@ mod tests {
     use crate::plan::service::Transport;
 
     fn service(annotations: &[(&str, &str)]) -> Service {
-        let port =
-            |name: &str, port, transport| Port { name: name.to_owned(), transport, port, node_port: 30_000 };
+        let port = |name: &str, port, transport| Port {
+            name: name.to_owned(),
+            ..Port::plain(transport, port, 30_000)
+        };
         Service {
             ports: vec![
                 port("http", 80, Transport::Tcp),

@@ -4,7 +4,7 @@ use super::{keys::PREFIX, *};
 
 fn read(annotations: &[(&str, &str)]) -> (Wishes, String) {
     let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-    let port = Port { name: "http".to_owned(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    let port = Port { name: "http".to_owned(), ..Port::plain(Transport::Tcp, 80, 30_080) };
     let service =
         Service { annotations, ports: vec![port.clone(), Port { port: 81, ..port }], ..Service::default() };
     let (wishes, refusals) = wishes(&service, &Defaults::default());

@@ -129,7 +129,7 @@ fn each_value_is_written_as_ours_are() {
 /// What is translated is not told again as a fault of a key that nobody wrote.
 #[test]
 fn what_is_translated_is_what_our_vocabulary_takes() {
-    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    let port = Port::plain(Transport::Tcp, 80, 30_080);
     for (key, value) in GOOD {
         let annotations = openstack(&[(&format!("{OLD}{key}"), value)]).annotations;
         let service = Service { annotations, ports: vec![port.clone()], ..Service::default() };
@@ -141,7 +141,7 @@ fn what_is_translated_is_what_our_vocabulary_takes() {
 /// Not as a key that nobody wrote.
 #[test]
 fn what_is_refused_after_its_translation_has_the_old_keys_name() {
-    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    let port = Port::plain(Transport::Tcp, 80, 30_080);
     let told = |key: &str, value: &str| {
         let Translation { annotations, foreign } = openstack(&[(&format!("{OLD}{key}"), value)]);
         let service = Service { annotations, foreign, ports: vec![port.clone()], ..Service::default() };

@@ -15,7 +15,7 @@ type Said = &'static [(&'static str, &'static str)];
 fn probed(traffic: Traffic, said: Said) -> Result<String, String> {
     let annotations =
         said.iter().map(|(key, value)| (format!("{PREFIX}health-check.{key}"), (*value).to_owned()));
-    let port = Port { name: String::new(), transport: Transport::Tcp, port: 80, node_port: 30_080 };
+    let port = Port::plain(Transport::Tcp, 80, 30_080);
     let service =
         Service { traffic, annotations: annotations.collect(), ports: vec![port], ..Service::default() };
     let (wishes, _none) = wishes(&service, &Defaults::default());

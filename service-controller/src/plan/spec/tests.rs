@@ -16,7 +16,7 @@ use crate::plan::{
 };
 
 fn port(transport: Transport, port: u16) -> Port {
-    Port { name: format!("{transport}-{port}").to_lowercase(), transport, port, node_port: 30_000 + port }
+    Port { name: format!("{transport}-{port}").to_lowercase(), ..Port::plain(transport, port, 30_000 + port) }
 }
 
 fn service(ports: &[Port]) -> Service {
@@ -92,6 +92,20 @@ fn a_plain_service_becomes_a_plain_load_balancer() {
     assert_eq!((listener.port, listener.node_port), (80, Some(30_080)));
     assert_eq!(listener.target_kind(), TargetKind::NodePort);
     assert_eq!(listener.proxy_protocol(), Header::Off);
+}
+
+/// Whatever the adapter can do: what it does not read it ignores.
+#[test]
+fn what_users_say_is_spoken_on_a_port_is_passed_on_and_silence_is_no_word() {
+    let spoken = |word: &str| Port { app_protocol: word.to_owned(), ..port(Transport::Tcp, 80) };
+    let features = Features::from([name::LOAD_BALANCERS]);
+    let shape = |word: &str| checked(&service(&[spoken(word)])).unwrap().shape(&features, None).unwrap();
+    for word in ["kubernetes.io/h2c", "example.com/anything", "https", ""] {
+        assert_eq!(shape(word).spec.listeners[0].app_protocol, word);
+    }
+    assert_ne!(shape("http").digest, shape("https").digest);
+    // Made by hand from the bytes on the wire of a contract without such a field.
+    assert_eq!(shape("").digest, "7f8154459a44ffb98a5a3cb05f7ede38");
 }
 
 #[test]

@@ -52,7 +52,7 @@ proptest! {
     ) {
         let port = |((transport, port), node_port): (&(usize, u16), &u16)| {
             let transport = [Transport::Tcp, Transport::Udp, Transport::Sctp][*transport];
-            Port { name: format!("{transport}-{port}"), transport, port: *port, node_port: 30_000 + node_port }
+            Port { name: format!("{transport}-{port}"), ..Port::plain(transport, *port, 30_000 + node_port) }
         };
         let one = Service {
             ports: ports.iter().map(port).collect(),

@@ -18,7 +18,7 @@ const LOOKS: usize = 20;
 pub(super) fn service() -> Service {
     Service {
         kind: Kind::LoadBalancer,
-        ports: vec![Port { name: "http".to_owned(), transport: Transport::Tcp, port: 80, node_port: 30_080 }],
+        ports: vec![Port { name: "http".to_owned(), ..Port::plain(Transport::Tcp, 80, 30_080) }],
         families: vec![Family::V4],
         ..Service::default()
     }

@@ -121,3 +121,16 @@ fn of_a_choice_only_the_listed_values_are_there() {
     wanted.listeners[0].set_algorithm(Algorithm::SourceIpPort);
     check(&wanted, &some).expect_err("a longer word is another one");
 }
+
+/// What is not read is not given to the driver, and so it is in no hash; neither is it refused.
+#[test]
+fn what_is_spoken_on_a_port_is_for_those_that_read_it() {
+    let said = || changed(|spec| spec.listeners[0].app_protocol = "kubernetes.io/h2c".into());
+    for (capabilities, left) in [(vec![], ""), (vec![("lb.app-protocol", "")], "kubernetes.io/h2c")] {
+        let (mut spec, cloud) = (said(), cloud(&capabilities));
+        assert_eq!(check(&spec, &cloud), Ok(()));
+        forget_unread(&mut spec, &cloud);
+        assert_eq!(spec.listeners[0].app_protocol, left);
+        assert_eq!(spec == self::spec(), left.is_empty(), "nothing else is taken away");
+    }
+}
