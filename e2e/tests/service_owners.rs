@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use adapter_sim::simcloud::{Access, Operation};
 use anyhow::ensure;
 use e2e::{Bed, WITHIN, address, eventually, service};
 use k8s_openapi::api::core::v1::Service;
@@ -34,6 +35,8 @@ async fn only_what_is_proven_ours_goes() {
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
     strip(&bed, "orphan").await;
     bed.services().delete("orphan", &DeleteParams::default()).await.unwrap();
+    let orphan = bed.cluster.cloud.state().await.unwrap().balancer("orphan").unwrap().id.clone();
+    let asked = writes_to(&bed, &orphan).await.len();
     strip(&bed, "type").await;
     bed.patch_service("type", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
@@ -59,6 +62,8 @@ async fn only_what_is_proven_ours_goes() {
     bed.told("Service", "orphan", "OrphanedLoadBalancer").await.unwrap();
     bed.told("Service", "orphan", "DeletedLoadBalancer").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
+    let asked = writes_to(&bed, &orphan).await.split_off(asked);
+    assert_eq!(asked, [Operation::DeleteLoadBalancer], "to tell of it costs nothing");
 }
 
 /// Those without a class are another's here, and what nobody wants is told and stays.
@@ -105,6 +110,7 @@ async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
     bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
     bed.ready().await.unwrap();
     bed.quiet("service-controller").await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
     many_vanish(&mut bed, &["one", "two", "three"]).await;
 
     eventually("people hear of the orphan", ORPHANED_WITHIN, || async {
@@ -119,6 +125,8 @@ async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
     let orphans = bed.cluster.pods.get("service-controller").unwrap();
     let orphans = orphans.counted("cloud_controller_load_balancer_orphans", "controller").await.unwrap();
     assert_eq!(orphans.values().sum::<f64>().to_string(), "4", "{orphans:?}");
+    let counts = bed.cluster.cloud.counts().await.unwrap();
+    assert_eq!((counts.writes, counts.of(Operation::GetLoadBalancer)), (0, 0), "{counts:?}");
     let left = bed.cluster.cloud.state().await.unwrap();
     assert!(ours.iter().all(|name| left.balancer(name).is_ok()), "{:?}", left.load_balancers);
 }
@@ -179,6 +187,13 @@ async fn classes(bed: &Bed) {
     bed.services().delete("manifest", &DeleteParams::default()).await.unwrap();
     bed.told("Service", "manifest", "DeletedLoadBalancer").await.unwrap();
     assert!(bed.services().get_opt("manifest").await.unwrap().is_none());
+}
+
+/// What the cloud was told about one load balancer, oldest first.
+async fn writes_to(bed: &Bed, id: &str) -> Vec<Operation> {
+    let log = bed.cluster.cloud.requests().await.unwrap();
+    let writes = log.iter().filter(|it| it.access == Access::Write && it.object.as_deref() == Some(id));
+    writes.map(|it| it.operation).collect()
 }
 
 /// Takes all finalizers off.

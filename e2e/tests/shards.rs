@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::{Access, Family, Operation};
 use anyhow::ensure;
 use e2e::{Bed, CONTROLLERS, node, service};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -269,8 +269,18 @@ impl Users {
         let cloud = bed.cluster.cloud.state().await.unwrap();
         assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (self.services.len(), self.nodes.len()));
         let counts = bed.cluster.cloud.counts().await.unwrap();
-        let made = counts.of(Operation::CreateLoadBalancer);
-        assert_eq!(usize::try_from(made).unwrap(), self.services.len(), "{counts:?}");
+        // The vendor's calls for one of each, and none for another shard's owner: only members are written besides, for the nodes that came.
+        let once = u64::try_from(self.services.len()).unwrap();
+        let made = [Operation::CreateLoadBalancer, Operation::CreateListener, Operation::UpdateLoadBalancer];
+        assert_eq!(made.map(|it| counts.of(it)), [once; 3], "{counts:?}");
+        let members = counts.of(Operation::SetMembers) + counts.of(Operation::UpdateMembers);
+        let nodes = u64::try_from(self.nodes.len()).unwrap();
+        let writes = counts
+            .by_operation
+            .iter()
+            .filter(|(it, _)| it.family() == Family::Loadbalancer && it.access() == Access::Write);
+        assert_eq!(writes.map(|(_, n)| n).sum::<u64>(), 3 * once + members, "{counts:?}");
+        assert!(members <= once * nodes, "{counts:?}");
         let mut warnings = bed.warnings().await.unwrap();
         // A Service that comes a moment before the first node is told that there is none yet.
         warnings.retain(|warning| !warning.contains("UnAvailableLoadBalancer"));
