@@ -15,7 +15,9 @@ mod machine;
 mod memory;
 mod one_more;
 mod page;
+mod profile;
 mod progress;
+mod replicas;
 mod restart;
 mod result;
 mod routes;
@@ -66,7 +68,8 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
     // Where the results go is nothing that they depend on.
-    let flags = Args { json: None, ..args.clone() }.to_flags();
+    let flags =
+        Args { json: None, profile: args.profile.as_ref().map(|_| "DIR".into()), ..args.clone() }.to_flags();
     let flags = flags.iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let command = format!("cargo xtask bench scale {}", flags.join(" "));
     let mut report = Report { machine: Machine::of_here(), command, size, rows: Vec::new() };
@@ -110,13 +113,9 @@ async fn measure(
     (report, stage): (&mut Report, &mut Option<Stage>),
     (progress, who): (Progress, Who),
 ) -> anyhow::Result<()> {
-    let starting = Stage::start(tools, (report.size, who), progress);
-    let started = progress.told("the cluster starts", starting).await?;
-    let stage = stage.insert(started);
     for scenario in args.wanted().into_iter().filter(|it| is_of(*it, who)) {
-        if !matches!(scenario, Scenario::Join | Scenario::Growth) {
-            stage.grow(report.size.nodes, report.size.services.max(stage.services.len())).await?;
-        }
+        Box::pin(prepare(tools, (report.size, who), (scenario, &args.profile), (progress, stage))).await?;
+        let stage = stage.as_mut().context("there is no cluster")?;
         let name = scenario.name();
         let load = machine::load();
         progress.say(&name);
@@ -128,6 +127,7 @@ async fn measure(
                 Row { title: name.clone(), scenario: name, load, who, failed, ..Row::default() }
             }
         };
+        let row = Row { size: (stage.size != report.size).then_some(stage.size), ..row };
         let failed = row.failed.clone();
         progress.say(&table::lines(&row));
         report.rows.push(row);
@@ -138,9 +138,37 @@ async fn measure(
     Ok(())
 }
 
+/// The cluster for a scenario: that of the one before, unless it needs one of its own.
+async fn prepare(
+    tools: &Tools,
+    (size, who): (Size, Who),
+    (scenario, profile): (Scenario, &Option<PathBuf>),
+    (progress, slot): (Progress, &mut Option<Stage>),
+) -> anyhow::Result<()> {
+    let own = scenario == Scenario::Replicas;
+    if own && let Some(stage) = slot.take() {
+        progress.told("the cluster of the others is stopped", stage.close()).await?;
+    }
+    if slot.is_none() {
+        let started = if own {
+            progress.told("a cluster with replicas starts", replicas::start(tools, size, progress)).await?
+        } else {
+            progress.told("the cluster starts", Stage::start(tools, (size, who), progress)).await?
+        };
+        *slot = Some(started);
+    }
+    let stage = slot.as_mut().context("there is no cluster")?;
+    stage.profile.clone_from(profile);
+    if matches!(scenario, Scenario::Join | Scenario::Growth) {
+        return Ok(());
+    }
+    stage.grow(stage.size.nodes, stage.size.services.max(stage.services.len())).await
+}
+
 /// The peer has no adapter, and is no three processes; how it grows is seen by its figures at one size.
 fn is_of(scenario: Scenario, who: Who) -> bool {
-    who == Who::Ours || !matches!(scenario, Scenario::Growth | Scenario::Restart | Scenario::AdapterRestart)
+    use Scenario::{AdapterRestart, Growth, Replicas, Restart};
+    who == Who::Ours || !matches!(scenario, Growth | Restart | AdapterRestart | Replicas)
 }
 
 async fn one(scenario: Scenario, stage: &mut Stage) -> anyhow::Result<Row> {
@@ -156,6 +184,7 @@ async fn one(scenario: Scenario, stage: &mut Stage) -> anyhow::Result<Row> {
         Scenario::Restart => restart::controllers(stage).await,
         Scenario::AdapterRestart => restart::adapter(stage).await,
         Scenario::Throttled => throttled::measure(stage).await,
+        Scenario::Replicas => replicas::measure(stage).await,
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Its name on the command line, and those of its targets that hold on any machine, whatever else it does.
-const SCENARIOS: [(&str, &[&str]); 11] = [
+const SCENARIOS: [(&str, &[&str]); 12] = [
     ("join", &["vendor calls about machines", "vendor writes beside routes"]),
     ("growth", &[]),
     ("routes", &["calls that list them, one listing a period"]),
@@ -19,6 +19,14 @@ const SCENARIOS: [(&str, &[&str]); 11] = [
     ("restart", &["vendor calls", "API-server writes"]),
     ("adapter-restart", &["vendor calls that are no listing", "vendor writes", "API-server writes"]),
     ("throttled", &[]),
+    (
+        "replicas",
+        &[
+            "vendor writes, three a Service being the least",
+            "kill -9 of one: load balancers made",
+            "kill -9 of one: load balancers of no Service",
+        ],
+    ),
 ];
 
 #[test]

@@ -32,6 +32,35 @@ pub(super) fn load() -> f64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
+/// What all cores have done since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cores {
+    all: u64,
+    idle: u64,
+}
+
+impl Cores {
+    pub(super) fn now() -> Self {
+        Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Which part of the time since they were busy. Where that is not known, none of it.
+    pub(super) fn busy_since(self, before: Self) -> f64 {
+        let more = |after: u64, before: u64| super::listings::of_count(after.saturating_sub(before));
+        let all = more(self.all, before.all);
+        if all > 0.0 { 1.0 - more(self.idle, before.idle) / all } else { 0.0 }
+    }
+
+    /// Whoever is nice gives way, and so is no reason to wait for. Source: proc_stat(5): user, nice, system, idle, iowait, irq,
+    /// softirq, steal.
+    fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
+        let idle = [1, 3, 4].into_iter().filter_map(|field| ticks.get(field)).sum();
+        Some(Self { all: ticks.iter().sum(), idle })
+    }
+}
+
 /// Memory of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
@@ -89,7 +118,17 @@ fn model(cpuinfo: &str) -> String {
 mod tests {
     use std::process;
 
-    use super::{Memory, cpu, field, model, ticks};
+    use super::{Cores, Memory, cpu, field, model, ticks};
+
+    #[test]
+    fn cores_are_busy_for_who_is_not_nice() {
+        let stat = |user: u64, idle: u64| format!("cpu  {user} 10 100 {idle} 5 0 0 0 0 0\ncpu0 1 2 3 4\n");
+        let (before, after) =
+            (Cores::parse(&stat(100, 500)).unwrap(), Cores::parse(&stat(160, 540)).unwrap());
+        assert!((after.busy_since(before) - 0.6).abs() < 1e-9);
+        assert!(before.busy_since(before).abs() < 1e-9);
+        assert_eq!(Cores::parse("intr 5\n"), None);
+    }
 
     #[test]
     fn what_proc_says_is_read() {

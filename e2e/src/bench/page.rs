@@ -24,7 +24,10 @@ Leases, which none of the processes reads. Each node has 50 images and two pod n
 Each Service has one port, with all member nodes behind it; the other nodes have
 `node.kubernetes.io/exclude-from-external-load-balancers`: 5,000 members in each of 1,000 load balancers would be five million.
 
-Not measured yet: several replicas of each controller at work.
+Nodes are those of kubelets without `--node-ip`: they have no address before a controller writes it.
+
+Where the CPU time goes is told by runs with `--profile DIR`: `perf` samples the processes 997 times a second of CPU time. A sample counts for the
+innermost of its functions that belongs to a group; helpers that all use count for who called them. Times of such runs are not those of others.
 
 A missed target is told as missed. [Limits](limits.md#what-is-promised-and-where-it-is-tested) has what is promised of the adapter's
 budgets, with the tests in virtual time.
@@ -35,9 +38,17 @@ type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
     let mut last = BTreeMap::<(String, u8), Found<'_>>::new();
+    let mut profiles = BTreeMap::<&str, &Row>::new();
     for report in reports {
         for row in &report.rows {
-            last.insert((row.scenario.clone(), order(row.who)), (report, row));
+            let key = (row.scenario.clone(), order(row.who));
+            if row.profiles.is_empty() {
+                last.insert(key, (report, row));
+                continue;
+            }
+            profiles.insert(&row.scenario, row);
+            // Who is watched is slower: its figures count where there are no others.
+            last.entry(key).or_insert((report, row));
         }
     }
     let mut page = HEAD.to_owned();
@@ -56,7 +67,7 @@ pub(super) fn page(reports: &[Report]) -> String {
     let mut rows: Vec<Found<'_>> = last.into_values().collect();
     rows.sort_by_key(|(_, row)| (order_of(&row.scenario), order(row.who)));
     for (report, row) in &rows {
-        page.push_str(&targets(row, report.size));
+        page.push_str(&targets(row, row.size.unwrap_or(report.size)));
     }
     for scenario in Scenario::value_variants() {
         let name = scenario.name();
@@ -65,6 +76,7 @@ pub(super) fn page(reports: &[Report]) -> String {
         }
     }
     page.push_str(&compared(&rows));
+    page.extend(profiles.into_iter().map(|(scenario, row)| cpu_time(scenario, row)));
     for (report, row) in &rows {
         page.push_str(&details(report, row));
     }
@@ -90,6 +102,18 @@ fn compared(rows: &[Found<'_>]) -> String {
         "\n## Beside the peer\n\nThe peer is [a cloud controller manager in Go](../e2e/peer/README.md) on the same control plane and cloud.\n\n\
          | scenario | | | ours | peer | ratio |\n| --- | --- | --- | --- | --- | --- |\n{text}"
     )
+}
+
+fn cpu_time(scenario: &str, row: &Row) -> String {
+    let mut text = format!("\n## Where the CPU time goes: {scenario} ({})\n", row.title);
+    for (process, profile) in &row.profiles {
+        let head = "| functions | share |\n| --- | --- |";
+        writeln!(text, "\n{process}, {} samples:\n\n{head}", profile.samples).ok();
+        for (group, share) in &profile.groups {
+            writeln!(text, "| {group} | {:.1} % |", share * 100.0).ok();
+        }
+    }
+    text
 }
 
 fn order(who: Who) -> u8 {
@@ -118,7 +142,7 @@ fn targets(row: &Row, size: Size) -> String {
 
 fn details(report: &Report, row: &Row) -> String {
     let mut text = format!("\n## {}: {} ({})\n\n", row.scenario, row.title, row.who.words());
-    let size = report.size;
+    let size = row.size.unwrap_or(report.size);
     writeln!(
         text,
         "Cluster: {} nodes, {} of them members, {} Services. {}. Load of the machine at the beginning: {}.\n",
@@ -158,8 +182,30 @@ fn calls(calls: &Calls, seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::Profile;
     use super::super::result::{Report, Row, Target, Who};
     use super::page;
+
+    #[test]
+    fn a_run_that_was_watched_tells_where_the_time_went_and_no_other_figures() {
+        let run = |figure, profiles: &[(&str, Profile)]| {
+            let profiles = profiles.iter().map(|(name, it)| ((*name).to_owned(), it.clone())).collect();
+            let targets = vec![Target::count("vendor calls", figure, 0)];
+            let row = Row { scenario: "restart".into(), targets, profiles, ..Row::default() };
+            Report { rows: vec![row], ..Report::default() }
+        };
+        let profile = Profile { samples: 500, groups: vec![("JSON".to_owned(), 0.625)] };
+        let watched = run(7, &[("node-controller", profile)]);
+        for reports in [[run(0, &[]), watched.clone()], [watched.clone(), run(0, &[])]] {
+            let page = page(&reports);
+            assert!(
+                page.contains("node-controller, 500 samples:") && page.contains("| JSON | 62.5 % |"),
+                "{page}"
+            );
+            assert!(page.contains("| 0 | 0 | met |") && !page.contains("| 7 |"), "{page}");
+        }
+        assert!(page(&[watched]).contains("| 7 | 0 | **missed** |"));
+    }
 
     #[test]
     fn a_later_run_counts_and_what_was_never_measured_is_told() {

@@ -1,14 +1,17 @@
 //! Each controller, and the adapter, is stopped and started at full size.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
 use crate::{ADAPTER, CONTROLLERS, seconds};
 
 use super::listings::{self, BALANCERS_PAGE, PAGE, ROUTES_A_NODE, of_count, pages};
 use super::memory;
+use super::profile::Profile;
 use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 
@@ -23,9 +26,11 @@ const LISTED_AFTER: Duration = Duration::from_secs(2);
 pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.quiet().await?;
     let before = stage.reading().await?;
-    let mut again = Vec::new();
+    let (mut again, mut profiles) = (Vec::new(), BTreeMap::new());
     for name in CONTROLLERS {
-        again.push((name, once(stage, name).await?));
+        let (seconds, profile) = once(stage, name).await?;
+        again.push((name, seconds));
+        profiles.extend(profile);
     }
     let spent = stage.spent(&before).await?;
     let told = |&(name, seconds): &(&str, f64)| {
@@ -37,6 +42,7 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
         targets: judge(&spent, &again),
         waits: again.iter().map(told).collect(),
         notes: vec!["Working again is: ready, and its queue worked off. The adapter's own listings go on and are not counted.".into()],
+        profiles,
         spent,
         ..Row::default()
     })
@@ -68,15 +74,26 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Seconds from its start until it has nothing left to do.
-async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<f64> {
+/// Seconds from its start until it has nothing left to do, and where its CPU time went.
+async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<String, Profile>)> {
     let pod = stage.cluster.pods.get(name)?;
     pod.terminate().await?;
     let began = Instant::now();
     pod.start()?;
-    pod.wait_ready(seconds(60)).await?;
+    let pid = pod.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).context("it does not run")?;
+    let watched = stage.profile.is_some();
+    if watched {
+        // It begins when somebody looks.
+        kill_process(pid, Signal::STOP)?;
+    }
+    let recordings = stage.record("restart", &[name]).await?;
+    if watched {
+        kill_process(pid, Signal::CONT)?;
+    }
+    stage.cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
     stage.quiet().await.with_context(|| format!("{name} was started again"))?;
-    Ok(began.elapsed().as_secs_f64())
+    let took = began.elapsed().as_secs_f64();
+    Ok((took, recordings.finish().await?))
 }
 
 fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {

@@ -7,6 +7,7 @@ use adapter_sim::simcloud::counts::Counts;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
+use super::profile::Profile;
 
 /// All of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,12 +62,18 @@ pub(super) struct Row {
     pub(super) who: Who,
     /// A sentence.
     pub(super) title: String,
+    /// How large its cluster is, if it has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) size: Option<Size>,
     /// Of the machine, over one minute, when the scenario began.
     pub(super) load: f64,
     pub(super) spent: Spent,
     /// What users waited for.
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) targets: Vec<Target>,
+    /// Where the CPU time of a process went, if it was asked for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub(super) profiles: BTreeMap<String, Profile>,
     /// What else there is to say.
     pub(super) notes: Vec<String>,
     /// Why it could not be measured.

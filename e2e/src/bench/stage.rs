@@ -1,6 +1,7 @@
 //! The cluster that is measured, and looks at what it took.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use crate::cluster::Cluster;
 use crate::helm::merge;
 use crate::peer::{Peer, PeerFlags};
 use crate::quiet::quiet;
-use crate::{CONTROLLERS, eventually, seconds};
+use crate::{ADAPTER, CONTROLLERS, eventually, seconds};
 
 use super::fleet::{self, CLUSTER_CIDR, node_name};
 use super::machine::{self, Memory};
+use super::profile::Recordings;
 use super::progress::Progress;
 use super::result::{Calls, Size, Spent, Usage, Who};
 use super::seen::Seen;
@@ -52,6 +54,8 @@ pub(super) struct Stage {
     pub(super) who: Who,
     pub(super) size: Size,
     pub(super) progress: Progress,
+    /// Where samples of the processes are kept, if they are wanted.
+    pub(super) profile: Option<PathBuf>,
     /// Before the first node came.
     pub(super) born: Reading,
     /// The nodes that are there, with their machines.
@@ -81,15 +85,33 @@ impl Stage {
         (size, who): (Size, Who),
         progress: Progress,
     ) -> anyhow::Result<Self> {
+        Self::start_with(tools, (size, who), &json!({}), progress).await
+    }
+
+    /// The same, with these values of the chart. Of each Deployment one replica is started.
+    pub(super) async fn start_with(
+        tools: &Tools,
+        (size, who): (Size, Who),
+        more: &Value,
+        progress: Progress,
+    ) -> anyhow::Result<Self> {
         let values = json!({ "routeController": { "clusterCidr": CLUSTER_CIDR } });
-        let mut cluster = Cluster::install(tools, |all: &mut Value| merge(all, &values)).await?;
+        let change = |all: &mut Value| {
+            merge(all, &values);
+            merge(all, more);
+        };
+        let mut cluster = Cluster::install(tools, change).await?;
         let quotas = json!({ "load_balancers": 10_000, "routes": 100_000, "members_per_pool": 10_000 });
         let settings = json!({ "latency": { "default_ms": LATENCY_MILLIS }, "quotas": quotas });
         cluster.cloud.configure(&settings).await?;
         let peer = match flags(who) {
             None => {
-                cluster.pods.start()?;
-                cluster.pods.wait_ready(seconds(60)).await?;
+                for name in CONTROLLERS.iter().chain([&ADAPTER]) {
+                    cluster.pods.get(name)?.start()?;
+                }
+                for name in CONTROLLERS.iter().chain([&ADAPTER]) {
+                    cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
+                }
                 None
             }
             Some(flags) => Some(Peer::run(&mut cluster.control_plane, &cluster.cloud, &flags).await?),
@@ -108,6 +130,7 @@ impl Stage {
             who,
             size,
             progress,
+            profile: None,
             born: Reading::default(),
             machines: BTreeMap::new(),
             members: BTreeSet::new(),
@@ -158,7 +181,7 @@ impl Stage {
                 peak_mib: mib(memory.peak),
                 cpu_seconds: cpu.saturating_sub(before.unwrap_or_default()).as_secs_f64(),
             };
-            users.insert(user, name.clone());
+            users.insert(user, deployment(&name).to_owned());
             processes.insert(name, usage);
         }
         Ok(Spent {
@@ -178,11 +201,18 @@ impl Stage {
         let pods = &mut self.cluster.pods;
         let names = pods.names();
         let process = |name: String| {
-            let pod = pods.get(&name)?;
-            let pid = pod.id().with_context(|| format!("{name} does not run"))?;
-            Ok((name, pid, pod.user().to_owned()))
+            let pod = pods.look_at(&name).ok()?;
+            Some((name, pod.id()?, pod.user().to_owned()))
         };
-        names.into_iter().map(process).collect()
+        Ok(names.into_iter().filter_map(process).collect())
+    }
+
+    /// The replicas of all controllers that were started.
+    fn controllers(&self) -> Vec<String> {
+        let mut names = self.cluster.pods.names();
+        let started = |name: &String| self.cluster.pods.look_at(name).is_ok_and(|pod| pod.id().is_some());
+        names.retain(|name| deployment(name) != ADAPTER && started(name));
+        names
     }
 
     /// Waits until no controller has anything left to do.
@@ -191,8 +221,8 @@ impl Stage {
             return self.silent(IDLE_AFTER, |counts| counts.writes).await;
         }
         let within = self.patience(self.machines.len() + self.services.len());
-        for name in CONTROLLERS {
-            let pod = &*self.cluster.pods.get(name)?;
+        for name in self.controllers() {
+            let pod = self.cluster.pods.look_at(&name)?;
             let what = format!("{name} has nothing left to do");
             let look = eventually(&what, within, || async {
                 // A look costs the one who is looked at.
@@ -287,7 +317,7 @@ impl Stage {
     }
 
     /// Waits until our processes have written nothing for a while.
-    async fn settled(&self) -> anyhow::Result<()> {
+    pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let audit = self.cluster.control_plane.audit_log();
         let mut mark = audit.mark()?;
         let end = Instant::now() + self.patience(self.machines.len() + self.services.len());
@@ -301,6 +331,22 @@ impl Stage {
             ensure!(Instant::now() < end, "somebody writes on and on: {:?}", writes.last());
             mark = next;
         }
+    }
+
+    /// Watches where the CPU time of these processes goes from here on, if that is wanted.
+    pub(super) async fn record(&self, scenario: &str, names: &[&str]) -> anyhow::Result<Recordings> {
+        let Some(dir) = self.profile.as_ref().filter(|_| self.who == Who::Ours) else {
+            return Ok(Recordings::default());
+        };
+        let pid = |name: &str| self.cluster.pods.look_at(name)?.id().context("it does not run");
+        let named = names.iter().map(|name| Ok(((*name).to_owned(), pid(name)?)));
+        Recordings::start(dir, scenario, &named.collect::<anyhow::Result<Vec<_>>>()?).await
+    }
+
+    /// The machine of a node.
+    pub(super) fn machine(&self, number: usize) -> anyhow::Result<String> {
+        let name = node_name(number);
+        self.machines.get(&name).cloned().with_context(|| format!("{name} has no machine"))
     }
 
     /// The names of the nodes that are there.
@@ -359,14 +405,20 @@ impl Stage {
             peer.stop().await?;
             return self.cluster.control_plane.stop().await;
         }
-        for name in CONTROLLERS.iter().chain([&crate::ADAPTER]) {
-            let pod = self.cluster.pods.get(name)?;
+        for name in self.controllers().into_iter().chain([ADAPTER.to_owned()]) {
+            let pod = self.cluster.pods.get(&name)?;
             if pod.is_running() {
                 pod.stop().await?;
             }
         }
         self.cluster.control_plane.stop().await
     }
+}
+
+/// Whose replica this is: those behind the first have a number at the end.
+fn deployment(pod: &str) -> &str {
+    let mut all = CONTROLLERS.into_iter().chain([ADAPTER]);
+    all.find(|name| pod.starts_with(name)).unwrap_or(pod)
 }
 
 /// Nothing for ours.
@@ -409,7 +461,16 @@ fn by_process(
 
 #[cfg(test)]
 mod tests {
-    use super::{AuditWrite, BTreeMap, by_process};
+    use super::{AuditWrite, BTreeMap, by_process, deployment};
+
+    #[test]
+    fn replicas_are_those_of_their_deployment() {
+        let names = ["node-controller", "service-controller-3", "cloud-adapter", "stranger-1"];
+        assert_eq!(
+            names.map(deployment),
+            ["node-controller", "service-controller", "cloud-adapter", "stranger-1"]
+        );
+    }
 
     #[test]
     fn writes_are_counted_by_process_without_leases_and_strangers() {

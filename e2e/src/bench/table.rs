@@ -49,6 +49,12 @@ fn of_row(row: &Row) -> Vec<Line> {
         );
         lines.push(Line::told(id, format!("{process}: memory / peak / CPU time"), figure));
     }
+    for (process, profile) in &row.profiles {
+        for (group, share) in &profile.groups {
+            let what = format!("CPU time of {process}: {group}");
+            lines.push(Line::told(id, what, format!("{:.1} %", share * 100.0)));
+        }
+    }
     lines.push(Line::told(id, "load of the machine at the beginning", quantity(row.load, "")));
     lines
 }

@@ -22,13 +22,14 @@ processes as it says, all built for release. Nodes and Services are made through
 benchmark reports each node's status every 5 minutes, as kubelets do where nothing changes. It does not renew their Leases, which nobody \
 here reads. Vendor calls are counted by the cloud, writes to the API server by its audit log, memory and CPU time by the kernel.
 
-One set-up serves all scenarios. With its defaults it takes most of an hour and 4 GiB; its figures are worth something on a machine that \
+One set-up serves all scenarios but the last. With its defaults it takes an hour and 4 GiB; its figures are worth something on a machine that \
 does nothing else. The load of the machine stands beside each scenario.";
 
 const AFTER_HELP: &str = "\
 Examples:
   cargo xtask bench scale --nodes 100 --services 20 --seconds 30   a first look, two minutes
   cargo xtask bench scale --scenario steady --scenario restart
+  cargo xtask bench scale --scenario restart --profile target/perf
   cargo xtask bench scale --json target/bench.json
   cargo xtask bench scale --write-docs target/bench.json           makes docs/benchmarks.md of it
 
@@ -66,11 +67,15 @@ pub struct Args {
     /// How long the steady state is watched; the other scenarios that take their time take a part of it
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u16).range(5..=7200))]
     pub seconds: u16,
+    /// Samples where the CPU time goes in a restart and when one node joins, and keeps what `perf` recorded in this folder. Needs `perf`;
+    /// the programs are built once more, with names of their functions
+    #[arg(long, value_name = "DIR")]
+    pub profile: Option<PathBuf>,
     /// Writes everything that was measured to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Measures nothing, and writes docs/benchmarks.md from files of earlier runs; what is in a later one counts
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["json", "peer", "scenarios"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["json", "peer", "profile", "scenarios"])]
     pub write_docs: Vec<PathBuf>,
 }
 
@@ -99,6 +104,8 @@ pub enum Scenario {
     AdapterRestart,
     /// The vendor throttles at 60 % of what is configured
     Throttled,
+    /// One, two and four replicas of each controller share the work, and one is killed: on a cluster of its own, a fifth as large
+    Replicas,
 }
 
 impl Scenario {
@@ -120,7 +127,7 @@ impl Args {
     /// The command line that says the same.
     #[must_use]
     pub fn to_flags(&self) -> Vec<OsString> {
-        let Self { peer, scenarios, nodes, services, members, seconds, json, write_docs } = self;
+        let Self { peer, scenarios, nodes, services, members, seconds, profile, json, write_docs } = self;
         let mut flags: Vec<OsString> = Vec::new();
         if !write_docs.is_empty() {
             flags.push("--write-docs".into());
@@ -133,6 +140,9 @@ impl Args {
         flags.extend(scenarios.iter().map(|it| format!("--scenario={}", it.name()).into()));
         let numbers = [("nodes", nodes), ("services", services), ("members", members), ("seconds", seconds)];
         flags.extend(numbers.map(|(flag, number)| format!("--{flag}={number}").into()));
+        if let Some(dir) = profile {
+            flags.extend(["--profile".into(), OsString::from(dir)]);
+        }
         if let Some(file) = json {
             flags.extend(["--json".into(), OsString::from(file)]);
         }
@@ -162,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_handed_over_says_the_same() {
         for given in [
-            &["--nodes=50", "--json=a b"][..],
+            &["--nodes=50", "--json=a b", "--profile=c"][..],
             &["--peer", "--scenario=one-more", "--scenario=join", "--members=3", "--seconds=9"],
             &["--write-docs", "a", "b"],
         ] {

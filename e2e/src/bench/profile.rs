@@ -1,0 +1,97 @@
+//! Where the CPU time of a process goes, sampled by `perf` from the outside: nothing in the processes knows of it.
+
+mod groups;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use crate::eventually;
+use crate::process::{Launch, Process, in_path, tail};
+
+pub(super) use groups::Profile;
+
+/// Samples a second of CPU time. No round number, so that nothing that happens each so many milliseconds is always hit.
+const FREQUENCY: &str = "997";
+/// It writes what is left.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+
+/// `perf` at work on some processes, or on none.
+#[derive(Debug, Default)]
+pub(super) struct Recordings(BTreeMap<String, Recording>);
+
+impl Recordings {
+    /// By name and process ID.
+    pub(super) async fn start(dir: &Path, scenario: &str, of: &[(String, u32)]) -> anyhow::Result<Self> {
+        let mut all = BTreeMap::new();
+        for (name, pid) in of {
+            all.insert(name.clone(), Recording::start(dir, &format!("{scenario}-{name}"), *pid).await?);
+        }
+        Ok(Self(all))
+    }
+
+    pub(super) async fn finish(self) -> anyhow::Result<BTreeMap<String, Profile>> {
+        let mut all = BTreeMap::new();
+        for (name, recording) in self.0 {
+            all.insert(name, recording.finish().await?);
+        }
+        Ok(all)
+    }
+}
+
+/// `perf` at work on a process.
+#[derive(Debug)]
+struct Recording {
+    process: Process,
+    perf: PathBuf,
+    file: PathBuf,
+    log: PathBuf,
+}
+
+impl Recording {
+    /// Watches a process from here on; what it records is kept in the folder.
+    async fn start(dir: &Path, name: &str, pid: u32) -> anyhow::Result<Self> {
+        let perf = in_path("perf").context("--profile needs `perf` (Debian: linux-perf) in PATH")?;
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let file = dir.join(format!("{name}.perf"));
+        let args = ["record", "--quiet", "--event=cpu-clock", "--call-graph=fp", "--freq", FREQUENCY];
+        let mut args = args.map(str::to_owned).to_vec();
+        args.extend([format!("--output={}", file.display()), format!("--pid={pid}")]);
+        let launch = Launch {
+            name: format!("perf-{name}"),
+            program: perf.clone(),
+            args,
+            env: BTreeMap::new(),
+            log_dir: dir.to_path_buf(),
+        };
+        // Of an earlier run.
+        std::fs::remove_file(&file).ok();
+        let this = Self { process: launch.start()?, perf, file, log: launch.log() };
+        // It writes its header when it has opened what it reads.
+        let begun = eventually("perf watches", ENDS_WITHIN, || async {
+            let written = std::fs::metadata(&this.file).map_or(0, |it| it.len());
+            ensure!(written > 0, "it has written nothing");
+            Ok(())
+        });
+        begun.await.with_context(|| tail(&this.log))?;
+        Ok(this)
+    }
+
+    /// What was seen until now.
+    async fn finish(mut self) -> anyhow::Result<Profile> {
+        self.process.terminate(ENDS_WITHIN).await?;
+        let output = Command::new(&self.perf)
+            .args(["script", "--fields=ip,sym,dso", "--input"])
+            .arg(&self.file)
+            .output()
+            .context("cannot start perf")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "perf cannot read its file: {errors}; {}", tail(&self.log));
+        let profile = Profile::of(&String::from_utf8_lossy(&output.stdout));
+        ensure!(profile.samples > 0, "perf saw nothing; {}", tail(&self.log));
+        Ok(profile)
+    }
+}

@@ -1,0 +1,185 @@
+//! One, two and four replicas of each controller share the work, first where the cloud takes whatever comes and then within the
+//! default budget; in the end one of them is killed.
+
+mod judge;
+mod limits;
+mod shares;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use e2e_tools::Tools;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::{CONTROLLERS, seconds};
+
+use super::fleet;
+use super::listings::{float, of_count};
+use super::machine::Cores;
+use super::progress::Progress;
+use super::result::{Row, Size, Waits, Who};
+use super::stage::Stage;
+
+use judge::{Killed, LEASE_SECONDS, Rate, SHARDS, Step};
+use shares::replica;
+
+/// How many of each controller.
+const REPLICAS: [usize; 3] = [1, 2, MOST];
+const MOST: usize = 4;
+/// As large as a part of the cluster of the others: what is measured here does not grow with it.
+const PART: usize = 5;
+/// Twice as many Services come as there are, where the cloud takes them so fast that fewer would be measured too coarsely.
+const CROWD: usize = 2;
+/// One node in so many joins.
+const JOINING: usize = 5;
+
+/// The chart with all replicas, of which one of each controller is started.
+pub(super) async fn start(tools: &Tools, all: Size, progress: Progress) -> anyhow::Result<Stage> {
+    let nodes = (all.nodes / PART).max(1);
+    let services = (all.services / PART).max(1);
+    let size = Size { nodes, services, members: all.members.min(nodes), seconds: all.seconds };
+    let many = json!({ "replicas": MOST, "shards": SHARDS });
+    let values = CONTROLLERS.map(|name| (name.replace("-controller", "Controller"), many.clone()));
+    let mut values: Map<String, Value> = values.into_iter().collect();
+    values.insert("adapter".to_owned(), limits::values());
+    Stage::start_with(tools, (size, Who::Ours), &values.into(), progress).await
+}
+
+pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
+    let before = stage.reading().await?;
+    let (mut steps, mut waits) = (Vec::new(), Vec::new());
+    for replicas in REPLICAS {
+        shares::share(stage, replicas).await?;
+        for rate in [Rate::Unbound, Rate::Default] {
+            limits::set(stage, rate).await?;
+            let (step, services) = crowd(stage, (replicas, rate)).await?;
+            let nodes = join(stage, (replicas, rate)).await?;
+            let of = format!("{}, {}", judge::number(replicas), rate.words());
+            waits.push((format!("new Service has an address ({of})"), services));
+            waits.push((format!("node initialised ({of})"), nodes));
+            steps.push(step);
+        }
+    }
+    limits::set(stage, Rate::Unbound).await?;
+    let (killed, served, share) = kill(stage).await?;
+    waits.push(("Service has an address after the kill".to_owned(), served));
+    let mut notes: Vec<String> = steps.iter().map(Step::words).collect();
+    notes.push(format!(
+        "{SHARDS} shards. The rate that does not bind is {} calls a second to each family, {} of them at once, by `adapter.limits` of the chart.",
+        limits::UNBOUND,
+        limits::AT_ONCE
+    ));
+    notes.push(format!(
+        "Killed was a service-controller that had {} of the {SHARDS} shards, while {} Services were being made; others were made after that. \
+         Leases last {LEASE_SECONDS} s, the default. Half of the Services, those of the others, had their addresses {:.2} s after the kill.",
+        share.shards, share.under_way, served.p50
+    ));
+    Ok(Row {
+        title: format!("1, 2 and 4 replicas of each controller, {SHARDS} shards, and kill -9 of one"),
+        targets: judge::judge(&steps, &killed),
+        waits: waits.into_iter().collect(),
+        notes,
+        spent: stage.spent(&before).await?,
+        ..Row::default()
+    })
+}
+
+/// Users make many Services at once, and take them away again.
+async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<(Step, Waits)> {
+    let n = if rate == Rate::Unbound { stage.size.services * CROWD } else { stage.size.services };
+    let names = names(&format!("crowd-{replicas}-{}", rate.word()), n);
+    // Events are written long after what they tell of, and out of the same budget.
+    stage.settled().await?;
+    let (before, cores) = (stage.reading().await?, Cores::now());
+    let what = format!("{n} Services, {}, {}", judge::number(replicas), rate.words());
+    let waits = Waits::of(stage.progress.told(&what, stage.create(&names)).await?);
+    let busy = Cores::now().busy_since(cores);
+    let spent = stage.spent(&before).await?;
+    stage.quiet().await?;
+    let writes = stage.calls_since(&before).await?.writes;
+    stage.progress.told("they go again", stage.delete(&names)).await?;
+    stage.quiet().await?;
+    let step = Step {
+        replicas,
+        rate,
+        services: n,
+        seconds: spent.seconds,
+        calls: of_count(spent.vendor.families(&["loadbalancer"])),
+        busy,
+        writes,
+    };
+    Ok((step, waits))
+}
+
+/// Nodes join, none of them behind load balancers.
+async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<Waits> {
+    let n = (stage.size.nodes / JOINING).max(1);
+    let numbers = stage.boot(n).await?;
+    let names: Vec<_> = numbers.clone().map(fleet::node_name).collect();
+    let what = format!("{n} nodes join, {}, {}", judge::number(replicas), rate.words());
+    let progress = stage.progress;
+    let waits = Waits::of(progress.told(&what, stage.join(numbers, 0)).await?);
+    let within = stage.patience(n);
+    let routed = stage.seen.nodes("all have routes", &names, (|it| it.routed, within));
+    progress.told("their routes are laid", routed).await?;
+    stage.quiet().await?;
+    Ok(waits)
+}
+
+/// What the one that is killed had to do.
+struct Lost {
+    shards: usize,
+    under_way: usize,
+}
+
+/// One of the replicas that work on Services is killed in the middle of a crowd, and more come at once.
+async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
+    let victim = replica("service-controller", MOST);
+    let shards = shares::of(stage, &victim).await?;
+    ensure!(shards > 0, "{victim} has no shard that it could lose");
+    stage.settled().await?;
+    let before = stage.reading().await?;
+    let (first, second) = (names("killed", stage.size.services * CROWD), names("after", stage.size.services));
+    let client = stage.client();
+    stage.progress.say(&format!("{victim} is killed under load"));
+    fleet::create_services(&client, first.iter().cloned()).await?;
+    stage.cluster.pods.get(&victim)?.kill().await?;
+    let at = Instant::now();
+    fleet::create_services(&client, second.iter().cloned()).await?;
+    let all = [first, second].concat();
+    let within = stage.patience(all.len()) + seconds(60);
+    let done = stage.seen.services("all Services are served", &all, (|it| it.address, within));
+    let done = stage.progress.told("the others serve all Services", done).await?;
+    let late: Vec<Duration> =
+        done.values().filter(|it| **it > at).map(|it| it.saturating_duration_since(at)).collect();
+    let (under_way, served) = (late.len().saturating_sub(stage.size.services), Waits::of(late));
+    stage.quiet().await?;
+    let calls = stage.calls_since(&before).await?;
+    let state = stage.cluster.cloud.state().await?;
+    let owners = state.load_balancers.iter().filter_map(|it| it.tags.get("cloudadapter.dev/owner-name"));
+    let own: BTreeSet<_> = owners.collect();
+    let wanted = stage.services.len() + all.len();
+    ensure!(own.len() == wanted, "{} Services have load balancers, of {wanted}", own.len());
+    let killed = Killed {
+        served: served.max,
+        services: all.len(),
+        made: calls.of("CreateLoadBalancer"),
+        writes: calls.writes,
+        left_over: state.load_balancers.len().saturating_sub(wanted),
+    };
+    stage.progress.told("they go again", stage.delete(&all)).await?;
+    stage.quiet().await?;
+    stage.check_members().await.context("after the kill")?;
+    Ok((killed, served, Lost { shards, under_way }))
+}
+
+fn names(of: &str, n: usize) -> Vec<String> {
+    (0..n).map(|number| format!("{of}-{number:04}")).collect()
+}
+
+/// So many a second.
+fn per_second(n: usize, seconds: f64) -> f64 {
+    float(n) / seconds.max(f64::EPSILON)
+}

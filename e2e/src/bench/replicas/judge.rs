@@ -1,0 +1,213 @@
+//! Whether replicas help, and whether they do anything twice. Pure.
+
+use super::super::result::{Target, quantity};
+use super::super::stage::RATE;
+use super::{limits, per_second};
+
+pub(super) const SHARDS: usize = 8;
+/// Default of --leader-elect-lease-duration.
+pub(super) const LEASE_SECONDS: f64 = 15.0;
+/// The others look again within --leader-elect-retry-period.
+const LOOK_SECONDS: f64 = 2.0;
+/// What a Service takes when it is alone.
+const PASS_SECONDS: f64 = 3.0;
+/// The load balancer, its port with the members, and the tag that says that it is complete.
+const WRITES_EACH: usize = 3;
+/// Twice as many replicas do more by this at least.
+const GROWS: f64 = 1.1;
+/// Of a budget, or of the machine: what is as good as all of it.
+const ALL: f64 = 0.9;
+
+/// What the adapter may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rate {
+    /// More than anybody asks.
+    Unbound,
+    Default,
+}
+
+impl Rate {
+    /// In names of objects.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Unbound => "unbound",
+            Self::Default => "default",
+        }
+    }
+
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Unbound => "a rate that does not bind",
+            Self::Default => "the default rate",
+        }
+    }
+
+    fn calls_a_second(self) -> f64 {
+        match self {
+            Self::Unbound => f64::from(limits::UNBOUND),
+            Self::Default => f64::from(RATE),
+        }
+    }
+}
+
+/// A crowd of Services, worked on by so many replicas.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) replicas: usize,
+    pub(super) rate: Rate,
+    pub(super) services: usize,
+    /// Until the last had its address.
+    pub(super) seconds: f64,
+    /// About load balancers.
+    pub(super) calls: f64,
+    /// Of all cores.
+    pub(super) busy: f64,
+    /// Vendor writes.
+    pub(super) writes: u64,
+}
+
+impl Step {
+    fn speed(&self) -> f64 {
+        per_second(self.services, self.seconds)
+    }
+
+    /// Of the budget.
+    fn used(&self) -> f64 {
+        self.calls / (self.rate.calls_a_second() * self.seconds).max(f64::EPSILON)
+    }
+
+    pub(super) fn words(&self) -> String {
+        format!(
+            "{}, {}: {} Services in {}, {} a second; {:.0} % of the rate used, cores {:.0} % busy.",
+            number(self.replicas),
+            self.rate.words(),
+            self.services,
+            quantity(self.seconds, "s"),
+            quantity(self.speed(), ""),
+            self.used() * 100.0,
+            self.busy * 100.0
+        )
+    }
+}
+
+/// One replica was killed while Services were made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Killed {
+    /// Seconds until the last Service was served.
+    pub(super) served: f64,
+    pub(super) services: usize,
+    /// Load balancers made.
+    pub(super) made: u64,
+    pub(super) writes: u64,
+    /// Load balancers that are no Service's.
+    pub(super) left_over: usize,
+}
+
+pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
+    let of = |rate| steps.iter().filter(move |step| step.rate == rate).collect::<Vec<_>>();
+    let mut targets: Vec<_> =
+        of(Rate::Unbound).windows(2).filter_map(|pair| Some(growth(pair.first()?, pair.last()?))).collect();
+    targets.extend(of(Rate::Default).into_iter().map(|step| {
+        let what = format!("{}: of the default rate, used", number(step.replicas));
+        Target::at_least(what, step.used(), ALL, "")
+    }));
+    let least = |services: usize| u64::try_from(services * WRITES_EACH).unwrap_or(u64::MAX);
+    let (writes, all) = steps.iter().fold((0, 0), |(writes, all), step| {
+        (step.writes.saturating_add(writes), least(step.services).saturating_add(all))
+    });
+    let within = LEASE_SECONDS + LOOK_SECONDS + PASS_SECONDS;
+    targets.extend([
+        Target::count("vendor writes, three a Service being the least", writes, all),
+        Target::at_most(
+            "kill -9 of one: all Services are served (15 s lease, 2 s look, 3 s work)",
+            killed.served,
+            within,
+            "s",
+        ),
+        Target::count(
+            "kill -9 of one: load balancers made",
+            killed.made,
+            u64::try_from(killed.services).unwrap_or(u64::MAX),
+        ),
+        Target::count(
+            "kill -9 of one: load balancers of no Service",
+            u64::try_from(killed.left_over).unwrap_or(u64::MAX),
+            0,
+        ),
+        Target::count(
+            "kill -9 of one: vendor writes, three a Service being the least",
+            killed.writes,
+            least(killed.services),
+        ),
+    ]);
+    targets
+}
+
+/// More replicas do more, unless something else is used up.
+fn growth(few: &Step, many: &Step) -> Target {
+    let grown = many.speed() / few.speed().max(f64::EPSILON);
+    let why = if many.used() >= ALL {
+        ", the rate binds"
+    } else if many.busy >= ALL {
+        ", no core is idle"
+    } else {
+        ""
+    };
+    Target {
+        what: format!("{}: times the Services a second of {}", number(many.replicas), number(few.replicas)),
+        figure: format!("{}{why}", quantity(grown, "")),
+        bound: format!(">= {GROWS}, or the rate or the cores are used up"),
+        met: grown >= GROWS || !why.is_empty(),
+    }
+}
+
+/// Words for so many.
+pub(super) fn number(replicas: usize) -> String {
+    if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Killed, Rate, Step, Target, judge};
+
+    const GOOD: Killed = Killed { served: 20.0, services: 600, made: 600, writes: 1800, left_over: 0 };
+
+    fn step(replicas: usize, rate: Rate, seconds: f64) -> Step {
+        Step { replicas, rate, services: 100, seconds, calls: 400.0, busy: 0.5, writes: 300 }
+    }
+
+    fn met(steps: &[Step], killed: &Killed) -> Vec<bool> {
+        judge(steps, killed).iter().map(|it: &Target| it.met).collect()
+    }
+
+    #[test]
+    fn replicas_that_do_not_help_miss_the_target_unless_something_else_is_used_up() {
+        let first = step(1, Rate::Unbound, 11.1);
+        let growth = |second: Step| met(&[first, second], &GOOD)[0];
+        assert!(growth(step(2, Rate::Unbound, 10.0)));
+        assert!(!growth(step(2, Rate::Unbound, 10.2)));
+        assert!(growth(Step { busy: 0.9, ..step(2, Rate::Unbound, 11.0) }));
+        assert!(growth(Step { calls: 9900.0, ..step(2, Rate::Unbound, 11.0) }));
+        // Each number by the one before it, and not by the first.
+        let three = [first, step(2, Rate::Unbound, 5.5), step(4, Rate::Unbound, 5.5)];
+        assert_eq!(met(&three, &GOOD)[..2], [true, false]);
+    }
+
+    #[test]
+    fn an_idle_budget_and_a_fourth_write_miss_the_target() {
+        let (used, idle) = (step(1, Rate::Default, 22.2), step(2, Rate::Default, 22.3));
+        assert_eq!(met(&[used, idle], &GOOD)[..3], [true, false, true]);
+        let twice = Step { writes: 301, ..used };
+        assert_eq!(met(&[twice], &GOOD)[..2], [true, false]);
+    }
+
+    #[test]
+    fn what_is_served_late_or_made_twice_misses_the_target() {
+        let of = |killed: Killed| met(&[], &killed)[1..].to_vec();
+        assert_eq!(of(GOOD), [true; 4]);
+        assert_eq!(of(Killed { served: 20.1, ..GOOD }), [false, true, true, true]);
+        assert_eq!(of(Killed { made: 601, ..GOOD }), [true, false, true, true]);
+        assert_eq!(of(Killed { left_over: 1, ..GOOD }), [true, true, false, true]);
+        assert_eq!(of(Killed { writes: 1801, ..GOOD }), [true, true, true, false]);
+    }
+}
