@@ -17,6 +17,8 @@ use serde_json::json;
 
 const SERVICES: &str = "service-controller";
 const ROUTES: &str = "route-controller";
+/// Keeps a node out of the load balancers: calls about its membership would be the ones that are held.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// Nobody writes what the adapter cannot do, and what it can do less well is done otherwise.
@@ -210,7 +212,7 @@ async fn half_upgraded(bed: &mut Bed, proxy: &AdapterProxy) {
     bed.cluster.cloud.reset_counts().await.unwrap();
     let client = bed.client();
     bed.cluster.cloud.create_instance("late").await.unwrap();
-    node("late").register(&client).await.unwrap();
+    node("late").label(EXCLUDED, "").register(&client).await.unwrap();
     service("web").port(80).create(&client).await.unwrap();
     let pods = json!({ "spec": { "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"] } });
     bed.patch_node("old", &pods).await.unwrap();
@@ -245,12 +247,13 @@ async fn one_call_that_hangs(bed: &Bed, proxy: &AdapterProxy) {
     let client = bed.client();
     proxy.order(Order::Holds("BatchGetInstances", 1));
     bed.cluster.cloud.create_instance("asked-for").await.unwrap();
-    node("asked-for").register(&client).await.unwrap();
+    node("asked-for").label(EXCLUDED, "").register(&client).await.unwrap();
     proxy.holds(1).await.unwrap();
     // By its ID it is known from the listing, however old that is.
     let state = bed.cluster.cloud.state().await.unwrap();
     let listed = state.instances.iter().find(|it| it.name == "listed").unwrap();
-    node("listed").provider_id(&format!("sim://sim-1/{}", listed.id)).register(&client).await.unwrap();
+    let id = format!("sim://sim-1/{}", listed.id);
+    node("listed").label(EXCLUDED, "").provider_id(&id).register(&client).await.unwrap();
     bed.initialised("listed").await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("asked-for").await.unwrap()));
     proxy.heal();
