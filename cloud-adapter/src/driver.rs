@@ -140,6 +140,21 @@ pub trait Driver:
         false
     }
 
+    /// Reads one load balancer by the vendor's ID, with all that a listing shows of it. As it is: the vendor has no such read, and the
+    /// collection is listed instead. So do drivers that would need several calls.
+    ///
+    /// It is used while a user waits for one load balancer, where a listing has more pages than there are users who wait.
+    ///
+    /// Cost: one vendor call.
+    fn look_up(
+        &self,
+        session: &Session,
+        vendor_id: &str,
+    ) -> impl Future<Output = Result<Lookup<LoadBalancerRecord<Self::Detail>>, VendorError>> + Send {
+        let _none = (session, vendor_id);
+        async { Ok(Lookup::Unknown) }
+    }
+
     /// Groups route changes into vendor calls: one for all, or one each. What they bring stands in the order of the changes, removals
     /// first. Pure.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;
@@ -249,6 +264,8 @@ pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
 pub enum Outcome {
     /// The vendor did it, or took it and works on it: the next observation tells.
     Accepted,
+    /// The vendor made a load balancer, or is making it, and told its ID: it is looked up by that one.
+    Created(String),
     /// One result a route of a batch, in the order of the step: first removals, then additions. An addition tells the route as laid, if
     /// the vendor does: then it is in the mirror without another listing.
     Items(Vec<Result<Option<Route>, VendorError>>),

@@ -105,6 +105,12 @@ pub(crate) struct LoadBalancerPage {
     pub(crate) next: Option<String>,
 }
 
+/// What the answer to `CreateLoadBalancer` must say.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Made {
+    pub(crate) id: String,
+}
+
 /// A load balancer with all that belongs to it. Times of change are left out: they would make equal things differ.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LoadBalancer {

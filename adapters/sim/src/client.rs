@@ -17,7 +17,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    answers::{FoundInstances, InstancePage, LoadBalancerPage, RoutePage, RouteResults},
+    answers::{
+        FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, Made, RoutePage, RouteResults,
+    },
     simcloud::{
         model::Project,
         requests::{
@@ -40,6 +42,7 @@ pub(crate) const GET_PROJECT: Operation = Operation::read(Family::Identity, "Get
 pub(crate) const LIST_INSTANCES: Operation = Operation::read(Family::Compute, "ListInstances");
 pub(crate) const BATCH_GET_INSTANCES: Operation = Operation::read(Family::Compute, "BatchGetInstances");
 pub(crate) const LIST_LOAD_BALANCERS: Operation = Operation::read(Family::LoadBalancer, "ListLoadBalancers");
+pub(crate) const GET_LOAD_BALANCER: Operation = Operation::read(Family::LoadBalancer, "GetLoadBalancer");
 pub(crate) const CREATE_LOAD_BALANCER: Operation = balancer_write("CreateLoadBalancer");
 pub(crate) const UPDATE_LOAD_BALANCER: Operation = balancer_write("UpdateLoadBalancer");
 pub(crate) const DELETE_LOAD_BALANCER: Operation = balancer_write("DeleteLoadBalancer");
@@ -136,13 +139,21 @@ impl Client {
         self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
 
+    pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> Answer<LoadBalancer> {
+        let path = format!("/v1/load-balancers/{}", encode(id));
+        self.read(session, GET_LOAD_BALANCER, &path).await
+    }
+
+    /// The ID of what was made, unless the answer is none that can be read: it was made all the same.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
         request: &CreateLoadBalancer,
-    ) -> Answer<()> {
+    ) -> Answer<Option<String>> {
         let call = (CREATE_LOAD_BALANCER, Method::POST, "/v1/load-balancers".to_owned());
-        self.write(session, call, request).await
+        let response = self.send(session, call, body(CREATE_LOAD_BALANCER, request)?).await?;
+        let made: Answer<Made> = parse(CREATE_LOAD_BALANCER, &response);
+        Ok(made.ok().map(|made| made.id))
     }
 
     pub(crate) async fn update_load_balancer(
@@ -352,6 +363,7 @@ mod tests {
             LIST_INSTANCES,
             BATCH_GET_INSTANCES,
             LIST_LOAD_BALANCERS,
+            GET_LOAD_BALANCER,
             CREATE_LOAD_BALANCER,
             UPDATE_LOAD_BALANCER,
             DELETE_LOAD_BALANCER,

@@ -155,14 +155,15 @@ impl SimDriver {
         &self,
         session: &Session,
         request: &CreateLoadBalancer,
-    ) -> Result<(), VendorError> {
-        match self.client_tokens {
+    ) -> Result<Outcome, VendorError> {
+        let made = match self.client_tokens {
             ClientTokens::Sent => self.client.create_load_balancer(session, request).await,
             ClientTokens::Unknown => {
                 let request = CreateLoadBalancer { client_token: None, ..request.clone() };
                 self.client.create_load_balancer(session, &request).await
             }
-        }
+        };
+        Ok(made?.map_or(Outcome::Accepted, Outcome::Created))
     }
 
     async fn batch_routes(&self, session: &Session, batch: &RouteBatch) -> Result<Outcome, VendorError> {
@@ -310,6 +311,18 @@ impl Driver for SimDriver {
         plan::plan_deletion(&observed.detail)
     }
 
+    async fn look_up(
+        &self,
+        session: &Session,
+        vendor_id: &str,
+    ) -> Result<Lookup<LoadBalancerRecord<Self::Detail>>, VendorError> {
+        match self.client.get_load_balancer(session, vendor_id).await {
+            Ok(balancer) => Ok(Lookup::Found(translate::load_balancer(balancer))),
+            Err(error) if error.fault == Fault::NotFound => Ok(Lookup::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
         plan::plan_routes(changes, &self.region)
     }
@@ -318,7 +331,7 @@ impl Driver for SimDriver {
         let client = &self.client;
         match step {
             Step::BatchRoutes(batch) => return self.batch_routes(session, batch).await,
-            Step::CreateLoadBalancer(request) => self.create_load_balancer(session, request).await,
+            Step::CreateLoadBalancer(request) => return self.create_load_balancer(session, request).await,
             Step::AdoptLoadBalancer { id, change } => client.update_load_balancer(session, id, change).await,
             Step::RenameLoadBalancer { id, name } => {
                 let change = UpdateLoadBalancer { name: Some(name.clone()), tags: None };

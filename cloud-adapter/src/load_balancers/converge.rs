@@ -151,6 +151,13 @@ impl<D: Driver> Converger<D> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
     }
 
+    /// How many tasks users wait for, at most so many.
+    fn awaited(&self, most: usize) -> usize {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaited = tasks.iter().filter(|task| *task.asked.borrow() == Priority::Interactive);
+        awaited.take(most).count()
+    }
+
     /// The listing, if it is fresh enough for a first look.
     pub(crate) fn trusted(&self, bound: Option<Instant>) -> Option<View<Record<D>>> {
         let since = self.replica.term().ok()?.since();
@@ -243,6 +250,7 @@ impl<D: Driver> Converger<D> {
                         () = newer(&mut inbox, order.number) => Instant::now(),
                         _ = work.term.clone().ended() => Instant::now(),
                     };
+                    work.polls = true;
                     place.counted.now(TaskState::Working);
                     let overtaken = inbox.borrow().number != order.number;
                     work.poll =

@@ -53,7 +53,7 @@ impl<D: Driver> Applier<D> {
                 Ok(Outcome::Items(items)) => {
                     outcomes.extend(items.into_iter().map(|item| item.map_err(AdapterError::from)));
                 }
-                Ok(Outcome::Accepted) => outcomes.extend(vec![Ok(None); per_step]),
+                Ok(Outcome::Accepted | Outcome::Created(_)) => outcomes.extend(vec![Ok(None); per_step]),
                 Err(error) => {
                     *halt = halt.take().or_else(|| halts(&error));
                     outcomes.extend(vec![Err(AdapterError::from(error)); per_step]);

@@ -24,6 +24,10 @@ impl<H> Tasks<H> {
         self.0.get(name)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &H> {
+        self.0.values()
+    }
+
     /// Whether one more may start.
     ///
     /// # Errors

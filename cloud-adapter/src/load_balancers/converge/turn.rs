@@ -16,9 +16,9 @@ use super::{
     Converger, Order, Record,
 };
 use crate::{
-    driver::{Deduplication, Driver, Fault, Outcome, Step as _, VendorError},
+    driver::{Deduplication, Driver, Fault, Lookup, Outcome, Step as _, VendorError},
     replica::Term,
-    snapshot::View,
+    snapshot::{LookedUp, View},
     urgency::classed,
     vendor::{Meter, Session},
 };
@@ -58,6 +58,10 @@ pub(super) struct Work<D: Driver> {
     refused: Option<Arc<D::Step>>,
     /// Unknown outcomes in a row.
     unknown: u32,
+    /// The vendor's ID of what this task made, if the vendor told it.
+    made: Option<String>,
+    /// It waited for the vendor: what it wants to know is how its load balancer is, and not which ones there are.
+    pub(super) polls: bool,
 }
 
 pub(super) enum Turn<D: Driver> {
@@ -104,6 +108,8 @@ impl<D: Driver> Converger<D> {
             last,
             refused: None,
             unknown: 0,
+            made: None,
+            polls: false,
         }
     }
 
@@ -126,10 +132,55 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    async fn look(&self, order: &Order, work: &Work<D>) -> Result<View<Record<D>>, VendorError> {
+    async fn look(&self, order: &Order, work: &mut Work<D>) -> Result<View<Record<D>>, VendorError> {
+        if std::mem::take(&mut work.polls)
+            && let Some(vendor_id) = self.alone(order, work)
+            && let Some(view) = self.look_up(order, work, &vendor_id).await?
+        {
+            return Ok(view);
+        }
         let class = if work.looks == 0 { Priority::Interactive } else { Priority::Lifecycle };
         let session = self.session(order, class, work);
         self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await
+    }
+
+    /// The load balancer that is worth a read of its own: a user waits for it, and fewer users wait than a listing has pages.
+    ///
+    /// That absence needs the proof of a listing is no matter here: what was there at the last look is rarely gone at the next.
+    fn alone(&self, order: &Order, work: &Work<D>) -> Option<String> {
+        let is_awaited = *work.asked.borrow() == Priority::Interactive;
+        if !is_awaited || !matches!(order.goal, Goal::Present(..)) {
+            return None;
+        }
+        let pages = self.snapshot.pages().filter(|pages| *pages > 1)?;
+        if self.awaited(pages) >= pages {
+            return None;
+        }
+        let known = self.snapshot.view(None)?;
+        let mut mine = known.items.iter().filter(|record| record.belongs_to(&work.key));
+        match (mine.next(), mine.next()) {
+            (Some(record), None) => Some(record.summary.vendor_id.clone()),
+            (None, _) => work.made.clone(),
+            (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// Reads one alone. `None`: only a listing tells more.
+    async fn look_up(
+        &self,
+        order: &Order,
+        work: &Work<D>,
+        vendor_id: &str,
+    ) -> Result<Option<View<Record<D>>>, VendorError> {
+        let asked = Instant::now();
+        let session = self.session(order, Priority::Interactive, work);
+        match self.driver.look_up(&session, vendor_id).await? {
+            Lookup::Found(record) if record.belongs_to(&work.key) => {
+                self.snapshot.learn(LookedUp { asked, found: vec![record], gone: Vec::new() });
+                Ok(self.snapshot.view(None))
+            }
+            Lookup::Found(_) | Lookup::Gone | Lookup::Unknown => Ok(None),
+        }
     }
 
     /// What the look tells to do.
@@ -223,7 +274,10 @@ impl<D: Driver> Converger<D> {
         }
         let session = self.session(order, step.class(), work);
         match self.driver.execute(&session, &step).await {
-            Ok(Outcome::Accepted | Outcome::Items(_)) => {
+            Ok(outcome) => {
+                if let Outcome::Created(vendor_id) = outcome {
+                    work.made = Some(vendor_id);
+                }
                 self.note(&step, effect, Answer::Heard, work);
                 if effect == Effect::Creates {
                     self.memories.of(&work.key, |memory| memory.former = None);
