@@ -17,9 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    answers::{
-        FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, Made, RoutePage, RouteResults,
-    },
+    answers::{FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, Made, RoutePage, RouteResults},
     simcloud::{
         model::Project,
         requests::{

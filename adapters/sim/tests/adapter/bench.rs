@@ -114,10 +114,16 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 impl TestAdapter {
     /// Does not wait for the cloud.
     pub(crate) async fn start(url: &str) -> Self {
+        Self::start_with(url, "").await
+    }
+
+    /// The same with a further line of configuration.
+    pub(crate) async fn start_with(url: &str, config: &str) -> Self {
         let bucket = "{rate: 100000, burst: 10000}";
         let families = ["compute", "network", "loadbalancer", "identity"];
         let buckets: Vec<String> = families.iter().map(|family| format!("{family}: {bucket}")).collect();
-        let (config, options) = options(&format!("limits: {{buckets: {{{}}}}}", buckets.join(", ")));
+        let (config, options) =
+            options(&format!("limits: {{buckets: {{{}}}}}\n{config}", buckets.join(", ")));
         let settings = Settings {
             endpoint: url.parse().expect("a URL"),
             token: None,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use adapter_sim::simcloud::Operation;
-use cloud_api_proto::v1alpha1::{Existence, RequestContext, cost::Source, instance_ref::Ref};
+use cloud_api_proto::v1alpha1::{Existence, Priority, RequestContext, cost::Source, instance_ref::Ref};
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, bench, context, live, refused, until},
+    bench::{Bench, TestAdapter, bench, context, live, refused, until},
+    cloud::TestCloud,
     wanted::{backend, spec, tcp},
 };
 
@@ -142,4 +143,66 @@ async fn what_was_seen_before_a_write_is_not_taken_for_what_is_there_after_it() 
     assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(2), "it was written");
     bench.adapter.ensured(&first).await;
     assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
+}
+
+/// A cloud with three load balancers and an adapter that gets one on a page: a listing is four calls.
+async fn many_pages() -> Bench {
+    let provisioning = json!({ "create_ms": 50, "update_ms": 50, "delete_ms": 0 });
+    let cloud = TestCloud::start(json!({ "provisioning": provisioning })).await;
+    let cache = "cache: {loadBalancers: {maxAge: 1h, pageSize: 1}}";
+    let adapter = TestAdapter::start_with(&cloud.url, cache).await;
+    adapter.ready().await;
+    for uid in ["a", "b", "c"] {
+        let request = adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
+        adapter.ensured(&request).await;
+    }
+    cloud.count_from_here();
+    Bench { cloud, adapter }
+}
+
+/// One listing proves that it is not there yet; from then on it is looked at alone.
+#[tokio::test]
+async fn a_load_balancer_that_a_user_waits_for_is_polled_alone() {
+    let bench = many_pages().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&request).await;
+    let counts = bench.cloud.counts();
+    let (alone, listed) = (counts.of(Operation::GetLoadBalancer), counts.of(Operation::ListLoadBalancers));
+    assert!((3..=9).contains(&alone), "after each of its three writes: {counts:?}");
+    assert!(listed <= 4, "{counts:?}");
+    bench.cloud.count_from_here();
+    let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    bench.adapter.ensured(&request).await;
+    let counts = bench.cloud.counts();
+    assert!(counts.of(Operation::GetLoadBalancer) > 0, "{counts:?}");
+    assert_eq!(counts.of(Operation::ListLoadBalancers), 0, "{counts:?}");
+}
+
+/// What one listing tells all of them costs more calls one by one.
+#[tokio::test]
+async fn load_balancers_that_many_users_wait_for_are_polled_together() {
+    let bench = many_pages().await;
+    let uids: Vec<String> = (0..12).map(|n| format!("web-{n}")).collect();
+    join_all(uids.iter().map(async |uid| {
+        let request = bench.adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
+        bench.adapter.ensured(&request).await;
+    }))
+    .await;
+    let counts = bench.cloud.counts();
+    let alone = counts.of(Operation::GetLoadBalancer);
+    assert!(alone < 3 * 12, "most were listed: {counts:?}");
+    assert!(counts.of(Operation::ListLoadBalancers) > 4, "{counts:?}");
+}
+
+/// Nobody waits for what a resync changes.
+#[tokio::test]
+async fn what_is_done_in_the_background_is_listed() {
+    let bench = many_pages().await;
+    let mut request = bench.adapter.request("a", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    let context = RequestContext { priority: Priority::Background.into(), ..context() };
+    request.context = Some(context);
+    bench.adapter.ensured(&request).await;
+    let counts = bench.cloud.counts();
+    assert_eq!(counts.of(Operation::GetLoadBalancer), 0, "{counts:?}");
+    assert!(counts.of(Operation::ListLoadBalancers) > 0, "{counts:?}");
 }

@@ -146,7 +146,7 @@ impl Bench {
         assert_eq!(steps.len(), 1, "one call");
         match self.driver.execute(&self.session, &steps[0]).await.expect("answered") {
             Outcome::Items(items) => items.into_iter().map(|item| item.map(drop)).collect(),
-            Outcome::Accepted => panic!("a batch answers item by item"),
+            Outcome::Accepted | Outcome::Created(_) => panic!("a batch answers item by item"),
         }
     }
 }

@@ -47,8 +47,6 @@ pub(super) struct Work<D: Driver> {
     started: Instant,
     /// How fresh the next observation must be.
     pub(super) bound: Instant,
-    /// Observations so far: the first is what a caller waits for, the others are polls.
-    looks: u32,
     pub(super) done: u32,
     /// Writes that the newest plan took, the done ones included.
     pub(super) total: u32,
@@ -60,7 +58,7 @@ pub(super) struct Work<D: Driver> {
     unknown: u32,
     /// The vendor's ID of what this task made, if the vendor told it.
     made: Option<String>,
-    /// It waited for the vendor: what it wants to know is how its load balancer is, and not which ones there are.
+    /// The next look is a poll: it waited for the vendor, and wants to know how its load balancer is, and not which ones there are.
     pub(super) polls: bool,
 }
 
@@ -101,7 +99,6 @@ impl<D: Driver> Converger<D> {
             bound: bound.map_or(trusted, |bound| bound.max(trusted)),
             term,
             started: Instant::now(),
-            looks: 0,
             done: 0,
             total: 0,
             poll: self.driver.describe().poll,
@@ -133,13 +130,14 @@ impl<D: Driver> Converger<D> {
     }
 
     async fn look(&self, order: &Order, work: &mut Work<D>) -> Result<View<Record<D>>, VendorError> {
-        if std::mem::take(&mut work.polls)
+        let polls = std::mem::take(&mut work.polls);
+        if polls
             && let Some(vendor_id) = self.alone(order, work)
             && let Some(view) = self.look_up(order, work, &vendor_id).await?
         {
             return Ok(view);
         }
-        let class = if work.looks == 0 { Priority::Interactive } else { Priority::Lifecycle };
+        let class = if polls { Priority::Lifecycle } else { Priority::Interactive };
         let session = self.session(order, class, work);
         self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await
     }
@@ -196,7 +194,6 @@ impl<D: Driver> Converger<D> {
             work.bound = Instant::now();
             return Ok(Seen::Turn(Turn::Again));
         }
-        work.looks = work.looks.saturating_add(1);
         self.check_fence(&work.key.cluster_id, &order.fence, view)?;
         let proof = self.proof(&order.goal, work);
         let fresh = view.observed >= proof;
