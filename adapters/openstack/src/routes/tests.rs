@@ -67,7 +67,7 @@ async fn change(
     let [step @ Step::ChangeRoutes(_)] = &steps[..] else { panic!("one step: {steps:?}") };
     match driver.execute(&session(driver), step).await.expect("carried out") {
         Outcome::Items(items) => items,
-        Outcome::Accepted => panic!("no results"),
+        Outcome::Accepted | Outcome::Created(_) => panic!("no results"),
     }
 }
 
