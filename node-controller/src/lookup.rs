@@ -252,7 +252,7 @@ fn reference(node: &Node) -> InstanceRef {
         Some(id) => Ref::ProviderId(id.clone()),
         None => Ref::NodeName(node.name.clone()),
     };
-    let addresses = node.addresses.iter().map(|address| address.address.clone()).collect();
+    let addresses = node.addresses.iter().map(|(_, address)| address.to_owned()).collect();
     InstanceRef { r#ref: Some(by), system_uuid: String::new(), addresses }
 }
 

@@ -23,7 +23,7 @@ use kube::{Api, ResourceExt as _};
 use crate::{
     lifecycle::{Signs, View},
     plan::{
-        Address, Instance, Life, Node, Ready, Sighting, Taint,
+        Instance, Life, Node, Ready, Sighting, Taint,
         labels::{self, Former},
     },
 };
@@ -40,12 +40,14 @@ pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     pub(crate) instances: Mirror<String, Instance>,
-    /// Nodes by provider ID. More than one is a mistake of somebody, and each of them is looked at.
-    running_on: Arc<Mutex<BTreeMap<String, BTreeSet<ObjectName>>>>,
+    running_on: Arc<Mutex<RunningOn>>,
     signs: Signs,
     /// By provider ID: what extra labels of an instance said before, since this process runs.
     former: Arc<Mutex<BTreeMap<String, Former>>>,
 }
+
+/// Provider IDs, each with the name of a node. More than one is a mistake of somebody, and each of them is looked at.
+type RunningOn = BTreeSet<(String, String)>;
 
 /// Starts to follow both sides; each change that matters puts a node into the queue.
 pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Signs) -> Mirrors {
@@ -168,7 +170,7 @@ impl Mirrors {
         let differing = old
             .extra_labels
             .iter()
-            .filter(|(key, value)| new.extra_labels.get(*key).is_some_and(|now| now != *value));
+            .filter(|(key, value)| new.extra_labels.get(key).is_some_and(|now| now != *value));
         for (key, value) in differing {
             all.entry(change.key.clone()).or_default().note(key, value);
         }
@@ -204,16 +206,11 @@ impl Mirrors {
         let (old, new) = (id(&change.old), id(&change.new));
         if old != new {
             let mut running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(old) = old
-                && let Some(names) = running_on.get_mut(&old)
-            {
-                names.remove(&change.key);
-                if names.is_empty() {
-                    running_on.remove(&old);
-                }
+            if let Some(old) = old {
+                running_on.remove(&(old, change.key.name.clone()));
             }
             if let Some(new) = new {
-                running_on.entry(new).or_default().insert(change.key.clone());
+                running_on.insert((new, change.key.name.clone()));
             }
         }
         queue.add(change.key);
@@ -225,9 +222,11 @@ impl Mirrors {
         if change.new.as_ref().is_some_and(|instance| !instance.ends) {
             self.signs.of_machine(&change.key);
         }
-        let names = {
+        let names: Vec<ObjectName> = {
             let running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
-            running_on.get(&change.key).cloned().unwrap_or_default()
+            let from_here = running_on.range((change.key.clone(), String::new())..);
+            let here = from_here.take_while(|(id, _)| *id == change.key);
+            here.map(|(_, name)| ObjectName::cluster(name.clone())).collect()
         };
         for name in names {
             queue.add(name);
@@ -275,14 +274,11 @@ pub(crate) fn trim_node(node: &core::Node) -> Node {
         uid: node.metadata.uid.clone().unwrap_or_default(),
         created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
         provider_id: provider_id.filter(|id| !id.is_empty()),
-        labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        labels: labels.collect(),
         taints: taints.iter().map(trim_taint).collect(),
         addresses: node::addresses(node)
             .iter()
-            .map(|core::NodeAddress { type_, address }| Address {
-                type_: type_.clone(),
-                address: address.clone(),
-            })
+            .map(|core::NodeAddress { type_, address }| (type_, address))
             .collect(),
         provided_node_ip: node.annotations().get(node::PROVIDED_NODE_IP).cloned(),
         life: trim_life(node),
@@ -329,7 +325,7 @@ pub(crate) fn trim_instance(instance: wire::Instance) -> Instance {
 }
 
 /// An address of a kind that a newer contract knows is left out: a Node could not list it.
-fn address(address: &wire::InstanceAddress) -> Option<Address> {
+fn address(address: &wire::InstanceAddress) -> Option<(&'static str, &str)> {
     use wire::instance_address::{Type, Value};
     let type_ = match address.r#type() {
         Type::InternalIp => "InternalIP",
@@ -340,7 +336,7 @@ fn address(address: &wire::InstanceAddress) -> Option<Address> {
         Type::Unspecified => return None,
     };
     let (Value::Ip(text) | Value::Name(text)) = address.value.as_ref()?;
-    (!text.is_empty()).then(|| Address { type_: type_.to_owned(), address: text.clone() })
+    (!text.is_empty()).then_some((type_, text.as_str()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod labels;
+mod pairs;
 mod provided_node_ip;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use controller_core::{Again, node::UNINITIALISED};
 
-pub(crate) use self::{addresses::Address, labels::Withheld};
+pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
 
 /// Whoever waits for an adapter that is away is woken when it is back; until then people are reminded this often.
 const REMIND: Duration = Duration::from_mins(5);
@@ -30,10 +31,11 @@ pub(crate) struct Node {
     /// `spec.providerID`, never empty.
     pub(crate) provider_id: Option<String>,
     /// All of an uninitialised node, else only those that may be from the cloud.
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Pairs,
     /// All of an uninitialised node in their order, else none.
     pub(crate) taints: Vec<Taint>,
-    pub(crate) addresses: Vec<Address>,
+    /// Each with its type, in their order.
+    pub(crate) addresses: Pairs,
     /// The annotation `alpha.kubernetes.io/provided-node-ip`.
     pub(crate) provided_node_ip: Option<String>,
     /// What its end depends on.
@@ -91,12 +93,12 @@ pub(crate) struct Instance {
     pub(crate) ends: bool,
     /// Switched off for good or for a while, and not about to be.
     pub(crate) stopped: bool,
-    /// In the order in which a Node lists them.
-    pub(crate) addresses: Vec<Address>,
+    /// Each with its type, in the order in which a Node lists them.
+    pub(crate) addresses: Pairs,
     pub(crate) instance_type: String,
     pub(crate) region: String,
     pub(crate) zone: String,
-    pub(crate) extra_labels: BTreeMap<String, String>,
+    pub(crate) extra_labels: Pairs,
     /// What these said before, joined in when a node is looked at.
     pub(crate) former: labels::Former,
 }

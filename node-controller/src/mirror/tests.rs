@@ -24,7 +24,7 @@ fn a_heartbeat_changes_nothing_that_is_kept() {
 fn of_an_initialised_node_only_labels_that_may_be_from_the_cloud_are_kept() {
     let zone = "topology.kubernetes.io/zone";
     let labelled = node("a").label(zone, "z").label("kubernetes.io/os", "linux").label("team", "blue");
-    let keys = |node: Node| node.labels.into_keys().collect::<Vec<_>>();
+    let keys = |node: Node| node.labels.iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
     assert_eq!(keys(trim_node(&labelled.clone().build())), ["team", zone]);
     assert_eq!(keys(trim_node(&labelled.uninitialised().build())), ["kubernetes.io/os", "team", zone]);
 }
@@ -75,8 +75,7 @@ fn addresses_keep_the_clouds_order_and_kubernetes_names() {
         .address(Type::Unspecified, "unknown")
         .build();
     let kept = trim_instance(instance).addresses;
-    let words: Vec<String> =
-        kept.iter().map(|address| format!("{}={}", address.type_, address.address)).collect();
+    let words: Vec<String> = kept.iter().map(|(type_, address)| format!("{type_}={address}")).collect();
     assert_eq!(
         words,
         ["ExternalDNS=a.example.com", "InternalIP=10.0.0.1", "ExternalIP=192.0.2.1", "Hostname=a"]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::Instance;
+use super::{Instance, Pairs};
 
 /// Size, zone and region, each under its name of today and the older one that some still read.
 pub(crate) const PAIRS: [[&str; 2]; 3] = [
@@ -30,8 +30,8 @@ impl Former {
         }
     }
 
-    fn has(&self, key: &str, value: &String) -> bool {
-        self.0.get(key).is_some_and(|values| values.contains(value))
+    fn has(&self, key: &str, value: &str) -> bool {
+        self.0.get(key).is_some_and(|values| values.iter().any(|known| known == value))
     }
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Why {
 }
 
 /// What differs on a node that is being initialised, and which of the vendor's extras may not be set.
-pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Vec<Withheld>) {
+pub(super) fn of_a_new_node(labels: &Pairs, instance: &Instance) -> (Labels, Vec<Withheld>) {
     let differing = of_a_known_node(labels, instance);
     let illegal = ours(instance).filter(|(_, value)| !is_value(value)).map(|([today, _], value)| Withheld {
         key: (*today).to_owned(),
@@ -80,10 +80,12 @@ pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Ve
         let why = match labels.get(key) {
             _ if !is_label(key, value) => Why::NoLabel,
             _ if is_kubernetes_own(key) => Why::KubernetesOwn,
-            Some(kept) if kept != value && !differing.contains_key(key) => Why::Taken { kept: kept.clone() },
+            Some(kept) if kept != value && !differing.contains_key(key) => {
+                Why::Taken { kept: kept.to_owned() }
+            }
             Some(_) | None => return None,
         };
-        Some(Withheld { key: key.clone(), value: value.clone(), why })
+        Some(Withheld { key: key.to_owned(), value: value.to_owned(), why })
     });
     let withheld = illegal.chain(withheld).collect();
     (differing, withheld)
@@ -93,20 +95,20 @@ pub(super) fn of_a_new_node(labels: &Labels, instance: &Instance) -> (Labels, Ve
 ///
 /// Of ours the cloud is the truth, and both names get its word, if it is one that a label can have. Extras are added and never removed;
 /// one with another value is somebody else's, unless it is what the cloud said before.
-pub(super) fn of_a_known_node(labels: &Labels, instance: &Instance) -> Labels {
-    let extras = instance.extra_labels.iter().filter(|(key, value)| match labels.get(*key) {
+pub(super) fn of_a_known_node(labels: &Pairs, instance: &Instance) -> Labels {
+    let extras = instance.extra_labels.iter().filter(|(key, value)| match labels.get(key) {
         _ if !is_label(key, value) || is_kubernetes_own(key) => false,
         None => true,
         Some(has) => has != *value && instance.former.has(key, has),
     });
-    let mut differing: Labels = extras.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let mut differing: Labels = extras.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     for (pair, value) in ours(instance) {
         if value.is_empty() || !is_value(value) {
             differing.extend(mirror(labels, pair));
             continue;
         }
         let wanted = pair.iter().map(|key| ((*key).to_owned(), value.clone()));
-        differing.extend(wanted.filter(|(key, value)| labels.get(key) != Some(value)));
+        differing.extend(wanted.filter(|(key, value)| labels.get(key) != Some(value.as_str())));
     }
     differing
 }
@@ -117,15 +119,15 @@ fn ours(instance: &Instance) -> impl Iterator<Item = (&'static [&'static str; 2]
 }
 
 /// What differs on a node of whose machine the cloud says nothing: the older names follow those of today.
-pub(super) fn mirrored(labels: &Labels) -> Labels {
+pub(super) fn mirrored(labels: &Pairs) -> Labels {
     PAIRS.iter().filter_map(|pair| mirror(labels, pair)).collect()
 }
 
 /// The name of today is the truth; it is taken from the older one only if it is not there.
-fn mirror(labels: &Labels, [today, older]: &[&str; 2]) -> Option<(String, String)> {
-    match (labels.get(*today), labels.get(*older)) {
-        (Some(value), other) if other != Some(value) => Some(((*older).to_owned(), value.clone())),
-        (None, Some(value)) => Some(((*today).to_owned(), value.clone())),
+fn mirror(labels: &Pairs, [today, older]: &[&str; 2]) -> Option<(String, String)> {
+    match (labels.get(today), labels.get(older)) {
+        (Some(value), other) if other != Some(value) => Some(((*older).to_owned(), value.to_owned())),
+        (None, Some(value)) => Some(((*today).to_owned(), value.to_owned())),
         (Some(_) | None, _) => None,
     }
 }
@@ -192,10 +194,10 @@ mod tests {
                 .collect();
             let written: Labels =
                 written.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            assert_eq!(mirrored(&labels), written, "{labels:?}");
+            assert_eq!(mirrored(&labels.iter().collect()), written, "{labels:?}");
             let mut after = labels;
             after.extend(written);
-            assert!(mirrored(&after).is_empty(), "does not settle: {after:?}");
+            assert!(mirrored(&after.iter().collect()).is_empty(), "does not settle: {after:?}");
         }
     }
 
@@ -205,7 +207,7 @@ mod tests {
         for n in 0..FORMER_MAX + 3 {
             former.note("k", &n.to_string());
         }
-        assert!(!former.has("k", &"0".to_owned()));
+        assert!(!former.has("k", "0"));
         assert!(former.has("k", &(FORMER_MAX + 2).to_string()));
         assert_eq!(former.0["k"].len(), FORMER_MAX);
     }

@@ -11,9 +11,9 @@ fn node(name: &str) -> Node {
         uid: format!("uid-{name}"),
         created: None,
         provider_id: None,
-        labels: BTreeMap::new(),
+        labels: Pairs::default(),
         taints: Vec::new(),
-        addresses: Vec::new(),
+        addresses: Pairs::default(),
         provided_node_ip: None,
         life: Life::default(),
     }
@@ -26,11 +26,11 @@ fn instance(id: &str) -> Instance {
         ends: false,
         stopped: false,
         former: labels::Former::default(),
-        addresses: Vec::new(),
+        addresses: Pairs::default(),
         instance_type: "small".to_owned(),
         region: "north".to_owned(),
         zone: "north-1".to_owned(),
-        extra_labels: BTreeMap::new(),
+        extra_labels: Pairs::default(),
     }
 }
 
@@ -51,12 +51,12 @@ impl Node {
     }
 
     fn label(mut self, key: &str, value: &str) -> Self {
-        self.labels.insert(key.to_owned(), value.to_owned());
+        self.labels = with(&self.labels, [(key, value)]);
         self
     }
 
     fn at(mut self, type_: &str, address: &str) -> Self {
-        self.addresses.push(Address { type_: type_.to_owned(), address: address.to_owned() });
+        self.addresses = self.addresses.iter().chain([(type_, address)]).collect();
         self
     }
 
@@ -68,14 +68,26 @@ impl Node {
 
 impl Instance {
     fn at(mut self, type_: &str, address: &str) -> Self {
-        self.addresses.push(Address { type_: type_.to_owned(), address: address.to_owned() });
+        self.addresses = self.addresses.iter().chain([(type_, address)]).collect();
         self
     }
 
     fn extra(mut self, key: &str, value: &str) -> Self {
-        self.extra_labels.insert(key.to_owned(), value.to_owned());
+        self.extra_labels = with(&self.extra_labels, [(key, value)]);
         self
     }
+}
+
+/// The same labels and these, which count.
+fn with<K: AsRef<str>, V: AsRef<str>>(labels: &Pairs, more: impl IntoIterator<Item = (K, V)>) -> Pairs {
+    let mut all: BTreeMap<String, String> =
+        labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    all.extend(more.into_iter().map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned())));
+    all.iter().collect()
+}
+
+fn packed(addresses: &[Address]) -> Pairs {
+    addresses.iter().map(|address| (&address.type_, &address.address)).collect()
 }
 
 /// Carries a plan out on a copy of the node.
@@ -84,11 +96,11 @@ fn carried_out(node: &Node, plan: &Plan) -> Node {
     for action in plan.actions.clone() {
         match action {
             Action::LookUp => (),
-            Action::SetAddresses(addresses) => after.addresses = addresses,
-            Action::SetLabels(labels) => after.labels.extend(labels),
+            Action::SetAddresses(addresses) => after.addresses = packed(&addresses),
+            Action::SetLabels(labels) => after.labels = with(&after.labels, &labels),
             Action::Initialise(Initialisation { provider_id, labels, withheld: _, taints }) => {
                 after.provider_id = after.provider_id.or(provider_id);
-                after.labels.extend(labels);
+                after.labels = with(&after.labels, &labels);
                 after.taints = taints;
             }
         }
@@ -275,7 +287,7 @@ fn addresses_are_compared_in_their_order() {
     let dual = |first: &str, second: &str| instance("i-1").at("InternalIP", first).at("InternalIP", second);
     let mut node = node("a").provider_id("sim://north/i-1");
     node = node.at("InternalIP", "10.0.0.1").at("InternalIP", "fd00::1");
-    node.labels = labels::of_a_known_node(&BTreeMap::new(), &instance("i-1"));
+    node.labels = labels::of_a_known_node(&Pairs::default(), &instance("i-1")).iter().collect();
     assert!(settled(&node, &dual("10.0.0.1", "fd00::1")).actions.is_empty());
     assert_snapshot!(settled(&node, &dual("fd00::1", "10.0.0.1")), @"addresses  InternalIP=fd00::1 InternalIP=10.0.0.1");
 }
@@ -296,7 +308,7 @@ fn a_node_that_was_never_tainted_gets_no_labels_by_its_name() {
 #[test]
 fn a_machine_that_moved_or_grew_is_labelled_anew_under_both_names() {
     let mut node = node("a").provider_id("sim://north/i-1");
-    node.labels = labels::of_a_known_node(&BTreeMap::new(), &instance("i-1"));
+    node.labels = labels::of_a_known_node(&Pairs::default(), &instance("i-1")).iter().collect();
     let grown = Instance { instance_type: "large".to_owned(), ..instance("i-1") };
     assert_snapshot!(settled(&node, &grown), @r"
     relabel
@@ -310,7 +322,7 @@ fn extra_labels_that_are_missing_come_later_and_others_values_stay() {
     let instance =
         instance("i-1").extra("example.com/rack", "r1").extra("k8s.io/x", "y").extra("team", "blue");
     let mut known = node("a").provider_id("sim://north/i-1").label("team", "red");
-    known.labels.extend(labels::of_a_known_node(&BTreeMap::new(), &self::instance("i-1")));
+    known.labels = with(&known.labels, &labels::of_a_known_node(&Pairs::default(), &self::instance("i-1")));
     assert_snapshot!(settled(&known, &instance), @r"
     relabel
       label    example.com/rack=r1
@@ -344,7 +356,8 @@ fn an_extra_label_follows_the_cloud_if_its_value_is_what_the_cloud_said_before()
     for (has, follows) in [("r1", true), ("r2", true), ("mine", false), ("r3", false)] {
         let mut known =
             node("a").provider_id("sim://north/i-1").label("example.com/rack", has).label("team", "red");
-        known.labels.extend(labels::of_a_known_node(&BTreeMap::new(), &self::instance("i-1")));
+        known.labels =
+            with(&known.labels, &labels::of_a_known_node(&Pairs::default(), &self::instance("i-1")));
         let plan = settled(&known, &instance);
         assert_eq!(plan.to_string().contains("example.com/rack=r3"), follows, "{has}: {plan}");
         assert!(!plan.to_string().contains("team"), "{plan}");
@@ -446,6 +459,7 @@ fn any_node() -> impl proptest::strategy::Strategy<Value = Node> {
     (taints, addresses, any_labels(), provided, id).prop_map(
         |(taints, addresses, labels, provided_node_ip, provider_id)| {
             let tainted = taints.into_iter().fold(node("a"), Node::tainted);
+            let (addresses, labels) = (packed(&addresses), labels.iter().collect());
             Node { addresses, labels, provided_node_ip, provider_id, ..tainted }
         },
     )
@@ -456,8 +470,8 @@ fn any_instance() -> impl proptest::strategy::Strategy<Value = Instance> {
     let addresses = prop::collection::vec(any_address(), 0..4);
     (addresses, any_labels(), word(), word(), word()).prop_map(
         |(addresses, extra_labels, instance_type, zone, region)| Instance {
-            addresses,
-            extra_labels,
+            addresses: packed(&addresses),
+            extra_labels: extra_labels.iter().collect(),
             instance_type,
             zone,
             region,
@@ -482,7 +496,7 @@ proptest! {
         assert_eq!(foreign(&after), foreign(&node));
         assert!(node.provider_id.is_none() || after.provider_id == node.provider_id);
         let ours = labels::PAIRS.as_flattened();
-        for (key, value) in node.labels.iter().filter(|(key, _)| !ours.contains(&key.as_str())) {
+        for (key, value) in node.labels.iter().filter(|(key, _)| !ours.contains(key)) {
             assert_eq!(after.labels.get(key), Some(value));
         }
         assert!(!after.addresses.is_empty() || node.addresses.is_empty());

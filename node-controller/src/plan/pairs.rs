@@ -1,0 +1,75 @@
+//! Pairs of texts in one piece: thousands of nodes are kept, and a map takes half a kilobyte before it holds a text.
+
+use std::fmt;
+
+/// Pairs in their order, such as labels or addresses. Made once and then only read.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pairs {
+    /// All texts, one after the other.
+    text: Box<str>,
+    /// Where each of them ends.
+    ends: Box<[u32]>,
+}
+
+impl Pairs {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut begin = 0;
+        let mut next = move |end: &u32| {
+            let end = usize::try_from(*end).unwrap_or(usize::MAX);
+            self.text.get(std::mem::replace(&mut begin, end)..end).unwrap_or_default()
+        };
+        self.ends.as_chunks().0.iter().map(move |[key, value]| (next(key), next(value)))
+    }
+
+    /// The value of the first pair with this key.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(other, _)| *other == key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Pairs {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let (mut text, mut ends) = (String::new(), Vec::new());
+        // No message holds as much as would not fit.
+        let end = |text: &String| u32::try_from(text.len()).unwrap_or(u32::MAX);
+        for (key, value) in pairs {
+            text.push_str(key.as_ref());
+            ends.push(end(&text));
+            text.push_str(value.as_ref());
+            ends.push(end(&text));
+        }
+        Self { text: text.into(), ends: ends.into() }
+    }
+}
+
+impl fmt::Debug for Pairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_comes_out_in_its_order() {
+        let all = [("b", "1"), ("", "ü\0"), ("a", ""), ("b", "2")];
+        let pairs: Pairs = all.into_iter().collect();
+        assert_eq!(pairs.iter().collect::<Vec<_>>(), all);
+        assert_eq!((pairs.get("b"), pairs.get("a"), pairs.get("c")), (Some("1"), Some(""), None));
+        assert!(!pairs.is_empty() && Pairs::default().is_empty());
+        assert_eq!(format!("{:?}", [("k", "v")].into_iter().collect::<Pairs>()), r#"{"k": "v"}"#);
+    }
+
+    #[test]
+    fn where_a_text_ends_makes_a_difference() {
+        let pairs = |key, value| Pairs::from_iter([(key, value)]);
+        assert_ne!(pairs("ab", "c"), pairs("a", "bc"));
+        assert_eq!(pairs("ab", "c"), pairs("ab", "c"));
+    }
+}
