@@ -55,19 +55,21 @@ pub(crate) struct Executor {
     pub(crate) clock: Clock,
 }
 
+/// What became of the routes of a pass.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    /// Whether some were left out for the next pass, which is to come at once; or why the pass ended with others left.
+    pub(crate) left_out: Result<bool, Error>,
+    /// The shard that came last.
+    pub(crate) reached: usize,
+}
+
 impl Executor {
     /// Lays and removes routes, notes what became of each, and begins no further call after [`APPLY`]: a slow cloud must not keep nodes
     /// from hearing of the routes that are there, nor a pass from its end.
     ///
-    /// Returns whether some were left out, and which shard came last.
     /// Cost: one call for 200 routes of a shard, and as many before that for what is in their way.
-    /// Errors: the calls that were left out are for the next pass.
-    pub(crate) async fn apply(
-        &self,
-        turns: &[&Turn],
-        due: &Plan,
-        attempts: &mut Attempts,
-    ) -> (Result<bool, Error>, usize) {
+    pub(crate) async fn apply(&self, turns: &[&Turn], due: &Plan, attempts: &mut Attempts) -> Applied {
         let until = Instant::now() + APPLY;
         let (mut reached, mut lapsed) = (0, false);
         for turn in turns {
@@ -76,11 +78,14 @@ impl Executor {
                 Ok(false) => (),
                 // Another replica has it by now, or it cannot be relied on for a moment: the others are still ours.
                 Err(Error::Adapter { .. }) if !turn.is_valid() => lapsed = true,
-                ended => return (ended, reached),
+                ended => return Applied { left_out: ended, reached },
             }
         }
-        (Ok(lapsed), reached)
+        Applied { left_out: Ok(lapsed), reached }
     }
+
+    /// Returns whether some were left out.
+    /// Errors: the calls that were left out are for the next pass.
 
     async fn apply_shard(
         &self,
@@ -314,7 +319,8 @@ mod tests {
         let turns: Vec<&Turn> = turns.iter().collect();
         loop {
             let (began, due) = (Instant::now(), attempts.due(plan.clone(), Instant::now()));
-            let more = executor.apply(&turns, &due, &mut attempts).await.0.expect("it takes all of them");
+            let applied = executor.apply(&turns, &due, &mut attempts).await;
+            let more = applied.left_out.expect("it takes all of them");
             assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());
             passes += 1;
             if cloud.read(|state| state.routes.len()) == nodes.len() {

@@ -17,8 +17,8 @@ use tracing::{debug, error, info, warn};
 use crate::config::{ClusterCidrs, Config};
 use crate::events::Events;
 use crate::events::told::Told;
-use crate::execute::Executor;
 use crate::execute::record::Store;
+use crate::execute::{Applied, Executor};
 use crate::metrics::Metrics;
 use crate::mirror::ability::Ability;
 use crate::mirror::{Mirrors, Trigger};
@@ -250,7 +250,8 @@ impl Reconciler {
             debug!(plan = %due, "Carries out");
         }
         let turns_in_turn = in_turn(turns, memory.next);
-        let (applied, reached) = self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
+        let Applied { left_out, reached } =
+            self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
         // What is certain is said even if the adapter went away in between.
         let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
@@ -264,10 +265,10 @@ impl Reconciler {
             Some(first) => first.run(self.keep(memory)).await,
             None => Ok(()),
         };
-        let more = more || matches!(applied, Ok(true));
+        let more = more || matches!(left_out, Ok(true));
         let rest = memory.turns.rest(Instant::now());
         let again = if more { Some(Duration::ZERO) } else { judgement.again.into_iter().chain(rest).min() };
-        (nodes, (applied.and(said).and(recalled).and(kept), again))
+        (nodes, (left_out.and(said).and(recalled).and(kept), again))
     }
 
     /// The plan without the removals that may not be tried now.

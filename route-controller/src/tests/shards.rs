@@ -66,6 +66,30 @@ async fn replicas_lay_each_route_once_and_what_one_leaves_another_takes_up() {
     assert_eq!(spent(&world).0, 5, "by one of them");
 }
 
+/// Nothing else wakes it: no route came of the call, and it is the same term when the Lease is renewed at last.
+#[tokio::test(start_paused = true)]
+async fn a_term_that_lapses_while_the_cloud_is_asked_costs_no_period() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut world = World::new();
+    world.marks_routes();
+    world.put(numbered(0).uid(&uid(0)));
+    let seats = replica(&mut world, []);
+    world.cloud.slow("ApplyRoutes", 20 * SECOND);
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorUnavailable, "it is away"));
+    let shard = seats.shards().of(&uid(0));
+    seats.give(shard, 10 * SECOND);
+    eventually("the cloud has failed", || world.cloud.calls("ApplyRoutes") == 1).await;
+    world.cloud.slow("ApplyRoutes", Duration::ZERO);
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 1, "it is not its business for the moment");
+
+    let renewed = tokio::time::Instant::now();
+    seats.renew(shard, LASTS, false);
+    eventually("it is served", || world.condition(&name(0)) == SERVED).await;
+    assert!(renewed.elapsed() <= 3 * SECOND, "a retry's pace, and no period: {:?}", renewed.elapsed());
+    assert_eq!(spent(&world), (2, 1));
+}
+
 /// One replica has the node that had the network, another the one that gets it.
 #[tokio::test(start_paused = true)]
 async fn a_network_moves_between_nodes_of_two_replicas() {
