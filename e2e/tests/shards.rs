@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use adapter_sim::simcloud::counts::Counts;
 use adapter_sim::simcloud::{Access, Family, Operation};
 use anyhow::ensure;
 use e2e::{Bed, CONTROLLERS, node, service};
@@ -66,7 +67,11 @@ async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     users.work(&bed, 4, "awake").await;
 
-    // Stopped: the others follow at once.
+    // Stopped: the others follow at once, and what moves asks nothing of the cloud.
+    for controller in CONTROLLERS {
+        all_quiet(&mut bed, controller, &[0, 1, 2]).await;
+    }
+    let (moves, before) = (Instant::now(), bed.cluster.cloud.counts().await.unwrap());
     for controller in CONTROLLERS {
         bed.cluster.pods.get(&replica(controller, 2)).unwrap().terminate().await.unwrap();
         let stopped = Instant::now();
@@ -74,7 +79,9 @@ async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
         let took = stopped.elapsed();
         println!("SIGTERM of one {controller} of three: the others have its shards after {took:?}");
         assert!(took <= HANDOVER, "{controller}: {took:?}");
+        all_quiet(&mut bed, controller, &[0, 1]).await;
     }
+    assert_only_listed(&bed, &before, moves).await;
     users.work(&bed, 4, "stopped").await;
     users.nothing_twice(&mut bed).await;
 }
@@ -210,6 +217,25 @@ async fn shared_evenly_over(bed: &mut Bed, numbers: &[usize], of: usize) {
             assert!(Instant::now() < deadline, "{controller}: {counts:?}");
         }
     }
+}
+
+/// Waits until these replicas of a controller have done what they had to do.
+async fn all_quiet(bed: &mut Bed, controller: &str, numbers: &[usize]) {
+    for number in numbers {
+        bed.quiet(&replica(controller, *number)).await.unwrap();
+    }
+}
+
+/// Each half minute at most: nothing was written, and nothing was read of single machines or load balancers.
+async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
+    let now = bed.cluster.cloud.counts().await.unwrap();
+    let listings = [Operation::ListInstances, Operation::ListLoadBalancers, Operation::ListRoutes];
+    let n_listings =
+        |counts: &Counts| -> u64 { listings.into_iter().map(|operation| counts.of(operation)).sum() };
+    let listed = n_listings(&now) - n_listings(before);
+    assert_eq!(now.total - before.total, listed, "{before:?}, {now:?}");
+    let (most, collections) = (since.elapsed().as_secs() / 30 + 1, 3);
+    assert!(listed <= most * collections, "{before:?}, {now:?}");
 }
 
 /// Each replica of the service-controller has made load balancers, in the name of its shards.
