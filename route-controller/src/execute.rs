@@ -86,7 +86,6 @@ impl Executor {
 
     /// Returns whether some were left out.
     /// Errors: the calls that were left out are for the next pass.
-
     async fn apply_shard(
         &self,
         turn: &Turn,
