@@ -185,6 +185,7 @@ async fn all_routes_come_and_go_in_one_call_and_none_is_without_its_pair() {
     let gone = change(&driver, &ids, &[]).await;
     assert_eq!(gone, [Ok(None), Ok(None)]);
     assert_eq!(writes(&cloud), [&format!("routers/{ROUTER}/remove_extraroutes"), "ports/near-1"]);
+    assert_eq!(cloud.asked("GET /network").len(), 2, "the router's ports, and those at the next hops");
     assert_eq!((pairs(&cloud, "near-1").len(), pairs(&cloud, "near-2").len()), (0, 1));
     assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
 }
