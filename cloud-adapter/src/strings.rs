@@ -7,6 +7,8 @@ use cloud_api_proto::{AdapterError, error::Violation, v1alpha1::Owner};
 /// Bytes of a string, unless its field says otherwise, and of a provider ID. Source: common.proto.
 const STRING_MAX: usize = 256;
 const PROVIDER_ID_MAX: usize = 512;
+/// A qualified name of Kubernetes: a DNS subdomain, a slash and a label.
+const APP_PROTOCOL_MAX: usize = 253 + 1 + 63;
 
 /// The fields of a message, which stands at `path` in the request, that are too long.
 pub(crate) fn too_long<'a>(
@@ -29,7 +31,11 @@ fn judged(field: String, text: &str, most: usize) -> Option<Violation> {
 
 /// Bytes that a field of this name takes.
 fn most(name: &str) -> usize {
-    if name == "provider_id" { PROVIDER_ID_MAX } else { STRING_MAX }
+    match name {
+        "provider_id" => PROVIDER_ID_MAX,
+        "app_protocol" => APP_PROTOCOL_MAX,
+        _other => STRING_MAX,
+    }
 }
 
 /// Those of an owner.

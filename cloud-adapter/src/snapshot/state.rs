@@ -204,10 +204,10 @@ impl<T: Item> State<T> {
         *self = Self { log, wanted: self.wanted, ..Self::new(self.horizon) };
     }
 
-    /// Whether an item was written or looked up after a read that was asked for then.
+    /// Whether an item was written, looked up or listed after a read that was asked for then.
     fn newer(&self, key: &str, asked: Instant) -> bool {
         let written = self.written.get(key).is_some_and(|at| *at + self.horizon > asked);
-        let looked_up = self.items.get(key).is_some_and(|entry| entry.looked_up > Some(asked));
-        written || looked_up || self.departed.get(key).is_some_and(|one| one.since > asked)
+        let seen = self.items.get(key).is_some_and(|entry| self.seen(entry) > Some(asked));
+        written || seen || self.departed.get(key).is_some_and(|one| one.since > asked)
     }
 }

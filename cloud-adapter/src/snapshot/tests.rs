@@ -314,6 +314,17 @@ async fn what_was_looked_up_later_is_not_overwritten_by_an_older_listing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_looked_up_before_a_listing_began_does_not_undo_it() {
+    let bed = Bed::new(&["a=new"]);
+    let asked = Instant::now();
+    advance(Duration::from_micros(10)).await;
+    bed.refresh().await.expect("listed");
+    bed.snapshot.learn(LookedUp { asked, found: vec![instance("a=old")], gone: vec!["a".to_owned()] });
+    let items = bed.snapshot.view(None).expect("listed").items;
+    assert_eq!(items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["new"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_we_wrote_is_not_undone_by_reads_that_lag() {
     let bed = Bed::new(&["a", "b"]);
     bed.refresh().await.expect("listed");

@@ -2413,7 +2413,7 @@ pub struct Listener {
     pub connection_limit: ::core::option::Option<u32>,
     /// What the user says that is spoken there, as it was written: `spec.ports\[\].appProtocol`, such as `kubernetes.io/h2c`. Empty: not said.
     /// What it means is the adapter's business. One that makes something of it lists `lb.app-protocol`; any other ignores it, and leaves it
-    /// out of the hash. What it says is never a reason to refuse.
+    /// out of the hash. What it says is never a reason to refuse. At most 317 bytes, as Kubernetes has it.
     #[prost(string, tag = "13")]
     pub app_protocol: ::prost::alloc::string::String,
 }

@@ -58,6 +58,8 @@ pub(super) struct Work<D: Driver> {
     unknown: u32,
     /// The vendor's ID of what this task made, if the vendor told it.
     made: Option<String>,
+    /// A user has asked for it.
+    awaited: bool,
     /// The next look is a poll: it waited for the vendor, and wants to know how its load balancer is, and not which ones there are.
     pub(super) polls: bool,
 }
@@ -106,6 +108,7 @@ impl<D: Driver> Converger<D> {
             refused: None,
             unknown: 0,
             made: None,
+            awaited: false,
             polls: false,
         }
     }
@@ -145,9 +148,10 @@ impl<D: Driver> Converger<D> {
     /// The load balancer that is worth a read of its own: a user waits for it, and fewer users wait than a listing has pages.
     ///
     /// That absence needs the proof of a listing is no matter here: what was there at the last look is rarely gone at the next.
-    fn alone(&self, order: &Order, work: &Work<D>) -> Option<String> {
-        let is_awaited = *work.asked.borrow() == Priority::Interactive;
-        if !is_awaited || !matches!(order.goal, Goal::Present(..)) {
+    fn alone(&self, order: &Order, work: &mut Work<D>) -> Option<String> {
+        // Who waits goes on to wait when packets wait, too.
+        work.awaited |= *work.asked.borrow() == Priority::Interactive;
+        if !work.awaited || !matches!(order.goal, Goal::Present(..)) {
             return None;
         }
         let pages = self.snapshot.pages().filter(|pages| *pages > 1)?;
@@ -171,7 +175,7 @@ impl<D: Driver> Converger<D> {
         vendor_id: &str,
     ) -> Result<Option<View<Record<D>>>, VendorError> {
         let asked = Instant::now();
-        let session = self.session(order, Priority::Interactive, work);
+        let session = self.session(order, Priority::Lifecycle, work);
         match self.driver.look_up(&session, vendor_id).await? {
             Lookup::Found(record) if record.belongs_to(&work.key) => {
                 self.snapshot.learn(LookedUp { asked, found: vec![record], gone: Vec::new() });
@@ -272,9 +276,12 @@ impl<D: Driver> Converger<D> {
         let session = self.session(order, step.class(), work);
         match self.driver.execute(&session, &step).await {
             Ok(outcome) => {
-                if let Outcome::Created(vendor_id) = outcome {
-                    work.made = Some(vendor_id);
-                }
+                work.made = match (outcome, effect) {
+                    (Outcome::Created(vendor_id), _) => Some(vendor_id),
+                    // What it may name is another one now, or none.
+                    (_, Effect::Creates | Effect::Removes) => None,
+                    (_, Effect::Changes) => work.made.take(),
+                };
                 self.note(&step, effect, Answer::Heard, work);
                 if effect == Effect::Creates {
                     self.memories.of(&work.key, |memory| memory.former = None);

@@ -63,8 +63,8 @@ const FIELDS: [(Change, Change, &str); 10] = [
         "spec.listeners[0].connection_limit",
     ),
     (
-        |spec| spec.listeners[0].app_protocol = "kubernetes.io/h2c".into(),
-        |spec| spec.listeners[0].app_protocol = "x".repeat(257),
+        |spec| spec.listeners[0].app_protocol = "x".repeat(317),
+        |spec| spec.listeners[0].app_protocol = "x".repeat(318),
         "spec.listeners[0].app_protocol",
     ),
 ];
