@@ -5,6 +5,7 @@
 //! [`Scenario`]; who asks for one gets it on a cluster that was grown in one go.
 
 mod beside;
+mod causes;
 mod crowd;
 mod fleet;
 mod growth;

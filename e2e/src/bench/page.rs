@@ -7,6 +7,7 @@ use clap::ValueEnum as _;
 use e2e_tools::bench::Scenario;
 
 use super::beside::{Compared, beside};
+use super::causes::cause;
 use super::result::{Calls, Report, Row, Size, Target, Who, quantity};
 
 const HEAD: &str = "\
@@ -75,12 +76,26 @@ pub(super) fn page(reports: &[Report]) -> String {
             writeln!(page, "| {name} | | not measured yet | | | | |").ok();
         }
     }
+    page.push_str(&missed(&rows));
     page.push_str(&compared(&rows));
     page.extend(profiles.into_iter().map(|(scenario, row)| cpu_time(scenario, row)));
     for (report, row) in &rows {
         page.push_str(&details(report, row));
     }
     page
+}
+
+/// Nothing, if all targets of ours are met.
+fn missed(rows: &[Found<'_>]) -> String {
+    let ours = rows.iter().filter(|(_, row)| row.who == Who::Ours);
+    let missed = ours.flat_map(|(_, row)| row.targets.iter().filter(|it| !it.met).map(move |it| (row, it)));
+    let text: String = missed
+        .map(|(row, it)| {
+            let why = cause(&row.scenario, &it.what);
+            format!("- **{}, {}** ({}, not {}): {why}\n", row.scenario, it.what, it.figure, it.bound)
+        })
+        .collect();
+    if text.is_empty() { text } else { format!("\n## What is missed, and why\n\n{text}") }
 }
 
 /// Nothing, if no peer was measured.
@@ -205,6 +220,23 @@ mod tests {
             assert!(page.contains("| 0 | 0 | met |") && !page.contains("| 7 |"), "{page}");
         }
         assert!(page(&[watched]).contains("| 7 | 0 | **missed** |"));
+    }
+
+    #[test]
+    fn what_is_missed_is_told_with_its_cause() {
+        let targets = vec![
+            Target::at_most("a new Service meanwhile, p99", 4.0, 3.0, "s"),
+            Target::count("vendor calls", 0, 0),
+            Target::count("vendor writes", 1, 0),
+        ];
+        let row = Row { scenario: "one-more".into(), targets, ..Row::default() };
+        let page = page(&[Report { rows: vec![row], ..Report::default() }]);
+        assert!(
+            page.contains("- **one-more, a new Service meanwhile, p99** (4 s, not <= 3 s): A load"),
+            "{page}"
+        );
+        assert!(page.contains("- **one-more, vendor writes** (1, not 0): Not looked into"), "{page}");
+        assert!(!page.contains("**one-more, vendor calls**"), "{page}");
     }
 
     #[test]

@@ -487,6 +487,15 @@ proptest! {
     }
 
     #[test]
+    fn the_order_of_taints_decides_nothing_but_their_own(node in any_node(), instance in any_instance()) {
+        let turned = |node: &Node| Node { taints: node.taints.iter().rev().cloned().collect(), ..node.clone() };
+        let other = turned(&node);
+        let (straight, other) =
+            [&node, &other].map(|it| carried_out(it, &plan(it, &Sighting::Seen(&instance)))).into();
+        assert_eq!(turned(&other), straight);
+    }
+
+    #[test]
     fn nobody_elses_taints_labels_or_provider_ids_are_touched(node in any_node(), instance in any_instance()) {
         let plan = plan(&node, &Sighting::Seen(&instance));
         let after = carried_out(&node, &plan);
