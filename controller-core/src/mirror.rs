@@ -83,6 +83,8 @@ struct Inner<K, T> {
     content: RwLock<Content<K, T>>,
     synced: watch::Sender<bool>,
     link: watch::Sender<Link>,
+    /// How often the other side has answered anew: another process may be behind each connection.
+    connections: watch::Sender<u64>,
     /// Up to when the content is known to be right, on our wall clock.
     observed: watch::Sender<Option<Timestamp>>,
 }
@@ -103,6 +105,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
             content: RwLock::default(),
             synced: watch::Sender::new(false),
             link: watch::Sender::new(Link::Starting),
+            connections: watch::Sender::new(0),
             observed: watch::Sender::new(None),
         };
         Self { inner: Arc::new(inner) }
@@ -157,6 +160,12 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
     #[must_use]
     pub fn links(&self) -> watch::Receiver<Link> {
         self.inner.link.subscribe()
+    }
+
+    /// Changes whenever the other side answers on a new connection, also if the link was never down: another process may be there.
+    #[must_use]
+    pub fn connections(&self) -> watch::Receiver<u64> {
+        self.inner.connections.subscribe()
     }
 
     /// Up to when the content is known to be right. `None`: nothing is known yet.

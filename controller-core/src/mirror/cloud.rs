@@ -168,7 +168,13 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             warn!(mirror = mirror.what(), %from, %to, "The adapter looks at another part of the cloud now");
         }
         if effects.alive {
-            self.heard.get_or_insert_with(Instant::now);
+            if self.heard.is_none() {
+                self.heard = Some(Instant::now());
+                mirror
+                    .inner
+                    .connections
+                    .send_modify(|connections| *connections = connections.wrapping_add(1));
+            }
             self.outage.answered();
         }
         if let Some(at) = effects.observed {

@@ -166,15 +166,18 @@ impl Mirrors {
         }
     }
 
-    /// Asks the adapter what it can do: once its mirror is complete, and again whenever it was away, since another version may
-    /// be back.
+    /// Asks the adapter what it can do: once its mirror is complete, and again on each new connection, since another version may
+    /// be behind it.
     async fn follow_features(&self, adapter: &Adapter) {
-        let mut links = self.cloud.links();
+        let (mut links, mut connections) = (self.cloud.links(), self.cloud.connections());
         self.cloud.synced().await;
-        // The sender lives in `self`: waiting fails only when nobody is left to care.
+        // The senders live in `self`: waiting fails only when nobody is left to care.
         while links.wait_for(Link::is_up).await.is_ok() {
+            connections.mark_unchanged();
             self.ask_features(adapter).await;
-            let _away = links.wait_for(|link| !link.is_up()).await.is_ok();
+            if connections.changed().await.is_err() {
+                return;
+            }
         }
     }
 

@@ -181,6 +181,20 @@ async fn what_we_made_waits_for_an_adapter_that_has_load_balancers_again() {
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
 }
 
+/// A rolling update: the next replica answers before anybody takes the adapter for gone.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_replaced_in_a_moment_is_asked_what_it_can_do() {
+    let world = World::start().await;
+    world.quiet().await;
+    let asked = world.cloud.calls("GetInfo");
+    world.cloud.away(true);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    world.cloud.away(false);
+    world.eventually("it is asked", |world| world.cloud.calls("GetInfo") == asked + 1).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.cloud.calls("GetInfo"), asked + 1, "once");
+}
+
 /// Listeners are sent sorted; people know their ports in the order in which they wrote them.
 #[tokio::test(start_paused = true)]
 async fn a_refused_port_is_named_by_its_place_in_the_service() {

@@ -191,12 +191,12 @@ async fn a_mirror_lists_anew_when_what_it_follows_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_mirror_begins_a_listing_anew_whose_pages_are_forgotten() {
     let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
-    for n in 0..1200 {
+    for n in 0..250 {
         kube.put::<Node>(node(&format!("n{n}")));
     }
     kube.order(Fault::status(410).on(Verb::Continue, "nodes").times(1));
     let mirror = follow(&kube, &mut tasks);
     mirror.synced().await;
-    assert_eq!(mirror.items().len(), 1200);
+    assert_eq!(mirror.items().len(), 250);
     assert_eq!((kube.requests(Verb::List, "nodes"), kube.requests(Verb::Continue, "nodes")), (2, 3));
 }
