@@ -232,7 +232,7 @@ mod tests {
         let row = Row { scenario: "one-more".into(), targets, ..Row::default() };
         let page = page(&[Report { rows: vec![row], ..Report::default() }]);
         assert!(
-            page.contains("- **one-more, a new Service meanwhile, p99** (4 s, not <= 3 s): A load"),
+            page.contains("- **one-more, a new Service meanwhile, p99** (4 s, not <= 3 s): Twenty"),
             "{page}"
         );
         assert!(page.contains("- **one-more, vendor writes** (1, not 0): Not looked into"), "{page}");
