@@ -289,7 +289,7 @@ impl FakeKube {
     fn watch(&self, target: Target) -> Answer {
         let begin = (self.clone(), self.0.changed.subscribe(), target.resource_version);
         let lines = stream::unfold(begin, move |(fake, mut changed, after)| {
-            let (collection, namespace) = (target.collection.clone(), target.namespace.clone());
+            let target = target.clone();
             async move {
                 loop {
                     changed.mark_unchanged();
@@ -300,7 +300,7 @@ impl FakeKube {
                         }
                         match state.store.too_old(after) {
                             Some(status) => Some((OVER, json!({ "type": "ERROR", "object": status }))),
-                            None => state.store.event_after(after, &collection, namespace.as_deref()),
+                            None => state.store.event_after(after, &target),
                         }
                     };
                     if let Some((version, event)) = next {

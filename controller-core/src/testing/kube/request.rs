@@ -16,6 +16,8 @@ pub(super) struct Target {
     /// `status`
     pub(super) subresource: Option<String>,
     pub(super) watch: bool,
+    /// Of a listing or a watch: nothing but the object of this name is asked for.
+    pub(super) only: Option<String>,
     /// Where a watch goes on.
     pub(super) resource_version: u64,
     /// How many objects a page of a listing may have. `None`: all.
@@ -49,6 +51,9 @@ impl Target {
                 .find(|(name, _)| *name == key)
                 .map(|(_, value)| value)
         };
+        // The one selector that is used: for a single object.
+        let selector = query("fieldSelector").map(decoded);
+        let only = selector.and_then(|selector| selector.strip_prefix("metadata.name=").map(str::to_owned));
         let content_type =
             parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Self {
@@ -59,6 +64,7 @@ impl Target {
             name: segments.next(),
             subresource: segments.next(),
             watch: query("watch").is_some_and(|value| value != "false"),
+            only,
             resource_version: query("resourceVersion")
                 .and_then(|value| value.parse().ok())
                 .unwrap_or_default(),

@@ -20,6 +20,15 @@ pub(super) struct Key {
     pub(super) name: String,
 }
 
+impl Key {
+    /// Whether a listing or a watch is about it.
+    fn is_in(&self, target: &Target) -> bool {
+        let here = target.namespace.is_none() || self.namespace == target.namespace;
+        let meant = target.only.as_ref().is_none_or(|name| *name == self.name);
+        self.collection == target.collection && here && meant
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Store {
     objects: BTreeMap<Key, Value>,
@@ -92,17 +101,11 @@ impl Store {
     }
 
     /// The first event after a version, as a line of a watch.
-    pub(super) fn event_after(
-        &self,
-        after: u64,
-        collection: &str,
-        namespace: Option<&str>,
-    ) -> Option<(u64, Value)> {
+    pub(super) fn event_after(&self, after: u64, target: &Target) -> Option<(u64, Value)> {
         let versions = 1_u64..;
-        let mut events = versions.zip(&self.log).filter(|(version, happened)| {
-            let here = namespace.is_none() || happened.key.namespace.as_deref() == namespace;
-            *version > after && happened.key.collection == collection && here
-        });
+        let mut events = versions
+            .zip(&self.log)
+            .filter(|(version, happened)| *version > after && happened.key.is_in(target));
         let (version, happened) = events.next()?;
         Some((version, json!({ "type": happened.type_, "object": happened.object })))
     }
@@ -147,11 +150,8 @@ impl Store {
 
     /// A page of a listing; each page shows what is there now.
     fn list(&self, target: &Target) -> (StatusCode, Value) {
-        let here = |key: &Key| {
-            key.collection == target.collection
-                && (target.namespace.is_none() || key.namespace == target.namespace)
-                && target.continues.as_ref().is_none_or(|last| key.token() > *last)
-        };
+        let here =
+            |key: &Key| key.is_in(target) && target.continues.as_ref().is_none_or(|last| key.token() > *last);
         let limit = target.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let mut found: Vec<(String, &Value)> = self
             .objects
