@@ -312,12 +312,12 @@ mod tests {
         let nodes: Vec<_> = (0..2400)
             .map(|n| plans::node(&format!("n{n}")).pods(&format!("10.244.{}.{}/28", n / 16, n % 16 * 16)))
             .collect();
-        let plan = plan(&nodes, &[], &plans::cluster(), None);
+        let plan = plan(&nodes, &Vec::<crate::plan::route::Route>::new(), &plans::cluster(), None);
         let (mut attempts, mut passes) = (Attempts::default(), 0);
         let turns = executor.shards.enter_all();
         let turns: Vec<&Turn> = turns.iter().collect();
         loop {
-            let (began, due) = (Instant::now(), attempts.due(plan.clone(), Instant::now()));
+            let (began, due) = (Instant::now(), attempts.due(&plan, Instant::now()));
             let applied = executor.apply(&turns, &due, &mut attempts).await;
             let more = applied.left_out.expect("it takes all of them");
             assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());

@@ -161,12 +161,14 @@ impl Mirrors {
         }
     }
 
-    /// All nodes and all routes as they are now.
-    pub(crate) fn facts(&self) -> (Vec<Node>, Vec<Route>) {
-        let nodes = self.nodes.read(|content| content.values().map(|node| Node::clone(node)).collect());
-        let routes =
-            self.routes.read(|content| content.values().filter_map(|route| Option::clone(route)).collect());
-        (nodes, routes)
+    /// All nodes as they are now: shared with the mirror, since copies of a large cluster would count twice.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.read(|content| content.values().cloned().collect())
+    }
+
+    /// The same of all routes.
+    pub(crate) fn routes(&self) -> Vec<Arc<Option<Route>>> {
+        self.routes.read(|content| content.values().cloned().collect())
     }
 
     /// What must be there before anything is decided.

@@ -13,7 +13,7 @@ pub(crate) mod route;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -98,19 +98,20 @@ pub(crate) struct Removal {
 /// `record`: what is known from earlier looks about routes that bear no mark. `None`: this cloud marks ours, so that what bears no
 /// mark is somebody else's.
 pub(crate) fn plan(
-    nodes: &[Node],
-    routes: &[Route],
+    nodes: &[impl Borrow<Node>],
+    routes: &[impl Borrow<Route>],
     cluster: &ClusterCidrs,
     record: Option<&Record>,
 ) -> Plan {
     let claims = claims(nodes, cluster);
     let record = record.map(|record| record.after(routes, &claims, cluster)).unwrap_or_default();
+    let routes = || routes.iter().map(Borrow::borrow);
     let near =
         |route: &Route| cluster.contain(&route.destination) || claims.wanted.contains_key(&route.destination);
-    let table = Table::new(nodes, routes.iter().filter(|route| near(route)), &record);
+    let table = Table::new(nodes, routes().filter(|route| near(route)), &record);
     let (reached, n_ours) = (table.reached(), table.ours().count());
     let in_sight = |route: &&Route| cluster.overlap(&route.destination) || near(route);
-    let foreign = foreign(routes.iter().filter(in_sight), &record);
+    let foreign = foreign(routes().filter(in_sight), &record);
     let Claims { wanted, refusals, outside } = claims;
     let mut plan = Plan { refusals, outside, reached, n_ours, foreign, ..Plan::default() };
     for (to, node) in &wanted {
@@ -217,7 +218,11 @@ impl Removal {
 }
 
 impl<'a> Table<'a> {
-    fn new(nodes: &'a [Node], routes: impl Iterator<Item = &'a Route>, record: &'a Record) -> Self {
+    fn new(
+        nodes: &'a [impl Borrow<Node>],
+        routes: impl Iterator<Item = &'a Route>,
+        record: &'a Record,
+    ) -> Self {
         let mut by_machine: BTreeMap<&str, &str> = BTreeMap::new();
         for node in by_age(nodes) {
             if let Some(machine) = &node.provider_id {

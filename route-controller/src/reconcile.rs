@@ -26,6 +26,7 @@ use crate::plan::condition::judged;
 use crate::plan::node::Node;
 use crate::plan::record::Record;
 use crate::plan::refusal::Refusal;
+use crate::plan::route::Route;
 use crate::plan::{Foreign, Plan, plan};
 use crate::requeue::Error;
 use crate::requeue::attempts::Attempts;
@@ -168,7 +169,7 @@ impl Reconciler {
             debug!(%missing, "Waits");
             // An adapter without routes is nothing that a node waits for.
             if self.mirrors.ability() != Some(Ability::None) {
-                self.tell_waiting(memory, &self.mirrors.facts().0, &missing);
+                self.tell_waiting(memory, &self.mirrors.nodes(), &missing);
             }
             self.trigger.wake_after(PATIENCE);
             return Again::Done;
@@ -229,9 +230,10 @@ impl Reconciler {
         &self,
         memory: &mut Memory,
         turns: &[Turn],
-    ) -> (Vec<Node>, (Result<(), Error>, Option<Duration>)) {
+    ) -> (Vec<Arc<Node>>, (Result<(), Error>, Option<Duration>)) {
         let recalled = self.recall(memory).await;
-        let (nodes, routes) = self.mirrors.facts();
+        let (nodes, routes) = (self.mirrors.nodes(), self.mirrors.routes());
+        let routes: Vec<&Route> = routes.iter().filter_map(|route| Option::as_ref(route)).collect();
         let unmarked = (self.mirrors.ability() == Some(Ability::Unmarked)).then_some(&memory.record);
         let plan = plan(&nodes, &routes, &self.cluster_cidrs, unmarked);
         if unmarked.is_some() {
@@ -245,7 +247,7 @@ impl Reconciler {
         let plan = Plan { n_ours, ..plan.of(is_ours) };
         memory.attempts.keep(&plan);
         let (plan, judgement) = self.guarded(memory, plan, nodes.len());
-        let due = memory.attempts.due(plan.clone(), Instant::now());
+        let due = memory.attempts.due(&plan, Instant::now());
         if !due.is_settled() {
             debug!(plan = %due, "Carries out");
         }
@@ -299,7 +301,7 @@ impl Reconciler {
         Ok(())
     }
 
-    fn report(&self, memory: &mut Memory, nodes: &[Node], error: &Error) {
+    fn report(&self, memory: &mut Memory, nodes: &[Arc<Node>], error: &Error) {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         match error {
             Error::Superseded { .. } => {
@@ -342,14 +344,14 @@ impl Reconciler {
     }
 
     /// Tells it on each node that has no route yet, so that whoever looks at the node sees why.
-    fn tell_waiting(&self, memory: &mut Memory, nodes: &[Node], why: &str) {
+    fn tell_waiting(&self, memory: &mut Memory, nodes: &[Arc<Node>], why: &str) {
         let now = Instant::now();
         let since = *memory.waits_since.get_or_insert(now);
         if now.duration_since(since) < PATIENCE {
             return;
         }
         let waits = |node: &&Node| node.waits_for_a_route() && self.shards.has(&node.uid);
-        let waiting: Vec<&Node> = nodes.iter().filter(waits).collect();
+        let waiting: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(waits).collect();
         let uids: BTreeSet<String> = waiting.iter().map(|node| node.uid.clone()).collect();
         let news: BTreeSet<&String> = memory.told_waiting.news(&uids, now).into_iter().collect();
         for node in waiting.into_iter().filter(|node| news.contains(&node.uid)) {

@@ -12,9 +12,10 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
 
-/// New Services, one after the other.
+/// New Services, one after the other, as long as the load balancers follow: each takes a few calls, and more of them at once than
+/// the rate allows would measure the rate.
 const NEW: usize = 20;
-const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(2500);
 /// New nodes become members after a moment in which more may join, and are asked about.
 const REACTION_SECONDS: f64 = 4.0;
 const NEW_SERVICE_SECONDS: f64 = 3.0;
@@ -68,7 +69,11 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let waits =
         [("node initialised".to_owned(), waited), ("new Service meanwhile has an address".to_owned(), new)];
     Ok(Row {
-        title: format!("1 node joins, {balancers} Services, {} new ones meanwhile", names.len()),
+        title: format!(
+            "1 node joins, {balancers} Services, {} new ones meanwhile, {} s apart",
+            names.len(),
+            PAUSE.as_secs_f64()
+        ),
         targets: judge(stage.size, &spent.vendor, (followed, &new)),
         waits: waits.into(),
         notes,

@@ -1,5 +1,6 @@
 //! Which node asks for which CIDR, and which of them may have it.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
@@ -36,15 +37,15 @@ pub(crate) struct Claims<'a> {
 }
 
 /// The oldest first: whatever two nodes have in common is the older one's, in whichever order they are listed.
-pub(crate) fn by_age(nodes: &[Node]) -> Vec<&Node> {
-    let mut by_age: Vec<&Node> = nodes.iter().collect();
+pub(crate) fn by_age(nodes: &[impl Borrow<Node>]) -> Vec<&Node> {
+    let mut by_age: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     by_age.sort_by(|a, b| (a.created, &a.name, &a.uid).cmp(&(b.created, &b.name, &b.uid)));
     by_age
 }
 
 /// Hands each CIDR to the oldest node that asks for it. A node that is not initialised yet holds its place, so that nobody
 /// loses a route when it comes up.
-pub(crate) fn claims<'a>(nodes: &'a [Node], cluster: &ClusterCidrs) -> Claims<'a> {
+pub(crate) fn claims<'a>(nodes: &'a [impl Borrow<Node>], cluster: &ClusterCidrs) -> Claims<'a> {
     let mut claims = Claims::default();
     for node in by_age(nodes) {
         for text in &node.unreadable_cidrs {

@@ -1,6 +1,7 @@
 //! The condition `NetworkUnavailable`: what a node's routes say about it. The strings are those of the reference
 //! controller, bit for bit: people and other components look for them.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use super::claims::Standing;
@@ -67,7 +68,11 @@ pub(crate) struct Change {
 pub(crate) type Judged = BTreeMap<String, Network>;
 
 /// Judges all nodes. `lay_standing` tells what became of a route that was to be laid.
-pub(crate) fn judged(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) -> Standing) -> Judged {
+pub(crate) fn judged(
+    nodes: &[impl Borrow<Node>],
+    plan: &Plan,
+    lay_standing: impl Fn(&Lay) -> Standing,
+) -> Judged {
     let mut standings: BTreeMap<&str, Vec<Standing>> = BTreeMap::new();
     for (claim, standing) in &plan.standings {
         standings.entry(&claim.node_uid).or_default().push(*standing);
@@ -78,7 +83,7 @@ pub(crate) fn judged(nodes: &[Node], plan: &Plan, lay_standing: impl Fn(&Lay) ->
     for refusal in &plan.refusals {
         standings.entry(&refusal.node_uid).or_default().push(Standing::Failed);
     }
-    let judged = nodes.iter().filter_map(|node| {
+    let judged = nodes.iter().map(Borrow::borrow).filter_map(|node: &Node| {
         let standings = standings.get(node.uid.as_str()).map_or(&[][..], Vec::as_slice);
         let stray = node.asks_for_nothing() && plan.reached.contains(&node.uid);
         Some((node.uid.clone(), judge(standings, stray)?))

@@ -3,6 +3,7 @@
 //! That is the only proof there is, and it is gone with the node: so it is kept. What was never seen to serve a node of ours is
 //! never in it, whatever it looks like.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::claims::Claims;
@@ -23,10 +24,15 @@ impl Record {
     /// The record after a look at all routes: those that are gone are forgotten, and those that serve a node are noted.
     ///
     /// An ID says destination and next hop: should another route come to the same place later, it is another one.
-    pub(crate) fn after(&self, routes: &[Route], claims: &Claims<'_>, cluster: &ClusterCidrs) -> Self {
+    pub(crate) fn after(
+        &self,
+        routes: &[impl Borrow<Route>],
+        claims: &Claims<'_>,
+        cluster: &ClusterCidrs,
+    ) -> Self {
         let mut after = BTreeMap::new();
         let near = |to| cluster.contain(to) || claims.wanted.contains_key(to);
-        for route in routes.iter().filter(|route| near(&route.destination)) {
+        for route in routes.iter().map(Borrow::borrow).filter(|route: &&Route| near(&route.destination)) {
             if let Some(uid) = served(route, claims).or_else(|| self.node_of(route)) {
                 after.insert(route.vendor_id.clone(), uid.to_owned());
             }
@@ -35,10 +41,11 @@ impl Record {
     }
 
     /// Forgets those that are gone, and notes nothing.
-    pub(crate) fn keep(&mut self, routes: &[Route]) {
+    pub(crate) fn keep(&mut self, routes: &[impl Borrow<Route>]) {
         let there: BTreeSet<&str> = routes
             .iter()
-            .filter(|route| route.owner == Owner::Unmanaged)
+            .map(Borrow::borrow)
+            .filter(|route: &&Route| route.owner == Owner::Unmanaged)
             .map(|route| route.vendor_id.as_str())
             .collect();
         self.0.retain(|vendor_id, _| there.contains(vendor_id.as_str()));

@@ -91,8 +91,9 @@ impl Attempts {
     }
 
     /// What of the plan may be tried now, first what was not tried yet, and then what was due the longest ago: a pass may not come to
-    /// all of it. A removal that was done and is not seen yet is left out of `instead_of`.
-    pub(crate) fn due(&self, mut plan: Plan, now: Instant) -> Plan {
+    /// all of it. A removal that was done and is not seen yet is left out of `instead_of`. Nothing else of the plan is in it.
+    pub(crate) fn due(&self, plan: &Plan, now: Instant) -> Plan {
+        let mut plan = Plan { lays: plan.lays.clone(), removals: plan.removals.clone(), ..Plan::default() };
         plan.removals.retain(|removal| self.is_due(&Act::Remove(removal.clone()), now));
         plan.lays.retain_mut(|lay| {
             lay.instead_of.retain(|removal| !self.is_done(removal, now));

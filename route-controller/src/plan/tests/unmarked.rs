@@ -97,12 +97,12 @@ fn where_the_cloud_marks_routes_what_bears_no_mark_is_nobodys_even_if_it_serves(
     let served = unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/a");
     let while_it_serves = plan(&[asking("a")], std::slice::from_ref(&served), &cluster(), None);
     assert_eq!((while_it_serves.to_string(), while_it_serves.record), (String::new(), Record::default()));
-    assert_eq!(plan(&[], &[served], &cluster(), None).to_string(), "");
+    assert_eq!(plan(&Vec::<Node>::new(), &[served], &cluster(), None).to_string(), "");
 }
 
 #[test]
 fn what_is_gone_is_forgotten_so_that_its_like_is_somebody_elses() {
-    let none = plan(&[], &[], &cluster(), Some(&record())).record;
+    let none = plan(&Vec::<Node>::new(), &Vec::<Route>::new(), &cluster(), Some(&record())).record;
     assert_eq!(none, Record::default());
     assert_eq!(settled_with(&[], &[hole("10.244.1.0/24", "192.0.2.11")], &none).to_string(), "");
 }

@@ -37,10 +37,10 @@ fn a_failed_route_waits_twice_as_long_each_time_but_never_forever() {
     let mut attempts = Attempts::default();
     let mut now = Instant::now();
     for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
-        assert_eq!(attempts.due(plan.clone(), now).lays.len(), 1);
+        assert_eq!(attempts.due(&plan, now).lays.len(), 1);
         attempts.laid(&lay, failed(None), now);
         assert_eq!(attempts.next(now), Some(seconds(expected)));
-        assert!(attempts.due(plan.clone(), now + seconds(expected) - Duration::from_millis(1)).is_settled());
+        assert!(attempts.due(&plan, now + seconds(expected) - Duration::from_millis(1)).is_settled());
         now += seconds(expected);
     }
 }
@@ -72,10 +72,10 @@ fn a_route_that_is_wanted_elsewhere_now_is_tried_at_once() {
     let (plan, lay) = one_lay();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
     attempts.laid(&lay, failed(None), now);
-    assert!(attempts.due(plan, now).is_settled());
+    assert!(attempts.due(&plan, now).is_settled());
 
     let moved = settled(&[node("a").pods("10.244.1.0/24").at("192.0.2.1")], &[]);
-    assert_eq!(attempts.due(moved, now).lays.len(), 1);
+    assert_eq!(attempts.due(&moved, now).lays.len(), 1);
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn a_route_waits_for_the_one_in_its_way_and_fails_with_it() {
     attempts.removed(&lay.instead_of[0], failed(Some(seconds(7))), now);
 
     assert_eq!(attempts.standing(&lay), Standing::Failed);
-    assert!(attempts.due(plan.clone(), now).is_settled());
-    assert_eq!(attempts.due(plan, now + seconds(7)).lays, [lay]);
+    assert!(attempts.due(&plan, now).is_settled());
+    assert_eq!(attempts.due(&plan, now + seconds(7)).lays, [lay]);
 }
 
 #[test]
@@ -106,6 +106,6 @@ fn a_removal_that_is_done_and_not_seen_yet_is_not_repeated() {
     attempts.removed(&lay.instead_of[0], Outcome::Done, now);
     attempts.laid(&lay, failed(None), now);
 
-    let again = attempts.due(plan, now + seconds(1));
+    let again = attempts.due(&plan, now + seconds(1));
     assert_eq!(again.lays, [Lay { instead_of: Vec::new(), ..lay }]);
 }
