@@ -31,7 +31,8 @@ use super::seen::Seen;
 const LATENCY_MILLIS: u64 = 50;
 /// What the adapter may send each family of the cloud's API, in calls a second: its default for this cloud.
 pub(super) const RATE: u32 = 20;
-/// Events are written little by little, long after what they tell of. They are all told when nothing was written for so long.
+/// Events are written little by little, long after what they tell of, and routes are laid a moment later. Nothing more comes when nothing
+/// was written for so long: twice the pause between two passes over the routes.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// The peer's process.
 const PEER: &str = "cloud-controller-manager";
@@ -230,7 +231,8 @@ impl Stage {
             look.await.with_context(|| pod.tail())?;
         }
         // What comes to it a moment later, such as a route for a node of a moment ago, would be counted with what comes next.
-        self.silent(IDLE_AFTER, |counts| counts.writes).await
+        let still = if self.peer.is_some() { IDLE_AFTER } else { SETTLED_AFTER };
+        self.silent(still, |counts| counts.writes).await
     }
 
     /// Waits until the cloud has not been asked for a while.
