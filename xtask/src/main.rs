@@ -8,6 +8,7 @@ mod check;
 mod codegen;
 mod conformance;
 mod demo;
+mod images;
 mod new_adapter;
 mod openstack;
 mod python;
@@ -43,6 +44,8 @@ enum Command {
     Conformance(conformance::Args),
     /// Checks form: formatting, lints, dependencies, contract, chart, docs
     Check(check::Args),
+    // Its help is its own.
+    Images(images::Args),
     /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
     Tools(tools::Args),
     // Its help is its own.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Conformance(args) => conformance::run(&args),
+        Command::Images(args) => images::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::Openstack(args) => openstack::run(&args),
         Command::NewAdapter(args) => new_adapter::run(&args),
@@ -92,6 +96,7 @@ mod tests {
             (&["demo", "--nodes=0"], ["1..=1000", "--nodes"]),
             (&["tests"], ["'test'", "Usage: cargo xtask"]),
             (&["openstack", "stop"], ["'stop'", "Usage: cargo xtask openstack"]),
+            (&["images", "--only=node"], ["'--only", "simcloud"]),
         ] {
             let error = said(wrong);
             assert_eq!(error.exit_code(), 2);

@@ -1,0 +1,257 @@
+//! `cargo xtask images`: one image per binary, static, from nothing, without a container daemon. What is in one is decided
+//! here and below in functions that touch nothing; `build` and this file run programs and write files.
+
+mod about;
+mod arch;
+mod build;
+mod elf;
+mod layer;
+mod manifest;
+mod sbom;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::builder::PossibleValuesParser;
+
+use self::about::{About, IMAGES, Image};
+use self::arch::Arch;
+use self::layer::File;
+use self::manifest::Built;
+use self::sbom::Subject;
+use crate::cargo;
+use crate::step::say;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Builds the images that the chart runs, without a container daemon",
+    long_about = "Builds the images that the chart runs, and simcloud, without a container daemon and without a base image: each is one \
+                  static binary, user 65532, and the certificates of public authorities. The same commit and toolchain give the same \
+                  digests. docs/images.md tells what is in them.\n\nEach image becomes NAME.tar, an OCI layout for all its \
+                  architectures, and beside it NAME.ARCH.spdx.json, what it is made of. Builds for release: minutes for each image. \
+                  Progress goes to standard error, the table of images to standard output.",
+    after_help = "Examples:\n  \
+                  cargo xtask images                                     all images, for this machine's architecture\n  \
+                  cargo xtask images --only node-controller              one image\n  \
+                  cargo xtask images --registry registry.example         named as the chart's image.registry\n  \
+                  ctr -n k8s.io images import dist/images/simcloud.tar  into containerd, where a kubelet finds it\n  \
+                  skopeo copy --all oci-archive:dist/images/simcloud.tar docker://registry.example/simcloud:0.1.0\n  \
+                  \x20                                                      into a registry\n\n\
+                  Environment:\n  \
+                  CARGO_TARGET_DIR  where cargo builds, in its folder `images` [default: target]\n\n\
+                  Exit codes:\n  \
+                  0  all images are there, but for architectures that are told to be left out\n  \
+                  1  one is not, the last line says why\n  \
+                  2  the command line is wrong"
+)]
+pub(crate) struct Args {
+    /// Only this image; may be given several times
+    #[arg(long, value_name = "IMAGE", value_delimiter = ',', value_parser = PossibleValuesParser::new(IMAGES.map(|image| image.name)), help_heading = "What is built")]
+    only: Vec<String>,
+    /// For which architectures; what cannot be built here is left out and told [default: this machine's]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum, help_heading = "What is built")]
+    arch: Vec<Arch>,
+    /// Pack FOLDER/ARCH/IMAGE in place of building, such as what other machines built
+    #[arg(long, value_name = "FOLDER", help_heading = "What is built")]
+    binaries: Option<PathBuf>,
+    /// What stands before the images' names, as the chart's image.registry
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "How it is named"
+    )]
+    registry: String,
+    /// The tag, as the chart's image.tag
+    #[arg(long, default_value = env!("CARGO_PKG_VERSION"), help_heading = "How it is named")]
+    tag: String,
+    /// Where the source is published, for the label; without it there is none
+    #[arg(long, value_name = "URL", help_heading = "What it says")]
+    source: Option<String>,
+    /// When the images say they were made, in seconds since 1970 [default: the commit's time]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "SOURCE_DATE_EPOCH",
+        hide_env_values = true,
+        help_heading = "What it says"
+    )]
+    created: Option<i64>,
+    /// Where the images are put
+    #[arg(long, value_name = "FOLDER", default_value = "dist/images", help_heading = "Where it goes")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let about = about::of(&args.registry, &args.tag, args.source.as_deref(), args.created)?;
+    if about.revision.ends_with(about::DIRTY) {
+        say("note: there are changes that are not committed, so nobody else can build these images");
+    }
+    let asked = if args.arch.is_empty() { vec![Arch::of_this_machine()?] } else { args.arch.clone() };
+    let arches = arches(&asked, args.binaries.is_none())?;
+    let output =
+        std::path::absolute(&args.output).with_context(|| format!("--output {}", args.output.display()))?;
+    fs::create_dir_all(&output)
+        .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
+    let mut rows = Vec::new();
+    for image in IMAGES.iter().filter(|image| wanted(image, &args.only)) {
+        say(&format!("\n==> {}", image.name));
+        rows.push(one(image, &about, &arches, args.binaries.as_deref(), &output)?);
+    }
+    io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
+}
+
+fn wanted(image: &Image, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|name| name == image.name)
+}
+
+/// Those of `asked` that can be had here, in a fixed order. Tells of the others; without any there is nothing to do.
+fn arches(asked: &[Arch], building: bool) -> anyhow::Result<Vec<Arch>> {
+    let mut arches = Vec::new();
+    for arch in Arch::ALL.into_iter().filter(|arch| asked.contains(arch)) {
+        let repair = if building { build::missing(arch) } else { None };
+        match repair {
+            None => arches.push(arch),
+            Some(repair) => say(&format!("left out: {arch} cannot be built here; {repair}")),
+        }
+    }
+    if arches.is_empty() {
+        bail!("none of the architectures can be built here; the lines above say what to install");
+    }
+    Ok(arches)
+}
+
+/// What the table says of an image.
+struct Row {
+    name: String,
+    arches: String,
+    unpacked: u64,
+    packed: u64,
+    digest: String,
+}
+
+/// Builds an image and writes its files.
+fn one(
+    image: &Image,
+    about: &About,
+    arches: &[Arch],
+    binaries: Option<&Path>,
+    output: &Path,
+) -> anyhow::Result<Row> {
+    let mut built = Vec::new();
+    for &arch in arches {
+        let path = match binaries {
+            Some(folder) => folder.join(arch.name()).join(image.name),
+            None => build::binary(image, arch)?,
+        };
+        let binary = fs::read(&path)
+            .with_context(|| format!("cannot read {}; build it, or leave --binaries out", path.display()))?;
+        elf::check(&binary, arch).with_context(|| path.display().to_string())?;
+        let tree = build::tree(image, arch)?;
+        let lock = fs::read_to_string(cargo::root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
+        let parts = sbom::parts(&tree, &lock)?;
+        // A layer of their own, which is the same in all images, so that a node keeps it once.
+        let roots =
+            layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
+        let program = layer::layer(&[File { path: image.name, mode: 0o755, content: &binary }])?;
+        let toolchain = build::toolchain(arch, binaries.is_none());
+        let subject = Subject { image, about, arch, binary: &layer::digest(&binary) };
+        let sbom = sbom::document(&subject, &parts, &toolchain)?;
+        let file = output.join(format!("{}.{arch}.spdx.json", image.name));
+        fs::write(&file, &sbom).with_context(|| format!("cannot write {}", file.display()))?;
+        built.push(Built { arch, layers: vec![roots, program], sbom: layer::digest(&sbom) });
+    }
+    let unpacked = built.iter().map(Built::unpacked).max().unwrap_or_default();
+    if let Some(told) = too_large(image.name, unpacked) {
+        bail!(told);
+    }
+    let layout = manifest::layout(image, about, &built)?;
+    let archive = layer::tar(&layout.files())?;
+    let file = output.join(format!("{}.tar", image.name));
+    fs::write(&file, archive).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(Row {
+        name: about.name(image),
+        arches: built.iter().map(|one| one.arch.name()).collect::<Vec<_>>().join(","),
+        unpacked,
+        packed: built.iter().map(Built::packed).max().unwrap_or_default(),
+        digest: layout.digest,
+    })
+}
+
+/// What a node has to keep of an image, at most.
+const LARGEST: u64 = 25_000_000;
+
+fn too_large(name: &str, unpacked: u64) -> Option<String> {
+    (unpacked >= LARGEST).then(|| {
+        format!(
+            "{name} is {} unpacked and must stay below {}; see what grew: `cargo install cargo-bloat`, `cargo bloat --release --crates`",
+            megabytes(unpacked),
+            megabytes(LARGEST)
+        )
+    })
+}
+
+/// In tenths, rounded up, so that nothing looks smaller than it is.
+fn megabytes(bytes: u64) -> String {
+    let tenths = bytes.div_ceil(100_000);
+    format!("{}.{} MB", tenths / 10, tenths % 10)
+}
+
+/// Of several architectures the largest is shown.
+fn table(rows: &[Row]) -> String {
+    let name = rows.iter().map(|row| row.name.len()).max().unwrap_or_default().max("IMAGE".len());
+    let arches = rows.iter().map(|row| row.arches.len()).max().unwrap_or_default().max("ARCH".len());
+    let mut text = format!("{:name$}  {:arches$}  {:>8}  {:>8}  DIGEST\n", "IMAGE", "ARCH", "SIZE", "PACKED");
+    for row in rows {
+        let (size, packed) = (megabytes(row.unpacked), megabytes(row.packed));
+        // Writing into a String cannot fail.
+        writeln!(text, "{:name$}  {:arches$}  {size:>8}  {packed:>8}  {}", row.name, row.arches, row.digest)
+            .ok();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arch, IMAGES, Row, arches, table, too_large, wanted};
+
+    #[test]
+    fn all_images_are_built_unless_some_are_named() {
+        assert!(IMAGES.iter().all(|image| wanted(image, &[])));
+        let only = ["simcloud".to_owned()];
+        let names: Vec<_> =
+            IMAGES.iter().filter(|image| wanted(image, &only)).map(|image| image.name).collect();
+        assert_eq!(names, ["simcloud"]);
+    }
+
+    #[test]
+    fn architectures_have_one_order_and_no_twins() {
+        let asked = [Arch::Arm64, Arch::Amd64, Arch::Arm64];
+        assert_eq!(arches(&asked, false).unwrap(), [Arch::Amd64, Arch::Arm64]);
+    }
+
+    #[test]
+    fn an_image_of_25_megabytes_is_refused() {
+        assert_eq!(too_large("simcloud", 24_999_999), None);
+        assert!(too_large("simcloud", 25_000_000).unwrap().contains("simcloud is 25.0 MB"));
+    }
+
+    #[test]
+    fn the_table_has_columns() {
+        let row = |name: &str, unpacked| Row {
+            name: name.to_owned(),
+            arches: "amd64".to_owned(),
+            unpacked,
+            packed: 100_001,
+            digest: "sha256:00".to_owned(),
+        };
+        let expected = "IMAGE        ARCH       SIZE    PACKED  DIGEST\n\
+                        simcloud:1   amd64   17.0 MB    0.2 MB  sha256:00\n\
+                        simcloud:10  amd64    0.1 MB    0.2 MB  sha256:00\n";
+        assert_eq!(table(&[row("simcloud:1", 17_000_000), row("simcloud:10", 1)]), expected);
+    }
+}

@@ -1,0 +1,221 @@
+//! What images say of themselves: names, labels, times.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+
+use crate::cargo;
+
+/// An image, which is named as its only binary.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) name: &'static str,
+    /// Whose binary it is.
+    pub(crate) package: &'static str,
+    pub(crate) description: &'static str,
+}
+
+/// What the chart runs, and the cloud that one tries it with.
+pub(crate) const IMAGES: [Image; 6] = [
+    Image {
+        name: "node-controller",
+        package: "node-controller",
+        description: "Initialises Kubernetes nodes from the cloud, keeps them right, and deletes those whose machines are gone",
+    },
+    Image {
+        name: "service-controller",
+        package: "service-controller",
+        description: "Gives Services of type LoadBalancer their load balancer, through a cloud adapter",
+    },
+    Image {
+        name: "route-controller",
+        package: "route-controller",
+        description: "Lays routes to the pods of each node in the cloud, and says on the node whether they are there",
+    },
+    Image {
+        name: "adapter-openstack",
+        package: "adapter-openstack",
+        description: "The adapter for OpenStack: serves the cloud contract, and speaks to Keystone, Nova, Neutron and Octavia",
+    },
+    Image { name: "adapter-sim", package: "adapter-sim", description: "The adapter for the simulated cloud" },
+    Image {
+        name: "simcloud",
+        package: "adapter-sim",
+        description: "The simulated cloud: a small cloud with an HTTP API, to try things with",
+    },
+];
+
+/// What is the same for all images of a build.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) registry: String,
+    pub(crate) tag: String,
+    pub(crate) source: Option<String>,
+    pub(crate) revision: String,
+    pub(crate) created: Timestamp,
+}
+
+/// After a revision that is not all there is.
+pub(crate) const DIRTY: &str = "-dirty";
+
+/// Asks git.
+pub(crate) fn of(
+    registry: &str,
+    tag: &str,
+    source: Option<&str>,
+    created: Option<i64>,
+) -> anyhow::Result<About> {
+    named(registry, tag)?;
+    let mut revision = git(&["rev-parse", "HEAD"])?;
+    if !git(&["status", "--porcelain"])?.is_empty() {
+        revision.push_str(DIRTY);
+    }
+    let created = match created {
+        Some(created) => created,
+        None => git(&["log", "-1", "--format=%ct"])?.parse().context("git writes no time of the commit")?,
+    };
+    Ok(About {
+        registry: registry.trim_end_matches('/').to_owned(),
+        tag: tag.to_owned(),
+        source: source.map(str::to_owned),
+        revision,
+        created: time(created)?,
+    })
+}
+
+fn git(args: &[&str]) -> anyhow::Result<String> {
+    let fix = "images are built from a clone, with git installed";
+    let output = Command::new("git").args(args).current_dir(cargo::root()).output().context(fix)?;
+    if !output.status.success() {
+        bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn time(seconds: i64) -> anyhow::Result<Timestamp> {
+    let fix = || {
+        format!("{seconds} s after 1970 is no time that can be written; mend --created or SOURCE_DATE_EPOCH")
+    };
+    Timestamp::from_second(seconds).with_context(fix)
+}
+
+/// Whether a registry and a tag can stand in an image's name.
+fn named(registry: &str, tag: &str) -> anyhow::Result<()> {
+    let fits = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
+    if tag.is_empty() || tag.len() > 128 || tag.starts_with(['.', '-']) || !fits(tag, "_.-") {
+        bail!("--tag {tag:?} is no tag; use letters, digits, `_`, `.` and `-`");
+    }
+    if registry.contains("://") || !fits(registry, "_.-:/[]") {
+        bail!("--registry {registry:?} is no name; write HOST[:PORT][/PATH], without https://");
+    }
+    Ok(())
+}
+
+impl About {
+    /// As the chart names it.
+    pub(crate) fn name(&self, image: &Image) -> String {
+        let slash = if self.registry.is_empty() { "" } else { "/" };
+        format!("{}{slash}{}:{}", self.registry, image.name, self.tag)
+    }
+
+    /// As containerd keeps it, and looks it up for the kubelet: with a host always.
+    pub(crate) fn whole_name(&self, image: &Image) -> String {
+        let name = self.name(image);
+        let host = |first: &str| first.contains(['.', ':']) || first == "localhost";
+        match name.split_once('/') {
+            Some((first, _)) if host(first) => name,
+            Some(_) => format!("docker.io/{name}"),
+            None => format!("docker.io/library/{name}"),
+        }
+    }
+
+    /// What people and tools read.
+    pub(crate) fn labels(&self, image: &Image) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::new();
+        let mut say = |key: &str, value: &str| {
+            labels.insert(format!("org.opencontainers.image.{key}"), value.to_owned());
+        };
+        say("title", image.name);
+        say("description", image.description);
+        say("version", &self.tag);
+        say("revision", &self.revision);
+        say("licenses", "Apache-2.0");
+        say("created", &self.created.to_string());
+        if let Some(source) = &self.source {
+            say("source", source);
+        }
+        labels
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::{About, IMAGES, named, time};
+    use crate::cargo;
+
+    pub(crate) fn about(registry: &str) -> About {
+        About {
+            registry: registry.to_owned(),
+            tag: "0.1.0".to_owned(),
+            source: None,
+            revision: "4b1f3c3".to_owned(),
+            created: time(1_700_000_000).unwrap(),
+        }
+    }
+
+    #[test]
+    fn names_are_whole_for_containerd() {
+        for (registry, name, whole) in [
+            ("", "simcloud:0.1.0", "docker.io/library/simcloud:0.1.0"),
+            ("acme", "acme/simcloud:0.1.0", "docker.io/acme/simcloud:0.1.0"),
+            ("localhost", "localhost/simcloud:0.1.0", "localhost/simcloud:0.1.0"),
+            ("r.example/a", "r.example/a/simcloud:0.1.0", "r.example/a/simcloud:0.1.0"),
+            ("r:5000", "r:5000/simcloud:0.1.0", "r:5000/simcloud:0.1.0"),
+        ] {
+            let (about, simcloud) = (about(registry), &IMAGES[5]);
+            assert_eq!((about.name(simcloud).as_str(), about.whole_name(simcloud).as_str()), (name, whole));
+        }
+    }
+
+    #[test]
+    fn labels_say_when_in_the_way_of_the_specification() {
+        let mut about = about("");
+        let labels = about.labels(&IMAGES[5]);
+        assert_eq!(labels["org.opencontainers.image.created"], "2023-11-14T22:13:20Z");
+        assert_eq!(labels["org.opencontainers.image.title"], "simcloud");
+        assert!(!labels.contains_key("org.opencontainers.image.source"));
+        about.source = Some("https://git.example/x".to_owned());
+        assert_eq!(about.labels(&IMAGES[5])["org.opencontainers.image.source"], "https://git.example/x");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_mends_it() {
+        assert!(time(i64::MAX).unwrap_err().to_string().contains("SOURCE_DATE_EPOCH"));
+        assert!(named("", "a b").unwrap_err().to_string().contains("--tag \"a b\""));
+        assert!(named("https://r.example", "1").unwrap_err().to_string().contains("without https://"));
+        named("r.example:5000/a", "0.1.0-rc.1").unwrap();
+    }
+
+    #[test]
+    fn the_chart_runs_these_images_by_this_tag() {
+        let chart = cargo::root().join("helm").join("cloud-controllers");
+        let yaml = std::fs::read_to_string(chart.join("Chart.yaml")).unwrap();
+        assert!(yaml.contains(&format!("\nappVersion: {}\n", env!("CARGO_PKG_VERSION"))), "{yaml}");
+        for image in IMAGES.iter().filter(|image| image.name.ends_with("-controller")) {
+            let file = chart.join("templates").join(format!("{}.yaml", image.name));
+            let template = std::fs::read_to_string(file).unwrap();
+            assert!(template.contains(&format!("\"component\" \"{}\"", image.name)), "{template}");
+        }
+    }
+
+    #[test]
+    fn descriptions_are_those_of_the_packages() {
+        for image in IMAGES.iter().filter(|image| image.package != "adapter-sim") {
+            let folder = image.package.replace("adapter-", "adapters/");
+            let toml = std::fs::read_to_string(cargo::root().join(folder).join("Cargo.toml")).unwrap();
+            assert!(toml.contains(&format!("description = \"{}\"", image.description)), "{}", image.name);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The architectures, and what each is called by whom.
+
+use std::fmt;
+
+use anyhow::bail;
+use clap::ValueEnum;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Arch {
+    Amd64,
+    Arm64,
+}
+
+impl Arch {
+    pub(crate) const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
+
+    pub(crate) fn of_this_machine() -> anyhow::Result<Self> {
+        match std::env::consts::ARCH {
+            "x86_64" => Ok(Self::Amd64),
+            "aarch64" => Ok(Self::Arm64),
+            other => bail!(
+                "there are no images for {other}; name one that there are some for: --arch amd64 or --arch arm64"
+            ),
+        }
+    }
+
+    /// As in Go and in images.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// As in Rust.
+    pub(crate) const fn target(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-unknown-linux-gnu",
+            Self::Arm64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// As in Debian's cross compilers.
+    pub(crate) const fn gnu(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-linux-gnu",
+            Self::Arm64 => "aarch64-linux-gnu",
+        }
+    }
+
+    /// As in the header of a binary.
+    pub(crate) const fn machine(self) -> u16 {
+        match self {
+            Self::Amd64 => 62,
+            Self::Arm64 => 183,
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,186 @@
+//! What other programs do for an image: cargo builds the binary and names its crates, rustc and the C compiler say which
+//! they are. The flags that make it static and the same everywhere are decided in functions of their own.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use super::about::Image;
+use super::arch::Arch;
+use super::sbom::Toolchain;
+use crate::cargo;
+
+/// Why it cannot be built for this architecture: what to install.
+pub(crate) fn missing(arch: Arch) -> Option<String> {
+    let libraries = output(rustc().args(["--print", "target-libdir", "--target", arch.target()]));
+    let target = libraries.is_some_and(|path| Path::new(&path).exists());
+    let linker = output(Command::new(linker(arch)).arg("--version")).is_some();
+    repair(arch, target, linker)
+}
+
+fn repair(arch: Arch, target: bool, linker: bool) -> Option<String> {
+    let rustup = format!("rustup target add {}", arch.target());
+    let compiler = format!("gcc-{0} libc6-dev-{1}-cross", arch.gnu().replace('_', "-"), arch.name());
+    match (target, linker) {
+        (true, true) => None,
+        (false, true) => Some(format!("install it: `{rustup}`")),
+        (true, false) => Some(format!("install its C compiler, in Debian {compiler}")),
+        (false, false) => Some(format!("install it: `{rustup}`, and its C compiler, in Debian {compiler}")),
+    }
+}
+
+/// The C compiler, which links, too.
+fn linker(arch: Arch) -> String {
+    match Arch::of_this_machine() {
+        Ok(here) if here == arch => "cc".to_owned(),
+        _ => format!("{}-gcc", arch.gnu()),
+    }
+}
+
+/// Builds the binary and says where it is. Each by itself: in one go, what one needs of a crate would be in all of them.
+pub(crate) fn binary(image: &Image, arch: Arch) -> anyhow::Result<PathBuf> {
+    let target = target();
+    let root = cargo::root();
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home
+        .or_else(|| env::home_dir().map(|home| home.join(".cargo")))
+        .context("no home; set CARGO_HOME")?;
+    let places = [(root.as_path(), "/src"), (home.as_path(), "/cargo"), (target.as_path(), "/target")];
+    let upper = arch.target().to_uppercase().replace('-', "_");
+    let status = Command::new(cargo::program())
+        .args(["build", "--release", "--locked", "--package", image.package, "--bin", image.name])
+        .args(["--target", arch.target(), "--target-dir"])
+        .arg(&target)
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places))
+        .env(format!("CFLAGS_{}", arch.target().replace('-', "_")), c_flags(&places))
+        .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(arch))
+        .current_dir(&root)
+        // The table alone goes there.
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("{} does not build for {arch}: {status}; mend what cargo names above", image.name);
+    }
+    Ok(target.join(arch.target()).join("release").join(image.name))
+}
+
+/// Apart from other builds: with other flags, cargo would build everything again, each time.
+fn target() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    cargo::root().join(target).join("images")
+}
+
+/// Joined as cargo wants them, since folders may have spaces. Of several places that fit a path the last counts.
+fn rust_flags(places: &[(&Path, &str)]) -> String {
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    flags.extend(places.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())));
+    flags.join("\u{1f}")
+}
+
+/// The C of crates has paths, too.
+fn c_flags(places: &[(&Path, &str)]) -> String {
+    let flags = places.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()));
+    flags.collect::<Vec<_>>().join(" ")
+}
+
+/// The crates that are linked into the binary, by `cargo tree`: it alone resolves features as a build of that package does.
+pub(crate) fn tree(image: &Image, arch: Arch) -> anyhow::Result<String> {
+    let output = Command::new(cargo::program())
+        .args(["tree", "--locked", "--package", image.package, "--target", arch.target()])
+        .args(["--edges", "normal,no-proc-macro", "--prefix", "depth", "--format", super::sbom::FORMAT])
+        .current_dir(cargo::root())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo tree --package {}: {}; mend what cargo names above", image.package, output.status);
+    }
+    String::from_utf8(output.stdout).context("cargo tree writes no UTF-8")
+}
+
+/// What is linked in besides crates. Nobody knows that of binaries that others built.
+pub(crate) fn toolchain(arch: Arch, ours: bool) -> Toolchain {
+    if !ours {
+        return Toolchain::default();
+    }
+    let rust = output(rustc().arg("--version"));
+    let macros =
+        output(Command::new(linker(arch)).args(["-E", "-dM", "-include", "features.h", "-xc", "/dev/null"]));
+    Toolchain {
+        std: rust.and_then(|line| line.split(' ').nth(1).map(str::to_owned)),
+        glibc: macros.as_deref().and_then(|macros| version(macros, &["__GLIBC__", "__GLIBC_MINOR__"])),
+        gcc: macros
+            .as_deref()
+            .and_then(|macros| version(macros, &["__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"])),
+    }
+}
+
+/// What these macros say, with dots between, if the compiler's list has them all.
+fn version(macros: &str, names: &[&str]) -> Option<String> {
+    let value = |name: &str| {
+        let mut words = macros.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        words.find_map(|words| match words.as_slice() {
+            ["#define", key, value] if *key == name => Some((*value).to_owned()),
+            _ => None,
+        })
+    };
+    let numbers: Option<Vec<_>> = names.iter().map(|name| value(name)).collect();
+    Some(numbers?.join("."))
+}
+
+fn rustc() -> Command {
+    let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    command.current_dir(cargo::root());
+    command
+}
+
+/// What a program prints; none if it fails.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Arch, c_flags, repair, rust_flags, version};
+
+    #[test]
+    fn folders_of_this_machine_are_not_in_the_binary() {
+        let places =
+            [(Path::new("/home/me/my src"), "/src"), (Path::new("/home/me/my src/target"), "/target")];
+        assert_eq!(
+            rust_flags(&places).split('\u{1f}').collect::<Vec<_>>(),
+            [
+                "-Ctarget-feature=+crt-static",
+                "--remap-path-prefix=/home/me/my src=/src",
+                "--remap-path-prefix=/home/me/my src/target=/target",
+            ]
+        );
+        assert_eq!(c_flags(&[(Path::new("/a"), "/src")]), "-ffile-prefix-map=/a=/src");
+    }
+
+    #[test]
+    fn what_to_install_is_told() {
+        assert_eq!(repair(Arch::Arm64, true, true), None);
+        let told = repair(Arch::Arm64, false, false).unwrap();
+        for words in
+            ["rustup target add aarch64-unknown-linux-gnu", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]
+        {
+            assert!(told.contains(words), "{told}");
+        }
+        assert!(repair(Arch::Amd64, true, false).unwrap().contains("gcc-x86-64-linux-gnu"));
+    }
+
+    #[test]
+    fn the_c_library_is_known_by_the_compilers_macros() {
+        let macros = "#define __GLIBC__ 2\n#define __GLIBC_PREREQ(maj, min) 1\n#define __GLIBC_MINOR__ 36\n";
+        let names = ["__GLIBC__", "__GLIBC_MINOR__"];
+        assert_eq!(version(macros, &names).unwrap(), "2.36");
+        assert_eq!(version("#define __GLIBC__ 2\n", &names), None);
+    }
+}

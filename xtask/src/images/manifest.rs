@@ -1,0 +1,205 @@
+//! The documents of an image by the OCI image specification, 1.1: a configuration and a manifest for each architecture, and
+//! one index of them, even of one, so that adding an architecture changes no name.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::about::{About, Image};
+use super::arch::Arch;
+use super::layer::{File, Layer, digest};
+
+/// Nobody: no such user need exist, and the chart asks for this one.
+const USER: &str = "65532:65532";
+/// The digest of NAME.ARCH.spdx.json, on the manifest of that architecture.
+const SBOM: &str = "images.cloudadapter.dev/spdx";
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+/// An image of one architecture.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) arch: Arch,
+    pub(crate) layers: Vec<Layer>,
+    /// The digest of what it is made of.
+    pub(crate) sbom: String,
+}
+
+impl Built {
+    /// What a node keeps of it.
+    pub(crate) fn unpacked(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.unpacked).sum()
+    }
+
+    /// What a node fetches of it, but for some small documents.
+    pub(crate) fn packed(&self) -> u64 {
+        self.layers.iter().map(|layer| length(&layer.blob)).sum()
+    }
+}
+
+/// An OCI layout.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    files: BTreeMap<String, Vec<u8>>,
+    /// Of the index: what a registry and a cluster call the image.
+    pub(crate) digest: String,
+}
+
+impl Layout {
+    pub(crate) fn files(&self) -> Vec<File<'_>> {
+        self.files.iter().map(|(path, content)| File { path, mode: 0o644, content }).collect()
+    }
+
+    /// Adds a blob and describes it.
+    fn blob(&mut self, kind: &str, content: Vec<u8>) -> Value {
+        let digest = digest(&content);
+        let described = json!({ "mediaType": kind, "digest": digest, "size": content.len() });
+        self.files.insert(format!("blobs/{}", digest.replacen(':', "/", 1)), content);
+        described
+    }
+}
+
+pub(crate) fn layout(image: &Image, about: &About, built: &[Built]) -> anyhow::Result<Layout> {
+    let mut layout = Layout { files: BTreeMap::new(), digest: String::new() };
+    let mut manifests = Vec::new();
+    for one in built {
+        let layers: Vec<_> = one.layers.iter().map(|layer| layout.blob(LAYER, layer.blob.clone())).collect();
+        let config = layout.blob(CONFIG, bytes(&config(image, about, one))?);
+        let mut annotations = about.labels(image);
+        annotations.insert(SBOM.to_owned(), one.sbom.clone());
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers, "annotations": annotations,
+        });
+        let mut described = layout.blob(MANIFEST, bytes(&manifest)?);
+        put(&mut described, "platform", json!({ "architecture": one.arch.name(), "os": "linux" }));
+        manifests.push(described);
+    }
+    let index = json!({
+        "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": about.labels(image),
+    });
+    let index = bytes(&index)?;
+    layout.digest = digest(&index);
+    let mut described = layout.blob(INDEX, index);
+    // The first is containerd's, the second everybody else's.
+    let names = json!({
+        "io.containerd.image.name": about.whole_name(image), "org.opencontainers.image.ref.name": about.tag,
+    });
+    put(&mut described, "annotations", names);
+    let entry = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [described] });
+    layout.files.insert("index.json".to_owned(), bytes(&entry)?);
+    layout.files.insert("oci-layout".to_owned(), bytes(&json!({ "imageLayoutVersion": "1.0.0" }))?);
+    Ok(layout)
+}
+
+fn config(image: &Image, about: &About, built: &Built) -> Value {
+    let diff_ids: Vec<_> = built.layers.iter().map(|layer| &layer.diff_id).collect();
+    let history: Vec<_> = built
+        .layers
+        .iter()
+        .map(|_| json!({ "created": about.created.to_string(), "created_by": "cargo xtask images" }))
+        .collect();
+    json!({
+        "created": about.created.to_string(),
+        "architecture": built.arch.name(),
+        "os": "linux",
+        "config": {
+            "User": USER,
+            "Entrypoint": [format!("/{}", image.name)],
+            "WorkingDir": "/",
+            "Labels": about.labels(image),
+        },
+        "rootfs": { "type": "layers", "diff_ids": diff_ids },
+        "history": history,
+    })
+}
+
+fn put(object: &mut Value, key: &str, value: Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(key.to_owned(), value);
+    }
+}
+
+/// Keys in the order of the alphabet, without spaces: the same each time.
+fn bytes(document: &Value) -> anyhow::Result<Vec<u8>> {
+    serde_json::to_vec(document).context("cannot write JSON")
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::about::IMAGES;
+    use super::super::about::tests::about;
+    use super::super::layer::{self, File};
+    use super::{Arch, Built, Layout, SBOM, layout};
+
+    fn built(arch: Arch) -> Built {
+        let binary = File { path: "simcloud", mode: 0o755, content: arch.name().as_bytes() };
+        Built { arch, layers: vec![layer::layer(&[binary]).unwrap()], sbom: "sha256:5b".to_owned() }
+    }
+
+    fn parsed(layout: &Layout, path: &str) -> Value {
+        serde_json::from_slice(&layout.files[path]).unwrap()
+    }
+
+    /// Follows a descriptor, and checks what it promises.
+    fn follow(layout: &Layout, descriptor: &Value) -> Vec<u8> {
+        let digest = descriptor["digest"].as_str().unwrap();
+        let blob = &layout.files[&format!("blobs/{}", digest.replace(':', "/"))];
+        assert_eq!(layer::digest(blob), digest);
+        assert_eq!(descriptor["size"], blob.len());
+        blob.clone()
+    }
+
+    #[test]
+    fn from_the_index_one_gets_to_each_binary() {
+        let built = [built(Arch::Amd64), built(Arch::Arm64)];
+        let layout = layout(&IMAGES[5], &about("r.example"), &built).unwrap();
+        assert_eq!(parsed(&layout, "oci-layout")["imageLayoutVersion"], "1.0.0");
+        let entry = parsed(&layout, "index.json");
+        let image = &entry["manifests"][0];
+        assert_eq!(image["annotations"]["io.containerd.image.name"], "r.example/simcloud:0.1.0");
+        assert_eq!(image["annotations"]["org.opencontainers.image.ref.name"], "0.1.0");
+        assert_eq!(image["digest"], layout.digest);
+        let index: Value = serde_json::from_slice(&follow(&layout, image)).unwrap();
+        assert_eq!(index["manifests"].as_array().unwrap().len(), 2);
+        for (one, described) in built.iter().zip(index["manifests"].as_array().unwrap()) {
+            assert_eq!(described["platform"]["architecture"], one.arch.name());
+            let manifest: Value = serde_json::from_slice(&follow(&layout, described)).unwrap();
+            assert_eq!(manifest["annotations"][SBOM], "sha256:5b");
+            assert_eq!(follow(&layout, &manifest["layers"][0]), one.layers[0].blob);
+            let config: Value = serde_json::from_slice(&follow(&layout, &manifest["config"])).unwrap();
+            assert_eq!(config["rootfs"]["diff_ids"][0], one.layers[0].diff_id);
+            assert_eq!(config["architecture"], one.arch.name());
+        }
+        // The index, and of each architecture a manifest, a configuration and a layer; nothing besides.
+        assert_eq!(layout.files.len(), 2 + 1 + 2 * 3);
+    }
+
+    #[test]
+    fn the_binary_is_started_by_nobody() {
+        let config = super::config(&IMAGES[5], &about(""), &built(Arch::Amd64));
+        assert_eq!(config["config"]["User"], "65532:65532");
+        assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/simcloud"]));
+        assert_eq!(config["config"]["Labels"]["org.opencontainers.image.revision"], "4b1f3c3");
+        assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+    }
+
+    #[test]
+    fn twice_is_the_same_and_a_copy_keeps_its_digest() {
+        let write = |registry: &str| {
+            let layout = layout(&IMAGES[5], &about(registry), &[built(Arch::Amd64)]).unwrap();
+            (layer::tar(&layout.files()).unwrap(), layout.digest)
+        };
+        assert_eq!(write(""), write(""));
+        assert_eq!(write("").1, write("r.example").1);
+    }
+}

@@ -1,0 +1,329 @@
+//! What an image is made of, as SPDX 2.3: the crates that are linked into its binary, what Rust and the C compiler add, and
+//! the list of authorities. Crates that only build or test are not in it, for they are not in the image.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::about::{About, Image};
+use super::arch::Arch;
+
+/// How `cargo tree --prefix depth` writes a crate.
+pub(crate) const FORMAT: &str = "|{p}|{l}|";
+
+/// A crate, by name and version.
+type Id = (String, String);
+
+#[derive(Debug, Default)]
+struct Crate {
+    licence: String,
+    /// Of the file on crates.io; ours have none.
+    checksum: Option<String>,
+    needs: BTreeSet<Id>,
+}
+
+/// The crates of a binary.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    root: Id,
+    crates: BTreeMap<Id, Crate>,
+}
+
+/// The versions of what is linked in besides crates, as far as they are known.
+#[derive(Debug, Default)]
+pub(crate) struct Toolchain {
+    pub(crate) std: Option<String>,
+    pub(crate) glibc: Option<String>,
+    pub(crate) gcc: Option<String>,
+}
+
+/// Reads what `cargo tree` wrote, and the checksums of Cargo.lock.
+pub(crate) fn parts(tree: &str, lock: &str) -> anyhow::Result<Parts> {
+    let checksums = checksums(lock);
+    let mut crates: BTreeMap<Id, Crate> = BTreeMap::new();
+    // The crates from the root down to the last one.
+    let mut path: Vec<Id> = Vec::new();
+    let mut root = None;
+    for line in tree.lines().filter(|line| !line.is_empty()) {
+        let (depth, id, licence) =
+            line_of_tree(line).with_context(|| format!("cargo tree writes {line:?}"))?;
+        path.truncate(depth);
+        if let Some(above) = path.last().and_then(|above| crates.get_mut(above)) {
+            above.needs.insert(id.clone());
+        }
+        let one = crates.entry(id.clone()).or_default();
+        one.licence = licence;
+        one.checksum = checksums.get(&id).cloned();
+        root.get_or_insert_with(|| id.clone());
+        path.push(id);
+    }
+    Ok(Parts { root: root.context("cargo tree writes nothing")?, crates })
+}
+
+fn line_of_tree(line: &str) -> Option<(usize, Id, String)> {
+    let mut columns = line.split('|');
+    let depth = columns.next()?.parse().ok()?;
+    let mut package = columns.next()?.split(' ');
+    let name = package.next()?.to_owned();
+    let version = package.next()?.strip_prefix('v')?.to_owned();
+    // As it was written before there were expressions.
+    let licence = columns.next()?.replace('/', " OR ");
+    Some((depth, (name, version), licence))
+}
+
+fn checksums(lock: &str) -> BTreeMap<Id, String> {
+    let value = |part: &str, key: &str| {
+        let found =
+            part.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'));
+        found.map(str::to_owned)
+    };
+    let package =
+        |part: &str| Some(((value(part, "name")?, value(part, "version")?), value(part, "checksum")?));
+    lock.split("[[package]]").filter_map(package).collect()
+}
+
+/// What a document is about.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) about: &'a About,
+    pub(crate) arch: Arch,
+    /// The digest of the binary. The document is named by it, so that two builds of the same have the same document.
+    pub(crate) binary: &'a str,
+}
+
+pub(crate) fn document(
+    subject: &Subject<'_>,
+    parts: &Parts,
+    toolchain: &Toolchain,
+) -> anyhow::Result<Vec<u8>> {
+    let Subject { image, about, arch, binary } = subject;
+    let name = format!("{}-{}-{arch}", image.name, about.tag);
+    let mut packages = vec![container(image, about, binary)];
+    packages.extend(parts.crates.iter().map(|(id, one)| described(id, one)));
+    let root = reference(&parts.root);
+    let mut links = vec![
+        link("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Image"),
+        link("SPDXRef-Image", "CONTAINS", &root),
+    ];
+    for (id, one) in &parts.crates {
+        links.extend(one.needs.iter().map(|needed| link(&reference(id), "DEPENDS_ON", &reference(needed))));
+    }
+    for (name, version, licence) in [
+        ("rust-std", &toolchain.std, "MIT OR Apache-2.0"),
+        ("glibc", &toolchain.glibc, "LGPL-2.1-or-later"),
+        ("libgcc", &toolchain.gcc, "GPL-3.0-or-later WITH GCC-exception-3.1"),
+    ] {
+        packages.push(system(name, version.as_deref(), licence));
+        links.push(link(&root, "STATIC_LINK", &format!("SPDXRef-{name}")));
+    }
+    packages.push(system("mozilla-ca-certificates", None, "CDLA-Permissive-2.0"));
+    links.push(link("SPDXRef-Image", "CONTAINS", "SPDXRef-mozilla-ca-certificates"));
+    let document = json!({
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": name,
+        "documentNamespace": format!("https://cloudadapter.dev/spdx/{name}-{}", hash(binary)),
+        "creationInfo": {
+            "created": about.created.to_string(),
+            "creators": [concat!("Tool: cargo-xtask-images-", env!("CARGO_PKG_VERSION"))],
+        },
+        "packages": packages,
+        "relationships": links,
+    });
+    let mut text = serde_json::to_vec_pretty(&document).context("cannot write JSON")?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn hash(digest: &str) -> &str {
+    digest.trim_start_matches("sha256:")
+}
+
+/// The image itself.
+fn container(image: &Image, about: &About, binary: &str) -> Value {
+    json!({
+        "SPDXID": "SPDXRef-Image",
+        "name": image.name,
+        "versionInfo": about.tag,
+        "primaryPackagePurpose": "CONTAINER",
+        "description": image.description,
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": false,
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": "Apache-2.0",
+        "copyrightText": "NOASSERTION",
+        "comment": format!("The binary /{} has this SHA-256: {}", image.name, hash(binary)),
+    })
+}
+
+fn described(id: &Id, one: &Crate) -> Value {
+    let (name, version) = id;
+    let licence = if one.licence.is_empty() { "NOASSERTION" } else { &one.licence };
+    let mut package = json!({
+        "SPDXID": reference(id),
+        "name": name,
+        "versionInfo": version,
+        "primaryPackagePurpose": "LIBRARY",
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": false,
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": licence,
+        "copyrightText": "NOASSERTION",
+    });
+    // Ours are on no registry, so that a scanner must not take them for a crate of the same name.
+    if let (Some(checksum), Some(fields)) = (&one.checksum, package.as_object_mut()) {
+        let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
+        fields.insert("downloadLocation".to_owned(), address.into());
+        fields.insert("checksums".to_owned(), json!([{ "algorithm": "SHA256", "checksumValue": checksum }]));
+        let purl = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"));
+        let known = json!([{ "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl }]);
+        fields.insert("externalRefs".to_owned(), known);
+    }
+    package
+}
+
+/// What is no crate.
+fn system(name: &str, version: Option<&str>, licence: &str) -> Value {
+    let mut package = json!({
+        "SPDXID": format!("SPDXRef-{name}"),
+        "name": name,
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": false,
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": licence,
+        "copyrightText": "NOASSERTION",
+    });
+    if let (Some(version), Some(fields)) = (version, package.as_object_mut()) {
+        fields.insert("versionInfo".to_owned(), version.into());
+    }
+    package
+}
+
+/// References may have letters, digits, `.` and `-` alone. No crate has a `.` in its name.
+fn reference((name, version): &Id) -> String {
+    format!("SPDXRef-crate-{}-{}", name.replace('_', "."), version.replace(['+', '_'], "."))
+}
+
+fn link(from: &str, kind: &str, to: &str) -> Value {
+    json!({ "spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": to })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::super::about::IMAGES;
+    use super::super::about::tests::about;
+    use super::super::build;
+    use super::{Arch, Subject, Toolchain, document, parts};
+    use crate::cargo;
+
+    const TREE: &str = "0|simcloud v0.1.0 (/src)|Apache-2.0|\n1|serde_json v1.0.1+x|MIT/Apache-2.0|\n\
+                        2|itoa v1.0.0|MIT|\n1|itoa v1.0.0|MIT|\n1|serde_json v1.0.1+x|MIT/Apache-2.0| (*)\n";
+    const LOCK: &str = "version = 4\n\n[[package]]\nname = \"itoa\"\nversion = \"1.0.0\"\n\
+                        source = \"registry+https://github.com/rust-lang/crates.io-index\"\nchecksum = \"ab\"\n";
+
+    fn written(tree: &str, lock: &str) -> Value {
+        let toolchain = Toolchain { std: Some("1.95.0".to_owned()), ..Toolchain::default() };
+        let parts = parts(tree, lock).unwrap();
+        let subject =
+            Subject { image: &IMAGES[5], about: &about(""), arch: Arch::Amd64, binary: "sha256:00" };
+        let text = document(&subject, &parts, &toolchain).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    fn names(document: &Value) -> BTreeSet<&str> {
+        document["packages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|package| package["name"].as_str().unwrap())
+            .collect()
+    }
+
+    /// What the specification asks of each document.
+    fn judge(document: &Value) {
+        for key in ["spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace"] {
+            assert!(document[key].is_string(), "{key}");
+        }
+        assert!(document["creationInfo"]["created"].as_str().unwrap().ends_with('Z'));
+        let mut ids = BTreeSet::from(["SPDXRef-DOCUMENT"]);
+        for package in document["packages"].as_array().unwrap() {
+            for key in ["SPDXID", "name", "downloadLocation", "licenseDeclared"] {
+                assert!(!package[key].as_str().unwrap().is_empty(), "{package}");
+            }
+            let id = package["SPDXID"].as_str().unwrap();
+            let rest = id.strip_prefix("SPDXRef-").unwrap();
+            assert!(rest.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c)), "{id}");
+            assert!(ids.insert(id), "{id} is there twice");
+        }
+        for link in document["relationships"].as_array().unwrap() {
+            for end in ["spdxElementId", "relatedSpdxElement"] {
+                assert!(ids.contains(link[end].as_str().unwrap()), "{link}");
+            }
+        }
+    }
+
+    #[test]
+    fn crates_have_their_licence_checksum_and_needs() {
+        let document = written(TREE, LOCK);
+        judge(&document);
+        assert_eq!(
+            names(&document),
+            BTreeSet::from([
+                "glibc",
+                "itoa",
+                "libgcc",
+                "mozilla-ca-certificates",
+                "rust-std",
+                "serde_json",
+                "simcloud"
+            ])
+        );
+        let package = |name: &str| {
+            document["packages"].as_array().unwrap().iter().rfind(|one| one["name"] == name).unwrap()
+        };
+        assert_eq!(package("serde_json")["licenseDeclared"], "MIT OR Apache-2.0");
+        assert_eq!(package("itoa")["checksums"][0]["checksumValue"], "ab");
+        assert_eq!(package("itoa")["externalRefs"][0]["referenceLocator"], "pkg:cargo/itoa@1.0.0");
+        assert!(package("simcloud")["externalRefs"].is_null());
+        let needs = document["relationships"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|link| link["relationshipType"] == "DEPENDS_ON");
+        let needs: Vec<_> = needs
+            .map(|link| [&link["spdxElementId"], &link["relatedSpdxElement"]].map(|id| id.as_str().unwrap()))
+            .collect();
+        let [root, json, itoa] =
+            ["simcloud-0.1.0", "serde.json-1.0.1.x", "itoa-1.0.0"].map(|id| format!("SPDXRef-crate-{id}"));
+        assert_eq!(needs, [[&json, &itoa], [&root, &itoa], [&root, &json]]);
+    }
+
+    #[test]
+    fn what_cargo_does_not_write_is_refused() {
+        assert!(parts("", "").unwrap_err().to_string().contains("nothing"));
+        assert!(parts("error: x\n", "").unwrap_err().to_string().contains("error: x"));
+    }
+
+    #[test]
+    fn only_what_is_linked_is_listed() {
+        let lock = std::fs::read_to_string(cargo::root().join("Cargo.lock")).unwrap();
+        let tree = build::tree(&IMAGES[0], Arch::Amd64).unwrap();
+        let document = written(&tree, &lock);
+        judge(&document);
+        let names = names(&document);
+        for linked in ["node-controller", "tokio", "aws-lc-sys"] {
+            assert!(names.contains(linked), "{linked}");
+        }
+        // For tests, of another package, a macro, for building, of another system.
+        for other in ["proptest", "xtask", "serde_derive", "cc", "windows-sys", "adapter-sim"] {
+            assert!(!names.contains(other), "{other}");
+        }
+    }
+}
