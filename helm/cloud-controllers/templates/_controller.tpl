@@ -47,6 +47,9 @@ spec:
     spec:
       automountServiceAccountToken: true
       {{- include "cloud-controllers.podSpec" (merge (dict "grace" 30) .) | nindent 6 }}
+      {{- if gt (int .values.replicas) 1 }}
+      {{- include "cloud-controllers.spread" . | nindent 6 }}
+      {{- end }}
       containers:
         - name: {{ .component }}
           {{- include "cloud-controllers.containerSpec" (merge (dict "image" .component) .) | nindent 10 }}
@@ -61,13 +64,25 @@ spec:
           ports:
             - name: http
               containerPort: {{ int .values.httpPort }}
-          {{- with include "cloud-controllers.adapterClientMount" $root }}
+          {{- $mount := include "cloud-controllers.adapterClientMount" $root }}
+          {{- if or $mount .values.extraVolumeMounts }}
           volumeMounts:
+            {{- with $mount }}
             {{- . | nindent 12 }}
+            {{- end }}
+            {{- with .values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           {{- end }}
-      {{- with include "cloud-controllers.adapterClientVolume" $root }}
+      {{- $volume := include "cloud-controllers.adapterClientVolume" $root }}
+      {{- if or $volume .values.extraVolumes }}
       volumes:
+        {{- with $volume }}
         {{- . | nindent 8 }}
+        {{- end }}
+        {{- with .values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- end }}
 {{- end }}
 

@@ -49,6 +49,21 @@ tolerations:
   {{- end }}
 {{- end }}
 
+{{/* Replicas are on different nodes and in different zones, as far as there are any: one that fails takes one of them. Takes {root, component}. */}}
+{{- define "cloud-controllers.spread" -}}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "cloud-controllers.selectorLabels" $ | nindent 8 }}
+    # A rollout does not look at those that it replaces.
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
+{{- end }}
+
 {{/* What all four containers have in common. Takes {root, image, values}; without image, values.image is whole. */}}
 {{- define "cloud-controllers.containerSpec" -}}
 {{- $values := .values -}}
@@ -84,6 +99,11 @@ readinessProbe:
   periodSeconds: 5
 resources:
   {{- toYaml $values.resources | nindent 2 }}
+{{ include "cloud-controllers.containerSecurity" .root }}
+{{- end }}
+
+{{/* As little as there is: what the profile `restricted` asks of a container, and a root that nobody writes to. */}}
+{{- define "cloud-controllers.containerSecurity" -}}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
