@@ -155,6 +155,23 @@ pub trait Driver:
         async { Ok(Lookup::Unknown) }
     }
 
+    /// Reads the load balancers whose tags name the key, with all that a listing shows of them, and as sure as a listing: none means that there
+    /// are none. `None`: one call cannot tell that, and the collection is listed instead. So do drivers whose creates set no tags. As it is:
+    /// that.
+    ///
+    /// It is used before one is created while a user waits, where a listing has more pages than there are users who wait. What bears the
+    /// key's name and no tags is seen by the listing before, which may be as old as the cache allows.
+    ///
+    /// Cost: one vendor call.
+    fn find(
+        &self,
+        session: &Session,
+        key: &LoadBalancerKey,
+    ) -> impl Future<Output = Result<Option<Vec<LoadBalancerRecord<Self::Detail>>>, VendorError>> + Send {
+        let _none = (session, key);
+        async { Ok(None) }
+    }
+
     /// Groups route changes into vendor calls: one for all, or one each. What they bring stands in the order of the changes, removals
     /// first. Pure.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;

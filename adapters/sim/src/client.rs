@@ -137,6 +137,17 @@ impl Client {
         self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
 
+    /// The first page of those that have all these tags.
+    pub(crate) async fn find_load_balancers(
+        &self,
+        session: &Session,
+        tags: &[(String, &str)],
+    ) -> Answer<LoadBalancerPage> {
+        let tag = |(key, value): &(String, &str)| format!("tag={}", encode(&format!("{key}:{value}")));
+        let path = format!("/v1/load-balancers?{}", tags.iter().map(tag).collect::<Vec<_>>().join("&"));
+        self.read(session, LIST_LOAD_BALANCERS, &path).await
+    }
+
     pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> Answer<LoadBalancer> {
         let path = format!("/v1/load-balancers/{}", encode(id));
         self.read(session, GET_LOAD_BALANCER, &path).await

@@ -323,6 +323,16 @@ impl Driver for SimDriver {
         }
     }
 
+    async fn find(
+        &self,
+        session: &Session,
+        key: &LoadBalancerKey,
+    ) -> Result<Option<Vec<LoadBalancerRecord<Self::Detail>>>, VendorError> {
+        let page = self.client.find_load_balancers(session, &ownership::key_tags(key)).await?;
+        let whole = page.next.is_none();
+        Ok(whole.then(|| page.load_balancers.into_iter().map(translate::load_balancer).collect()))
+    }
+
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
         plan::plan_routes(changes, &self.region)
     }

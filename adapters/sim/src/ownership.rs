@@ -70,6 +70,11 @@ pub(crate) fn is_hash(key: &str) -> bool {
     key == Tag::Hash.key()
 }
 
+/// The tags that all load balancers of a key have, from their creation on.
+pub(crate) fn key_tags(key: &LoadBalancerKey) -> [(String, &str); 2] {
+    [(Tag::ClusterId.key(), &key.cluster_id), (Tag::OwnerUid.key(), &key.owner_uid)]
+}
+
 /// The tags of a load balancer that is not complete yet: without the hash.
 pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;

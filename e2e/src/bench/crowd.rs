@@ -39,9 +39,11 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 fn judge(n: usize, calls: &Calls, waits: &Waits) -> Vec<Target> {
     let least = WRITES_EACH.saturating_mul(n.try_into().unwrap_or(u64::MAX));
+    // Those to nodes that have left before are removed when a listing has shown that their machines are gone.
+    let writes = calls.writes.saturating_sub(calls.of("BatchRoutes"));
     let bound = ALONE_SECONDS + of_count(calls.families(&["loadbalancer"])) / f64::from(RATE);
     vec![
-        Target::count("vendor writes, three each being the least", calls.writes, least),
+        Target::count("vendor writes beside routes, three each being the least", writes, least),
         Target::at_most("the last has its address (calls ahead / rate + 3 s)", waits.max, bound, "s"),
     ]
 }

@@ -9,8 +9,9 @@ use super::stage::Stage;
 
 /// A quarter, a half, all.
 const PARTS: [usize; 3] = [4, 2, 1];
-/// Of the time that the steady state is watched.
-const SHARE: u64 = 5;
+/// Of the time that the steady state is watched. Routes are listed each two minutes: less than that would count the listings that happen
+/// to fall into it.
+const SHARE: u64 = 2;
 /// The exponent of plain proportion, and what measuring may add.
 const LINEAR: f64 = 1.1;
 

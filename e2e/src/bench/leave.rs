@@ -42,7 +42,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         stage_ref.seen.nodes("their nodes are gone", &leaving, (|it| it.gone, within)).await
     };
     let balancers = stage.services.len();
-    let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, balancers));
+    let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, (balancers, &machines)));
     let (gone, members) = (gone?, members?);
     let spent = stage.spent(&before).await?;
     stage.quiet().await?;
@@ -63,8 +63,12 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// When each load balancer was written to.
-async fn follow(stage: &Stage, before: &Reading, balancers: usize) -> anyhow::Result<Instant> {
+/// When no load balancer has one of these machines any more.
+async fn follow(
+    stage: &Stage,
+    before: &Reading,
+    (balancers, machines): (usize, &[String]),
+) -> anyhow::Result<Instant> {
     eventually("all load balancers follow", stage.patience(balancers), || async {
         sleep(Duration::from_millis(100)).await;
         let writes = member_writes(&stage.calls_since(before).await?);
@@ -72,6 +76,12 @@ async fn follow(stage: &Stage, before: &Reading, balancers: usize) -> anyhow::Re
             of_count(writes) >= float(balancers),
             "{writes} member writes for {balancers} load balancers"
         );
+        // The state of all is much to ask for, and only now it may tell something new.
+        let state = stage.cluster.cloud.state().await?;
+        let members = state.load_balancers.iter().flat_map(|it| &it.pools).flat_map(|pool| &pool.members);
+        let left =
+            members.filter_map(|it| it.instance_id.as_ref()).filter(|id| machines.contains(id)).count();
+        ensure!(left == 0, "{left} members are left");
         Ok(Instant::now())
     })
     .await

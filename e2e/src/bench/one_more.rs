@@ -12,10 +12,9 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
 
-/// New Services, one after the other, as long as the load balancers follow: each takes a few calls, and more of them at once than
-/// the rate allows would measure the rate.
-const NEW: usize = 20;
-const PAUSE: Duration = Duration::from_millis(2500);
+/// New Services, one after the other, for as long as the load balancers need to follow: each takes a few calls, and more of them at
+/// once than the rate allows would measure the rate.
+const NEW: u32 = 20;
 /// New nodes become members after a moment in which more may join, and are asked about.
 const REACTION_SECONDS: f64 = 4.0;
 const NEW_SERVICE_SECONDS: f64 = 3.0;
@@ -47,7 +46,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let began = Instant::now();
     let balancers = stage.services.len();
     let shared = &*stage;
-    let (new, followed) = tokio::join!(users(shared), follow(shared, &before, (balancers, began)));
+    let pause = pause(balancers);
+    let (new, followed) = tokio::join!(users(shared, pause), follow(shared, &before, (balancers, began)));
     let (followed, (names, new)) = (followed?, new?);
     let spent = stage.spent(&before).await?;
     let profiles = recordings.finish().await?;
@@ -72,7 +72,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         title: format!(
             "1 node joins, {balancers} Services, {} new ones meanwhile, {} s apart",
             names.len(),
-            PAUSE.as_secs_f64()
+            pause.as_secs_f64()
         ),
         targets: judge(stage.size, &spent.vendor, (followed, &new)),
         waits: waits.into(),
@@ -83,15 +83,19 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
+/// So that the last new one comes when as many load balancers have followed as the rate allows.
+fn pause(balancers: usize) -> Duration {
+    Duration::from_secs(balancers.try_into().unwrap_or(u64::MAX)) / RATE / NEW
+}
+
 /// Users make Services, one after the other; how long each waits is told.
-async fn users(stage: &Stage) -> anyhow::Result<(Vec<String>, Vec<Duration>)> {
+async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, Vec<Duration>)> {
     let (mut names, mut making) = (Vec::new(), Vec::new());
     for nth in 0..NEW {
         let name = format!("new-{nth:02}");
         names.push(name.clone());
-        let pause = PAUSE.saturating_mul(u32::try_from(nth).unwrap_or(u32::MAX));
         making.push(async move {
-            sleep(pause).await;
+            sleep(pause.saturating_mul(nth)).await;
             stage.create(&[name]).await
         });
     }

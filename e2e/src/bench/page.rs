@@ -38,11 +38,12 @@ budgets, with the tests in virtual time.
 type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
-    let mut last = BTreeMap::<(String, u8), Found<'_>>::new();
+    let mut last = BTreeMap::<(String, u8, (usize, usize, usize)), Found<'_>>::new();
     let mut profiles = BTreeMap::<&str, &Row>::new();
     for report in reports {
         for row in &report.rows {
-            let key = (row.scenario.clone(), order(row.who));
+            let Size { nodes, services, members, .. } = size_of(&(report, row));
+            let key = (row.scenario.clone(), order(row.who), (nodes, services, members));
             if row.profiles.is_empty() {
                 last.insert(key, (report, row));
                 continue;
@@ -67,8 +68,19 @@ pub(super) fn page(reports: &[Report]) -> String {
     let order_of = |name: &str| Scenario::value_variants().iter().position(|it| it.name() == name);
     let mut rows: Vec<Found<'_>> = last.into_values().collect();
     rows.sort_by_key(|(_, row)| (order_of(&row.scenario), order(row.who)));
-    for (report, row) in &rows {
-        page.push_str(&targets(row, row.size.unwrap_or(report.size)));
+    let compared = compared(&rows);
+    // Smaller ones of ours were measured for the peer's sake.
+    let largest = |of: &Found<'_>| {
+        let others = rows.iter().filter(|it| it.1.who == Who::Ours && it.1.scenario == of.1.scenario);
+        others.map(|it| size_of(it).nodes).max()
+    };
+    let rows: Vec<Found<'_>> = rows
+        .iter()
+        .filter(|it| it.1.who != Who::Ours || Some(size_of(it).nodes) == largest(it))
+        .copied()
+        .collect();
+    for it in &rows {
+        page.push_str(&targets(it.1, size_of(it)));
     }
     for scenario in Scenario::value_variants() {
         let name = scenario.name();
@@ -77,7 +89,7 @@ pub(super) fn page(reports: &[Report]) -> String {
         }
     }
     page.push_str(&missed(&rows));
-    page.push_str(&compared(&rows));
+    page.push_str(&compared);
     page.extend(profiles.into_iter().map(|(scenario, row)| cpu_time(scenario, row)));
     for (report, row) in &rows {
         page.push_str(&details(report, row));
@@ -85,27 +97,39 @@ pub(super) fn page(reports: &[Report]) -> String {
     page
 }
 
+fn size_of((report, row): &Found<'_>) -> Size {
+    row.size.unwrap_or(report.size)
+}
+
 /// Nothing, if all targets of ours are met.
 fn missed(rows: &[Found<'_>]) -> String {
-    let ours = rows.iter().filter(|(_, row)| row.who == Who::Ours);
-    let missed = ours.flat_map(|(_, row)| row.targets.iter().filter(|it| !it.met).map(move |it| (row, it)));
-    let text: String = missed
-        .map(|(row, it)| {
-            let why = cause(&row.scenario, &it.what);
-            format!("- **{}, {}** ({}, not {}): {why}\n", row.scenario, it.what, it.figure, it.bound)
-        })
-        .collect();
+    let ours = || rows.iter().filter(|(_, row)| row.who == Who::Ours);
+    let failed =
+        ours().filter_map(|(_, row)| Some(format!("- **{}**: {}\n", row.scenario, row.failed.as_ref()?)));
+    let missed = ours().flat_map(|(_, row)| row.targets.iter().filter(|it| !it.met).map(move |it| (row, it)));
+    let missed = missed.map(|(row, it)| {
+        let why = cause(&row.scenario, &it.what);
+        format!("- **{}, {}** ({}, not {}): {why}\n", row.scenario, it.what, it.figure, it.bound)
+    });
+    let text: String = failed.chain(missed).collect();
     if text.is_empty() { text } else { format!("\n## What is missed, and why\n\n{text}") }
 }
 
 /// Nothing, if no peer was measured.
 fn compared(rows: &[Found<'_>]) -> String {
     let mut text = String::new();
-    for (_, ours) in rows.iter().filter(|(_, row)| row.who == Who::Ours) {
-        let peers = rows.iter().filter(|(_, row)| row.who != Who::Ours && row.scenario == ours.scenario);
-        for (_, peer) in peers {
+    for found in rows.iter().filter(|(_, row)| row.who == Who::Ours) {
+        let (size, ours) = (size_of(found), found.1);
+        // On clusters of two sizes the larger one takes more whoever works.
+        let same =
+            |it: &&Found<'_>| it.1.who != Who::Ours && it.1.scenario == ours.scenario && size_of(it) == size;
+        for (_, peer) in rows.iter().filter(same) {
             let line = |Compared { what, ours: a, peer: b, ratio }: Compared| {
-                format!("| {} | {} | {what} | {a} | {b} | {ratio} |\n", ours.scenario, peer.who.words())
+                let (name, Size { nodes, services, .. }) = (&ours.scenario, size);
+                format!(
+                    "| {name} | {nodes}, {services} | {} | {what} | {a} | {b} | {ratio} |\n",
+                    peer.who.words()
+                )
             };
             text.extend(beside(ours, peer).into_iter().map(line));
         }
@@ -114,8 +138,9 @@ fn compared(rows: &[Found<'_>]) -> String {
         return text;
     }
     format!(
-        "\n## Beside the peer\n\nThe peer is [a cloud controller manager in Go](../e2e/peer/README.md) on the same control plane and cloud.\n\n\
-         | scenario | | | ours | peer | ratio |\n| --- | --- | --- | --- | --- | --- |\n{text}"
+        "\n## Beside the peer\n\nThe peer is [a cloud controller manager in Go](../e2e/peer/README.md) on the same control plane and cloud.\n\
+         It has no budget: it asks as often as its workers come to it, where ours keeps to 20 calls a second a family.\n\n\
+         | scenario | nodes, Services | | | ours | peer | ratio |\n| --- | --- | --- | --- | --- | --- | --- |\n{text}"
     )
 }
 
@@ -157,7 +182,7 @@ fn targets(row: &Row, size: Size) -> String {
 
 fn details(report: &Report, row: &Row) -> String {
     let mut text = format!("\n## {}: {} ({})\n\n", row.scenario, row.title, row.who.words());
-    let size = row.size.unwrap_or(report.size);
+    let size = size_of(&(report, row));
     writeln!(
         text,
         "Cluster: {} nodes, {} of them members, {} Services. {}. Load of the machine at the beginning: {}.\n",
@@ -198,7 +223,7 @@ fn calls(calls: &Calls, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::profile::Profile;
-    use super::super::result::{Report, Row, Target, Who};
+    use super::super::result::{Calls, Report, Row, Size, Spent, Target, Who};
     use super::page;
 
     #[test]
@@ -232,11 +257,38 @@ mod tests {
         let row = Row { scenario: "one-more".into(), targets, ..Row::default() };
         let page = page(&[Report { rows: vec![row], ..Report::default() }]);
         assert!(
-            page.contains("- **one-more, a new Service meanwhile, p99** (4 s, not <= 3 s): Twenty"),
+            page.contains("- **one-more, a new Service meanwhile, p99** (4 s, not <= 3 s): Each takes"),
             "{page}"
         );
         assert!(page.contains("- **one-more, vendor writes** (1, not 0): Not looked into"), "{page}");
         assert!(!page.contains("**one-more, vendor calls**"), "{page}");
+    }
+
+    #[test]
+    fn clusters_of_two_sizes_are_neither_mixed_nor_compared() {
+        let run = |nodes, figure, who| {
+            let targets = vec![Target::count("vendor writes", figure, 0)];
+            let spent = Spent { vendor: Calls { reads: figure, ..Calls::default() }, ..Spent::default() };
+            let row = Row { scenario: "steady".into(), who, targets, spent, ..Row::default() };
+            Report { rows: vec![row], size: Size { nodes, ..Size::default() }, ..Report::default() }
+        };
+        let [large, small] = [run(5000, 4, Who::Ours), run(500, 2, Who::Ours)];
+        let peer = run(500, 8, Who::Peer);
+        for reports in [[large.clone(), small.clone(), peer.clone()], [small, peer, large]] {
+            let page = page(&reports);
+            assert!(page.contains("| steady | 5000, 0 | vendor writes | ours | 4 |"), "{page}");
+            assert!(!page.contains("| steady | 500, 0 | vendor writes | ours |"), "{page}");
+            assert!(page.contains("| steady | 500, 0 | vendor writes | peer | 8 |"), "{page}");
+            assert!(page.contains("| steady | 500, 0 | peer | vendor reads | 2 | 8 | 4x |"), "{page}");
+            assert!(!page.contains("| 4 | 8 | 2x |"), "{page}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_measured_is_told_with_what_is_missed() {
+        let row = Row { scenario: "steady".into(), failed: Some("no etcd".into()), ..Row::default() };
+        let page = page(&[Report { rows: vec![row], ..Report::default() }]);
+        assert!(page.contains("- **steady**: no etcd"), "{page}");
     }
 
     #[test]
@@ -249,7 +301,7 @@ mod tests {
         let page = page(&[run(7, Who::Ours), run(0, Who::Ours), run(9, Who::Peer)]);
         assert!(page.contains("| steady | 0, 0 | vendor writes | ours | 0 | 0 | met |"), "{page}");
         assert!(page.contains("| steady | 0, 0 | vendor writes | peer | 9 | 0 | **missed** |"), "{page}");
-        assert!(page.contains("| steady | peer | vendor writes | 0 | 0 | - |"), "{page}");
+        assert!(page.contains("| steady | 0, 0 | peer | vendor writes | 0 | 0 | - |"), "{page}");
         assert!(!page.contains("| 7 |") && page.contains("| throttled | | not measured yet |"), "{page}");
     }
 }

@@ -60,8 +60,9 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     for name in CONTROLLERS {
         stage.cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
     }
-    stage.quiet().await?;
+    stage.idle().await?;
     let again = began.elapsed();
+    stage.quiet().await?;
     // It goes on listing behind what it serves already.
     stage.silent(LISTED_AFTER, |counts| counts.reads).await?;
     let spent = stage.spent(&before).await?;
@@ -91,8 +92,9 @@ async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<St
         kill_process(pid, Signal::CONT)?;
     }
     stage.cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
-    stage.quiet().await.with_context(|| format!("{name} was started again"))?;
+    stage.idle().await.with_context(|| format!("{name} was started again"))?;
     let took = began.elapsed().as_secs_f64();
+    stage.quiet().await?;
     Ok((took, recordings.finish().await?))
 }
 

@@ -31,8 +31,8 @@ use super::seen::Seen;
 const LATENCY_MILLIS: u64 = 50;
 /// What the adapter may send each family of the cloud's API, in calls a second: its default for this cloud.
 pub(super) const RATE: u32 = 20;
-/// Events are written little by little, long after what they tell of, and routes are laid a moment later. Nothing more comes when nothing
-/// was written for so long: twice the pause between two passes over the routes.
+/// Events are written little by little, long after what they tell of. Nothing more comes when nothing was written for so long: twice the
+/// pause between two passes over the routes.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// The peer's process.
 const PEER: &str = "cloud-controller-manager";
@@ -47,7 +47,7 @@ const WRITERS: &str = "system:serviceaccount:";
 #[derive(Debug)]
 pub(super) struct Stage {
     // Who calls ends before who is called.
-    _kubelets: JoinSet<anyhow::Result<()>>,
+    kubelets: JoinSet<anyhow::Result<()>>,
     pub(super) seen: Seen,
     /// In place of ours, which do not run then.
     peer: Option<Peer>,
@@ -124,7 +124,7 @@ impl Stage {
         let names = Arc::clone(&reporting);
         kubelets.spawn(fleet::report_statuses(client, move || locked(&names).iter().cloned().collect()));
         let mut this = Self {
-            _kubelets: kubelets,
+            kubelets,
             seen,
             peer,
             cluster,
@@ -170,6 +170,10 @@ impl Stage {
     /// What was taken since.
     pub(super) async fn spent(&mut self, since: &Reading) -> anyhow::Result<Spent> {
         let took = since.at.map(|at| at.elapsed()).unwrap_or_default();
+        // Without heartbeats nothing would be easier than to be idle.
+        if let Some(ended) = self.kubelets.try_join_next() {
+            ended?.context("no node's status is reported any more")?;
+        }
         let counts = self.cluster.cloud.counts().await?;
         let writes = self.cluster.control_plane.audit_log().writes_since(since.mark, WRITERS)?;
         let (mut processes, mut users) = (BTreeMap::new(), BTreeMap::new());
@@ -216,11 +220,20 @@ impl Stage {
         names
     }
 
-    /// Waits until no controller has anything left to do.
+    /// Waits until no controller has anything left to do, and the cloud is not written to any more: what comes to one a moment later
+    /// would be counted with what happens next.
     pub(super) async fn quiet(&mut self) -> anyhow::Result<()> {
+        if self.peer.is_some() {
+            return self.silent(IDLE_AFTER, |counts| counts.writes).await;
+        }
+        self.idle().await?;
+        self.silent(SETTLED_AFTER, |counts| counts.writes).await
+    }
+
+    /// Waits until no controller of ours has anything left to do.
+    pub(super) async fn idle(&mut self) -> anyhow::Result<()> {
         let within = self.patience(self.machines.len() + self.services.len());
-        let ours = if self.peer.is_some() { Vec::new() } else { self.controllers() };
-        for name in ours {
+        for name in self.controllers() {
             let pod = self.cluster.pods.look_at(&name)?;
             let what = format!("{name} has nothing left to do");
             let look = eventually(&what, within, || async {
@@ -230,9 +243,7 @@ impl Stage {
             });
             look.await.with_context(|| pod.tail())?;
         }
-        // What comes to it a moment later, such as a route for a node of a moment ago, would be counted with what comes next.
-        let still = if self.peer.is_some() { IDLE_AFTER } else { SETTLED_AFTER };
-        self.silent(still, |counts| counts.writes).await
+        Ok(())
     }
 
     /// Waits until the cloud has not been asked for a while.

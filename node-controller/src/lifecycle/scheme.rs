@@ -24,13 +24,16 @@ impl Scheme {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks when the adapter is there, and again whenever it was away: another one may be back. Cost: no vendor call.
+    /// Asks when the adapter is there, and again with each new connection: another one may be there. Cost: no vendor call.
     pub(super) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
-        let mut links = mirrors.instances.links();
-        // The sender lives in the mirror: waiting fails only when nobody is left to care.
+        let (mut links, mut connections) = (mirrors.instances.links(), mirrors.instances.connections());
+        // The senders live in the mirror: waiting fails only when nobody is left to care.
         while links.wait_for(Link::is_up).await.is_ok() {
+            connections.mark_unchanged();
             self.ask(adapter).await;
-            let _away = links.wait_for(|link| !link.is_up()).await.is_ok();
+            if connections.changed().await.is_err() {
+                return;
+            }
         }
     }
 

@@ -47,6 +47,20 @@ async fn a_node_goes_when_its_machine_is_proven_to_be_gone() {
     assert!(delete.body["preconditions"]["resourceVersion"].is_string(), "{delete:?}");
 }
 
+/// A rolling update: the next replica answers before anybody takes the adapter for gone.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_replaced_in_a_moment_is_asked_whose_provider_ids_are_its_own() {
+    let world = running(3).await;
+    sleep(Duration::from_mins(1)).await;
+    let asked = world.cloud.calls("GetInfo");
+    world.cloud.away(true);
+    sleep(Duration::from_millis(10)).await;
+    world.cloud.away(false);
+    eventually("it is asked", || world.cloud.calls("GetInfo") == asked + 1).await;
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(world.cloud.calls("GetInfo"), asked + 1, "once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_node_goes_while_the_adapter_is_in_another_project() {
     let world = running(3).await;

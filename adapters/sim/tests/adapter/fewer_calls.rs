@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use adapter_sim::simcloud::Operation;
-use cloud_api_proto::v1alpha1::{Existence, Priority, RequestContext, cost::Source, instance_ref::Ref};
+use cloud_api_proto::v1alpha1::{
+    Adoption, Existence, LoadBalancerKey, Priority, RequestContext, cost::Source, instance_ref::Ref,
+};
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::{
     bench::{Bench, TestAdapter, bench, context, live, refused, until},
     cloud::TestCloud,
-    wanted::{backend, spec, tcp},
+    ownership::{its_name, theirs},
+    wanted::{backend, key, spec, tcp},
 };
 
 /// Nodes of a large cluster, and references in one request.
@@ -160,7 +163,7 @@ async fn many_pages() -> Bench {
     Bench { cloud, adapter }
 }
 
-/// One listing proves that it is not there yet; from then on it is looked at alone.
+/// One question about the key proves that it is not there yet; from then on it is looked at alone.
 #[tokio::test]
 async fn a_load_balancer_that_a_user_waits_for_is_polled_alone() {
     let bench = many_pages().await;
@@ -169,13 +172,39 @@ async fn a_load_balancer_that_a_user_waits_for_is_polled_alone() {
     let counts = bench.cloud.counts();
     let (alone, listed) = (counts.of(Operation::GetLoadBalancer), counts.of(Operation::ListLoadBalancers));
     assert!((3..=9).contains(&alone), "after each of its three writes: {counts:?}");
-    assert!(listed <= 4, "{counts:?}");
+    assert_eq!(listed, 1, "{counts:?}");
     bench.cloud.count_from_here();
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;
     let counts = bench.cloud.counts();
     assert!(counts.of(Operation::GetLoadBalancer) > 0, "{counts:?}");
     assert_eq!(counts.of(Operation::ListLoadBalancers), 0, "{counts:?}");
+}
+
+/// The listing of a moment ago does not show it.
+#[tokio::test]
+async fn what_there_is_of_a_key_is_found_before_another_one_is_made() {
+    let bench = many_pages().await;
+    let LoadBalancerKey { cluster_id, owner_uid } = key("web");
+    let tags = json!({ "cloudadapter.dev/cluster-id": cluster_id, "cloudadapter.dev/owner-uid": owner_uid });
+    let id = theirs(&bench, "made-before", tags).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+    let counts = bench.cloud.counts();
+    assert_eq!(counts.of(Operation::CreateLoadBalancer), 0, "{counts:?}");
+    assert_eq!(counts.of(Operation::ListLoadBalancers), 1, "{counts:?}");
+}
+
+/// What bears no tags of ours is found by a listing alone.
+#[tokio::test]
+async fn who_may_take_over_what_nobody_owns_needs_the_whole_listing() {
+    let bench = many_pages().await;
+    let id = theirs(&bench, &its_name(&bench).await, json!({})).await;
+    let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    request.adoption = Adoption::IfUnowned.into();
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
 }
 
 /// What one listing tells all of them costs more calls one by one.

@@ -55,7 +55,7 @@ async fn tag(bench: &Bench, id: &str, tags: Value) {
 }
 
 /// A load balancer that a person made.
-async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
+pub(crate) async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
     let made = json!({ "name": name, "scheme": "internet", "tags": tags });
     let made = vendor(bench, Method::POST, "load-balancers", made).await;
     bench.cloud.count_from_here();
@@ -63,7 +63,7 @@ async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
 }
 
 /// The name that the adapter gives the Service `shop/web`.
-async fn its_name(bench: &Bench) -> String {
+pub(crate) async fn its_name(bench: &Bench) -> String {
     let mut request = request(bench).await;
     request.dry_run = true;
     let told = bench.adapter.ensure(&request).await.expect("possible");

@@ -60,6 +60,8 @@ pub(super) struct Work<D: Driver> {
     made: Option<String>,
     /// A user has asked for it.
     awaited: bool,
+    /// When the vendor was asked that had none of the key. Nothing was written since.
+    absent: Option<Instant>,
     /// The next look is a poll: it waited for the vendor, and wants to know how its load balancer is, and not which ones there are.
     pub(super) polls: bool,
 }
@@ -109,6 +111,7 @@ impl<D: Driver> Converger<D> {
             unknown: 0,
             made: None,
             awaited: false,
+            absent: None,
             polls: false,
         }
     }
@@ -134,30 +137,34 @@ impl<D: Driver> Converger<D> {
 
     async fn look(&self, order: &Order, work: &mut Work<D>) -> Result<View<Record<D>>, VendorError> {
         let polls = std::mem::take(&mut work.polls);
-        if polls
-            && let Some(vendor_id) = self.alone(order, work)
-            && let Some(view) = self.look_up(order, work, &vendor_id).await?
-        {
-            return Ok(view);
+        if self.is_worth_a_read(order, work) {
+            if polls
+                && let Some(vendor_id) = self.alone(work)
+                && let Some(view) = self.look_up(order, work, &vendor_id).await?
+            {
+                return Ok(view);
+            }
+            if let Some(view) = self.find(order, work).await? {
+                return Ok(view);
+            }
         }
         let class = if polls { Priority::Lifecycle } else { Priority::Interactive };
         let session = self.session(order, class, work);
         self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await
     }
 
-    /// The load balancer that is worth a read of its own: a user waits for it, and fewer users wait than a listing has pages.
-    ///
-    /// That absence needs the proof of a listing is no matter here: what was there at the last look is rarely gone at the next.
-    fn alone(&self, order: &Order, work: &mut Work<D>) -> Option<String> {
+    /// Whether the key is worth a read of its own: a user waits for its load balancer, and fewer users wait than a listing has pages.
+    fn is_worth_a_read(&self, order: &Order, work: &mut Work<D>) -> bool {
         // Who waits goes on to wait when packets wait, too.
         work.awaited |= *work.asked.borrow() == Priority::Interactive;
-        if !work.awaited || !matches!(order.goal, Goal::Present(..)) {
-            return None;
-        }
-        let pages = self.snapshot.pages().filter(|pages| *pages > 1)?;
-        if self.awaited(pages) >= pages {
-            return None;
-        }
+        let pages = self.snapshot.pages().unwrap_or_default();
+        let wanted = work.awaited && matches!(order.goal, Goal::Present(..));
+        wanted && pages > 1 && self.awaited(pages) < pages
+    }
+
+    /// The only load balancer of the key. That absence needs a proof is no matter here: what was there at the last look is rarely gone
+    /// at the next.
+    fn alone(&self, work: &Work<D>) -> Option<String> {
         let known = self.snapshot.view(None)?;
         let mut mine = known.items.iter().filter(|record| record.belongs_to(&work.key));
         match (mine.next(), mine.next()) {
@@ -185,6 +192,30 @@ impl<D: Driver> Converger<D> {
         }
     }
 
+    /// Asks for those of the key alone, where a new listing would only prove that there are none. `None`: it would tell more, or nothing
+    /// has to be proven.
+    async fn find(&self, order: &Order, work: &mut Work<D>) -> Result<Option<View<Record<D>>>, VendorError> {
+        let Goal::Present(desired, terms) = &order.goal else { return Ok(None) };
+        // What may be adopted or shared bears other tags, or none.
+        let own =
+            desired.shares().is_none() && matches!(terms.adoption, Adoption::Unspecified | Adoption::Never);
+        let trusted = self.trust(work.term.since());
+        let known = self.snapshot.view(Some(trusted)).filter(|view| view.observed < work.bound);
+        let none = known.is_some_and(|view| !view.items.iter().any(|record| record.belongs_to(&work.key)));
+        if !own || !none {
+            return Ok(None);
+        }
+        let asked = Instant::now();
+        let session = self.session(order, Priority::Interactive, work);
+        let Some(found) = self.driver.find(&session, &work.key).await? else { return Ok(None) };
+        if found.is_empty() {
+            work.absent = Some(asked);
+        } else {
+            self.snapshot.learn(LookedUp { asked, found, gone: Vec::new() });
+        }
+        Ok(self.snapshot.view(Some(trusted)))
+    }
+
     /// What the look tells to do.
     fn judge(
         &self,
@@ -200,7 +231,7 @@ impl<D: Driver> Converger<D> {
         }
         self.check_fence(&work.key.cluster_id, &order.fence, view)?;
         let proof = self.proof(&order.goal, work);
-        let fresh = view.observed >= proof;
+        let fresh = view.observed >= proof || work.absent.is_some_and(|asked| asked >= proof);
         let former = self.memories.of(&work.key, |memory| memory.former.clone());
         let observed = Observed { items: &view.items, fresh, former: former.as_deref() };
         let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, &observed)? {
@@ -267,6 +298,7 @@ impl<D: Driver> Converger<D> {
         (step, effect): (Arc<D::Step>, Effect),
         work: &mut Work<D>,
     ) -> Turned<D> {
+        work.absent = None;
         // The intent first: should this task break, the next one of the key knows what may have been done.
         let before = work.last.clone();
         self.note(&step, effect, Answer::Lost, work);
