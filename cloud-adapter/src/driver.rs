@@ -155,12 +155,13 @@ pub trait Driver:
         async { Ok(Lookup::Unknown) }
     }
 
-    /// Reads the load balancers whose tags name the key, with all that a listing shows of them, and as sure as a listing: none means that there
-    /// are none. `None`: one call cannot tell that, and the collection is listed instead. So do drivers whose creates set no tags. As it is:
-    /// that.
+    /// Reads the load balancers whose tags name the key, with all that a listing shows of them, and as sure as a listing, within
+    /// [`Description::consistency_horizon`]: none means that there are none. `None`: one call cannot tell that, and the collection is listed
+    /// instead. So do drivers whose creates set no tags. As it is: that.
     ///
     /// It is used before one is created while a user waits, where a listing has more pages than there are users who wait. What bears the
-    /// key's name and no tags is seen by the listing before, which may be as old as the cache allows.
+    /// key's name and no tags is seen by the listing before, which may be as old as the cache allows and the caller takes: should somebody
+    /// make such a one meanwhile, the key's own is made beside it.
     ///
     /// Cost: one vendor call.
     fn find(
@@ -295,7 +296,7 @@ pub enum Deduplication {
     ClientToken,
     /// The vendor refuses a second one of the deterministic name.
     UniqueName,
-    /// Nothing at the vendor. The runtime creates only after a listing that is sure to show what this process, or the one before it,
+    /// Nothing at the vendor. The runtime creates only after a listing, or [`Driver::find`], that is sure to show what this process, or the one before it,
     /// may have made; until then it only looks.
     ListThenCreate,
 }

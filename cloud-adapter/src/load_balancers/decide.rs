@@ -99,7 +99,7 @@ pub(crate) enum Next<D, S> {
 #[derive(Debug)]
 pub(crate) struct Observed<'a, D> {
     pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
-    /// Whether the listing proves absence.
+    /// Whether the listing, or a question about the key alone, proves absence.
     pub(crate) fresh: bool,
     /// What was removed for the sake of one that takes its place, as far as this process remembers.
     pub(crate) former: Option<&'a LoadBalancerRecord<D>>,

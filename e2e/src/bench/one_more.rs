@@ -15,6 +15,8 @@ use super::stage::{RATE, Reading, Stage};
 /// New Services, one after the other, for as long as the load balancers need to follow: each takes a few calls, and more of them at
 /// once than the rate allows would measure the rate.
 const NEW: u32 = 20;
+/// Each takes seven calls or so.
+const LEAST_PAUSE: Duration = Duration::from_millis(500);
 /// New nodes become members after a moment in which more may join, and are asked about.
 const REACTION_SECONDS: f64 = 4.0;
 const NEW_SERVICE_SECONDS: f64 = 3.0;
@@ -85,7 +87,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 /// So that the last new one comes when as many load balancers have followed as the rate allows.
 fn pause(balancers: usize) -> Duration {
-    Duration::from_secs(balancers.try_into().unwrap_or(u64::MAX)) / RATE / NEW
+    LEAST_PAUSE.max(Duration::from_secs(balancers.try_into().unwrap_or(u64::MAX)) / RATE / NEW)
 }
 
 /// Users make Services, one after the other; how long each waits is told.

@@ -38,12 +38,11 @@ budgets, with the tests in virtual time.
 type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
-    let mut last = BTreeMap::<(String, u8, (usize, usize, usize)), Found<'_>>::new();
+    let mut last = BTreeMap::<(String, u8, Extent), Found<'_>>::new();
     let mut profiles = BTreeMap::<&str, &Row>::new();
     for report in reports {
         for row in &report.rows {
-            let Size { nodes, services, members, .. } = size_of(&(report, row));
-            let key = (row.scenario.clone(), order(row.who), (nodes, services, members));
+            let key = (row.scenario.clone(), order(row.who), extent_of(&(report, row)));
             if row.profiles.is_empty() {
                 last.insert(key, (report, row));
                 continue;
@@ -72,11 +71,11 @@ pub(super) fn page(reports: &[Report]) -> String {
     // Smaller ones of ours were measured for the peer's sake.
     let largest = |of: &Found<'_>| {
         let others = rows.iter().filter(|it| it.1.who == Who::Ours && it.1.scenario == of.1.scenario);
-        others.map(|it| size_of(it).nodes).max()
+        others.map(extent_of).max()
     };
     let rows: Vec<Found<'_>> = rows
         .iter()
-        .filter(|it| it.1.who != Who::Ours || Some(size_of(it).nodes) == largest(it))
+        .filter(|it| it.1.who != Who::Ours || Some(extent_of(it)) == largest(it))
         .copied()
         .collect();
     for it in &rows {
@@ -101,6 +100,14 @@ fn size_of((report, row): &Found<'_>) -> Size {
     row.size.unwrap_or(report.size)
 }
 
+/// Nodes, Services, members: what makes two clusters as large as each other, however long they were watched.
+type Extent = (usize, usize, usize);
+
+fn extent_of(found: &Found<'_>) -> Extent {
+    let Size { nodes, services, members, .. } = size_of(found);
+    (nodes, services, members)
+}
+
 /// Nothing, if all targets of ours are met.
 fn missed(rows: &[Found<'_>]) -> String {
     let ours = || rows.iter().filter(|(_, row)| row.who == Who::Ours);
@@ -121,8 +128,9 @@ fn compared(rows: &[Found<'_>]) -> String {
     for found in rows.iter().filter(|(_, row)| row.who == Who::Ours) {
         let (size, ours) = (size_of(found), found.1);
         // On clusters of two sizes the larger one takes more whoever works.
-        let same =
-            |it: &&Found<'_>| it.1.who != Who::Ours && it.1.scenario == ours.scenario && size_of(it) == size;
+        let same = |it: &&Found<'_>| {
+            it.1.who != Who::Ours && it.1.scenario == ours.scenario && extent_of(it) == extent_of(found)
+        };
         for (_, peer) in rows.iter().filter(same) {
             let line = |Compared { what, ours: a, peer: b, ratio }: Compared| {
                 let (name, Size { nodes, services, .. }) = (&ours.scenario, size);

@@ -35,6 +35,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a condition.
 const TICK: Duration = Duration::from_millis(5);
 
+/// For how long reads may lag behind writes, as the adapter is told.
+pub(crate) const HORIZON: Duration = Duration::from_secs(2);
+
 /// Flags for free ports and this configuration file.
 pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     let mut file = NamedTempFile::new().expect("a file");
@@ -128,7 +131,7 @@ impl TestAdapter {
             endpoint: url.parse().expect("a URL"),
             token: None,
             region: "sim-1".into(),
-            consistency_horizon: Duration::from_secs(2),
+            consistency_horizon: HORIZON,
             client_tokens: ClientTokens::Sent,
         };
         let driver = SimDriver::new(settings).expect("no token");

@@ -1,6 +1,6 @@
 //! Fewer calls: many questions, few vendor calls, counted at the cloud. The properties are those of the budgets page.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::{
@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, TestAdapter, bench, context, live, refused, until},
+    bench::{Bench, HORIZON, TestAdapter, bench, context, live, refused, until},
     cloud::TestCloud,
     ownership::{its_name, theirs},
     wanted::{backend, key, spec, tcp},
@@ -148,19 +148,48 @@ async fn what_was_seen_before_a_write_is_not_taken_for_what_is_there_after_it() 
     assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
 }
 
-/// A cloud with three load balancers and an adapter that gets one on a page: a listing is four calls.
 async fn many_pages() -> Bench {
+    many_pages_after(0).await
+}
+
+/// A cloud with three load balancers and an adapter that gets one on a page: a listing is three calls. Reads show writes so much later.
+async fn many_pages_after(consistency_ms: u64) -> Bench {
     let provisioning = json!({ "create_ms": 50, "update_ms": 50, "delete_ms": 0 });
-    let cloud = TestCloud::start(json!({ "provisioning": provisioning })).await;
+    let settings = json!({ "provisioning": provisioning, "consistency_ms": consistency_ms });
+    let cloud = TestCloud::start(settings).await;
     let cache = "cache: {loadBalancers: {maxAge: 1h, pageSize: 1}}";
     let adapter = TestAdapter::start_with(&cloud.url, cache).await;
     adapter.ready().await;
+    let ready = Instant::now();
     for uid in ["a", "b", "c"] {
         let request = adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
         adapter.ensured(&request).await;
     }
+    // Whose listings are younger than the horizon asks for all: the adapter before may have written.
+    let late = async || {
+        let mut request = adapter.request("a", spec([tcp(80)]), &[backend(1)]).await;
+        request.context = Some(within(0));
+        adapter.ensured(&request).await;
+        ready.elapsed() > HORIZON
+    };
+    until("a listing that shows all", late).await;
     cloud.count_from_here();
     Bench { cloud, adapter }
+}
+
+/// The question for one key shows as little as a listing does.
+#[tokio::test]
+async fn a_create_of_which_nobody_heard_is_not_made_again_before_reads_show_it() {
+    let bench = many_pages_after(700).await;
+    let action = json!({ "respond_after": { "status": 504 } });
+    let rule =
+        json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action });
+    bench.cloud.fault(rule).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&request).await;
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 1);
+    let state = bench.cloud.state().await;
+    assert_eq!(state["load_balancers"].as_array().map(Vec::len), Some(4));
 }
 
 /// One question about the key proves that it is not there yet; from then on it is looked at alone.

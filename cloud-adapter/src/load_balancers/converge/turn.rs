@@ -60,7 +60,7 @@ pub(super) struct Work<D: Driver> {
     made: Option<String>,
     /// A user has asked for it.
     awaited: bool,
-    /// When the vendor was asked that had none of the key. Nothing was written since.
+    /// When the vendor was asked for the key's alone in this look, and had none.
     absent: Option<Instant>,
     /// The next look is a poll: it waited for the vendor, and wants to know how its load balancer is, and not which ones there are.
     pub(super) polls: bool,
@@ -137,6 +137,8 @@ impl<D: Driver> Converger<D> {
 
     async fn look(&self, order: &Order, work: &mut Work<D>) -> Result<View<Record<D>>, VendorError> {
         let polls = std::mem::take(&mut work.polls);
+        // It says something of the look that it belongs to.
+        work.absent = None;
         if self.is_worth_a_read(order, work) {
             if polls
                 && let Some(vendor_id) = self.alone(work)
@@ -182,7 +184,8 @@ impl<D: Driver> Converger<D> {
         vendor_id: &str,
     ) -> Result<Option<View<Record<D>>>, VendorError> {
         let asked = Instant::now();
-        let session = self.session(order, Priority::Lifecycle, work);
+        // A listing of all would be behind what users wait for; this one call is what a user waits for.
+        let session = self.session(order, Priority::Interactive, work);
         match self.driver.look_up(&session, vendor_id).await? {
             Lookup::Found(record) if record.belongs_to(&work.key) => {
                 self.snapshot.learn(LookedUp { asked, found: vec![record], gone: Vec::new() });
@@ -199,7 +202,10 @@ impl<D: Driver> Converger<D> {
         // What may be adopted or shared bears other tags, or none.
         let own =
             desired.shares().is_none() && matches!(terms.adoption, Adoption::Unspecified | Adoption::Never);
-        let trusted = self.trust(work.term.since());
+        // Names, and the fences of the leader before, are judged by that listing.
+        let since = work.term.since();
+        let trusted = self.trust(since).max(since + self.driver.describe().consistency_horizon);
+        let trusted = order.bound.map_or(trusted, |bound| bound.max(trusted));
         let known = self.snapshot.view(Some(trusted)).filter(|view| view.observed < work.bound);
         let none = known.is_some_and(|view| !view.items.iter().any(|record| record.belongs_to(&work.key)));
         if !own || !none {
@@ -208,6 +214,10 @@ impl<D: Driver> Converger<D> {
         let asked = Instant::now();
         let session = self.session(order, Priority::Interactive, work);
         let Some(found) = self.driver.find(&session, &work.key).await? else { return Ok(None) };
+        if found.iter().any(|record| !record.belongs_to(&work.key)) {
+            // Nothing can be concluded from a vendor that answers another question.
+            return Ok(None);
+        }
         if found.is_empty() {
             work.absent = Some(asked);
         } else {
@@ -298,7 +308,6 @@ impl<D: Driver> Converger<D> {
         (step, effect): (Arc<D::Step>, Effect),
         work: &mut Work<D>,
     ) -> Turned<D> {
-        work.absent = None;
         // The intent first: should this task break, the next one of the key knows what may have been done.
         let before = work.last.clone();
         self.note(&step, effect, Answer::Lost, work);
