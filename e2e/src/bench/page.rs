@@ -25,6 +25,8 @@ Leases, which none of the processes reads. Each node has 50 images and two pod n
 Each Service has one port, with all member nodes behind it; the other nodes have
 `node.kubernetes.io/exclude-from-external-load-balancers`: 5,000 members in each of 1,000 load balancers would be five million.
 
+The runs had a higher priority than what else the machine did (`nice -n -10`).
+
 Nodes are those of kubelets without `--node-ip`: they have no address before a controller writes it.
 
 Where the CPU time goes is told by runs with `--profile DIR`: `perf` samples the processes 997 times a second of CPU time. A sample counts for the
