@@ -15,7 +15,7 @@ const SCENARIOS: [(&str, &[&str]); 12] = [
     ("not-ready", &["vendor writes", "vendor calls about machines and load balancers"]),
     ("one-more", &["member writes a load balancer"]),
     ("leave", &["member writes a load balancer", "members are gone, before the first Node object is"]),
-    ("crowd", &["vendor writes, three each being the least"]),
+    ("crowd", &["vendor writes beside routes, three each being the least"]),
     ("restart", &["vendor calls", "API-server writes"]),
     ("adapter-restart", &["vendor calls that are no listing", "vendor writes", "API-server writes"]),
     ("throttled", &[]),
