@@ -1,6 +1,6 @@
 //! Fewer calls: many questions, few vendor calls, counted at the cloud. The properties are those of the budgets page.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::{
@@ -8,6 +8,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use futures::future::join_all;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     bench::{Bench, HORIZON, TestAdapter, bench, context, live, refused, until},
