@@ -1,4 +1,5 @@
-//! Finds the four programs that a control plane for tests is made of: etcd, kube-apiserver, kubectl and helm.
+//! Finds the four programs that a control plane for tests is made of: etcd, kube-apiserver, kubectl and helm; and, on demand,
+//! those of a cluster with nodes that run pods: [`Tool::CLUSTER`].
 //!
 //! They are looked for in this order, each on its own:
 //!
@@ -13,7 +14,7 @@
 //!
 //! Besides, the command lines of the [`demo`] and of the [`mod@bench`] are here, for who judges them before those are built.
 //!
-//! Cost: milliseconds when everything is there, about 6 minutes on two cores when all four are built.
+//! Cost: milliseconds when everything is there, about 6 minutes on two cores when all four are built, and 3 more for those of a cluster.
 
 pub mod bench;
 mod build;
@@ -27,7 +28,7 @@ mod tool;
 mod version;
 
 pub use environment::Environment;
-pub use locate::{Error, Found, Origin, Tools};
+pub use locate::{Error, Found, Origin, Tools, find};
 pub use progress::{Progress, Quiet, Terminal};
 pub use tool::Tool;
 pub use version::Version;

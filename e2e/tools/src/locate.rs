@@ -62,8 +62,7 @@ pub enum Error {
     /// There is no compiler.
     #[error(
         "{tool} {} is not in KUBEBUILDER_ASSETS, PATH or the cache, and cannot be built because there is no `go` in PATH; \
-         install Go 1.26 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that has etcd, \
-         kube-apiserver, kubectl and helm of these versions",
+         install Go 1.26 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that has it",
         .tool.version()
     )]
     NoGo {
@@ -136,7 +135,13 @@ impl fmt::Display for Origin {
     }
 }
 
-fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
+/// Finds one program, or builds it.
+///
+/// Cost: one short-lived process for each candidate outside the cache; what [`Tool::build_time`] says if it has to be built.
+///
+/// # Errors
+/// When it is nowhere and cannot be built.
+pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
     let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
     for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {
         match judge(tool, &dir.join(tool.name())) {

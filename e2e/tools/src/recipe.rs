@@ -62,6 +62,13 @@ mod tests {
             (Tool::KubeApiserver, "k8s.io/kubernetes"),
             (Tool::Kubectl, "k8s.io/kubernetes"),
             (Tool::Helm, "helm.sh/helm/v4"),
+            (Tool::KubeControllerManager, "k8s.io/kubernetes"),
+            (Tool::KubeScheduler, "k8s.io/kubernetes"),
+            (Tool::Kubelet, "k8s.io/kubernetes"),
+            (Tool::KubeProxy, "k8s.io/kubernetes"),
+            (Tool::Containerd, "github.com/containerd/containerd/v2"),
+            (Tool::ContainerdShim, "github.com/containerd/containerd/v2"),
+            (Tool::Ctr, "github.com/containerd/containerd/v2"),
         ];
         for (tool, module) in cases {
             let pins = fs::read_to_string(modules.join(tool.module()).join("go.mod")).unwrap();

@@ -1,4 +1,4 @@
-//! The four programs: their names, versions, and the Go packages that they are built from.
+//! The programs: their names, versions, and the Go packages that they are built from.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,11 +16,39 @@ pub enum Tool {
     Kubectl,
     /// Installs the chart.
     Helm,
+    /// Makes what the objects of a whole cluster ask for.
+    KubeControllerManager,
+    /// Gives pods their node.
+    KubeScheduler,
+    /// Runs the pods of a node.
+    Kubelet,
+    /// Makes a node forward what is sent to Services.
+    KubeProxy,
+    /// Runs the containers of a node.
+    Containerd,
+    /// What containerd starts for each pod.
+    ContainerdShim,
+    /// Talks to containerd.
+    Ctr,
 }
 
 impl Tool {
-    /// All of them, in the order in which they are looked for.
+    /// What a control plane for tests is made of, in the order in which they are looked for.
     pub const ALL: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl, Self::Helm];
+
+    /// What a cluster with nodes that run pods is made of, in the order in which they are looked for.
+    pub const CLUSTER: [Self; 10] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::Kubectl,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::Ctr,
+    ];
 
     /// The name of the executable file.
     pub fn name(self) -> &'static str {
@@ -29,6 +57,13 @@ impl Tool {
             Self::KubeApiserver => "kube-apiserver",
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+            Self::Containerd => "containerd",
+            Self::ContainerdShim => "containerd-shim-runc-v2",
+            Self::Ctr => "ctr",
         }
     }
 
@@ -37,8 +72,14 @@ impl Tool {
     pub fn version(self) -> Version {
         match self {
             Self::Etcd => Version::new(3, 6, 8),
-            Self::KubeApiserver | Self::Kubectl => Version::new(1, 36, 3),
+            Self::KubeApiserver
+            | Self::Kubectl
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet
+            | Self::KubeProxy => Version::new(1, 36, 3),
             Self::Helm => Version::new(4, 3, 1),
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => Version::new(2, 4, 2),
         }
     }
 
@@ -46,8 +87,14 @@ impl Tool {
     pub(crate) fn module(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
-            Self::KubeApiserver | Self::Kubectl => "kubernetes",
+            Self::KubeApiserver
+            | Self::Kubectl
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet
+            | Self::KubeProxy => "kubernetes",
             Self::Helm => "helm",
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => "containerd",
         }
     }
 
@@ -58,6 +105,13 @@ impl Tool {
             Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
+            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
+            Self::KubeProxy => "k8s.io/kubernetes/cmd/kube-proxy",
+            Self::Containerd => "github.com/containerd/containerd/v2/cmd/containerd",
+            Self::ContainerdShim => "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            Self::Ctr => "github.com/containerd/containerd/v2/cmd/ctr",
         }
     }
 
@@ -66,12 +120,20 @@ impl Tool {
         let version = self.version();
         let variables = match self {
             Self::Etcd => Vec::new(),
-            Self::KubeApiserver | Self::Kubectl => vec![
+            Self::KubeApiserver
+            | Self::Kubectl
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet
+            | Self::KubeProxy => vec![
                 format!("k8s.io/component-base/version.gitVersion={version}"),
                 format!("k8s.io/component-base/version.gitMajor={}", version.major),
                 format!("k8s.io/component-base/version.gitMinor={}", version.minor),
             ],
             Self::Helm => vec![format!("helm.sh/helm/v4/internal/version.version={version}")],
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => {
+                vec![format!("github.com/containerd/containerd/v2/version.Version={version}")]
+            }
         };
         variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
     }
@@ -79,7 +141,15 @@ impl Tool {
     /// How to ask it for its version.
     pub(crate) fn version_args(self) -> &'static [&'static str] {
         match self {
-            Self::Etcd | Self::KubeApiserver => &["--version"],
+            Self::Etcd
+            | Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Containerd
+            | Self::Ctr => &["--version"],
+            Self::ContainerdShim => &["-v"],
             Self::Kubectl => &["version", "--client"],
             Self::Helm => &["version", "--short"],
         }
@@ -92,6 +162,11 @@ impl Tool {
             Self::KubeApiserver => 180,
             Self::Kubectl => 35,
             Self::Helm => 145,
+            Self::KubeControllerManager => 40,
+            Self::KubeScheduler => 30,
+            Self::Kubelet | Self::Containerd => 60,
+            Self::KubeProxy => 6,
+            Self::ContainerdShim | Self::Ctr => 5,
         })
     }
 }

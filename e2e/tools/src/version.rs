@@ -48,7 +48,7 @@ mod tests {
     use super::Version;
 
     #[test]
-    fn the_answers_of_all_four_programs_are_understood() {
+    fn the_answers_of_all_programs_are_understood() {
         let cases = [
             (
                 "etcd",
@@ -59,6 +59,12 @@ mod tests {
             ("kubectl", "Client Version: v1.36.3\nKustomize Version: v5.8.1\n", Version::new(1, 36, 3)),
             ("a wrapped kubectl", "Client Version: v1.32.4-dispatcher\n", Version::new(1, 32, 4)),
             ("helm", "v4.3.1+g1234abc\n", Version::new(4, 3, 1)),
+            ("containerd", "containerd github.com/containerd/containerd/v2 v2.4.2 \n", Version::new(2, 4, 2)),
+            (
+                "the shim",
+                "containerd-shim-runc-v2:\n  Version:  v2.4.2\n  Revision:\n",
+                Version::new(2, 4, 2),
+            ),
         ];
         for (name, answer, wanted) in cases {
             assert_eq!(Version::find(answer), Some(wanted), "{name}");
