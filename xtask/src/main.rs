@@ -5,6 +5,7 @@ mod bench;
 mod cargo;
 mod chart;
 mod check;
+mod cluster;
 mod codegen;
 mod conformance;
 mod demo;
@@ -50,6 +51,8 @@ enum Command {
     Tools(tools::Args),
     // Its help is its own.
     Openstack(openstack::Args),
+    // Its help is its own.
+    Cluster(cluster::Args),
     /// Writes a driver for another cloud, to begin with
     NewAdapter(new_adapter::Args),
     /// Writes the code and the reference that come from the contract
@@ -68,17 +71,19 @@ fn main() -> ExitCode {
         Command::Images(args) => images::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::Openstack(args) => openstack::run(&args),
+        Command::Cluster(args) => return ended(cluster::run(&args)),
         Command::NewAdapter(args) => new_adapter::run(&args),
         Command::Codegen(args) => codegen::run(&args),
         Command::Chart(args) => chart::run(&args),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            step::say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        step::say(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
 }
 
 #[cfg(test)]
@@ -94,6 +99,8 @@ mod tests {
         for (wrong, named) in [
             (&["demo", "--onc"][..], ["'--once'", "Usage: cargo xtask demo"]),
             (&["demo", "--nodes=0"], ["1..=1000", "--nodes"]),
+            (&["cluster", "up", "--nodes=4"], ["1..=3", "--nodes"]),
+            (&["cluster", "stop"], ["'stop'", "Usage: cargo xtask cluster"]),
             (&["tests"], ["'test'", "Usage: cargo xtask"]),
             (&["openstack", "stop"], ["'stop'", "Usage: cargo xtask openstack"]),
             (&["images", "--only=node"], ["'--only", "simcloud"]),

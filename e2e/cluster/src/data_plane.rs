@@ -1,0 +1,163 @@
+//! Makes the routes of the simulated cloud real: looks at them again and again, and makes each namespace have just those. So a
+//! packet from a pod to one of another node arrives if, and only if, somebody made the cloud a route for it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::Value;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::cloud;
+use crate::layout::Place;
+use crate::run::run_words;
+use crate::wait::say;
+
+/// How the kernel tells our routes from others.
+const PROTOCOL: &str = "99";
+/// Pods wait so long for a route that the cloud has already.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Where to, and by which address.
+type Table = BTreeMap<String, String>;
+
+/// Runs until it is ended. For a process inside the fabric.
+pub async fn run() {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = String::new();
+    loop {
+        looks.tick().await;
+        // Nobody knows which routes there should be while the cloud is silent: all stay.
+        let done = match cloud::state().await {
+            Ok(state) => apply(&wanted(&state)),
+            Err(error) => Err(error.context("all routes stay")),
+        };
+        let now = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        if now != told {
+            say(if now.is_empty() { "works again" } else { &now });
+            told = now;
+        }
+    }
+}
+
+fn apply(wanted: &Table) -> anyhow::Result<()> {
+    let mut failed = Vec::new();
+    for place in Place::all().filter(|place| place.namespace_file().exists()) {
+        let namespace = place.namespace();
+        let listed = run_words(&format!("ip -n {namespace} -json route show proto {PROTOCOL}"))?;
+        let there = present(&serde_json::from_str(&listed).unwrap_or_default());
+        for change in changes(&seen_from(wanted, &place.address()), &there) {
+            match run_words(&format!("ip -n {namespace} route {change}")) {
+                Ok(_) => say(&format!("{namespace}: {change}")),
+                // Such as a next hop that nobody has. The other routes work all the same.
+                Err(error) => failed.push(error.to_string()),
+            }
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(())
+}
+
+/// What the cloud's routes say, by address. IPv6 has no way here.
+fn wanted(state: &Value) -> Table {
+    let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
+    let address = |id: &str| {
+        let instances = state["instances"].as_array()?;
+        let instance = instances.iter().find(|instance| instance["id"] == id)?;
+        let addresses = instance["addresses"].as_array()?;
+        text(addresses.iter().find(|address| address["kind"] == "internal")?, "address")
+    };
+    let route = |route: &Value| {
+        let via =
+            text(route, "next_hop_address").or_else(|| address(route["next_hop_instance"].as_str()?))?;
+        let to = text(route, "destination")?;
+        (!to.contains(':')).then_some((to, via))
+    };
+    state["routes"].as_array().into_iter().flatten().filter_map(route).collect()
+}
+
+/// A node delivers to its own pods itself.
+fn seen_from(wanted: &Table, address: &str) -> Table {
+    wanted.iter().filter(|(_, via)| *via != address).map(|(to, via)| (to.clone(), via.clone())).collect()
+}
+
+/// What the kernel lists.
+fn present(listed: &Value) -> Table {
+    let route = |route: &Value| {
+        let (to, via) = (route["dst"].as_str()?, route["gateway"].as_str()?);
+        // It leaves out what says nothing.
+        let to = if to.contains('/') { to.to_owned() } else { format!("{to}/32") };
+        Some((to, via.to_owned()))
+    };
+    listed.as_array().into_iter().flatten().filter_map(route).collect()
+}
+
+/// Arguments of `ip route`.
+fn changes(wanted: &Table, there: &Table) -> Vec<String> {
+    let new = wanted.iter().filter(|(to, via)| there.get(*to) != Some(*via));
+    let gone = there.keys().filter(|to| !wanted.contains_key(*to));
+    let new = new.map(|(to, via)| format!("replace {to} via {via} proto {PROTOCOL}"));
+    new.chain(gone.map(|to| format!("del {to} proto {PROTOCOL}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table(routes: &[(&str, &str)]) -> Table {
+        routes.iter().map(|(to, via)| ((*to).to_owned(), (*via).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_route_leads_to_its_address_or_to_that_of_its_instance() {
+        let state = json!({
+            "instances": [{ "id": "i-1", "addresses": [
+                { "kind": "external", "address": "192.0.2.1" },
+                { "kind": "internal", "address": "10.90.0.11" },
+            ] }],
+            "routes": [
+                { "destination": "10.244.0.0/24", "next_hop_instance": "i-1", "next_hop_address": null },
+                { "destination": "10.244.1.0/24", "next_hop_instance": null, "next_hop_address": "10.90.0.12" },
+                { "destination": "10.244.2.0/24", "next_hop_instance": "i-gone", "next_hop_address": null },
+                { "destination": "fd00::/64", "next_hop_instance": null, "next_hop_address": "fd01::1" },
+            ],
+        });
+        assert_eq!(
+            wanted(&state),
+            table(&[("10.244.0.0/24", "10.90.0.11"), ("10.244.1.0/24", "10.90.0.12")])
+        );
+    }
+
+    #[test]
+    fn only_differences_are_made() {
+        let wanted = table(&[
+            ("10.244.0.0/24", "10.90.0.11"),
+            ("10.244.1.0/24", "10.90.0.12"),
+            ("10.244.2.9/32", "10.90.0.13"),
+        ]);
+        let there = present(&json!([
+            { "dst": "10.244.1.0/24", "gateway": "10.90.0.13", "dev": "eth0" },
+            { "dst": "10.244.2.9", "gateway": "10.90.0.13", "dev": "eth0" },
+            { "dst": "10.244.7.0/24", "gateway": "10.90.0.13", "dev": "eth0" },
+        ]));
+        assert_eq!(
+            changes(&wanted, &there),
+            [
+                "replace 10.244.0.0/24 via 10.90.0.11 proto 99",
+                "replace 10.244.1.0/24 via 10.90.0.12 proto 99",
+                "del 10.244.7.0/24 proto 99",
+            ]
+        );
+        assert_eq!(changes(&wanted, &wanted), [""; 0]);
+    }
+
+    #[test]
+    fn no_node_sends_its_own_pods_packets_to_itself() {
+        let wanted = table(&[("10.244.0.0/24", "10.90.0.11"), ("10.244.1.0/24", "10.90.0.12")]);
+        assert_eq!(seen_from(&wanted, "10.90.0.11"), table(&[("10.244.1.0/24", "10.90.0.12")]));
+        assert_eq!(seen_from(&wanted, "10.90.0.1"), wanted);
+    }
+}

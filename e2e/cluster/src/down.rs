@@ -1,0 +1,166 @@
+//! Leaves nothing: no processes, namespaces, links, mounts, cgroups, files. Also after a crash half-way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::layout::{Layout, NODES_MAX, Node, Place};
+use crate::process::{kill_all, known, stop};
+use crate::run::run_words;
+use crate::wait::say;
+use crate::{needs, network};
+
+/// Where containerd puts the groups of containers that a kubelet orders.
+const CGROUP: &str = "k8s.io";
+
+/// Ends everything, and whatever else runs in the namespaces.
+///
+/// # Errors
+/// When this is not root, or something cannot be removed; what is left is named.
+pub async fn down(layout: &Layout) -> anyhow::Result<()> {
+    needs::root()?;
+    let names = known(layout);
+    // Who starts others first: else they would be started anew.
+    for name in names.iter().filter(|name| name.ends_with("kubelet")) {
+        stop(layout, name).await?;
+    }
+    let groups = cgroups(layout, &mounts()?);
+    kill_all("all containers have ended", || members(&groups)).await?;
+    // The API server before its store, and who holds mounts last.
+    let last = |name: &&String| name.ends_with("etcd") || name.ends_with("mounts");
+    for name in names.iter().filter(|name| !last(name)).chain(names.iter().filter(last)) {
+        stop(layout, name).await?;
+    }
+    // The shims, and what a crash left without a file.
+    kill_all("nothing runs in the namespaces", || Place::all().flat_map(network::processes).collect())
+        .await?;
+    for place in Place::all() {
+        network::remove(place)?;
+    }
+    unmount(&layout.home)?;
+    for group in groups.iter().filter(|group| group.is_dir()) {
+        remove_group(group).with_context(|| format!("cannot remove {}", group.display()))?;
+    }
+    for group in hierarchies(&mounts()?).iter().map(|root| root.join(CGROUP)) {
+        // All containers of the machine are in it: it stays while others are.
+        fs::remove_dir(group).ok();
+    }
+    remove_dirs(layout);
+    if layout.home.exists() {
+        fs::remove_dir_all(&layout.home)
+            .with_context(|| format!("cannot remove {}", layout.home.display()))?;
+    }
+    say("The cluster is down");
+    Ok(())
+}
+
+/// Those of the machine that `up` made. Only if they are empty: others may use them by now.
+fn remove_dirs(layout: &Layout) {
+    for dir in fs::read_to_string(layout.made_dirs()).unwrap_or_default().lines() {
+        fs::remove_dir(dir).ok();
+    }
+}
+
+fn mounts() -> anyhow::Result<String> {
+    fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")
+}
+
+/// In our view of the file system there should be none; the nodes' own end with their processes.
+fn unmount(home: &Path) -> anyhow::Result<()> {
+    for point in below(&mounts()?, home).iter().rev() {
+        run_words(&format!("umount --lazy {point}"))?;
+    }
+    Ok(())
+}
+
+/// Mount points below a folder, in the order of their making.
+fn below<'a>(mounts: &'a str, home: &Path) -> Vec<&'a str> {
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    points.filter(|point| Path::new(point).starts_with(home)).collect()
+}
+
+/// Of each container that a node's containerd knows, in each hierarchy; version 1 has several. The kubelet has no say in where they are,
+/// because it makes no groups of its own.
+fn cgroups(layout: &Layout, mounts: &str) -> Vec<PathBuf> {
+    let ids: Vec<_> = Node::up_to(NODES_MAX).flat_map(|node| children(&layout.containers(node))).collect();
+    let ids = ids.iter().filter_map(|path| path.file_name());
+    let hierarchies = hierarchies(mounts);
+    ids.flat_map(|id| hierarchies.iter().map(move |root| root.join(CGROUP).join(id))).collect()
+}
+
+fn hierarchies(mounts: &str) -> Vec<PathBuf> {
+    let point = |line: &str| {
+        let mut fields = line.split(' ').skip(1);
+        let (point, kind) = (fields.next()?, fields.next()?);
+        matches!(kind, "cgroup" | "cgroup2").then(|| PathBuf::from(point))
+    };
+    mounts.lines().filter_map(point).collect()
+}
+
+/// All processes of these groups and of those in them.
+fn members(groups: &[PathBuf]) -> Vec<i32> {
+    let mut ids = Vec::new();
+    for group in groups {
+        let listed = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        ids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
+        ids.extend(members(&children(group)));
+    }
+    ids
+}
+
+fn children(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+/// Its files go with it.
+fn remove_group(group: &Path) -> std::io::Result<()> {
+    children(group).iter().try_for_each(|child| remove_group(child))?;
+    fs::remove_dir(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+        cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
+        cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+        tmpfs /c/node-1/a tmpfs rw 0 0\n\
+        tmpfs /c/node-1/a/b tmpfs rw 0 0\n\
+        tmpfs /cc tmpfs rw 0 0\n";
+
+    #[test]
+    fn only_mounts_of_ours_are_ended() {
+        assert_eq!(below(MOUNTS, Path::new("/c")), ["/c/node-1/a", "/c/node-1/a/b"]);
+    }
+
+    #[test]
+    fn both_versions_of_cgroups_are_looked_at() {
+        let found = hierarchies(MOUNTS);
+        assert_eq!(found, ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn each_container_is_looked_for_in_each_hierarchy() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout { home: dir.path().to_path_buf() };
+        fs::create_dir_all(layout.containers(Node(2)).join("abc")).unwrap();
+        let groups = cgroups(&layout, MOUNTS);
+        assert_eq!(
+            groups,
+            ["/sys/fs/cgroup/cpu/k8s.io/abc", "/sys/fs/cgroup/unified/k8s.io/abc"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn processes_of_nested_groups_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("node-1").join("pod");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(dir.path().join("cgroup.procs"), "").unwrap();
+        fs::write(inner.join("cgroup.procs"), "12\n13\n").unwrap();
+        assert_eq!(members(&[dir.path().to_path_buf()]), [12, 13]);
+    }
+}

@@ -1,0 +1,86 @@
+//! What must be there before anything is started: the right to make namespaces, and Debian's programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::run::run;
+use crate::wait::say;
+
+/// Where Debian and where others have the CNI plugins.
+const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
+const PLUGINS: [&str; 4] = ["host-local", "loopback", "portmap", "ptp"];
+
+/// Programs, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 11] = [
+    ("cc", "gcc libc6-dev"),
+    ("conntrack", "conntrack"),
+    ("ip", "iproute2"),
+    ("mount", "mount"),
+    ("nft", "nftables"),
+    ("nsenter", "util-linux"),
+    ("openssl", "openssl"),
+    ("runc", "runc"),
+    ("setsid", "util-linux"),
+    ("tar", "tar"),
+    ("unshare", "util-linux"),
+];
+
+/// Fails unless this is root.
+///
+/// # Errors
+/// With what to do.
+pub fn root() -> anyhow::Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "the cluster needs root, for namespaces, mounts and containers; run it as root (`sudo -E`)"
+    );
+    Ok(())
+}
+
+/// Installs what is missing. Returns the folder of the CNI plugins.
+pub(crate) fn programs() -> anyhow::Result<PathBuf> {
+    let missing = missing();
+    if missing.is_empty() {
+        return plugins().context("no CNI plugins");
+    }
+    let named = missing.join(" ");
+    ensure!(in_path("apt-get"), "missing are (as Debian calls them) {named}: install them");
+    say(&format!("Installing {named}"));
+    let apt = |words: &[&str], packages: &[&str]| {
+        run(Command::new("apt-get").args(words).args(packages).env("DEBIAN_FRONTEND", "noninteractive"))
+            .with_context(|| format!("install {named} by hand"))
+    };
+    apt(&["update"], &[])?;
+    apt(&["install", "--yes", "--no-install-recommends"], &missing)?;
+    let still = self::missing();
+    if !still.is_empty() {
+        bail!("installed, and still missing: what {} should bring; is it in PATH?", still.join(" "));
+    }
+    plugins().context("no CNI plugins")
+}
+
+fn missing() -> Vec<&'static str> {
+    let mut packages: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(program, _)| !in_path(program))
+        .flat_map(|(_, packages)| packages.split(' '))
+        .collect();
+    if plugins().is_none() {
+        packages.push("containernetworking-plugins");
+    }
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn plugins() -> Option<PathBuf> {
+    let complete = |dir: &&Path| PLUGINS.iter().all(|plugin| dir.join(plugin).is_file());
+    PLUGIN_DIRS.iter().map(Path::new).find(complete).map(Path::to_path_buf)
+}
+
+fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}

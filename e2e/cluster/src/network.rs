@@ -1,0 +1,102 @@
+//! Namespaces, the bridge, and the cables between them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::layout::{BRIDGE, FABRIC_ADDRESS, Node, PODS, Place};
+use crate::process::enter;
+use crate::run::{run, run_words};
+
+/// The fabric: a bridge with an address, and no way out.
+pub(crate) fn fabric() -> anyhow::Result<()> {
+    let namespace = namespace(Place::Fabric)?;
+    if !has_link(Place::Fabric, BRIDGE) {
+        run_words(&format!("ip -n {namespace} link add {BRIDGE} type bridge"))?;
+    }
+    run_words(&format!("ip -n {namespace} addr replace {FABRIC_ADDRESS}/24 dev {BRIDGE}"))?;
+    run_words(&format!("ip -n {namespace} link set {BRIDGE} up"))?;
+    forwards(Place::Fabric)
+}
+
+/// A node: a cable to the fabric's bridge, and the fabric as its way to everywhere.
+pub(crate) fn node(node: Node) -> anyhow::Result<()> {
+    let (place, fabric) = (Place::Node(node), Place::Fabric.namespace());
+    let namespace = namespace(place)?;
+    if !has_link(place, "eth0") {
+        run_words(&format!("ip -n {fabric} link add {node} type veth peer name eth0 netns {namespace}"))?;
+    }
+    run_words(&format!("ip -n {fabric} link set {node} master {BRIDGE} up"))?;
+    run_words(&format!("ip -n {namespace} addr replace {}/24 dev eth0", node.address()))?;
+    run_words(&format!("ip -n {namespace} link set eth0 up"))?;
+    run_words(&format!("ip -n {namespace} route replace default via {FABRIC_ADDRESS}"))?;
+    forwards(place)?;
+    // What pods send to other than pods comes from the node, as in most clouds, where only nodes are known outside.
+    run(enter(place, None).args(["nft", &masquerade()])).map(drop)
+}
+
+/// Anew each time: declared, emptied and filled in one transaction.
+fn masquerade() -> String {
+    format!(
+        "table ip pods {{}}; flush table ip pods; table ip pods {{ chain out {{ \
+         type nat hook postrouting priority srcnat + 10; \
+         ip saddr {PODS} ip daddr != {PODS} masquerade; }}; }}"
+    )
+}
+
+/// Removes a namespace with all links in it, if it is there.
+pub(crate) fn remove(place: Place) -> anyhow::Result<()> {
+    if place.namespace_file().exists() {
+        run_words(&format!("ip netns del {}", place.namespace()))?;
+    }
+    Ok(())
+}
+
+/// The processes of a namespace.
+pub(crate) fn processes(place: Place) -> Vec<i32> {
+    if !place.namespace_file().exists() {
+        return Vec::new();
+    }
+    let listed = run_words(&format!("ip netns pids {}", place.namespace())).unwrap_or_default();
+    listed.lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+fn namespace(place: Place) -> anyhow::Result<String> {
+    let (name, file) = (place.namespace(), place.namespace_file());
+    // A file alone is what is left of one that was cut off while it was made.
+    if file.exists() && !is_namespace(&file) {
+        fs::remove_file(&file)?;
+    }
+    if !file.exists() {
+        run_words(&format!("ip netns add {name}"))?;
+    }
+    run_words(&format!("ip -n {name} link set lo up"))?;
+    Ok(name)
+}
+
+fn is_namespace(file: &Path) -> bool {
+    Command::new("nsenter")
+        .arg(format!("--net={}", file.display()))
+        .arg("true")
+        .output()
+        .is_ok_and(|done| done.status.success())
+}
+
+fn has_link(place: Place, link: &str) -> bool {
+    run_words(&format!("ip -n {} link show {link}", place.namespace())).is_ok()
+}
+
+fn forwards(place: Place) -> anyhow::Result<()> {
+    let script = "echo 1 >/proc/sys/net/ipv4/ip_forward";
+    run(enter(place, None).args(["sh", "-c", script])).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masquerade;
+
+    #[test]
+    fn pods_see_each_others_own_addresses() {
+        assert!(masquerade().contains("ip saddr 10.244.0.0/16 ip daddr != 10.244.0.0/16 masquerade"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Servers that outlive us, each with a file that says which process it is.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::layout::{Layout, Place};
+use crate::wait::{Seen, wait};
+
+/// How many lines of a log a message shows.
+const TAIL_LINES: usize = 15;
+
+/// What to start, and where.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// The process whose mounts it shares, for what belongs to a node.
+    pub(crate) mounts_of: Option<i32>,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+impl Server {
+    pub(crate) fn new(name: impl Into<String>, place: Place, program: &Path, args: Vec<String>) -> Self {
+        let (name, program) = (name.into(), program.to_path_buf());
+        Self { name, place, mounts_of: None, program, args, env: BTreeMap::new() }
+    }
+
+    /// Starts it unless it runs.
+    pub(crate) fn start(&self, layout: &Layout) -> anyhow::Result<Started> {
+        if let Some(id) = running(layout, &self.name) {
+            return Ok(Started { id, name: self.name.clone() });
+        }
+        let log = layout.log(&self.name);
+        let output = OpenOptions::new().create(true).append(true).open(&log);
+        let output = output.with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = enter(self.place, self.mounts_of);
+        // A session of its own: neither Ctrl-C nor the end of the terminal reaches it. `setsid` becomes the program, so its number
+        // is the one that we see.
+        command.arg("setsid").arg(&self.program).args(&self.args).envs(&self.env);
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().context("cannot share a log file")?)
+            .stderr(output);
+        let child = command.spawn().with_context(|| format!("cannot start {}", self.name))?;
+        let id = i32::try_from(child.id()).context("no process has such a number")?;
+        let began = stat(id).map(|(_, began)| began).unwrap_or_default();
+        let file = layout.pid(&self.name);
+        fs::write(&file, format!("{id} {began}"))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Started { id, name: self.name.clone() })
+    }
+}
+
+/// A server that was started, now or before.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    pub(crate) id: i32,
+    name: String,
+}
+
+impl Started {
+    /// Turns what is not yet so into what never will be, once the server has ended.
+    pub(crate) fn unless_ended<T>(&self, layout: &Layout, seen: Seen<T>) -> Seen<T> {
+        match seen {
+            Seen::NotYet(_) if !is_alive(self.id) => {
+                Seen::Never(format!("{} ended; {}", self.name, tail(&layout.log(&self.name))))
+            }
+            Seen::Yes(_) | Seen::NotYet(_) | Seen::Never(_) => seen,
+        }
+    }
+}
+
+/// A command that becomes its further arguments, inside a namespace. `nsenter`, not `ip netns exec`: that one mounts another
+/// `/sys`, which hides the cgroups.
+pub(crate) fn enter(place: Place, mounts_of: Option<i32>) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", place.namespace_file().display()));
+    if let Some(id) = mounts_of {
+        command.arg(format!("--mount=/proc/{id}/ns/mnt"));
+    }
+    command.arg("--");
+    command
+}
+
+/// The process of a server, if it runs.
+pub(crate) fn running(layout: &Layout, name: &str) -> Option<i32> {
+    let text = fs::read_to_string(layout.pid(name)).ok()?;
+    let (id, began) = recorded(&text)?;
+    // Another process may have the number by now.
+    (alive_since(id)? == began).then_some(id)
+}
+
+/// Names of all servers that were started and not stopped.
+pub(crate) fn known(layout: &Layout) -> Vec<String> {
+    let entries = fs::read_dir(layout.pids()).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".pid").map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Ends a server. At once: its data goes with it, so nothing is gained by an orderly end, which takes the API server seconds.
+pub(crate) async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
+    if let Some(id) = running(layout, name) {
+        kill_all(&format!("{name} has ended"), || vec![id]).await?;
+    }
+    fs::remove_file(layout.pid(name)).ok();
+    Ok(())
+}
+
+/// SIGKILL to all that `list` tells, until it tells none.
+pub(crate) async fn kill_all(what: &str, list: impl Fn() -> Vec<i32>) -> anyhow::Result<()> {
+    // Somebody may call us from inside a namespace.
+    let ourselves = i32::try_from(std::process::id()).ok();
+    let others = |id: &i32| Some(*id) != ourselves && is_alive(*id);
+    let living = || list().into_iter().filter(others).collect::<Vec<_>>();
+    if living().is_empty() {
+        return Ok(());
+    }
+    wait(what, || {
+        let left = living();
+        left.iter().for_each(|&id| kill(id));
+        if left.is_empty() { Seen::Yes(()) } else { Seen::NotYet(format!("processes {left:?}")) }
+    })
+    .await
+}
+
+/// The end of a log file, with its name, as part of a message.
+pub(crate) fn tail(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<_> = text.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default();
+    format!("the end of {}:\n  {}", log.display(), last.join("\n  "))
+}
+
+fn kill(id: i32) {
+    if let Some(pid) = Pid::from_raw(id) {
+        // It fails only when the process is gone already.
+        kill_process(pid, Signal::KILL).ok();
+    }
+}
+
+fn is_alive(id: i32) -> bool {
+    alive_since(id).is_some()
+}
+
+/// One that has ended and that nobody has asked about yet is not alive.
+fn alive_since(id: i32) -> Option<u64> {
+    stat(id).filter(|&(state, _)| state != 'Z' && state != 'X').map(|(_, began)| began)
+}
+
+fn stat(id: i32) -> Option<(char, u64)> {
+    parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+/// State, and when it began, of `/proc/ID/stat`. The name, in brackets, may hold anything.
+fn parse_stat(text: &str) -> Option<(char, u64)> {
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.trim().parse().ok()?))
+}
+
+fn recorded(text: &str) -> Option<(i32, u64)> {
+    let (id, began) = text.trim().split_once(' ')?;
+    Some((id.parse().ok()?, began.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_its_begin() {
+        let text = "41 (a (b) c) S 1 41 41 0 -1 4194560 9 0 0 0 1 2 3 4 20 0 1 0 5678 9 10";
+        assert_eq!(parse_stat(text), Some(('S', 5678)));
+        assert_eq!(recorded("41 5678\n"), Some((41, 5678)));
+        assert_eq!(recorded("41"), None);
+    }
+
+    #[test]
+    fn another_process_with_the_same_number_is_not_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout { home: dir.path().to_path_buf() };
+        fs::create_dir(layout.pids()).unwrap();
+        let id = i32::try_from(std::process::id()).unwrap();
+        let (_, began) = stat(id).unwrap();
+
+        fs::write(layout.pid("me"), format!("{id} {began}")).unwrap();
+        fs::write(layout.pid("former"), format!("{id} {}", began - 1)).unwrap();
+
+        assert_eq!(running(&layout, "me"), Some(id));
+        assert_eq!(running(&layout, "former"), None);
+        assert_eq!(known(&layout), ["former", "me"]);
+    }
+}

@@ -1,0 +1,33 @@
+//! Short-lived programs: they succeed, or what they said is the error.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+/// Runs it and returns what it wrote.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
+    let shown = format!("{} {}", command.get_program().display(), shown(command.get_args()));
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start `{shown}`"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`{shown}`: {}: {}", output.status, said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A command from one line of words that have no spaces in them.
+pub(crate) fn words(line: &str) -> Command {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
+/// The same, run.
+pub(crate) fn run_words(line: &str) -> anyhow::Result<String> {
+    run(&mut words(line))
+}
+
+fn shown<'a>(args: impl Iterator<Item = &'a OsStr>) -> String {
+    args.map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,268 @@
+//! Starts what does not run, in order, and waits for each part to work.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use e2e_tools::Tool;
+use tokio::time::Instant;
+
+use crate::client::{import, runs};
+use crate::layout::{Layout, NODES_MAX, Node, PAUSE_IMAGE, PRIVATE_DIRS, Place};
+use crate::process::{Server, Started, enter, known};
+use crate::run::run;
+use crate::wait::{Seen, say, wait};
+use crate::{files, images, needs, network, pki, servers};
+
+/// The executables of [`Tool::CLUSTER`].
+#[derive(Clone, Debug, Default)]
+pub struct Programs(pub BTreeMap<Tool, PathBuf>);
+
+impl Programs {
+    pub(crate) fn path(&self, tool: Tool) -> anyhow::Result<&Path> {
+        self.0.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} was not looked for"))
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// How many nodes.
+    pub nodes: u8,
+    /// A simulated cloud, and its routes in the namespaces.
+    pub cloud: Option<Cloud>,
+    /// All executables.
+    pub programs: Programs,
+}
+
+/// The simulated cloud to start.
+#[derive(Clone, Debug)]
+pub struct Cloud {
+    /// The executable of `simcloud`.
+    pub simcloud: PathBuf,
+    /// A program, and arguments with which it registers nodes, and ones with which it is the data plane. Each runs in the fabric.
+    pub ourselves: PathBuf,
+    /// Registers the nodes.
+    pub register: Vec<String>,
+    /// Is the data plane.
+    pub data_plane: Vec<String>,
+}
+
+/// Starts a cluster, or what is missing of one.
+///
+/// # Errors
+/// When something is missing, or does not start; the message has the end of its log.
+pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
+    needs::root()?;
+    layout.check()?;
+    nobody_elses(layout)?;
+    let begin = Instant::now();
+    let plugins = needs::programs()?;
+    prepare(layout)?;
+    pki::make(layout)?;
+    network::fabric()?;
+    let work = Work { layout, order, plugins: &plugins };
+    work.control_plane().await?;
+    for node in Node::up_to(order.nodes) {
+        work.node(node).await?;
+    }
+    if let Some(cloud) = &order.cloud {
+        work.cloud(cloud).await?;
+    }
+    for node in Node::up_to(order.nodes) {
+        work.pods(node).await?;
+    }
+    for node in Node::up_to(NODES_MAX).skip(order.nodes.into()).filter(|&node| runs(layout, node)) {
+        say(&format!("{node} runs, too, since before"));
+    }
+    say(&format!("The cluster is up after {:.1} s", begin.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// What all steps need to know.
+struct Work<'a> {
+    layout: &'a Layout,
+    order: &'a Order,
+    plugins: &'a Path,
+}
+
+impl Work<'_> {
+    async fn control_plane(&self) -> anyhow::Result<()> {
+        let layout = self.layout;
+        self.fabric_server(Tool::Etcd, servers::etcd(layout))?;
+        let apiserver = self.fabric_server(Tool::KubeApiserver, servers::apiserver(layout))?;
+        self.until("the API server is ready", &apiserver, &["get", "--raw", "/readyz"], |_| true).await?;
+        self.fabric_server(Tool::KubeControllerManager, servers::controller_manager(layout))?;
+        self.fabric_server(Tool::KubeScheduler, servers::scheduler(layout))?;
+        Ok(())
+    }
+
+    async fn node(&self, node: Node) -> anyhow::Result<()> {
+        let layout = self.layout;
+        network::node(node)?;
+        let mounts = self.mounts(node).await?;
+        let home = layout.node(node);
+        write(&home.join("containerd.toml"), &files::containerd(layout, node, self.plugins))?;
+        write(&home.join("kubelet.json"), &files::kubelet(layout, node).to_string())?;
+
+        let config = format!("--config={}", home.join("containerd.toml").display());
+        let mut containerd = self.server(node, Tool::Containerd, vec![config], Some(mounts.id))?;
+        containerd.env.insert("PATH".to_owned(), self.path_with_shim()?);
+        let containerd = containerd.start(layout)?;
+        let ctr = self.order.programs.path(Tool::Ctr)?;
+        let answers = || {
+            let mut command = enter(Place::Node(node), None);
+            command.arg(ctr).arg("--address").arg(layout.containerd_socket(node)).arg("version");
+            let seen =
+                run(&mut command).map_or_else(|error| Seen::NotYet(error.to_string()), |_| Seen::Yes(()));
+            containerd.unless_ended(layout, seen)
+        };
+        wait(&format!("containerd of {node} answers"), answers).await?;
+        import(layout, ctr, node, &images::pause(layout)?)
+            .with_context(|| format!("no {PAUSE_IMAGE} for {node}"))?;
+
+        let kubelet = self.server(node, Tool::Kubelet, servers::kubelet(layout, node), Some(mounts.id))?;
+        let kubelet = kubelet.start(layout)?;
+        self.until(&format!("{node} is registered"), &kubelet, &["get", "node", &node.to_string()], |_| true)
+            .await?;
+        self.server(node, Tool::KubeProxy, servers::proxy(layout, node), None)?.start(layout).map(drop)
+    }
+
+    /// A node's view of the file system, kept by a process that does nothing else.
+    async fn mounts(&self, node: Node) -> anyhow::Result<Started> {
+        let (layout, name) = (self.layout, node.server("mounts"));
+        for dir in PRIVATE_DIRS {
+            let private = layout.private_dir(node, dir);
+            fs::create_dir_all(&private).with_context(|| format!("cannot create {}", private.display()))?;
+        }
+        for dir in [layout.cni(node), layout.node(node).join("pki")] {
+            fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        }
+        if crate::process::running(layout, &name).is_none() {
+            fs::remove_file(layout.mounted(node)).ok();
+        }
+        let args = ["--mount", "--propagation", "private", "--", "sh", "-c"].map(str::to_owned);
+        let args = args.into_iter().chain([servers::mounts(layout, node)]).collect();
+        let server = Server::new(name, Place::Node(node), Path::new("unshare"), args).start(layout)?;
+        wait(&format!("{node} has its own directories"), || {
+            let seen =
+                if layout.mounted(node).exists() { Seen::Yes(()) } else { Seen::NotYet("no".to_owned()) };
+            server.unless_ended(layout, seen)
+        })
+        .await?;
+        Ok(server)
+    }
+
+    /// A node's pods can have addresses as soon as its range is known.
+    async fn pods(&self, node: Node) -> anyhow::Result<()> {
+        let (layout, name) = (self.layout, node.to_string());
+        let manager = self.fabric_server(Tool::KubeControllerManager, Vec::new())?;
+        let range = ["get", "node", &name, "--output", "jsonpath={.spec.podCIDR}"];
+        let what = format!("{node} has a range for its pods");
+        let cidr = self.until(&what, &manager, &range, |cidr| !cidr.is_empty()).await?;
+        write(&layout.cni(node).join("10-pods.conflist"), &files::cni(&cidr).to_string())?;
+        let ready =
+            ["get", "node", &name, "--output", "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}"];
+        self.until(&format!("{node} is ready"), &manager, &ready, |ready| ready == "True").await.map(drop)
+    }
+
+    async fn cloud(&self, cloud: &Cloud) -> anyhow::Result<()> {
+        let layout = self.layout;
+        let simcloud =
+            Server::new("simcloud", Place::Fabric, &cloud.simcloud, servers::cloud()).start(layout)?;
+        let register = || {
+            let mut command = enter(Place::Fabric, None);
+            command.arg(&cloud.ourselves).args(&cloud.register);
+            let seen =
+                run(&mut command).map_or_else(|error| Seen::NotYet(error.to_string()), |_| Seen::Yes(()));
+            simcloud.unless_ended(layout, seen)
+        };
+        wait("the simulated cloud has an instance for each node", register).await?;
+        let data_plane = Server::new("data-plane", Place::Fabric, &cloud.ourselves, cloud.data_plane.clone());
+        data_plane.start(layout).map(drop)
+    }
+
+    fn fabric_server(&self, tool: Tool, args: Vec<String>) -> anyhow::Result<Started> {
+        Server::new(tool.name(), Place::Fabric, self.order.programs.path(tool)?, args).start(self.layout)
+    }
+
+    fn server(
+        &self,
+        node: Node,
+        tool: Tool,
+        args: Vec<String>,
+        mounts_of: Option<i32>,
+    ) -> anyhow::Result<Server> {
+        let program = self.order.programs.path(tool)?;
+        let server = Server::new(node.server(tool.name()), Place::Node(node), program, args);
+        Ok(Server { mounts_of, ..server })
+    }
+
+    /// Asks the API server until the answer is good.
+    async fn until(
+        &self,
+        what: &str,
+        by: &Started,
+        args: &[&str],
+        good: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<String> {
+        let kubectl = self.order.programs.path(Tool::Kubectl)?;
+        wait(what, || {
+            let mut command = enter(Place::Fabric, None);
+            command.arg(kubectl).arg("--kubeconfig").arg(self.layout.kubeconfig()).args(args);
+            let seen = match run(&mut command) {
+                Ok(answer) if good(&answer) => Seen::Yes(answer),
+                Ok(answer) => Seen::NotYet(format!("{answer:?}")),
+                Err(error) => Seen::NotYet(error.to_string()),
+            };
+            by.unless_ended(self.layout, seen)
+        })
+        .await
+    }
+
+    /// containerd looks for its shim there.
+    fn path_with_shim(&self) -> anyhow::Result<String> {
+        let shim = self.order.programs.path(Tool::ContainerdShim)?;
+        let dirs = shim.parent().map(Path::to_path_buf).into_iter();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::env::join_paths(dirs.chain(std::env::split_paths(&path)));
+        Ok(all.context("PATH cannot have the shim's folder")?.to_string_lossy().into_owned())
+    }
+}
+
+/// Another user's cluster is kept elsewhere, under the same names of namespaces.
+fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
+    if !known(layout).is_empty() {
+        return Ok(());
+    }
+    for place in Place::all() {
+        let ids = network::processes(place);
+        ensure!(
+            ids.is_empty(),
+            "processes {ids:?} are in the namespace {}, and {} knows nothing of them: a cluster of another user? \
+             `cargo xtask cluster down` ends them",
+            place.namespace(),
+            layout.home.display()
+        );
+    }
+    Ok(())
+}
+
+/// Folders, ours and the ones of the machine that nodes lay theirs over.
+fn prepare(layout: &Layout) -> anyhow::Result<()> {
+    for dir in [layout.logs(), layout.pids()] {
+        fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    }
+    for dir in PRIVATE_DIRS.map(Path::new).iter().filter(|dir| !dir.exists()) {
+        // Noted first: what is cut off is removed all the same.
+        let noted = fs::read_to_string(layout.made_dirs()).unwrap_or_default();
+        write(&layout.made_dirs(), &format!("{noted}{}\n", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

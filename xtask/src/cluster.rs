@@ -1,0 +1,183 @@
+//! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with nodes that run pods.
+
+use std::env;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use e2e_cluster::layout::NODES_MAX;
+use e2e_cluster::up::{Cloud, Programs};
+use e2e_cluster::{Layout, Order};
+use e2e_tools::{Environment, Terminal, Tool};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cargo;
+use crate::step::say;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Starts, stops and uses a Kubernetes cluster on this machine",
+    long_about = "Starts, stops and uses a Kubernetes cluster on this machine: a control plane and one to three nodes that run pods, in network \
+                  namespaces of their own, as root. The kubelets have an external cloud provider, so the nodes keep the taint \
+                  node.cloudprovider.kubernetes.io/uninitialized until a controller removes it. No way leads out of it, and no registry is \
+                  asked: images come from archives.",
+    after_help = "Examples:\n  \
+                  cargo xtask cluster up --nodes 2 --sim      two nodes, and a simulated cloud at http://10.90.0.1:9797\n  \
+                  cargo xtask cluster load dist/images/*.tar  what `cargo xtask images` built, onto each node\n  \
+                  cargo xtask cluster kubectl -- get nodes    from any place of the machine\n  \
+                  cargo xtask cluster down\n\n\
+                  Exit codes:\n  \
+                  0    done; of status: all runs\n  \
+                  1    it failed, the lines above say where; of status: something has ended\n  \
+                  3    of status: nothing runs\n  \
+                  130  ended by Ctrl-C: up has removed all again"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Starts what does not run, and prints where the kubeconfig is
+    ///
+    /// The first time it builds what is missing, from Go modules: 3 minutes after what `cargo xtask tools` builds; then it takes some
+    /// 10 seconds. Debian packages that are missing are installed. Again while it runs: starts what has died, and further nodes.
+    Up {
+        /// How many nodes
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
+        nodes: u8,
+        /// Starts a simulated cloud that has the nodes as instances, and makes its routes real: pods of different nodes reach each
+        /// other by those alone
+        #[arg(long)]
+        sim: bool,
+    },
+    /// Ends all of it, and leaves nothing; also after a crash
+    Down,
+    /// Shows each process and its log
+    Status,
+    /// Runs kubectl as the administrator
+    Kubectl {
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<String>,
+    },
+    /// Gives images to all nodes that run
+    Load {
+        /// Archives of `cargo xtask images` or `docker save`: the images have their names in them
+        #[arg(required = true, value_name = "IMAGE.tar")]
+        images: Vec<PathBuf>,
+    },
+    #[command(hide = true)]
+    Register { nodes: u8 },
+    #[command(hide = true)]
+    DataPlane,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let layout = layout()?;
+    match &args.what {
+        What::Up { nodes, sim } => return up(&layout, *nodes, *sim),
+        What::Down => {
+            e2e_cluster::root()?;
+            let _lock = e2e_cluster::lock(&layout)?;
+            runtime()?.block_on(e2e_cluster::down(&layout))?;
+        }
+        What::Status => return status(&layout),
+        What::Kubectl { args } => {
+            e2e_cluster::check(&layout)?;
+            let error = e2e_cluster::kubectl(&layout, &programs(&[Tool::Kubectl])?)?.args(args).exec();
+            return Err(error).context("cannot start kubectl");
+        }
+        What::Load { images } => {
+            e2e_cluster::check(&layout)?;
+            e2e_cluster::load(&layout, &programs(&[Tool::Ctr])?, images)?;
+        }
+        What::Register { nodes } => runtime()?.block_on(e2e_cluster::cloud::register(*nodes))?,
+        What::DataPlane => runtime()?.block_on(e2e_cluster::data_plane::run()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
+    // Before minutes of building.
+    e2e_cluster::root()?;
+    let cloud = if sim { Some(cloud(nodes)?) } else { None };
+    let _lock = e2e_cluster::lock(layout)?;
+    let order = Order { nodes, cloud, programs: programs(&Tool::CLUSTER)? };
+    runtime()?.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
+        let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
+        let mut hang_up = signal(SignalKind::hangup()).context("cannot catch the end of the terminal")?;
+        tokio::select! {
+            done = e2e_cluster::up(layout, &order) => {
+                done.context("what runs stays, to be looked at; `cargo xtask cluster down` removes it")?;
+                let path = layout.kubeconfig();
+                writeln!(io::stdout(), "{}", path.display()).context("cannot write to standard output")?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            _ = interrupt.recv() => (),
+            _ = terminate.recv() => (),
+            _ = hang_up.recv() => (),
+        }
+        say("Interrupted; removing what was started");
+        e2e_cluster::down(layout).await?;
+        Ok(ExitCode::from(130))
+    })
+}
+
+fn status(layout: &Layout) -> anyhow::Result<ExitCode> {
+    let status = e2e_cluster::status(layout);
+    if !status.any {
+        say("nothing runs");
+        return Ok(ExitCode::from(3));
+    }
+    write!(io::stdout(), "{}", status.text).context("cannot write to standard output")?;
+    Ok(if status.all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Builds the simulated cloud.
+fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
+    let built = Command::new(cargo::program())
+        .args(["build", "--package", "adapter-sim", "--bin", "simcloud"])
+        .current_dir(cargo::root())
+        .status()
+        .context("cannot start cargo")?;
+    if !built.success() {
+        bail!("the simulated cloud does not build; mend what cargo names above");
+    }
+    let ourselves = env::current_exe().context("cannot tell where cargo puts programs")?;
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    Ok(Cloud {
+        simcloud: ourselves.with_file_name("simcloud"),
+        register: words(&["cluster", "register", &nodes.to_string()]),
+        data_plane: words(&["cluster", "data-plane"]),
+        ourselves,
+    })
+}
+
+/// Finds or builds these, showing progress on standard error.
+fn programs(tools: &[Tool]) -> anyhow::Result<Programs> {
+    let environment = Environment::of_this_process()?;
+    let mut progress = Terminal::new();
+    let found = tools.iter().map(|&tool| {
+        let found = e2e_tools::find(tool, &environment, &mut progress)?;
+        // Who enters the mounts of a node is in another folder.
+        Ok((tool, std::path::absolute(found.path).context("there is no current folder")?))
+    });
+    Ok(Programs(found.collect::<anyhow::Result<_>>()?))
+}
+
+fn layout() -> anyhow::Result<Layout> {
+    let environment = Environment::of_this_process()?;
+    let cache = environment.cache.parent().context("the cache has no folder")?;
+    Ok(Layout::below(cache))
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("cannot start a runtime")
+}
