@@ -117,7 +117,7 @@ fn config(image: &Image, about: &About, built: &Built) -> Value {
     })
 }
 
-fn put(object: &mut Value, key: &str, value: Value) {
+pub(crate) fn put(object: &mut Value, key: &str, value: Value) {
     if let Some(object) = object.as_object_mut() {
         object.insert(key.to_owned(), value);
     }

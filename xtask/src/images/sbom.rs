@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::about::{About, Image};
 use super::arch::Arch;
+use super::manifest::put;
 
 /// How `cargo tree --prefix depth` writes a crate.
 pub(crate) const FORMAT: &str = "|{p}|{l}|";
@@ -110,16 +111,17 @@ pub(crate) fn document(
     for (id, one) in &parts.crates {
         links.extend(one.needs.iter().map(|needed| link(&reference(id), "DEPENDS_ON", &reference(needed))));
     }
-    for (name, version, licence) in [
-        ("rust-std", &toolchain.std, "MIT OR Apache-2.0"),
-        ("glibc", &toolchain.glibc, "LGPL-2.1-or-later"),
-        ("libgcc", &toolchain.gcc, "GPL-3.0-or-later WITH GCC-exception-3.1"),
+    // What is no crate. Of the authorities the layer's digest tells more than a version.
+    for (name, version, licence, from, how) in [
+        ("rust-std", toolchain.std.as_deref(), "MIT OR Apache-2.0", root.as_str(), "STATIC_LINK"),
+        ("glibc", toolchain.glibc.as_deref(), "LGPL-2.1-or-later", &root, "STATIC_LINK"),
+        ("libgcc", toolchain.gcc.as_deref(), "GPL-3.0-or-later WITH GCC-exception-3.1", &root, "STATIC_LINK"),
+        ("mozilla-ca-certificates", None, "CDLA-Permissive-2.0", "SPDXRef-Image", "CONTAINS"),
     ] {
-        packages.push(system(name, version.as_deref(), licence));
-        links.push(link(&root, "STATIC_LINK", &format!("SPDXRef-{name}")));
+        let id = format!("SPDXRef-{name}");
+        packages.push(package(&id, name, version, licence));
+        links.push(link(from, how, &id));
     }
-    packages.push(system("mozilla-ca-certificates", None, "CDLA-Permissive-2.0"));
-    links.push(link("SPDXRef-Image", "CONTAINS", "SPDXRef-mozilla-ca-certificates"));
     let document = json!({
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
@@ -142,62 +144,45 @@ fn hash(digest: &str) -> &str {
     digest.trim_start_matches("sha256:")
 }
 
-/// The image itself.
-fn container(image: &Image, about: &About, binary: &str) -> Value {
-    json!({
-        "SPDXID": "SPDXRef-Image",
-        "name": image.name,
-        "versionInfo": about.tag,
-        "primaryPackagePurpose": "CONTAINER",
-        "description": image.description,
-        "downloadLocation": "NOASSERTION",
-        "filesAnalyzed": false,
-        "licenseConcluded": "NOASSERTION",
-        "licenseDeclared": "Apache-2.0",
-        "copyrightText": "NOASSERTION",
-        "comment": format!("The binary /{} has this SHA-256: {}", image.name, hash(binary)),
-    })
-}
-
-fn described(id: &Id, one: &Crate) -> Value {
-    let (name, version) = id;
-    let licence = if one.licence.is_empty() { "NOASSERTION" } else { &one.licence };
+/// What all packages say.
+fn package(id: &str, name: &str, version: Option<&str>, licence: &str) -> Value {
     let mut package = json!({
-        "SPDXID": reference(id),
+        "SPDXID": id,
         "name": name,
-        "versionInfo": version,
-        "primaryPackagePurpose": "LIBRARY",
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": false,
         "licenseConcluded": "NOASSERTION",
-        "licenseDeclared": licence,
+        "licenseDeclared": if licence.is_empty() { "NOASSERTION" } else { licence },
         "copyrightText": "NOASSERTION",
     });
-    // Ours are on no registry, so that a scanner must not take them for a crate of the same name.
-    if let (Some(checksum), Some(fields)) = (&one.checksum, package.as_object_mut()) {
-        let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
-        fields.insert("downloadLocation".to_owned(), address.into());
-        fields.insert("checksums".to_owned(), json!([{ "algorithm": "SHA256", "checksumValue": checksum }]));
-        let purl = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"));
-        let known = json!([{ "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl }]);
-        fields.insert("externalRefs".to_owned(), known);
+    if let Some(version) = version {
+        put(&mut package, "versionInfo", version.into());
     }
     package
 }
 
-/// What is no crate.
-fn system(name: &str, version: Option<&str>, licence: &str) -> Value {
-    let mut package = json!({
-        "SPDXID": format!("SPDXRef-{name}"),
-        "name": name,
-        "downloadLocation": "NOASSERTION",
-        "filesAnalyzed": false,
-        "licenseConcluded": "NOASSERTION",
-        "licenseDeclared": licence,
-        "copyrightText": "NOASSERTION",
-    });
-    if let (Some(version), Some(fields)) = (version, package.as_object_mut()) {
-        fields.insert("versionInfo".to_owned(), version.into());
+/// The image itself.
+fn container(image: &Image, about: &About, binary: &str) -> Value {
+    let mut container = package("SPDXRef-Image", image.name, Some(&about.tag), "Apache-2.0");
+    put(&mut container, "primaryPackagePurpose", "CONTAINER".into());
+    put(&mut container, "description", image.description.into());
+    let binary = format!("The binary /{} has this SHA-256: {}", image.name, hash(binary));
+    put(&mut container, "comment", binary.into());
+    container
+}
+
+fn described(id: &Id, one: &Crate) -> Value {
+    let (name, version) = id;
+    let mut package = package(&reference(id), name, Some(version), &one.licence);
+    put(&mut package, "primaryPackagePurpose", "LIBRARY".into());
+    // Ours are on no registry, so that a scanner must not take them for a crate of the same name.
+    if let Some(checksum) = &one.checksum {
+        let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
+        put(&mut package, "downloadLocation", address.into());
+        put(&mut package, "checksums", json!([{ "algorithm": "SHA256", "checksumValue": checksum }]));
+        let purl = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"));
+        let known = json!([{ "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl }]);
+        put(&mut package, "externalRefs", known);
     }
     package
 }
