@@ -14,7 +14,10 @@ mod shards;
 mod tasks;
 mod term;
 
-use std::{fmt, future::Future, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    fmt, future::Future, io::Write as _, path::PathBuf, pin::Pin, process::ExitCode, sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use kube::Client;
@@ -262,11 +265,7 @@ where
     F: FnOnce(Process) -> R,
     R: Future<Output = anyhow::Result<()>>,
 {
-    // First of all: rustls panics at its first use if it cannot tell which provider to take.
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    if provider.install_default().is_err() {
-        anyhow::bail!("another TLS crypto provider is installed already");
-    }
+    choose_crypto()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("tokio runtime")?;
     runtime.block_on(async {
@@ -284,6 +283,41 @@ where
         info!(controller = names.controller, "Stopped");
         Ok(())
     })
+}
+
+/// Runs a command that talks to the API server and ends by itself. The exit code is 0, or 1 after an error, which is written to
+/// standard error.
+pub fn run_once<F, R>(kubeconfig: &[PathBuf], command: F) -> ExitCode
+where
+    F: FnOnce(Client) -> R,
+    R: Future<Output = anyhow::Result<()>>,
+{
+    let run = || -> anyhow::Result<()> {
+        choose_crypto()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.context("tokio runtime")?.block_on(async {
+            let config = kube_api::config(kubeconfig).await;
+            let config = config.context("configuration of the API server's client")?;
+            command(kube_api::plain_client(config)?).await
+        })
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // If nobody listens, the exit code says it.
+            let _unheard = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// First of all: rustls panics at its first use if it cannot tell which provider to take.
+fn choose_crypto() -> anyhow::Result<()> {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    if provider.install_default().is_err() {
+        anyhow::bail!("another TLS crypto provider is installed already");
+    }
+    Ok(())
 }
 
 async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process> {

@@ -27,7 +27,10 @@ Example, outside of a cluster, with an adapter on this machine:
       -o jsonpath='{.metadata.uid}')\"
 
 Services of type LoadBalancer without a class get a load balancer; their
-Events say what it waits for.";
+Events say what it waits for.
+
+`service-controller self-test` makes such a Service, waits for its address
+and removes it; `self-test --help` has its flags.";
 
 /// Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
 #[derive(Debug, Parser)]

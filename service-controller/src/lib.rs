@@ -12,6 +12,7 @@
 //! - `requeue`: what is tried again and when, and what people hear of it.
 //! - `reconcile`: one Service through the four rooms.
 //! - `events`, `metrics`: what a person or a machine can see from outside.
+//! - `self_test`: a command beside the controller, for `helm test`.
 
 mod config;
 mod events;
@@ -21,6 +22,7 @@ mod mirror;
 mod plan;
 mod reconcile;
 mod requeue;
+mod self_test;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
@@ -44,6 +46,10 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Durat
 
 /// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    if arguments.get(1).is_some_and(|first| first == self_test::COMMAND) {
+        return self_test::run(arguments.into_iter().skip(2));
+    }
     match Config::from_arguments(arguments) {
         Ok(config) => {
             let Config { common, work } = config;

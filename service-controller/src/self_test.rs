@@ -1,0 +1,190 @@
+//! `service-controller self-test`: proves that a Service gets an address and lets go of it. `helm test` runs it as a pod, with rights
+//! of its own: the image has no kubectl, and this binary is in it anyway.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use controller_core::config::duration;
+use controller_core::kube_api::within;
+use controller_core::start;
+use k8s_openapi::api::core::v1::{Event, Service};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{from_value, json};
+use tokio::time::{Instant, sleep};
+
+/// The first argument that asks for it.
+pub(crate) const COMMAND: &str = "self-test";
+const LOOK_EACH: Duration = Duration::from_millis(500);
+
+/// Makes a Service of type LoadBalancer, waits for its address, removes it, and waits until it is gone.
+///
+/// The exit code is 0 if it got an address and is gone, and else 1. It needs to create, get and delete the Service, and to list Events.
+#[derive(Debug, Parser)]
+#[command(name = "service-controller self-test", version)]
+struct Args {
+    /// Kubeconfig file; without it the pod's own service account is used.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Where the Service is made.
+    #[arg(long, value_name = "NAMESPACE", default_value = "default")]
+    namespace: String,
+
+    /// The Service's name. One that is there is taken for what an earlier test left.
+    #[arg(long, value_name = "NAME", default_value = "cloud-controllers-self-test")]
+    name: String,
+
+    /// Its `spec.loadBalancerClass`.
+    #[arg(long, value_name = "CLASS")]
+    load_balancer_class: Option<String>,
+
+    /// How long it may wait for the address, and again until it is gone.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    timeout: Duration,
+}
+
+/// Runs the test; `arguments` are those behind its name.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = std::iter::once(OsString::from(COMMAND)).chain(arguments);
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(error) => error.exit(),
+    };
+    let files: Vec<_> = args.kubeconfig.iter().filter(|file| !file.as_os_str().is_empty()).cloned().collect();
+    start::run_once(&files, |client| async move { test(&client, &args).await })
+}
+
+async fn test(client: &Client, args: &Args) -> anyhow::Result<()> {
+    let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
+    let (name, begin) = (&args.name, Instant::now());
+    let made = within(services.create(&PostParams::default(), &wanted(args)?)).await;
+    match made {
+        Err(error) if error.status() == Some(409) => {}
+        made => drop(made.with_context(|| format!("the Service {name} cannot be made"))?),
+    }
+    say(&format!("The Service {}/{name} is made and waits for its address", args.namespace))?;
+    let served = until(args.timeout, async || address(&within(services.get(name)).await?)).await;
+    let took = begin.elapsed();
+    let served = match served {
+        Ok(address) => Ok(address),
+        Err(error) => Err(error.context(reasons(client, args).await)),
+    };
+    // Whatever became of it: it costs money.
+    let gone = remove(&services, args).await;
+    let address = served?;
+    gone?;
+    say(&format!("It got the address {address} after {:.1} s, and is gone", took.as_secs_f64()))
+}
+
+/// The Service: it has no pods behind it, so nothing can be reached by it.
+fn wanted(args: &Args) -> anyhow::Result<Service> {
+    Ok(from_value(json!({
+        "metadata": { "name": args.name },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": args.load_balancer_class,
+            "ports": [{ "name": "http", "port": 80 }],
+        },
+    }))?)
+}
+
+/// Its address, or what is missing.
+fn address(service: &Service) -> anyhow::Result<String> {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let entry = status.and_then(|balancer| balancer.ingress.as_ref()?.first());
+    let address = entry.and_then(|entry| entry.ip.clone().or_else(|| entry.hostname.clone()));
+    address.context("it has no address")
+}
+
+async fn remove(services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
+    let name = &args.name;
+    until(args.timeout, async || match within(services.delete(name, &DeleteParams::default())).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("the Service {name} is not gone: is its load balancer?"),
+    })
+    .await
+}
+
+/// What is said of the Service: why it waits.
+async fn reasons(client: &Client, args: &Args) -> String {
+    let events: Api<Event> = Api::namespaced(client.clone(), &args.namespace);
+    let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
+    // By its UID: Events of an earlier one of that name are still there.
+    let uid = within(services.get(&args.name)).await.ok().and_then(|service| service.metadata.uid);
+    let of_service = format!("involvedObject.uid={}", uid.unwrap_or_default());
+    let listed = within(events.list(&ListParams::default().fields(&of_service))).await;
+    let said =
+        listed.map(|list| list.items.into_iter().filter_map(|event| event.message).collect::<Vec<_>>());
+    match said {
+        Ok(said) if said.is_empty() => "nothing is said of it: does the service-controller run?".to_owned(),
+        Ok(said) => format!("said of it: {}", said.join("; ")),
+        Err(error) => format!("its Events cannot be read: {error}"),
+    }
+}
+
+/// Looks again and again, until it holds or the time is over; then with what was seen last.
+async fn until<T>(timeout: Duration, mut look: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match look().await {
+            Err(error) if Instant::now() >= deadline => {
+                return Err(error.context(format!("after {} s", timeout.as_secs())));
+            }
+            Err(_not_yet) => sleep(LOOK_EACH).await,
+            done => return done,
+        }
+    }
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    writeln!(io::stdout(), "{text}").context("standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(status: &serde_json::Value) -> Service {
+        from_value(json!({ "status": { "loadBalancer": status } })).unwrap()
+    }
+
+    #[test]
+    fn an_address_is_an_ip_or_a_name() {
+        assert_eq!(address(&service(&json!({ "ingress": [{ "ip": "192.0.2.1" }] }))).unwrap(), "192.0.2.1");
+        assert_eq!(address(&service(&json!({ "ingress": [{ "hostname": "a.b" }] }))).unwrap(), "a.b");
+        assert!(address(&service(&json!({ "ingress": [] }))).is_err());
+        assert!(address(&Service::default()).is_err());
+    }
+
+    #[test]
+    fn the_service_is_of_the_class_that_is_asked_for() {
+        let class = |arguments: &[&str]| {
+            let args = Args::try_parse_from([&[COMMAND], arguments].concat()).unwrap();
+            wanted(&args).unwrap().spec.unwrap().load_balancer_class
+        };
+        assert_eq!(class(&[]), None);
+        assert_eq!(class(&["--load-balancer-class=a.b/c"]).as_deref(), Some("a.b/c"));
+        assert!(Args::try_parse_from([COMMAND, "--timeout=soon"]).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_looks_until_the_time_is_over() {
+        let begin = Instant::now();
+        let error = until(Duration::from_secs(9), async || -> anyhow::Result<()> { bail!("not yet") }).await;
+        assert_eq!(format!("{:#}", error.unwrap_err()), "after 9 s: not yet");
+        assert_eq!(begin.elapsed().as_secs(), 9);
+        let mut looks = 0;
+        let third = until(Duration::from_secs(9), async || {
+            looks += 1;
+            if looks == 3 { Ok(looks) } else { bail!("not yet") }
+        });
+        assert_eq!(third.await.unwrap(), 3);
+    }
+}
