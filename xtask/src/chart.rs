@@ -1,7 +1,10 @@
-//! `cargo xtask chart`: writes the table of values into the chart's README, from the comments in values.yaml.
+//! `cargo xtask chart`: writes the table of values into the chart's README, from the comments in values.yaml, and tells what the schema
+//! does not know.
 //!
 //! It reads no YAML in general, only what values.yaml is written in: two spaces a level, comments above the key, lists and
 //! empty maps on the key's own line. Anything else is refused.
+
+mod schema;
 
 use std::fs;
 
@@ -33,21 +36,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::write(cargo::root().join(CHART).join("README.md"), new).context("cannot write the chart's README.md")
 }
 
-/// Fails if the table differs from values.yaml.
+/// Fails if the table or the schema differs from values.yaml.
 pub(crate) fn check() -> anyhow::Result<()> {
     let (old, new) = readmes()?;
     if old != new {
         bail!("the table of values in {CHART}/README.md differs from values.yaml");
     }
+    let faults = schema::faults(&entries(&read("values.yaml")?)?, &read("values.schema.json")?)?;
+    if !faults.is_empty() {
+        bail!("{CHART}/values.schema.json:\n  {}", faults.join("\n  "));
+    }
     Ok(())
+}
+
+fn read(name: &str) -> anyhow::Result<String> {
+    let path = cargo::root().join(CHART).join(name);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The README as it is, and as it should be.
 fn readmes() -> anyhow::Result<(String, String)> {
-    let read = |name: &str| {
-        let path = cargo::root().join(CHART).join(name);
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-    };
     let old = read("README.md")?;
     let new = with_table(&old, &table(&read("values.yaml")?)?)?;
     Ok((old, new))
@@ -64,6 +72,25 @@ fn with_table(readme: &str, table: &str) -> anyhow::Result<String> {
 /// One line a value. A key with keys below it gets a line if it has a comment.
 fn table(values: &str) -> anyhow::Result<String> {
     let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
+    for Entry { key, default, meaning } in entries(values)? {
+        if !default.is_empty() || !meaning.is_empty() {
+            table.push_str(&row(&key, default, &meaning));
+        }
+    }
+    Ok(table)
+}
+
+/// A key of values.yaml with its whole path.
+#[derive(Debug)]
+struct Entry<'a> {
+    key: String,
+    /// Empty for a key with keys below it.
+    default: &'a str,
+    meaning: String,
+}
+
+fn entries(values: &str) -> anyhow::Result<Vec<Entry<'_>>> {
+    let mut entries = Vec::new();
     let mut path: Vec<&str> = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
     for (n, line) in values.lines().enumerate() {
@@ -81,12 +108,10 @@ fn table(values: &str) -> anyhow::Result<String> {
         };
         path.truncate((line.len() - text.len()) / 2);
         path.push(key);
-        if !default.is_empty() || !comment.is_empty() {
-            table.push_str(&row(&path.join("."), default.trim(), &comment.join(" ")));
-        }
+        entries.push(Entry { key: path.join("."), default: default.trim(), meaning: comment.join(" ") });
         comment.clear();
     }
-    Ok(table)
+    Ok(entries)
 }
 
 fn row(key: &str, default: &str, meaning: &str) -> String {

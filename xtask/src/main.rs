@@ -10,6 +10,7 @@ mod codegen;
 mod conformance;
 mod demo;
 mod images;
+mod manifests;
 mod new_adapter;
 mod openstack;
 mod python;
@@ -59,6 +60,8 @@ enum Command {
     Codegen(codegen::Args),
     /// Writes the table of values into the chart's README
     Chart(chart::Args),
+    // Its help is its own.
+    Manifests(manifests::Args),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::NewAdapter(args) => new_adapter::run(&args),
         Command::Codegen(args) => codegen::run(&args),
         Command::Chart(args) => chart::run(&args),
+        Command::Manifests(args) => manifests::run(&args),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
 }

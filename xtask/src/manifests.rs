@@ -1,0 +1,159 @@
+//! `cargo xtask manifests`: the chart as plain manifests, for those who do not use Helm. What the chart looks up in a cluster is left to
+//! who installs them, and each file begins with what to do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::cargo;
+use crate::check::tool::Tool;
+use crate::step::say;
+
+const CHART: &str = "helm/cloud-controllers";
+/// One file of values each.
+const BUNDLES: &str = "helm/manifests";
+const NAMESPACE: &str = "kube-system";
+/// Stands for the identity of a cluster that is not known yet: no namespace has this UID.
+const NO_CLUSTER: &str = "00000000-0000-0000-0000-000000000000";
+const TLS_SECRET: &str = "cloud-adapter-tls";
+
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Writes the chart as plain manifests, for who does not use Helm",
+    long_about = "Writes the chart as plain manifests, for who does not use Helm: one file for each of helm/manifests, or one of your own \
+                  values. Each begins with what is to be done before it is applied.",
+    after_help = "Examples:\n  \
+                  cargo xtask manifests --registry registry.example\n  \
+                  cargo xtask manifests --values mine.yaml --output out"
+)]
+pub(crate) struct Args {
+    /// What stands before the images' names, as the chart's image.registry
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    registry: String,
+    /// Values of yours, in place of those in helm/manifests; may be given several times
+    #[arg(long, value_name = "FILE")]
+    values: Vec<PathBuf>,
+    /// Where the files are put
+    #[arg(long, value_name = "FOLDER", default_value = "dist/manifests")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.output)
+        .with_context(|| format!("cannot make {}; choose another --output", args.output.display()))?;
+    let values = if args.values.is_empty() { bundles()? } else { args.values.clone() };
+    for values in &values {
+        let name = values.file_name().with_context(|| format!("--values {}: no file", values.display()))?;
+        let path = args.output.join(name).with_extension("yaml");
+        let rendered = rendered(values, &args.registry)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = format!("{}{rendered}", header(&name, &rendered));
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// The files of values, in the order of their names.
+fn bundles() -> anyhow::Result<Vec<PathBuf>> {
+    let folder = cargo::root().join(BUNDLES);
+    let files = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = files.map(|file| Ok(file?.path())).collect::<anyhow::Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// What Helm makes of them. Tests are left out: nobody would run them.
+fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
+    let values = std::path::absolute(values)?;
+    let mut helm = Command::new(Tool::Helm.get()?);
+    helm.args([
+        "template",
+        "cloud-controllers",
+        CHART,
+        "--namespace",
+        NAMESPACE,
+        "--no-hooks",
+        "--skip-tests",
+    ]);
+    if !registry.is_empty() {
+        helm.arg("--set-string").arg(format!("image.registry={registry}"));
+    }
+    // First, so that values of one's own may say otherwise.
+    let defaults =
+        format!("{{clusterId: {NO_CLUSTER}, adapter: {{tls: {{mode: secret, secretName: {TLS_SECRET}}}}}}}");
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(file.path(), defaults)?;
+    helm.arg("--values").arg(file.path()).arg("--values").arg(values);
+    let output = helm.current_dir(cargo::root()).output().context("cannot start helm")?;
+    if !output.status.success() {
+        bail!("the chart does not render: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What is to be done before these manifests are applied.
+fn header(file: &str, manifests: &str) -> String {
+    let mut steps = Vec::new();
+    if manifests.contains(NO_CLUSTER) {
+        steps.push(format!(
+            "Write who this cluster is:\n\
+             id=$(kubectl get namespace kube-system --output jsonpath='{{.metadata.uid}}')\n\
+             sed -i \"s/{NO_CLUSTER}/$id/\" {file}"
+        ));
+    }
+    if manifests.contains(&format!("secretName: {TLS_SECRET}")) {
+        steps.push(format!(
+            "Make a certificate of the adapter, by cert-manager or so:\n\
+             openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \\\n  \
+             -subj /CN=cloud-adapter -addext subjectAltName=DNS:cloud-adapter \\\n  \
+             -addext basicConstraints=critical,CA:FALSE -keyout tls.key -out tls.crt\n\
+             kubectl --namespace {NAMESPACE} create secret generic {TLS_SECRET} \\\n  \
+             --from-file=tls.crt --from-file=tls.key --from-file=ca.crt=tls.crt"
+        ));
+    }
+    if manifests.contains("--clouds-file=") {
+        steps.push(format!(
+            "Bring the credentials of the cloud:\n\
+             kubectl --namespace {NAMESPACE} create secret generic cloud-credentials --from-file=clouds.yaml"
+        ));
+    }
+    steps.push(format!(
+        "Apply it; the kubelets run with --cloud-provider=external:\nkubectl apply --filename {file}"
+    ));
+    let mut header =
+        "# The chart cloud-controllers as plain manifests, by `cargo xtask manifests`.\n".to_owned();
+    for (n, step) in steps.iter().enumerate() {
+        let (what, commands) = step.split_once('\n').unwrap_or((step.as_str(), ""));
+        header.push_str(&format!("# {}. {what}\n", n + 1));
+        for line in commands.lines() {
+            header.push_str(&format!("#      {line}\n"));
+        }
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NO_CLUSTER, bundles, header};
+
+    #[test]
+    fn each_bundle_begins_with_what_it_needs() {
+        let numbered = |line: &&str| line.trim_start_matches("# ").starts_with(|c: char| c.is_ascii_digit());
+        let steps = |manifests: &str| header("a.yaml", manifests).lines().filter(numbered).count();
+        assert_eq!(steps("kind: Service"), 1, "it is only applied");
+        let all = format!("--cluster-id={NO_CLUSTER} secretName: cloud-adapter-tls --clouds-file=/a");
+        assert_eq!(steps(&all), 4);
+        let header = header("a.yaml", &all);
+        assert!(header.lines().all(|line| line.starts_with('#')), "{header}");
+        assert!(header.ends_with("kubectl apply --filename a.yaml\n"), "{header}");
+    }
+
+    #[test]
+    fn there_is_a_bundle_for_each_adapter_of_ours() {
+        let names = bundles().unwrap().into_iter().map(|path| path.file_stem().unwrap().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), ["openstack", "sim"]);
+    }
+}
