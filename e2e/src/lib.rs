@@ -51,7 +51,7 @@ pub use objects::{
 };
 pub use peer::{Peer, PeerController, PeerFlags};
 pub use pki::new_authority;
-pub use pods::{Pod, Pods, binaries};
+pub use pods::{Pod, Pods, binaries, run_pod};
 pub use ports::Ports;
 pub use process::{Launch, Process};
 pub use rights::rights;

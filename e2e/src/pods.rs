@@ -9,6 +9,7 @@ mod container;
 mod endpoints;
 mod expand;
 mod identity;
+mod once;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use endpoints::Replica;
 
 pub(crate) use address::pod_ip;
 pub(crate) use identity::token;
+pub use once::run_pod;
 
 /// The pods of a release, by the names of their Deployments.
 #[derive(Debug)]

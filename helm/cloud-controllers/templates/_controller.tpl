@@ -18,6 +18,8 @@ metadata:
     {{- $labels | nindent 4 }}
 spec:
   maxUnavailable: 1
+  # A pod that is not ready serves nobody, and holds up no drain.
+  unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
       {{- $selector | nindent 6 }}
