@@ -22,7 +22,8 @@ use crate::seconds;
 /// A running simulated cloud. It forgets everything when it is dropped.
 #[derive(Debug)]
 pub struct Simcloud {
-    process: Process,
+    /// None when somebody else started it.
+    process: Option<Process>,
     url: String,
     http: Http,
     /// What its callers must show, once it has been told.
@@ -63,9 +64,18 @@ impl Simcloud {
         let address = format!("127.0.0.1:{}", control_plane.take_port()?);
         let launch = launch(control_plane, vec![format!("--listen={address}")])?;
         let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
-        let this = Self { process, url: format!("http://{address}"), http: Http::new()?, token: None };
+        let this =
+            Self { process: Some(process), url: format!("http://{address}"), http: Http::new()?, token: None };
         eventually("simcloud answers", seconds(10), || async { this.counts().await }).await?;
         Ok(this)
+    }
+
+    /// One that runs already.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub fn at(url: &str) -> anyhow::Result<Self> {
+        Ok(Self { process: None, url: url.to_owned(), http: Http::new()?, token: None })
     }
 
     /// Another one takes its place, at the same address: another project, in which nothing is.
@@ -75,8 +85,8 @@ impl Simcloud {
     pub async fn give_way_to(&mut self, project: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
         let address = self.url.trim_start_matches("http://");
         let args = vec![format!("--listen={address}"), format!("--project={project}")];
-        self.process.kill().await?;
-        self.process = launch(control_plane, args)?.start()?;
+        self.process.as_mut().context("it is not ours to end")?.kill().await?;
+        self.process = Some(launch(control_plane, args)?.start()?);
         eventually("the other simcloud answers", seconds(10), || async { self.counts().await }).await?;
         Ok(())
     }

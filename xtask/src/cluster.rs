@@ -108,7 +108,7 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
     e2e_cluster::root()?;
     let cloud = if sim { Some(cloud(nodes)?) } else { None };
     let _lock = e2e_cluster::lock(layout)?;
-    let order = Order { nodes, cloud, programs: programs(&Tool::CLUSTER)? };
+    let order = Order { nodes, cloud, pod_network: true, programs: programs(&Tool::CLUSTER)? };
     runtime()?.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;

@@ -19,6 +19,7 @@ use clap::builder::PossibleValuesParser;
 
 use self::about::{About, IMAGES, Image};
 use self::arch::Arch;
+use self::build::Use;
 use self::layer::File;
 use self::manifest::Built;
 use self::sbom::Subject;
@@ -98,11 +99,42 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&output)
         .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
     let mut rows = Vec::new();
+    let from = args.binaries.as_deref().map_or(From::Cargo(Use::Release), From::Folder);
     for image in IMAGES.iter().filter(|image| wanted(image, &args.only)) {
         say(&format!("\n==> {}", image.name));
-        rows.push(one(image, &about, &arches, args.binaries.as_deref(), &output)?);
+        let row = one(image, &about, &arches, from, &output)?;
+        if let Some(told) = too_large(image.name, row.unpacked) {
+            bail!(told);
+        }
+        rows.push(row);
     }
     io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
+}
+
+/// Builds these images for this machine and for tests: soon, and large. They are named as the chart names them with
+/// `image.registry: localhost`. Returns the folder of the archives.
+///
+/// # Errors
+/// When one does not build.
+pub(crate) fn for_tests(names: &[&str]) -> anyhow::Result<PathBuf> {
+    let output = build::target().join("for-tests");
+    fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
+    // The same time for all commits: nothing changes for a cluster whose images are built again.
+    let about = about::of("localhost", env!("CARGO_PKG_VERSION"), None, Some(0))?;
+    let arches = arches(&[Arch::of_this_machine()?], true)?;
+    for image in IMAGES.iter().filter(|image| names.contains(&image.name)) {
+        one(image, &about, &arches, From::Cargo(Use::Tests), &output)?;
+    }
+    Ok(output)
+}
+
+/// Where binaries come from.
+#[derive(Clone, Copy)]
+enum From<'a> {
+    /// They are built.
+    Cargo(Use),
+    /// Others built them.
+    Folder(&'a Path),
 }
 
 fn wanted(image: &Image, only: &[String]) -> bool {
@@ -139,14 +171,14 @@ fn one(
     image: &Image,
     about: &About,
     arches: &[Arch],
-    binaries: Option<&Path>,
+    from: From<'_>,
     output: &Path,
 ) -> anyhow::Result<Row> {
     let mut built = Vec::new();
     for &arch in arches {
-        let path = match binaries {
-            Some(folder) => folder.join(arch.name()).join(image.name),
-            None => build::binary(image, arch)?,
+        let path = match from {
+            From::Folder(folder) => folder.join(arch.name()).join(image.name),
+            From::Cargo(what_for) => build::binary(image, arch, what_for)?,
         };
         let binary = fs::read(&path)
             .with_context(|| format!("cannot read {}; build it, or leave --binaries out", path.display()))?;
@@ -158,16 +190,12 @@ fn one(
         let roots =
             layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
         let program = layer::layer(&[File { path: image.name, mode: 0o755, content: &binary }])?;
-        let toolchain = build::toolchain(arch, binaries.is_none());
+        let toolchain = build::toolchain(arch, matches!(from, From::Cargo(_)));
         let subject = Subject { image, about, arch, binary: &layer::digest(&binary) };
         let sbom = sbom::document(&subject, &parts, &toolchain)?;
         let file = output.join(format!("{}.{arch}.spdx.json", image.name));
         fs::write(&file, &sbom).with_context(|| format!("cannot write {}", file.display()))?;
         built.push(Built { arch, layers: vec![roots, program], sbom: layer::digest(&sbom) });
-    }
-    let unpacked = built.iter().map(Built::unpacked).max().unwrap_or_default();
-    if let Some(told) = too_large(image.name, unpacked) {
-        bail!(told);
     }
     let layout = manifest::layout(image, about, &built)?;
     let archive = layer::tar(&layout.files())?;
@@ -176,7 +204,7 @@ fn one(
     Ok(Row {
         name: about.name(image),
         arches: built.iter().map(|one| one.arch.name()).collect::<Vec<_>>().join(","),
-        unpacked,
+        unpacked: built.iter().map(Built::unpacked).max().unwrap_or_default(),
         packed: built.iter().map(Built::packed).max().unwrap_or_default(),
         digest: layout.digest,
     })

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that must pass. The tiers are told apart by what they need: `unit` needs cargo only,
-//! `e2e` runs our own binaries on real control planes. `openstack` and `openstack-e2e` need a cloud, and are run when they are named.
+//! `e2e` runs our own binaries on real control planes. `cluster` needs root; `openstack` and `openstack-e2e` need a cloud: these are
+//! run when they are named.
 
+mod cluster;
 mod lanes;
 
 use clap::ValueEnum;
@@ -31,6 +33,8 @@ enum Tier {
     Unit,
     /// The scenarios on real control planes
     E2e,
+    /// The scenarios on nodes that run pods, with images of ours, as root; also one: `cargo xtask test cluster -- <test>`
+    Cluster,
     /// The conformance suite, on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
     /// Some minutes of that hour, a little of each part; `.ci/run` has it
@@ -43,6 +47,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match args.tier {
         Some(Tier::Openstack) => return openstack::test(&args.args),
         Some(Tier::OpenstackPart) => return openstack::test(&[&part(), args.args.as_slice()].concat()),
+        Some(Tier::Cluster) => return cluster::run(&args.args),
         Some(Tier::Unit | Tier::E2e | Tier::OpenstackE2e) | None => (),
     }
     let mut summary = Summary::default();

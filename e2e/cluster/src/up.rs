@@ -32,6 +32,8 @@ pub struct Order {
     pub nodes: u8,
     /// A simulated cloud, and its routes in the namespaces.
     pub cloud: Option<Cloud>,
+    /// Whether pods get a network. Without it nodes stay `NotReady`, as they do where the CNI waits for an initialised node.
+    pub pod_network: bool,
     /// All executables.
     pub programs: Programs,
 }
@@ -70,7 +72,7 @@ pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
     if let Some(cloud) = &order.cloud {
         work.cloud(cloud).await?;
     }
-    for node in Node::up_to(order.nodes) {
+    for node in Node::up_to(order.nodes).filter(|_| order.pod_network) {
         work.pods(node).await?;
     }
     for node in Node::up_to(NODES_MAX).skip(order.nodes.into()).filter(|&node| runs(layout, node)) {

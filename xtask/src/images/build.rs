@@ -39,8 +39,26 @@ fn linker(arch: Arch) -> String {
     }
 }
 
+/// What the binaries are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Users.
+    Release,
+    /// Tests, which would rather have them soon than small.
+    Tests,
+}
+
+impl Use {
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Tests => "test-images",
+        }
+    }
+}
+
 /// Builds the binary and says where it is. Each by itself: in one go, what one needs of a crate would be in all of them.
-pub(crate) fn binary(image: &Image, arch: Arch) -> anyhow::Result<PathBuf> {
+pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result<PathBuf> {
     let target = target();
     let root = cargo::root();
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -50,7 +68,7 @@ pub(crate) fn binary(image: &Image, arch: Arch) -> anyhow::Result<PathBuf> {
     let places = [(root.as_path(), "/src"), (home.as_path(), "/cargo"), (target.as_path(), "/target")];
     let upper = arch.target().to_uppercase().replace('-', "_");
     let status = Command::new(cargo::program())
-        .args(["build", "--release", "--locked", "--package", image.package, "--bin", image.name])
+        .args(["build", "--profile", what_for.profile(), "--locked", "--package", image.package, "--bin", image.name])
         .args(["--target", arch.target(), "--target-dir"])
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places))
@@ -64,11 +82,11 @@ pub(crate) fn binary(image: &Image, arch: Arch) -> anyhow::Result<PathBuf> {
     if !status.success() {
         bail!("{} does not build for {arch}: {status}; mend what cargo names above", image.name);
     }
-    Ok(target.join(arch.target()).join("release").join(image.name))
+    Ok(target.join(arch.target()).join(what_for.profile()).join(image.name))
 }
 
 /// Apart from other builds: with other flags, cargo would build everything again, each time.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     cargo::root().join(target).join("images")
 }

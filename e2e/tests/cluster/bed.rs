@@ -1,0 +1,332 @@
+//! What a scenario plays on: a cluster with nodes that run pods, the images, and Helm. One at a time, from nothing to nothing.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::Write;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use e2e::{Simcloud, State, eventually, merge, seconds};
+use e2e_cluster::layout::Place;
+use e2e_cluster::up::{Cloud, Programs};
+use e2e_cluster::{Layout, Order};
+use e2e_tools::{Environment, Terminal, Tool};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustix::fd::AsFd;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+/// For anything that should happen. Kubelets and controllers look again after 10 s, images are retried after up to 20 s more.
+pub(crate) const WITHIN: Duration = seconds(120);
+/// The release and its chart.
+pub(crate) const RELEASE: &str = "cloud-controllers";
+/// Where it is installed.
+pub(crate) const NAMESPACE: &str = "kube-system";
+/// What the chart runs here.
+pub(crate) const IMAGES: [&str; 4] =
+    ["adapter-sim", "node-controller", "route-controller", "service-controller"];
+
+/// The machine has one cluster; cargo's threads would want several.
+static STAGE: Mutex<()> = Mutex::new(());
+
+/// A cluster for one scenario.
+pub(crate) struct Bed {
+    layout: Layout,
+    programs: Programs,
+    helm: PathBuf,
+    begin: Instant,
+    /// The administrator.
+    pub(crate) client: Client,
+    /// The cloud that the nodes are in.
+    pub(crate) cloud: Simcloud,
+}
+
+/// What a scenario asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// How many nodes.
+    pub(crate) nodes: u8,
+    /// Whether they have our images, and their pods a network, from the start.
+    pub(crate) complete: bool,
+}
+
+/// Plays a scenario on a new cluster of so many nodes, and removes the cluster. If it failed, its logs are kept and named.
+pub(crate) fn scenario(nodes: u8, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()> + Send) {
+    play_on(Wanted { nodes, complete: true }, play);
+}
+
+/// The same on what is wanted.
+pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()> + Send) {
+    let _alone = STAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    tell(&format!("\n=== {name}"));
+    let stage = Stage::new().unwrap();
+    let _lock = e2e_cluster::lock(&stage.layout).unwrap();
+    stage.down().unwrap();
+    // A thread of its own goes into the cluster's network, with all that it starts; this one stays outside and cleans up.
+    let end = thread::scope(|scope| scope.spawn(|| stage.play(wanted, play)).join());
+    let failed = !matches!(end, Ok(Ok(())));
+    if failed {
+        tell(&format!("=== {name}: FAILED; its logs: {}", stage.keep_logs().display()));
+    }
+    stage.down().unwrap();
+    match end {
+        Ok(end) => end.unwrap(),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// What is there without a cluster.
+struct Stage {
+    layout: Layout,
+    programs: Programs,
+    helm: PathBuf,
+    images: PathBuf,
+    xtask: PathBuf,
+}
+
+impl Stage {
+    fn new() -> anyhow::Result<Self> {
+        let environment = Environment::of_this_process()?;
+        let find = |tool| Ok((tool, e2e_tools::find(tool, &environment, &mut Terminal::new())?.path));
+        let programs = Tool::CLUSTER.into_iter().map(find).collect::<anyhow::Result<_>>()?;
+        let cache = environment.cache.parent().context("the cache has no folder")?;
+        let given = |name| {
+            env::var_os(name).map(PathBuf::from).with_context(|| {
+                format!("{name} is not set; these scenarios are run by `cargo xtask test cluster`")
+            })
+        };
+        Ok(Self {
+            layout: Layout::below(cache),
+            programs: Programs(programs),
+            helm: find(Tool::Helm)?.1,
+            images: given("CLUSTER_IMAGES")?,
+            xtask: given("CLUSTER_XTASK")?,
+        })
+    }
+
+    fn play(&self, wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            tokio::select! {
+                end = async { play(&self.up(wanted).await?).await } => end,
+                _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            }
+        })
+    }
+
+    async fn up(&self, wanted: Wanted) -> anyhow::Result<Bed> {
+        e2e_cluster::up(&self.layout, &self.order(wanted)).await?;
+        let network = File::open(Place::Fabric.namespace_file()).context("there is no network")?;
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+            .context("cannot enter the cluster's network")?;
+        let file = Kubeconfig::read_from(self.layout.kubeconfig())?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let bed = Bed {
+            layout: self.layout.clone(),
+            programs: self.programs.clone(),
+            helm: self.helm.clone(),
+            begin: Instant::now(),
+            client: Client::try_from(config)?,
+            cloud: Simcloud::at(&e2e_cluster::cloud::url())?,
+        };
+        if wanted.complete {
+            self.load(&bed)?;
+        }
+        Ok(bed)
+    }
+
+    fn load(&self, bed: &Bed) -> anyhow::Result<()> {
+        IMAGES.iter().try_for_each(|image| bed.load(image))
+    }
+
+    fn order(&self, wanted: Wanted) -> Order {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let cloud = Cloud {
+            simcloud: self.xtask.with_file_name("simcloud"),
+            ourselves: self.xtask.clone(),
+            register: words(&["cluster", "register", &wanted.nodes.to_string()]),
+            data_plane: words(&["cluster", "data-plane"]),
+        };
+        let programs = self.programs.clone();
+        Order { nodes: wanted.nodes, cloud: Some(cloud), pod_network: wanted.complete, programs }
+    }
+
+    fn down(&self) -> anyhow::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(e2e_cluster::down(&self.layout))
+    }
+
+    /// What the servers wrote, and the pods.
+    fn keep_logs(&self) -> PathBuf {
+        let kept = tempfile::Builder::new().prefix("cloud-controllers-cluster-").tempdir();
+        let kept = kept.unwrap().keep();
+        for folder in fs::read_dir(&self.layout.home).into_iter().flatten().flatten() {
+            let logs = folder.path().join("private").join("var-log");
+            let from = if folder.file_name() == "log" { folder.path() } else { logs };
+            if from.is_dir() {
+                let to = kept.join(folder.file_name());
+                std::process::Command::new("cp").arg("-rL").arg(from).arg(to).status().ok();
+            }
+        }
+        kept
+    }
+}
+
+impl Bed {
+    /// Gives an image to all nodes.
+    pub(crate) fn load(&self, image: &str) -> anyhow::Result<()> {
+        let folder = env::var_os("CLUSTER_IMAGES").context("CLUSTER_IMAGES is not set")?;
+        let archive = Path::new(&folder).join(format!("{image}.tar"));
+        e2e_cluster::load(&self.layout, &self.programs, &[archive])
+    }
+
+    /// Gives the pods of all nodes a network, as a CNI's installer does once it can run.
+    pub(crate) async fn give_pods_a_network(&self, nodes: u8) -> anyhow::Result<()> {
+        let order = Order { nodes, cloud: None, pod_network: true, programs: self.programs.clone() };
+        e2e_cluster::up(&self.layout, &order).await
+    }
+
+    /// The values that every scenario starts from, with changes.
+    pub(crate) fn values(&self, change: &Value) -> Value {
+        let mut values = json!({
+            "image": { "registry": "localhost", "pullPolicy": "Never" },
+            "adapter": { "sim": { "endpoint": self.cloud.url() } },
+            "routeController": { "clusterCidr": e2e_cluster::layout::PODS },
+        });
+        merge(&mut values, change);
+        values
+    }
+
+    /// `helm VERB cloud-controllers CHART` with values, and waits until all is ready.
+    pub(crate) async fn helm_with(&self, verb: &str, change: &Value) -> anyhow::Result<Duration> {
+        let file = self.layout.home.join("values.json");
+        fs::write(&file, self.values(change).to_string()).context("cannot write the values")?;
+        let (chart, file) = (chart().display().to_string(), file.display().to_string());
+        let begin = Instant::now();
+        let args = [verb, RELEASE, &chart, "--values", &file, "--wait", "--timeout", "5m"];
+        self.helm(&args).await?;
+        self.step(&format!("helm {verb} --wait returned"));
+        Ok(begin.elapsed())
+    }
+
+    /// `helm install`.
+    pub(crate) async fn install(&self, change: &Value) -> anyhow::Result<Duration> {
+        self.helm_with("install", change).await
+    }
+
+    /// `helm upgrade`.
+    pub(crate) async fn upgrade(&self, change: &Value) -> anyhow::Result<Duration> {
+        self.helm_with("upgrade", change).await
+    }
+
+    /// Any Helm command, in the release's namespace.
+    pub(crate) async fn helm(&self, args: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.helm);
+        let home = self.layout.home.join("helm");
+        let homes = ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"].map(|name| (name, &home));
+        command.args(args).args(["--namespace", NAMESPACE]).arg("--kubeconfig").arg(self.layout.kubeconfig());
+        output(command.envs(homes)).await
+    }
+
+    /// Any kubectl command, as the administrator.
+    pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
+        self.kubectl_as(&self.layout.kubeconfig(), args).await
+    }
+
+    /// The same with another kubeconfig.
+    pub(crate) async fn kubectl_as(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<String> {
+        let program = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
+        output(Command::new(program).arg("--kubeconfig").arg(kubeconfig).args(args)).await
+    }
+
+    /// Makes objects of a manifest.
+    pub(crate) async fn apply(&self, manifest: &Value) -> anyhow::Result<()> {
+        let file = self.layout.home.join("manifest.json");
+        fs::write(&file, manifest.to_string()).context("cannot write the manifest")?;
+        self.kubectl(&["apply", "--filename", &file.display().to_string()]).await.map(drop)
+    }
+
+    /// Waits until kubectl's answer is good, and returns it.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        args: &[&str],
+        good: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<String> {
+        let good = &good;
+        let seen = eventually(what, WITHIN, || async move {
+            let answer = self.kubectl(args).await?;
+            ensure!(good(&answer), "{answer}");
+            Ok(answer)
+        })
+        .await?;
+        self.step(what);
+        Ok(seen)
+    }
+
+    /// Waits until a look at the whole cloud gives a value.
+    pub(crate) async fn until_cloud<T>(
+        &self,
+        what: &str,
+        look: impl Fn(&State) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let look = &look;
+        let seen = eventually(what, WITHIN, || async move { look(&self.cloud.state().await?) }).await?;
+        self.step(what);
+        Ok(seen)
+    }
+
+    /// Waits until no node is tainted as uninitialised.
+    pub(crate) async fn until_initialised(&self) -> anyhow::Result<()> {
+        let taints = ["get", "nodes", "--output", "jsonpath={.items[*].spec.taints[*].key}"];
+        let none = |taints: &str| !taints.contains("node.cloudprovider.kubernetes.io/uninitialized");
+        self.until("all nodes are initialised", &taints, none).await.map(drop)
+    }
+
+    /// Waits until a Service has an address, and returns it.
+    pub(crate) async fn address(&self, service: &str) -> anyhow::Result<String> {
+        let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
+        let args = ["get", "service", service, "--output", path];
+        self.until(&format!("Service {service} has an address"), &args, |ip| !ip.is_empty()).await
+    }
+
+    /// Tells that something is done, and how long after the cluster was up.
+    pub(crate) fn step(&self, what: &str) {
+        tell(&format!("  {:6.1} s  {what}", self.begin.elapsed().as_secs_f64()));
+    }
+
+    /// Where the files of this cluster are.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+/// To whoever waits; cargo would keep it until the end.
+pub(crate) fn tell(line: &str) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
+}
+
+async fn output(command: &mut Command) -> anyhow::Result<String> {
+    let shown = format!("{:?}", command.as_std());
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+    let output = output.with_context(|| format!("cannot start {shown}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{shown}: {}: {}", output.status, said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The chart of this repository.
+pub(crate) fn chart() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).join("helm").join(RELEASE)
+}
