@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use controller_core::config::duration;
-use controller_core::kube_api::within;
+use controller_core::kube_api::{Error, within};
 use controller_core::start;
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -63,23 +63,34 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn test(client: &Client, args: &Args) -> anyhow::Result<()> {
     let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
     let (name, begin) = (&args.name, Instant::now());
-    let made = within(services.create(&PostParams::default(), &wanted(args)?)).await;
-    match made {
-        Err(error) if error.status() == Some(409) => {}
-        made => drop(made.with_context(|| format!("the Service {name} cannot be made"))?),
-    }
+    let service = wanted(args)?;
+    let made = until(args.timeout, async || make(&services, &service, name).await).await?;
+    made.with_context(|| format!("the Service {name} cannot be made"))?;
     say(&format!("The Service {}/{name} is made and waits for its address", args.namespace))?;
     let served = until(args.timeout, async || address(&within(services.get(name)).await?)).await;
     let took = begin.elapsed();
-    let served = match served {
-        Ok(address) => Ok(address),
-        Err(error) => Err(error.context(reasons(client, args).await)),
-    };
+    if let Err(error) = &served {
+        // At once: who asked may not wait until it is gone.
+        say(&format!("It got none {error:#}; {}", reasons(client, args).await))?;
+    }
     // Whatever became of it: it costs money.
     let gone = remove(&services, args).await;
-    let address = served?;
+    let address = served.context("the Service got no address")?;
     gone?;
     say(&format!("It got the address {address} after {:.1} s, and is gone", took.as_secs_f64()))
+}
+
+/// One that is there is taken for ours, unless it is about to go. What is refused is refused: the inner error.
+async fn make(services: &Api<Service>, service: &Service, name: &str) -> anyhow::Result<Result<(), Error>> {
+    let made = within(services.create(&PostParams::default(), service)).await;
+    if !made.as_ref().is_err_and(|error| error.status() == Some(409)) {
+        return Ok(made.map(drop));
+    }
+    let there = within(services.get(name)).await?;
+    if there.metadata.deletion_timestamp.is_some() {
+        bail!("the Service {name} of an earlier test is not gone: is its load balancer?");
+    }
+    Ok(Ok(()))
 }
 
 /// The Service: it has no pods behind it, so nothing can be reached by it.
