@@ -64,8 +64,12 @@ impl Simcloud {
         let address = format!("127.0.0.1:{}", control_plane.take_port()?);
         let launch = launch(control_plane, vec![format!("--listen={address}")])?;
         let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
-        let this =
-            Self { process: Some(process), url: format!("http://{address}"), http: Http::new()?, token: None };
+        let this = Self {
+            process: Some(process),
+            url: format!("http://{address}"),
+            http: Http::new()?,
+            token: None,
+        };
         eventually("simcloud answers", seconds(10), || async { this.counts().await }).await?;
         Ok(this)
     }

@@ -167,13 +167,7 @@ struct Row {
 }
 
 /// Builds an image and writes its files.
-fn one(
-    image: &Image,
-    about: &About,
-    arches: &[Arch],
-    from: From<'_>,
-    output: &Path,
-) -> anyhow::Result<Row> {
+fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &Path) -> anyhow::Result<Row> {
     let mut built = Vec::new();
     for &arch in arches {
         let path = match from {

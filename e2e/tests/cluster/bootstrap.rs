@@ -79,7 +79,8 @@ fn the_node_is_initialised_where_the_image_of_the_adapter_comes_late() {
                 .await?;
             bed.load("adapter-sim")
         };
-        let (installed, late) = tokio::join!(bed.install(&json!({})), waits);
+        let unchanged = json!({});
+        let (installed, late) = tokio::join!(bed.install(&unchanged), waits);
         late?;
         installed?;
         bed.until_initialised().await?;

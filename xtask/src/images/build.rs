@@ -68,7 +68,16 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
     let places = [(root.as_path(), "/src"), (home.as_path(), "/cargo"), (target.as_path(), "/target")];
     let upper = arch.target().to_uppercase().replace('-', "_");
     let status = Command::new(cargo::program())
-        .args(["build", "--profile", what_for.profile(), "--locked", "--package", image.package, "--bin", image.name])
+        .args([
+            "build",
+            "--profile",
+            what_for.profile(),
+            "--locked",
+            "--package",
+            image.package,
+            "--bin",
+            image.name,
+        ])
         .args(["--target", arch.target(), "--target-dir"])
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places))
