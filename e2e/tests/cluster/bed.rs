@@ -43,6 +43,7 @@ pub(crate) struct Bed {
     layout: Layout,
     programs: Programs,
     helm: PathBuf,
+    images: PathBuf,
     begin: Instant,
     /// The administrator.
     pub(crate) client: Client,
@@ -135,6 +136,7 @@ impl Stage {
             layout: self.layout.clone(),
             programs: self.programs.clone(),
             helm: self.helm.clone(),
+            images: self.images.clone(),
             begin: Instant::now(),
             client: Client::try_from(config)?,
             cloud: Simcloud::at(&e2e_cluster::cloud::url())?,
@@ -185,8 +187,7 @@ impl Stage {
 impl Bed {
     /// Gives an image to all nodes.
     pub(crate) fn load(&self, image: &str) -> anyhow::Result<()> {
-        let folder = env::var_os("CLUSTER_IMAGES").context("CLUSTER_IMAGES is not set")?;
-        let archive = Path::new(&folder).join(format!("{image}.tar"));
+        let archive = self.images.join(format!("{image}.tar"));
         e2e_cluster::load(&self.layout, &self.programs, &[archive])
     }
 
@@ -231,11 +232,7 @@ impl Bed {
 
     /// Any Helm command, in the release's namespace.
     pub(crate) async fn helm(&self, args: &[&str]) -> anyhow::Result<String> {
-        let mut command = Command::new(&self.helm);
-        let home = self.layout.home.join("helm");
-        let homes = ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"].map(|name| (name, &home));
-        command.args(args).args(["--namespace", NAMESPACE]).arg("--kubeconfig").arg(self.layout.kubeconfig());
-        output(command.envs(homes)).await
+        self.helm_in(NAMESPACE, args).await
     }
 
     /// Any kubectl command, as the administrator.
@@ -308,6 +305,41 @@ impl Bed {
     /// Where the files of this cluster are.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Any Helm command, in another namespace.
+    pub(crate) async fn helm_in(&self, namespace: &str, args: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.helm);
+        command.args(args).args(["--namespace", namespace]).arg("--kubeconfig").arg(self.layout.kubeconfig());
+        output(command.envs(self.helm_homes())).await
+    }
+
+    /// What a person types into a shell, in that folder; kubectl and Helm know the cluster. Returns all that is said.
+    pub(crate) async fn shell(&self, folder: &Path, script: &str) -> anyhow::Result<String> {
+        let kubectl = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
+        let ours = [kubectl, &self.helm].map(|program| program.parent().map(Path::to_path_buf));
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths(ours.into_iter().flatten().chain(env::split_paths(&path)))?;
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", &format!("exec 2>&1\n{script}")]).current_dir(folder);
+        shell.env("PATH", path).env("KUBECONFIG", self.layout.kubeconfig()).envs(self.helm_homes());
+        let shown = script.trim().to_owned();
+        let ended =
+            shell.stdin(Stdio::null()).kill_on_drop(true).output().await.context("cannot start sh")?;
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        ensure!(ended.status.success(), "{shown}: {}: {said}", ended.status);
+        Ok(said)
+    }
+
+    fn helm_homes(&self) -> [(&'static str, PathBuf); 3] {
+        let home = self.layout.home.join("helm");
+        ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"].map(|name| (name, home.clone()))
+    }
+
+    /// Runs our `cargo xtask` with these arguments.
+    pub(crate) async fn xtask(&self, args: &[&str]) -> anyhow::Result<String> {
+        let program = env::var_os("CLUSTER_XTASK").context("CLUSTER_XTASK is not set")?;
+        output(Command::new(program).args(args)).await
     }
 }
 

@@ -5,3 +5,4 @@
 
 mod bed;
 mod bootstrap;
+mod chart;
