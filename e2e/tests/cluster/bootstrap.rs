@@ -1,9 +1,11 @@
 //! A new cluster: no node is initialised, and what initialises nodes must run on one of them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, ensure};
 use e2e::service;
+use e2e_cluster::layout::{Node, Place};
 use serde_json::json;
 
 use crate::bed::{Bed, IMAGES, Wanted, play_on, scenario, tell};
@@ -38,10 +40,14 @@ fn a_tainted_node_is_initialised_by_pods_that_run_on_it() {
     });
 }
 
-/// VmRSS of each of our processes, as the kernel counts it.
+/// VmRSS of each of our processes on the node, as the kernel counts it.
 fn memory() -> anyhow::Result<String> {
     let mut lines = Vec::new();
-    for entry in fs::read_dir("/proc")?.flatten() {
+    let network = fs::metadata(Place::Node(Node(1)).namespace_file())?.ino();
+    let there = |process: &fs::DirEntry| {
+        fs::metadata(process.path().join("ns/net")).is_ok_and(|its| its.ino() == network)
+    };
+    for entry in fs::read_dir("/proc")?.flatten().filter(there) {
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         // The kernel keeps 15 characters of a name.
         let Some(image) = IMAGES.iter().find(|image| image.starts_with(name.trim()) && name.len() > 8) else {
