@@ -177,7 +177,7 @@ impl Stage {
             let from = if folder.file_name() == "log" { folder.path() } else { logs };
             if from.is_dir() {
                 let to = kept.join(folder.file_name());
-                std::process::Command::new("cp").arg("-rL").arg(from).arg(to).status().ok();
+                std::process::Command::new("cp").arg("-r").arg(from).arg(to).status().ok();
             }
         }
         kept
