@@ -172,7 +172,7 @@ fn programs(tools: &[Tool]) -> anyhow::Result<Programs> {
     Ok(Programs(found.collect::<anyhow::Result<_>>()?))
 }
 
-fn layout() -> anyhow::Result<Layout> {
+pub(crate) fn layout() -> anyhow::Result<Layout> {
     let environment = Environment::of_this_process()?;
     let cache = environment.cache.parent().context("the cache has no folder")?;
     Ok(Layout::below(cache))

@@ -85,6 +85,17 @@ pub(crate) fn of(
     })
 }
 
+/// The same for all commits, so that images whose binaries are the same are the same.
+pub(crate) fn for_tests(registry: &str) -> About {
+    About {
+        registry: registry.to_owned(),
+        tag: env!("CARGO_PKG_VERSION").to_owned(),
+        source: None,
+        revision: "for-tests".to_owned(),
+        created: Timestamp::UNIX_EPOCH,
+    }
+}
+
 fn git(args: &[&str]) -> anyhow::Result<String> {
     let fix = "images are built from a clone, with git installed";
     let output = Command::new("git").args(args).current_dir(cargo::root()).output().context(fix)?;
@@ -107,8 +118,15 @@ fn named(registry: &str, tag: &str) -> anyhow::Result<()> {
     if tag.is_empty() || tag.len() > 128 || tag.starts_with(['.', '-']) || !fits(tag, "_.-") {
         bail!("--tag {tag:?} is no tag; use letters, digits, `_`, `.` and `-`");
     }
-    if registry.contains("://") || !fits(registry, "_.-:/[]") {
-        bail!("--registry {registry:?} is no name; write HOST[:PORT][/PATH], without https://");
+    let path = registry.trim_end_matches('/').split('/').skip(1);
+    let component = |part: &str| {
+        let lower = part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.-".contains(c));
+        lower && !part.is_empty() && !part.starts_with(['_', '.', '-']) && !part.ends_with(['_', '.', '-'])
+    };
+    if registry.contains("://") || !fits(registry, "_.-:/[]") || !path.into_iter().all(component) {
+        bail!(
+            "--registry {registry:?} is no name; write HOST[:PORT][/PATH], without https://, the path in small letters"
+        );
     }
     Ok(())
 }
@@ -125,6 +143,10 @@ impl About {
         let name = self.name(image);
         let host = |first: &str| first.contains(['.', ':']) || first == "localhost";
         match name.split_once('/') {
+            Some(("docker.io" | "index.docker.io", rest)) if !rest.contains('/') => {
+                format!("docker.io/library/{rest}")
+            }
+            Some(("index.docker.io", rest)) => format!("docker.io/{rest}"),
             Some((first, _)) if host(first) => name,
             Some(_) => format!("docker.io/{name}"),
             None => format!("docker.io/library/{name}"),
@@ -173,6 +195,8 @@ pub(crate) mod tests {
             ("localhost", "localhost/simcloud:0.1.0", "localhost/simcloud:0.1.0"),
             ("r.example/a", "r.example/a/simcloud:0.1.0", "r.example/a/simcloud:0.1.0"),
             ("r:5000", "r:5000/simcloud:0.1.0", "r:5000/simcloud:0.1.0"),
+            ("docker.io", "docker.io/simcloud:0.1.0", "docker.io/library/simcloud:0.1.0"),
+            ("index.docker.io/a", "index.docker.io/a/simcloud:0.1.0", "docker.io/a/simcloud:0.1.0"),
         ] {
             let (about, simcloud) = (about(registry), &IMAGES[5]);
             assert_eq!((about.name(simcloud).as_str(), about.whole_name(simcloud).as_str()), (name, whole));
@@ -195,7 +219,12 @@ pub(crate) mod tests {
         assert!(time(i64::MAX).unwrap_err().to_string().contains("SOURCE_DATE_EPOCH"));
         assert!(named("", "a b").unwrap_err().to_string().contains("--tag \"a b\""));
         assert!(named("https://r.example", "1").unwrap_err().to_string().contains("without https://"));
-        named("r.example:5000/a", "0.1.0-rc.1").unwrap();
+        for registry in ["r.example/Acme", "r.example/a//b", "r.example/-a"] {
+            assert!(named(registry, "1").unwrap_err().to_string().contains("--registry"), "{registry}");
+        }
+        for registry in ["", "localhost", "r.example:5000/a", "[::1]:5000/a/b-c"] {
+            named(registry, "0.1.0-rc.1").unwrap();
+        }
     }
 
     #[test]

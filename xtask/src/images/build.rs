@@ -17,7 +17,18 @@ pub(crate) fn missing(arch: Arch) -> Option<String> {
     let libraries = output(rustc().args(["--print", "target-libdir", "--target", arch.target()]));
     let target = libraries.is_some_and(|path| Path::new(&path).exists());
     let linker = output(Command::new(linker(arch)).arg("--version")).is_some();
-    repair(arch, target, linker)
+    repair(arch, target, linker).or_else(|| old(glibc(arch).as_deref()?))
+}
+
+/// Why images cannot be built with this glibc. Before 2.34 a static binary loads the module that asks DNS from the file system, where none
+/// is; before 2.35 it asks DNS before `/etc/hosts` where there is no `nsswitch.conf`. Source: glibc's NEWS of these versions.
+fn old(glibc: &str) -> Option<String> {
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
+    let mut parts = glibc.split('.');
+    let version = (number(parts.next()), number(parts.next()));
+    (version < (2, 35)).then(|| {
+        format!("its C library, glibc {glibc}, cannot look up names in a static program: build on a system with 2.35 or newer, such as Debian 12")
+    })
 }
 
 fn repair(arch: Arch, target: bool, linker: bool) -> Option<String> {
@@ -65,9 +76,20 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
     let home = home
         .or_else(|| env::home_dir().map(|home| home.join(".cargo")))
         .context("no home; set CARGO_HOME")?;
-    let places = [(root.as_path(), "/src"), (home.as_path(), "/cargo"), (target.as_path(), "/target")];
+    let (std, std_name) = std_source()?;
+    let places = [
+        (root.as_path(), "/src"),
+        (home.as_path(), "/cargo"),
+        (target.as_path(), "/target"),
+        (std.as_path(), std_name.as_str()),
+    ];
     let upper = arch.target().to_uppercase().replace('-', "_");
-    let status = Command::new(cargo::program())
+    let mut command = Command::new(cargo::program());
+    // What a shell sets for other programs must not be in what everybody gets.
+    for (name, _) in env::vars_os().filter(|(name, _)| changes_what_is_built(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    let status = command
         .args([
             "build",
             "--profile",
@@ -82,6 +104,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places))
         .env(format!("CFLAGS_{}", arch.target().replace('-', "_")), c_flags(&places))
+        .env("CC_SHELL_ESCAPED_FLAGS", "1")
         .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(arch))
         .current_dir(&root)
         // The table alone goes there.
@@ -107,10 +130,38 @@ fn rust_flags(places: &[(&Path, &str)]) -> String {
     flags.join("\u{1f}")
 }
 
-/// The C of crates has paths, too.
+/// The C of crates has paths, too. Each flag as a shell quotes it, since folders may have spaces.
 fn c_flags(places: &[(&Path, &str)]) -> String {
-    let flags = places.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()));
-    flags.collect::<Vec<_>>().join(" ")
+    let flag = |(from, to): &(&Path, &str)| format!("-ffile-prefix-map={}={to}", from.display());
+    let quoted = |flag: String| format!("'{}'", flag.replace('\'', "'\\''"));
+    places.iter().map(|place| quoted(flag(place))).collect::<Vec<_>>().join(" ")
+}
+
+/// Where rustc finds the source of the standard library if it is installed, and what it calls that if it is not.
+fn std_source() -> anyhow::Result<(PathBuf, String)> {
+    let sysroot = output(rustc().args(["--print", "sysroot"])).context("rustc does not say where it is")?;
+    let version = output(rustc().arg("-vV")).context("rustc does not say its version")?;
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "));
+    let name = format!("/rustc/{}", commit.context("rustc does not say its commit")?);
+    Ok((Path::new(&sysroot).join("lib/rustlib/src/rust"), name))
+}
+
+/// Variables by which a shell tells compilers what to do: cargo's profiles, and flags of the crates that have C.
+fn changes_what_is_built(variable: &str) -> bool {
+    const NAMES: [&str; 10] = [
+        "CFLAGS",
+        "CPPFLAGS",
+        "LDFLAGS",
+        "HOST_CFLAGS",
+        "TARGET_CFLAGS",
+        "CC",
+        "RUSTFLAGS",
+        "CRATE_CC_NO_DEFAULTS",
+        "LIBRARY_PATH",
+        "CPATH",
+    ];
+    const BEGINNINGS: [&str; 4] = ["CARGO_PROFILE_", "CFLAGS_", "CC_", "AWS_LC_SYS_"];
+    NAMES.contains(&variable) || BEGINNINGS.iter().any(|begin| variable.starts_with(begin))
 }
 
 /// The crates that are linked into the binary, by `cargo tree`: it alone resolves features as a build of that package does.
@@ -134,15 +185,21 @@ pub(crate) fn toolchain(arch: Arch, ours: bool) -> Toolchain {
         return Toolchain::default();
     }
     let rust = output(rustc().arg("--version"));
-    let macros =
-        output(Command::new(linker(arch)).args(["-E", "-dM", "-include", "features.h", "-xc", "/dev/null"]));
+    let gcc = ["__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"];
     Toolchain {
         std: rust.and_then(|line| line.split(' ').nth(1).map(str::to_owned)),
-        glibc: macros.as_deref().and_then(|macros| version(macros, &["__GLIBC__", "__GLIBC_MINOR__"])),
-        gcc: macros
-            .as_deref()
-            .and_then(|macros| version(macros, &["__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"])),
+        glibc: glibc(arch),
+        gcc: macros(arch).and_then(|macros| version(&macros, &gcc)),
     }
+}
+
+fn glibc(arch: Arch) -> Option<String> {
+    version(&macros(arch)?, &["__GLIBC__", "__GLIBC_MINOR__"])
+}
+
+/// What the C compiler and its library have defined.
+fn macros(arch: Arch) -> Option<String> {
+    output(Command::new(linker(arch)).args(["-E", "-dM", "-include", "features.h", "-xc", "/dev/null"]))
 }
 
 /// What these macros say, with dots between, if the compiler's list has them all.
@@ -174,7 +231,7 @@ fn output(command: &mut Command) -> Option<String> {
 mod tests {
     use std::path::Path;
 
-    use super::{Arch, c_flags, repair, rust_flags, version};
+    use super::{Arch, c_flags, changes_what_is_built, old, repair, rust_flags, std_source, version};
 
     #[test]
     fn folders_of_this_machine_are_not_in_the_binary() {
@@ -188,7 +245,27 @@ mod tests {
                 "--remap-path-prefix=/home/me/my src/target=/target",
             ]
         );
-        assert_eq!(c_flags(&[(Path::new("/a"), "/src")]), "-ffile-prefix-map=/a=/src");
+        assert_eq!(c_flags(&places[..1]), "'-ffile-prefix-map=/home/me/my src=/src'");
+        assert_eq!(c_flags(&[(Path::new("/it's"), "/src")]), "'-ffile-prefix-map=/it'\\''s=/src'");
+    }
+
+    #[test]
+    fn a_shells_own_flags_are_left_out() {
+        for name in
+            ["CFLAGS", "CFLAGS_x86_64-unknown-linux-gnu", "CARGO_PROFILE_RELEASE_LTO", "AWS_LC_SYS_CFLAGS"]
+        {
+            assert!(changes_what_is_built(name), "{name}");
+        }
+        for name in ["PATH", "HOME", "CARGO_HOME", "CARGO_TARGET_DIR", "CCACHE_DIR"] {
+            assert!(!changes_what_is_built(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_source_of_the_standard_library_is_called_as_where_it_is_not_installed() {
+        let (folder, name) = std_source().unwrap();
+        assert!(folder.ends_with("lib/rustlib/src/rust"), "{}", folder.display());
+        assert!(name.starts_with("/rustc/") && name.len() == "/rustc/".len() + 40, "{name}");
     }
 
     #[test]
@@ -201,6 +278,8 @@ mod tests {
             assert!(told.contains(words), "{told}");
         }
         assert!(repair(Arch::Amd64, true, false).unwrap().contains("gcc-x86-64-linux-gnu"));
+        assert!(old("2.31").unwrap().contains("2.35"));
+        assert_eq!((old("2.35"), old("2.36"), old("3.0")), (None, None, None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::about::{About, Image};
 use super::arch::Arch;
+use super::layer;
 use super::manifest::put;
 
 /// How `cargo tree --prefix depth` writes a crate.
@@ -69,7 +70,7 @@ fn line_of_tree(line: &str) -> Option<(usize, Id, String)> {
     let name = package.next()?.to_owned();
     let version = package.next()?.strip_prefix('v')?.to_owned();
     // As it was written before there were expressions.
-    let licence = columns.next()?.replace('/', " OR ");
+    let licence = columns.next()?.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ");
     Some((depth, (name, version), licence))
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) image: &'a Image,
     pub(crate) about: &'a About,
     pub(crate) arch: Arch,
-    /// The digest of the binary. The document is named by it, so that two builds of the same have the same document.
+    /// The digest of the binary.
     pub(crate) binary: &'a str,
 }
 
@@ -122,12 +123,11 @@ pub(crate) fn document(
         packages.push(package(&id, name, version, licence));
         links.push(link(from, how, &id));
     }
-    let document = json!({
+    let mut document = json!({
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": name,
-        "documentNamespace": format!("https://cloudadapter.dev/spdx/{name}-{}", hash(binary)),
         "creationInfo": {
             "created": about.created.to_string(),
             "creators": [concat!("Tool: cargo-xtask-images-", env!("CARGO_PKG_VERSION"))],
@@ -135,6 +135,10 @@ pub(crate) fn document(
         "packages": packages,
         "relationships": links,
     });
+    // Named by what is in it: two builds of the same have the same document, and no two documents one name.
+    let digest = layer::digest(document.to_string().as_bytes());
+    let namespace = format!("https://cloudadapter.dev/spdx/{name}-{}", hash(&digest));
+    put(&mut document, "documentNamespace", namespace.into());
     let mut text = serde_json::to_vec_pretty(&document).context("cannot write JSON")?;
     text.push(b'\n');
     Ok(text)
