@@ -45,7 +45,13 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
     let mut failed = Vec::new();
     for place in Place::all().filter(|place| place.namespace_file().exists()) {
         let namespace = place.namespace();
-        let listed = run_words(&format!("ip -n {namespace} -json route show proto {PROTOCOL}"))?;
+        let listed = match run_words(&format!("ip -n {namespace} -json route show proto {PROTOCOL}")) {
+            Ok(listed) => listed,
+            Err(error) => {
+                failed.push(error.to_string());
+                continue;
+            }
+        };
         let there = present(&serde_json::from_str(&listed).unwrap_or_default());
         for change in changes(&seen_from(wanted, &place.address()), &there) {
             match run_words(&format!("ip -n {namespace} route {change}")) {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::layout::{Layout, NODES_MAX, Node, Place};
+use crate::layout::{HOME_FILE, Layout, NODES_MAX, Node, Place};
 use crate::process::{kill_all, known, stop};
 use crate::run::run_words;
 use crate::wait::say;
-use crate::{needs, network};
+use crate::{needs, network, sysctls};
 
 /// Where containerd puts the groups of containers that a kubelet orders.
 const CGROUP: &str = "k8s.io";
@@ -20,6 +20,7 @@ const CGROUP: &str = "k8s.io";
 /// When this is not root, or something cannot be removed; what is left is named.
 pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
+    let layout = &layout.of_what_runs();
     let names = known(layout);
     // Who starts others first: else they would be started anew.
     for name in names.iter().filter(|name| name.ends_with("kubelet")) {
@@ -47,10 +48,12 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
         fs::remove_dir(group).ok();
     }
     remove_dirs(layout);
+    sysctls::put_back(layout);
     if layout.home.exists() {
         fs::remove_dir_all(&layout.home)
             .with_context(|| format!("cannot remove {}", layout.home.display()))?;
     }
+    fs::remove_file(HOME_FILE).ok();
     say("The cluster is down");
     Ok(())
 }

@@ -35,6 +35,8 @@ pub(crate) fn kubelet(layout: &Layout, node: Node) -> Value {
         "enforceNodeAllocatable": [],
         "failCgroupV1": false,
         "failSwapOn": false,
+        // Else the machine gets an empty one.
+        "volumePluginDir": layout.node(node).join("volume-plugins"),
         "registerNode": true,
         "resolvConf": "/etc/resolv.conf",
         // A full disk of the machine is no reason to throw out pods or images.
@@ -57,6 +59,13 @@ state = "{home}/containerd/state"
 
 [grpc]
 address = "{socket}"
+
+[plugins.'io.containerd.internal.v1.opt']
+path = "{home}/containerd/opt"
+
+# Its socket and its plugins are the machine's.
+[plugins.'io.containerd.nri.v1.nri']
+disable = true
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = "{PAUSE_IMAGE}"

@@ -24,6 +24,9 @@ pub const CLOUD_PORT: u16 = 9797;
 /// The image of the process that keeps a pod's namespaces.
 pub const PAUSE_IMAGE: &str = "localhost/pause:cluster";
 
+/// Names the folder of the cluster that runs, whoever started it: the namespaces are the machine's.
+pub(crate) const HOME_FILE: &str = "/run/cloud-controllers-cluster";
+
 /// The kernel's bound.
 const SOCKET_MAX: usize = 108;
 
@@ -108,6 +111,14 @@ impl Layout {
         Self { home: cache.join("cluster") }
     }
 
+    /// That of the cluster which runs, or ran when somebody crashed; else this one.
+    pub(crate) fn of_what_runs(&self) -> Self {
+        let home = std::fs::read_to_string(HOME_FILE).ok().map(|home| PathBuf::from(home.trim()));
+        // What `down` would remove: nothing but a folder of ours.
+        let ours = home.filter(|home| home.is_absolute() && home.ends_with("cloud-controllers/cluster") && home.is_dir());
+        ours.map_or_else(|| self.clone(), |home| Self { home })
+    }
+
     /// Fails where names cannot stand in all the files and lists that they must.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let home = self.home.to_string_lossy();
@@ -185,6 +196,11 @@ impl Layout {
 
     pub(crate) fn cni(&self, node: Node) -> PathBuf {
         self.node(node).join("cni")
+    }
+
+    /// Settings of the kernel as they were.
+    pub(crate) fn sysctls(&self) -> PathBuf {
+        self.home.join("sysctls")
     }
 
     /// Directories of the machine that `up` made and `down` removes, a line each.

@@ -4,7 +4,7 @@
 //!
 //! In reading order:
 //! - [`layout`]: the names, addresses and files of everything; `servers`, `files`: argument lists and configuration. All pure.
-//! - `needs`: what must be there first; `lock`: one at a time; `pki`, `network`, `images`, `process`, `wait`: the means;
+//! - `needs`: what must be there first; `lock`: one at a time; `pki`, `network`, `images`, `sysctls`, `process`, `wait`: the means;
 //! - [`up`](mod@up), [`down`](mod@down), [`status`](mod@status), [`client`]: what one does with it;
 //! - [`cloud`]: a simulated cloud in the fabric that knows the nodes as its instances; [`data_plane`]: puts that cloud's routes into
 //!   the namespaces. Nothing else does: pods of different nodes reach each other only by the routes that a controller makes.
@@ -27,6 +27,7 @@ mod process;
 mod run;
 mod servers;
 pub mod status;
+mod sysctls;
 pub mod up;
 mod wait;
 

@@ -109,9 +109,8 @@ pub(crate) fn known(layout: &Layout) -> Vec<String> {
 
 /// Ends a server. At once: its data goes with it, so nothing is gained by an orderly end, which takes the API server seconds.
 pub(crate) async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
-    if let Some(id) = running(layout, name) {
-        kill_all(&format!("{name} has ended"), || vec![id]).await?;
-    }
+    // Asked each time: another process may get the number.
+    kill_all(&format!("{name} has ended"), || running(layout, name).into_iter().collect()).await?;
     fs::remove_file(layout.pid(name)).ok();
     Ok(())
 }

@@ -49,6 +49,7 @@ pub(crate) fn controller_manager(layout: &Layout) -> Vec<String> {
         format!("--cluster-cidr={PODS}"),
         format!("--service-cluster-ip-range={SERVICES}"),
         "--configure-cloud-routes=false".to_owned(),
+        format!("--flex-volume-plugin-dir={}", layout.home.join("volume-plugins").display()),
         "--bind-address=127.0.0.1".to_owned(),
     ]
 }

@@ -9,11 +9,11 @@ use e2e_tools::Tool;
 use tokio::time::Instant;
 
 use crate::client::{import, runs};
-use crate::layout::{Layout, NODES_MAX, Node, PAUSE_IMAGE, PRIVATE_DIRS, Place};
+use crate::layout::{HOME_FILE, Layout, NODES_MAX, Node, PAUSE_IMAGE, PRIVATE_DIRS, Place};
 use crate::process::{Server, Started, enter, known};
 use crate::run::run;
 use crate::wait::{Seen, say, wait};
-use crate::{files, images, needs, network, pki, servers};
+use crate::{files, images, needs, network, pki, servers, sysctls};
 
 /// The executables of [`Tool::CLUSTER`].
 #[derive(Clone, Debug, Default)]
@@ -59,9 +59,11 @@ pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
     needs::root()?;
     layout.check()?;
     nobody_elses(layout)?;
+    write(Path::new(HOME_FILE), &format!("{}\n", layout.home.display()))?;
     let begin = Instant::now();
     let plugins = needs::programs()?;
     prepare(layout)?;
+    sysctls::keep(layout)?;
     pki::make(layout)?;
     network::fabric()?;
     let work = Work { layout, order, plugins: &plugins };
@@ -144,7 +146,7 @@ impl Work<'_> {
         if crate::process::running(layout, &name).is_none() {
             fs::remove_file(layout.mounted(node)).ok();
         }
-        let args = ["--mount", "--propagation", "private", "--", "sh", "-c"].map(str::to_owned);
+        let args = ["--mount", "--propagation", "slave", "--", "sh", "-c"].map(str::to_owned);
         let args = args.into_iter().chain([servers::mounts(layout, node)]).collect();
         let server = Server::new(name, Place::Node(node), Path::new("unshare"), args).start(layout)?;
         wait(&format!("{node} has its own directories"), || {
@@ -235,6 +237,12 @@ impl Work<'_> {
 
 /// Another user's cluster is kept elsewhere, under the same names of namespaces.
 fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
+    let there = layout.of_what_runs().home;
+    ensure!(
+        there == layout.home,
+        "a cluster of {} runs, or was left by a crash; `cargo xtask cluster down` ends it",
+        there.display()
+    );
     if !known(layout).is_empty() {
         return Ok(());
     }
