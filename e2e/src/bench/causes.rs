@@ -11,7 +11,7 @@ const CAUSES: &[(&str, &str, &str)] = &[
         "one-more",
         "a new Service meanwhile",
         "Each takes a proof that there is none, three writes and a look after each, one after the other, beside a thousand writes for members, for \
-         which packets wait and which come first. Half of them have their address in less than 2 s; what held up the slowest was not looked into.",
+         which packets wait and which come first. What held up the slowest was not looked into.",
     ),
     (
         "leave",

@@ -12,6 +12,9 @@ pub(super) struct Machine {
     pub(super) cores: usize,
     pub(super) memory_mib: u64,
     pub(super) cpu: String,
+    /// How much all of it gave way to others; below 0: others to it.
+    #[serde(default)]
+    pub(super) nice: i32,
 }
 
 impl Machine {
@@ -22,6 +25,7 @@ impl Machine {
             cores,
             memory_mib: field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default() / 1024,
             cpu: model(&read("/proc/cpuinfo")),
+            nice: rustix::process::getpriority_process(None).unwrap_or_default(),
         }
     }
 }

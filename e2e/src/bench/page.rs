@@ -25,8 +25,6 @@ Leases, which none of the processes reads. Each node has 50 images and two pod n
 Each Service has one port, with all member nodes behind it; the other nodes have
 `node.kubernetes.io/exclude-from-external-load-balancers`: 5,000 members in each of 1,000 load balancers would be five million.
 
-The runs had a higher priority than what else the machine did (`nice -n -10`).
-
 Nodes are those of kubelets without `--node-ip`: they have no address before a controller writes it.
 
 Where the CPU time goes is told by runs with `--profile DIR`: `perf` samples the processes 997 times a second of CPU time. A sample counts for the
@@ -60,8 +58,12 @@ pub(super) fn page(reports: &[Report]) -> String {
         let machine = &report.machine;
         writeln!(
             page,
-            "- {} cores ({}), {} MiB: `{}`",
-            machine.cores, machine.cpu, machine.memory_mib, report.command
+            "- {} cores ({}), {} MiB{}: `{}`",
+            machine.cores,
+            machine.cpu,
+            machine.memory_mib,
+            if machine.nice == 0 { String::new() } else { format!(", nice {}", machine.nice) },
+            report.command
         )
         .ok();
     }
