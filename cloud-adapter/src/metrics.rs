@@ -55,6 +55,7 @@ pub struct Metrics {
     fences_rejected: Family<Labels<1>, Counter>,
     leader: Gauge,
     config_reloads: Family<Labels<2>, Counter>,
+    config_refused: Family<Labels<1>, Gauge>,
     rpc_duration: Family<RpcLabels, Histogram>,
 }
 
@@ -184,6 +185,7 @@ impl Metrics {
             fences_rejected: counted(page, "fence_rejected", "Writes of writers that are not the newest"),
             leader,
             config_reloads: counted(page, "config_reload", "Changed files that were taken over, or not"),
+            config_refused: gauged(page, "config_refused", "1: what is in the file is not in force"),
             rpc_duration: timed(page, "rpc_duration", "Answered requests; a watch counts when it ends"),
             security: cloud_adapter_security::Metrics::register(page),
             sources,
@@ -305,6 +307,12 @@ impl Metrics {
     pub(crate) fn config_reload(&self, kind: &'static str, taken: bool) {
         let result = if taken { "ok" } else { "failed" };
         self.config_reloads.get_or_create(&[("kind", kind), ("result", result)]).inc();
+        self.config_refused(kind, !taken);
+    }
+
+    /// Whether what is there now is refused. For alerts: the first refusal makes the counter's line, and nobody sees that begin to rise.
+    pub(crate) fn config_refused(&self, kind: &'static str, refused: bool) {
+        self.config_refused.get_or_create(&[("kind", kind)]).set(i64::from(refused));
     }
 
     /// A request of the contract was answered.

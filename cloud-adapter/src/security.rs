@@ -2,13 +2,17 @@
 
 mod options;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 pub use self::options::{AuthenticationKind, SecurityOptions};
 use self::options::{Callers, Settings, TokenKeys};
 use crate::{clock::wall, metrics::Metrics, process::WrongUsage};
 use cloud_adapter_security::{
-    Address, ApiServer, Authentication, Bearers, Gate, KeySource, Keys, Refusals, Terms, Times, Tls, reload,
+    Address, ApiServer, Authentication, Bearers, Gate, KeySource, Keys, Occasion, Refusals, Terms, Times,
+    Tls, reload,
 };
 
 /// What stands between the port and the services.
@@ -105,8 +109,14 @@ impl Fresh {
     /// Follows files and the API server; never ends.
     pub(crate) async fn keep(self, metrics: Metrics) {
         let Self { tls, keys } = self;
-        let told = |result: Result<(), String>| {
+        let refused = AtomicBool::new(false);
+        let told = |occasion, result: Result<(), String>| {
+            if occasion == Occasion::Changed {
+                refused.store(result.is_err(), Relaxed);
+            }
             metrics.config_reload("certificate", result.is_ok());
+            // A certificate of the old files makes the new ones no better.
+            metrics.config_refused("certificate", result.is_err() || refused.load(Relaxed));
             match result {
                 Ok(()) => tracing::info!("New connections get a new certificate"),
                 Err(why) => {

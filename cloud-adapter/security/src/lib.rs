@@ -40,6 +40,6 @@ pub use self::{
     metrics::Metrics,
     port::{Address, Port, Terms},
     refusals::Refusals,
-    tls::{ServerIdentity, Tls, TlsError, TlsFiles},
+    tls::{Occasion, ServerIdentity, Tls, TlsError, TlsFiles},
     token::{KeySet, KeySetError, TokenError, Verified},
 };

@@ -58,6 +58,15 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
+/// Why there is a new certificate, or should be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// The files changed.
+    Changed,
+    /// What was issued here grew old. It is of the files in force, which may not be those that are there now.
+    Due,
+}
+
 /// Why files cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -127,7 +136,7 @@ impl Tls {
 
     /// Looks at the files again and again, and renews what is issued here; never ends. `told` hears of every new certificate, and of
     /// what is not taken over and why.
-    pub async fn run(self, every: Duration, told: impl Fn(Result<(), String>)) {
+    pub async fn run(self, every: Duration, told: impl Fn(Occasion, Result<(), String>)) {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();
         let renew = async {
@@ -138,19 +147,20 @@ impl Tls {
                 if !changed && !source.is_due(issued, wall()) {
                     continue;
                 }
+                let occasion = if changed { Occasion::Changed } else { Occasion::Due };
                 match if changed { Ok(Arc::clone(&source.first)) } else { source.config(wall()) } {
                     Ok(fresh) => {
                         issued = if changed { source.read_at } else { wall() };
                         config.send_replace(fresh);
-                        told(Ok(()));
+                        told(occasion, Ok(()));
                     }
-                    Err(error) => told(Err(error.to_string())),
+                    Err(error) => told(occasion, Err(error.to_string())),
                 }
             }
         };
         let refused = |result: Result<&Source, &ReloadError<TlsError>>| {
             if let Err(error) = result {
-                told(Err(error.to_string()));
+                told(Occasion::Changed, Err(error.to_string()));
             }
         };
         tokio::join!(follow.run(every, refused), renew);

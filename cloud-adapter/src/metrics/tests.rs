@@ -97,6 +97,7 @@ fn the_page_has_these_names_and_labels() {
     cloud_adapter_bucket_would_delay_seconds_total{bucket="compute"} 2.5
     cloud_adapter_bucket_would_delay_total{bucket="compute"} 5
     cloud_adapter_coalesced_total{op="ListInstances",kind="singleflight"} 1
+    cloud_adapter_config_refused{kind="limits"} 1
     cloud_adapter_config_reload_total{kind="limits",result="failed"} 1
     cloud_adapter_connections 0
     cloud_adapter_existence_total{result="present"} 2
@@ -136,6 +137,16 @@ fn a_key_task_counts_in_one_state_until_it_ends() {
     shown(&waiting(1));
     drop(task);
     shown(&waiting(0));
+}
+
+#[test]
+fn a_file_is_refused_until_one_is_taken_over() {
+    let metrics = Metrics::new();
+    for (taken, refused) in [(false, 1), (false, 1), (true, 0)] {
+        metrics.config_reload("limits", taken);
+        let line = format!(r#"cloud_adapter_config_refused{{kind="limits"}} {refused}"#);
+        assert!(samples(&metrics).contains(&line), "{line}: {}", samples(&metrics));
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ use prometheus_client::{
 use super::Mirror;
 use crate::metrics::Registry;
 
-/// Registers `mirror_objects`, `mirror_synced` and `mirror_age_seconds` for all mirrors of a controller, told apart by the label
-/// `mirror`. Call it once: a name may be described only once on a page.
+/// Registers `mirror_objects`, `mirror_synced`, `mirror_connected` and `mirror_age_seconds` for all mirrors of a controller, told apart by
+/// the label `mirror`. Call it once: a name may be described only once on a page.
 pub fn register(registry: &mut Registry, mirrors: impl IntoIterator<Item = Box<dyn Measured>>) {
     let mirrors = mirrors.into_iter().collect();
     registry.sub_registry_with_prefix("mirror").register_collector(Box::new(Gauges(mirrors)));
@@ -26,6 +26,8 @@ pub trait Measured: fmt::Debug + Send + Sync {
     fn n_objects(&self) -> usize;
     /// Whether one complete listing has been seen.
     fn is_synced(&self) -> bool;
+    /// Whether the other side answers now.
+    fn is_connected(&self) -> bool;
     /// How old what it shows is, in seconds. `None`: it shows nothing yet.
     fn age_seconds(&self) -> Option<f64>;
 }
@@ -59,6 +61,10 @@ where
         self.is_synced()
     }
 
+    fn is_connected(&self) -> bool {
+        self.link().is_up()
+    }
+
     fn age_seconds(&self) -> Option<f64> {
         self.age().map(|age| age.as_secs_f64())
     }
@@ -73,6 +79,8 @@ impl Collector for Gauges {
         self.family(&mut encoder, "objects", "Objects in the mirror", objects)?;
         let synced = |mirror: &dyn Measured| Some(i64::from(mirror.is_synced()));
         self.family(&mut encoder, "synced", "1 after the first complete listing", synced)?;
+        let connected = |mirror: &dyn Measured| Some(i64::from(mirror.is_connected()));
+        self.family(&mut encoder, "connected", "1 while the other side answers", connected)?;
         let help = "Time since the other side was last known to be as the mirror shows it";
         self.family(&mut encoder, "age_seconds", help, |mirror| mirror.age_seconds())
     }
@@ -98,13 +106,44 @@ impl Gauges {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Api;
+
     use super::*;
     use crate::{
         Clock,
         metrics::{controller_registry, render},
-        mirror::ObjectName,
-        testing::BEGIN,
+        mirror::{ObjectName, kubernetes::Listing},
+        testing::{BEGIN, FakeKube, eventually, node},
     };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_shows_on_the_page_and_so_does_its_end() {
+        let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
+        kube.put::<Node>(node("a"));
+        let mirror: Mirror<ObjectName, ()> = Mirror::new("nodes", clock);
+        let mut registry = Registry::default();
+        register(controller_registry(&mut registry, "node-controller"), [mirror.measured()]);
+        let shows = |name: &str, value: u8| {
+            let line = format!("mirror_{name}{{controller=\"node-controller\",mirror=\"nodes\"}} {value}\n");
+            render(&registry).expect("a page").contains(&line)
+        };
+        let api: Api<Node> = Api::all(kube.client());
+        let follow = mirror.follow_kubernetes((api, Listing::Pages), |_node| Some(()), |_change| ());
+        let script = async {
+            assert!(shows("connected", 0), "nobody was asked yet");
+            eventually("it is listed", || shows("connected", 1)).await;
+            kube.away(true);
+            eventually("the cut shows", || shows("connected", 0)).await;
+            assert!(shows("synced", 1), "what was listed stays");
+            kube.away(false);
+            eventually("it is over", || shows("connected", 1)).await;
+        };
+        tokio::select! {
+            () = follow => (),
+            () = script => (),
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn each_name_is_described_once_however_many_mirrors_there_are() {
@@ -127,11 +166,12 @@ mod tests {
             sample("objects", "instances", "0"),
             sample("synced", "nodes", "1"),
             sample("synced", "instances", "0"),
+            sample("connected", "nodes", "0"),
             sample("age_seconds", "nodes", "0.0"),
         ] {
             assert!(page.lines().any(|it| it == line), "{line} is not in\n{page}");
         }
         let described: Vec<&str> = page.lines().filter(|line| line.starts_with("# TYPE")).collect();
-        assert_eq!(described.len(), 3, "{page}");
+        assert_eq!(described.len(), 4, "{page}");
     }
 }

@@ -112,6 +112,8 @@ async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
     let told = async |result: &str, count: u32| {
         let line = format!(r#"config_reload_total{{kind="credentials",result="{result}"}} {count}"#);
         until(&line, async || adapter.page().await.contains(&line)).await;
+        let refused = format!(r#"config_refused{{kind="credentials"}} {}"#, u8::from(result == "failed"));
+        assert!(adapter.page().await.contains(&refused), "{refused}");
     };
     put(&path, "other");
     told("failed", 1).await;

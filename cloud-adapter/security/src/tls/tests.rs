@@ -193,10 +193,10 @@ async fn a_new_pair_is_taken_over_and_a_bad_one_leaves_the_old() {
         assert!(serves("third").await);
     };
     tokio::select! {
-        () = tls.run(EVERY, |result| told.lock().expect("whole").push(result.is_ok())) => (),
+        () = tls.run(EVERY, |why, result| told.lock().expect("whole").push((why, result.is_ok()))) => (),
         () = script => (),
     }
-    assert_eq!(*told.lock().expect("whole"), [true, false, true]);
+    assert_eq!(*told.lock().expect("whole"), [true, false, true].map(|taken| (Occasion::Changed, taken)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,7 @@ async fn what_is_issued_here_is_renewed_at_half_its_life() {
         assert_ne!(leaf(&Arc::clone(&current.borrow_and_update())).await, first);
     };
     tokio::select! {
-        () = tls.run(EVERY, |result| assert_eq!(result, Ok(()))) => (),
+        () = tls.run(EVERY, |why, result| assert_eq!((why, result), (Occasion::Due, Ok(())))) => (),
         () = script => (),
     }
 }
@@ -242,7 +242,7 @@ async fn what_grew_old_while_the_machine_was_suspended_is_renewed_within_a_minut
         assert!(!current.has_changed().expect("runs"), "once is enough");
     };
     tokio::select! {
-        () = tls.run(EVERY, |result| assert_eq!(result, Ok(()))) => (),
+        () = tls.run(EVERY, |why, result| assert_eq!((why, result), (Occasion::Due, Ok(())))) => (),
         () = script => (),
     }
 }

@@ -98,7 +98,7 @@ impl Bench {
         serving.spawn(port.serve(terms, Guard::new(WhoCalls, gate), stop.clone()));
         if let Some(tls) = tls {
             // Ended with the set.
-            serving.spawn(tls.run(Duration::from_millis(20), |_told| ()));
+            serving.spawn(tls.run(Duration::from_millis(20), |_why, _told| ()));
         }
         Self { address, stop, registry, serving }
     }
