@@ -10,19 +10,20 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use controller_core::config::duration;
-use controller_core::kube_api::{Error, within};
+use controller_core::kube_api::within;
 use controller_core::start;
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{from_value, json};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 /// The first argument that asks for it.
 pub(crate) const COMMAND: &str = "self-test";
 const LOOK_EACH: Duration = Duration::from_millis(500);
 
-/// Makes a Service of type LoadBalancer, waits for its address, removes it, and waits until it is gone.
+/// Makes a Service of type LoadBalancer, waits for its address, removes it, and waits until it is gone. Told to end, it removes it, too.
 ///
 /// The exit code is 0 if it got an address and is gone, and else 1. It needs to create, get and delete the Service, and to list Events.
 #[derive(Debug, Parser)]
@@ -36,7 +37,7 @@ struct Args {
     #[arg(long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// The Service's name. One that is there is taken for what an earlier test left.
+    /// The Service's name. One that is there is taken for what an earlier test left, and removed first.
     #[arg(long, value_name = "NAME", default_value = "cloud-controllers-self-test")]
     name: String,
 
@@ -44,7 +45,7 @@ struct Args {
     #[arg(long, value_name = "CLASS")]
     load_balancer_class: Option<String>,
 
-    /// How long it may wait for the address, and again until it is gone.
+    /// How long it may take until what an earlier test left is gone and the address is there, and again until it is gone.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     timeout: Duration,
 }
@@ -57,40 +58,69 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => error.exit(),
     };
     let files: Vec<_> = args.kubeconfig.iter().filter(|file| !file.as_os_str().is_empty()).cloned().collect();
-    start::run_once(&files, |client| async move { test(&client, &args).await })
+    start::run_once(&files, |client| async move { test(&client, &args, told_to_end()?).await })
 }
 
-async fn test(client: &Client, args: &Args) -> anyhow::Result<()> {
+/// Until SIGTERM or SIGINT.
+fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+    })
+}
+
+async fn test(client: &Client, args: &Args, told_to_end: impl Future<Output = ()>) -> anyhow::Result<()> {
     let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
+    let name = &args.name;
+    tokio::select! {
+        proved = prove(client, &services, args) => proved,
+        () = told_to_end => match within(services.delete(name, &DeleteParams::default())).await {
+            Err(error) if !error.is_not_found() => bail!("told to end; the Service {name} is left: {error}"),
+            _ => bail!("told to end; the Service {name} is removed"),
+        },
+    }
+}
+
+async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     let (name, begin) = (&args.name, Instant::now());
     let service = wanted(args)?;
-    let made = until(args.timeout, async || make(&services, &service, name).await).await?;
-    made.with_context(|| format!("the Service {name} cannot be made"))?;
+    // One that is there has an address already: it would prove nothing.
+    remove(services, args).await.context("what an earlier test may have left")?;
+    let made_at = Instant::now();
+    let left = || args.timeout.saturating_sub(begin.elapsed());
+    make(services, &service, left()).await.with_context(|| format!("the Service {name} cannot be made"))?;
     say(&format!("The Service {}/{name} is made and waits for its address", args.namespace))?;
-    let served = until(args.timeout, async || address(&within(services.get(name)).await?)).await;
-    let took = begin.elapsed();
+    let served = until(left(), async || address(&within(services.get(name)).await?)).await;
+    let took = made_at.elapsed();
     if let Err(error) = &served {
         // At once: who asked may not wait until it is gone.
         say(&format!("It got none {error:#}; {}", reasons(client, args).await))?;
     }
     // Whatever became of it: it costs money.
-    let gone = remove(&services, args).await;
+    let gone = remove(services, args).await;
     let address = served.context("the Service got no address")?;
     gone?;
     say(&format!("It got the address {address} after {:.1} s, and is gone", took.as_secs_f64()))
 }
 
-/// One that is there is taken for ours, unless it is about to go. What is refused is refused: the inner error.
-async fn make(services: &Api<Service>, service: &Service, name: &str) -> anyhow::Result<Result<(), Error>> {
-    let made = within(services.create(&PostParams::default(), service)).await;
-    if !made.as_ref().is_err_and(|error| error.status() == Some(409)) {
-        return Ok(made.map(drop));
-    }
-    let there = within(services.get(name)).await?;
-    if there.metadata.deletion_timestamp.is_some() {
-        bail!("the Service {name} of an earlier test is not gone: is its load balancer?");
-    }
-    Ok(Ok(()))
+/// What is refused is refused; what has no answer is tried again, and may be there meanwhile.
+async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> anyhow::Result<()> {
+    let mut unanswered = false;
+    let made =
+        until(timeout, async || match within(services.create(&PostParams::default(), service)).await {
+            Ok(_) => Ok(Ok(())),
+            Err(error) if error.status().is_none() => {
+                unanswered = true;
+                Err(error.into())
+            }
+            Err(error) if unanswered && error.status() == Some(409) => Ok(Ok(())),
+            Err(error) => Ok(Err(error)),
+        });
+    Ok(made.await??)
 }
 
 /// The Service: it has no pods behind it, so nothing can be reached by it.
@@ -160,7 +190,58 @@ fn say(text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use controller_core::mirror::ObjectName;
+    use controller_core::testing::{self, FakeKube};
+
     use super::*;
+
+    const NAME: &str = "cloud-controllers-self-test";
+
+    fn args() -> Args {
+        Args::try_parse_from([COMMAND, "--timeout=9s"]).unwrap()
+    }
+
+    /// What was asked of the API server, without repetitions.
+    fn methods(kube: &FakeKube) -> Vec<String> {
+        let mut methods: Vec<_> = kube.writes().into_iter().map(|write| write.method).collect();
+        methods.dedup();
+        methods
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_earlier_test_left_is_removed_first_and_its_address_is_not_believed() {
+        let (kube, name) = (FakeKube::new(), ObjectName::namespaced("default", NAME));
+        kube.put::<Service>(testing::service(NAME).ingress("192.0.2.9"));
+        let (client, args) = (kube.client(), args());
+        let controller = async {
+            loop {
+                sleep(LOOK_EACH).await;
+                let waits = |service: &Service| address(service).is_err();
+                if kube.get::<Service>(&name).as_ref().is_some_and(waits) {
+                    kube.put::<Service>(testing::service(NAME).ingress("192.0.2.1"));
+                }
+            }
+        };
+        tokio::select! {
+            proved = test(&client, &args, std::future::pending()) => proved.unwrap(),
+            () = controller => (),
+        }
+        assert_eq!(methods(&kube), ["DELETE", "POST", "DELETE"]);
+        assert!(kube.get::<Service>(&name).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_made_goes_when_it_is_told_to_end() {
+        let (kube, name) = (FakeKube::new(), ObjectName::namespaced("default", NAME));
+        let there = || kube.get::<Service>(&name).is_some();
+        let told = async {
+            sleep(LOOK_EACH * 4).await;
+            assert!(there(), "it waits for its address");
+        };
+        let ended = test(&kube.client(), &args(), told).await.unwrap_err().to_string();
+        assert!(ended.starts_with("told to end") && ended.ends_with("is removed"), "{ended}");
+        assert!(!there());
+    }
 
     fn service(status: &serde_json::Value) -> Service {
         from_value(json!({ "status": { "loadBalancer": status } })).unwrap()
