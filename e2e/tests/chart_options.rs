@@ -38,7 +38,7 @@ async fn helm_test_proves_that_a_service_gets_an_address() {
     let mut alone = tokio::process::Command::new(program);
     alone.args(["self-test", "--namespace=kube-system", "--timeout=1s", "--kubeconfig"]);
     let failed = alone.arg(bed.cluster.control_plane.kubeconfig()).output().await.unwrap();
-    let said = String::from_utf8(failed.stderr).unwrap();
+    let said = String::from_utf8([failed.stdout, failed.stderr].concat()).unwrap();
     assert_eq!(failed.status.code(), Some(1), "{said}");
     assert!(said.contains("does the service-controller run?") && said.contains("has no address"), "{said}");
     assert!(services.get_opt(TEST).await.unwrap().is_none(), "nor is it left then");

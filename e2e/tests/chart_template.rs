@@ -1,6 +1,10 @@
 //! What the chart makes of its values, as `helm template` renders them: no API server runs here.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "clippy knows tests, and not their helpers"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -165,15 +169,207 @@ fn what_watches_from_outside_is_an_option() {
     }
     let pod = one("Pod");
     assert!(!within(&service["spec"]["selector"], &pod["metadata"]["labels"]), "the test has no metrics");
-    let boards =
+    let mut boards =
         of_kind(&objects, "ConfigMap").filter(|it| it["metadata"]["labels"]["grafana_dashboard"] == "1");
-    for board in boards {
-        let board: Value =
-            serde_json::from_str(board["data"]["cloud-controllers.json"].as_str().unwrap()).unwrap();
-        assert!(board["panels"].as_array().unwrap().len() > 8);
-        return;
+    let board = boards.next().expect("a dashboard");
+    let board: Value =
+        serde_json::from_str(board["data"]["cloud-controllers.json"].as_str().unwrap()).unwrap();
+    assert!(board["panels"].as_array().unwrap().len() > 8);
+}
+
+/// An alert fires at the first event and as long as the trouble lasts.
+#[test]
+fn alerts_ask_for_what_is_and_not_for_what_was() {
+    let mut values = base();
+    merge(&mut values, &json!({ "monitoring": { "alerts": true } }));
+    let objects = rendered(&values);
+    let rules: Vec<_> = of_kind(&objects, "PrometheusRule")
+        .flat_map(|it| it["spec"]["groups"].as_array().unwrap())
+        .flat_map(|group| group["rules"].as_array().unwrap())
+        .collect();
+    let asks = |alert: &str| {
+        let rule = rules.iter().find(|rule| rule["alert"] == alert).unwrap_or_else(|| panic!("no {alert}"));
+        rule["expr"].as_str().unwrap()
+    };
+    // The counter begins with the first refusal: it does not increase then.
+    assert_eq!(asks("CloudAdapterConfigRefused"), "max by (kind) (cloud_adapter_config_refused) > 0");
+    for alert in ["CloudNodeMirrorCut", "CloudServiceMirrorCut", "CloudRouteMirrorCut"] {
+        let expr = asks(alert);
+        // Of each process that holds a Lease: one that stands by sees nothing, and one that is well hides none that is not.
+        let (cut, holds) = expr.split_once(" == 0 and on (job, instance) ").unwrap();
+        assert!(cut.starts_with("cloud_controller_mirror_connected{"), "{expr}");
+        assert_eq!(holds, "running_managed_controllers == 1");
     }
-    panic!("there is no dashboard");
+    for rule in &rules {
+        let expr = rule["expr"].as_str().unwrap();
+        assert!(
+            !(expr.contains("increase(") && expr.ends_with("> 0")),
+            "the first one is no increase: {expr}"
+        );
+    }
+}
+
+/// A policy that lets everything out is none. Where an address cannot be known, the port is.
+#[test]
+fn policies_let_out_what_they_name() {
+    let ports = |rule: &Value| -> Vec<u64> {
+        rule["ports"].as_array().unwrap().iter().map(|it| it["port"].as_u64().unwrap()).collect()
+    };
+    let metadata = ["169.254.169.254/32", "fd00:ec2::254/128"];
+    let cases = [
+        ("https://192.0.2.10:8443", vec![8443]),
+        ("https://adapter.example", vec![443]),
+        ("https://[fd00::1]", vec![443]),
+        ("dns:///adapter.other.svc:9000", vec![9000]),
+        ("static:///192.0.2.10:8443,[fd00::1]:8444,a.example:8443", vec![8443, 8444]),
+        ("", vec![8443]),
+    ];
+    for (endpoint, wanted) in cases {
+        let kind = if endpoint.is_empty() { "sim" } else { "external" };
+        let mut values = base();
+        let adapter = json!({ "kind": kind, "endpoint": endpoint });
+        merge(&mut values, &json!({ "hostNetwork": false, "adapter": adapter }));
+        let objects = rendered(&values);
+        for policy in of_kind(&objects, "NetworkPolicy") {
+            let rules = policy["spec"]["egress"].as_array().unwrap();
+            let (dns, rules) = rules.split_first().unwrap();
+            assert_eq!(ports(dns), [53, 53]);
+            let of_adapter = policy["metadata"]["name"] == "cloud-adapter";
+            for rule in rules {
+                // The cloud's API has whatever ports.
+                assert!(of_adapter || !ports(rule).is_empty(), "{endpoint}: {rule}");
+                let to = rule["to"].as_array().unwrap();
+                assert!(!to.is_empty(), "{endpoint}: {rule}");
+                for block in to.iter().filter_map(|it| it.get("ipBlock")) {
+                    assert!(metadata.contains(&block["except"][0].as_str().unwrap()), "{endpoint}: {block}");
+                }
+            }
+            assert!(of_adapter || ports(rules.last().unwrap()) == wanted, "{endpoint}: {rules:?}");
+        }
+    }
+
+    let mut values = base();
+    let named = json!({ "to": [{ "ipBlock": { "cidr": "192.0.2.10/32" } }], "ports": [{ "port": 8443 }] });
+    let policy =
+        json!({ "adapterEgress": [named], "apiServer": ["192.0.2.1/32"], "apiServerPorts": [16443] });
+    let adapter = json!({ "kind": "external", "endpoint": "https://192.0.2.10:8443" });
+    merge(&mut values, &json!({ "hostNetwork": false, "adapter": adapter, "networkPolicy": policy }));
+    let objects = rendered(&values);
+    assert_eq!(names(&objects, "NetworkPolicy").len(), 3);
+    for policy in of_kind(&objects, "NetworkPolicy") {
+        let rules = policy["spec"]["egress"].as_array().unwrap();
+        let api = json!({ "to": [{ "ipBlock": { "cidr": "192.0.2.1/32" } }], "ports": [{ "port": 16443 }] });
+        assert_eq!(rules[1..], [api, named.clone()]);
+    }
+}
+
+/// Two of them cannot have one port where they share an address, and what is not there has none.
+#[test]
+fn a_port_is_taken_once_where_it_is_shared() {
+    let ours = json!({ "adapter": { "httpPort": 8443 } });
+    let two = json!({ "nodeController": { "httpPort": 10271 } });
+    let without =
+        json!({ "nodeController": { "httpPort": 10271 }, "serviceController": { "enabled": false } });
+    let off = json!({ "nodeController": { "httpPort": 10271, "enabled": false } });
+    let external = json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" },
+        "nodeController": { "httpPort": 10273 }, "serviceController": { "httpPort": 8443 } });
+    let cases = [
+        (true, &ours, Some("adapter.httpPort: 8443 is taken by adapter.grpcPort")),
+        (false, &ours, Some("adapter.httpPort: 8443 is taken by adapter.grpcPort")),
+        (true, &two, Some("serviceController.httpPort: 10271 is taken by nodeController.httpPort")),
+        (false, &two, None),
+        (true, &without, None),
+        (true, &off, None),
+        (true, &external, None),
+    ];
+    for (host, change, refused) in cases {
+        let mut values = base();
+        merge(&mut values, change);
+        merge(&mut values, &json!({ "hostNetwork": host }));
+        match (helm(&values), refused) {
+            (Ok(_), None) => (),
+            (Err(said), Some(why)) => assert!(said.contains(why), "{said}"),
+            (got, _) => panic!("host network {host}, {change}: {got:?}"),
+        }
+    }
+}
+
+/// The kubelet asks at the pod's address: what listens on loopback alone would be started again and again.
+#[test]
+fn an_address_that_probes_do_not_reach_is_refused() {
+    let within = ["127.0.0.1", "127.8.9.1", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "::ffff:7f00:1"];
+    for address in within {
+        let mut values = base();
+        merge(&mut values, &json!({ "bindAddress": address }));
+        let said = helm(&values).expect_err(address);
+        assert!(said.contains(&format!("bindAddress: {address} is reached from within alone")), "{said}");
+        assert!(said.contains("0.0.0.0") && said.contains("::"), "{said}");
+    }
+    for address in ["0.0.0.0", "::", "10.127.0.1", "::11", "::1:1", "fd00::1"] {
+        let mut values = base();
+        merge(&mut values, &json!({ "bindAddress": address }));
+        helm(&values).expect(address);
+    }
+}
+
+/// YAML takes some names for numbers, or for yes and no.
+#[test]
+fn names_that_look_like_something_else_stay_names() {
+    let mut values = base();
+    let adapter = json!({ "credentialsSecret": "123", "tls": { "secretName": "1e5" }, "priorityClassName": "0",
+        "replicas": "active-standby" });
+    merge(&mut values, &json!({ "adapter": adapter, "imagePullSecrets": [{ "name": "456" }] }));
+    let objects = rendered_as("789", "1234", &values);
+    for object in &objects {
+        assert!(object["metadata"]["name"].is_string(), "{object}");
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_null() || namespace == "1234", "{object}");
+        let instance = &object["metadata"]["labels"]["app.kubernetes.io/instance"];
+        assert!(instance.is_null() || instance == "789", "{object}");
+        for subject in object["subjects"].as_array().into_iter().flatten() {
+            assert_eq!(subject["namespace"], "1234", "{object}");
+        }
+    }
+    let adapter =
+        of_kind(&objects, "Deployment").find(|it| it["metadata"]["name"] == "cloud-adapter").unwrap();
+    let spec = &adapter["spec"]["template"]["spec"];
+    assert_eq!(spec["priorityClassName"], "0");
+    assert_eq!(spec["imagePullSecrets"][0]["name"], "456");
+    let volume = |name: &str| {
+        let mut volumes = spec["volumes"].as_array().unwrap().iter();
+        volumes.find(|it| it["name"] == name).unwrap()
+    };
+    assert_eq!(volume("credentials")["secret"]["secretName"], "123");
+    assert_eq!(volume("tls")["secret"]["secretName"], "1e5");
+    assert_eq!(volume("adapter-client")["projected"]["sources"][0]["secret"]["name"], "1e5");
+}
+
+/// Who leaves the adapter open is told so at each installation; and how `helm test` says what it found.
+#[test]
+fn the_notes_warn_of_an_adapter_that_anybody_may_use() {
+    let external =
+        json!({ "kind": "external", "endpoint": "https://192.0.2.10:8443", "authentication": "none" });
+    let cases = [
+        (json!({}), None),
+        (json!({ "authentication": "token-review" }), None),
+        (json!({ "authentication": "none" }), Some("the adapter does not ask who calls")),
+        (json!({ "authentication": "none", "tls": { "mode": "off" } }), Some("is not encrypted")),
+        (external, Some("do not show the adapter who they are")),
+    ];
+    for (adapter, warning) in cases {
+        let mut values = base();
+        merge(&mut values, &json!({ "adapter": adapter }));
+        let said = helm_with(&["install", "a", "--dry-run=client", "--namespace", "b"], &values).unwrap();
+        let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
+        match warning {
+            Some(warning) => {
+                let told = notes.lines().find(|line| line.starts_with("WARNING: "));
+                assert!(told.is_some_and(|told| told.contains(warning)), "{adapter}: {notes}");
+            }
+            None => assert!(!notes.contains("WARNING"), "{adapter}: {notes}"),
+        }
+        assert!(notes.contains("  helm test a --namespace b --logs\n"), "{notes}");
+    }
 }
 
 /// What is wrong is refused with its key.
@@ -194,6 +390,8 @@ fn wrong_values_of_pods_are_refused_by_the_name_of_their_key() {
         (json!({ "serviceController": { "affinity": { "node": {} } } }), "node"),
         (json!({ "adapter": { "extraVolumes": [{ "emptyDir": {} }] } }), "name"),
         (json!({ "adapter": { "extraVolumeMounts": [{ "name": "a" }] } }), "mountPath"),
+        (json!({ "networkPolicy": { "apiServerPorts": [] } }), "/networkPolicy/apiServerPorts"),
+        (json!({ "networkPolicy": { "apiServerPorts": ["https"] } }), "/networkPolicy/apiServerPorts/0"),
         (json!({ "adapter": { "cache": { "instances": { "maxage": "1m" } } } }), "maxage"),
     ];
     for (change, named) in cases {
@@ -214,18 +412,27 @@ fn base() -> Value {
 }
 
 fn rendered(values: &Value) -> Vec<Value> {
-    let text = helm(values).unwrap();
+    rendered_as("cloud-controllers", "kube-system", values)
+}
+
+fn rendered_as(release: &str, namespace: &str, values: &Value) -> Vec<Value> {
+    let text = helm_with(&["template", release, "--namespace", namespace], values).unwrap();
     let documents = text.split("\n---\n").filter(|it| it.lines().any(|line| line.starts_with("kind:")));
     documents.map(|it| serde_saphyr::from_str(it.trim_start_matches("---")).unwrap()).collect()
 }
 
 /// What `helm template` writes, or what it says of values that it refuses.
 fn helm(values: &Value) -> Result<String, String> {
+    helm_with(&["template", "cloud-controllers", "--namespace", "kube-system"], values)
+}
+
+/// No cluster is there to be asked.
+fn helm_with(command: &[&str], values: &Value) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("values.json");
     std::fs::write(&file, values.to_string()).unwrap();
     let mut helm = Command::new(e2e::tools().unwrap().helm.path);
-    helm.args(["template", "cloud-controllers", "--namespace", "kube-system", "--values"]).arg(file);
+    helm.args(command).arg("--values").arg(file).env("KUBECONFIG", dir.path().join("none"));
     let output = helm.arg(chart()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }

@@ -176,7 +176,7 @@ async fn until<T>(timeout: Duration, mut look: impl AsyncFnMut() -> anyhow::Resu
     loop {
         match look().await {
             Err(error) if Instant::now() >= deadline => {
-                return Err(error.context(format!("after {} s", timeout.as_secs())));
+                return Err(error.context(format!("after {:.0} s", timeout.as_secs_f64())));
             }
             Err(_not_yet) => sleep(LOOK_EACH).await,
             done => return done,

@@ -104,7 +104,7 @@ fn header(file: &str, manifests: &str) -> String {
              sed -i \"s/{NO_CLUSTER}/$id/\" {file}"
         ));
     }
-    if manifests.contains(&format!("secretName: {TLS_SECRET}")) {
+    if manifests.contains(&format!("secretName: \"{TLS_SECRET}\"")) {
         steps.push(format!(
             "Make a certificate of the adapter, by cert-manager or so:\n\
              openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \\\n  \
@@ -114,10 +114,11 @@ fn header(file: &str, manifests: &str) -> String {
              --from-file=tls.crt --from-file=tls.key --from-file=ca.crt=tls.crt"
         ));
     }
-    if manifests.contains("--clouds-file=") {
+    if let Some(secret) = credentials(manifests) {
+        let file = if manifests.contains("--clouds-file=") { "clouds.yaml" } else { "token" };
         steps.push(format!(
             "Bring the credentials of the cloud:\n\
-             kubectl --namespace {NAMESPACE} create secret generic cloud-credentials --from-file=clouds.yaml"
+             kubectl --namespace {NAMESPACE} create secret generic {secret} --from-file={file}"
         ));
     }
     steps.push(format!(
@@ -135,20 +136,63 @@ fn header(file: &str, manifests: &str) -> String {
     header
 }
 
+/// The Secret with the cloud's credentials that the adapter mounts, unless it is among the manifests.
+fn credentials(manifests: &str) -> Option<&str> {
+    // The mount has that name, too.
+    let mut volumes = manifests.split("- name: credentials\n").skip(1);
+    let secret = volumes.find_map(|volume| volume.trim_start().strip_prefix("secret:\n"))?;
+    let name = secret.lines().find_map(|line| line.trim().strip_prefix("secretName: "))?.trim_matches('"');
+    let made = |document: &str| {
+        let has = |wanted: &str| document.lines().any(|line| line == wanted);
+        has("kind: Secret") && has(&format!("  name: {name}"))
+    };
+    (!manifests.split("\n---\n").any(made)).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{NO_CLUSTER, bundles, header};
+
+    /// What the chart mounts into the adapter.
+    const MOUNTED: &str = "          - --clouds-file=/var/run/secrets/cloud/clouds.yaml
+          volumeMounts:
+            - name: credentials
+              mountPath: /var/run/secrets/cloud
+      volumes:
+        - name: credentials
+          secret:
+            secretName: \"mine\"
+            defaultMode: 0440
+        - name: tls
+          secret:
+            secretName: \"cloud-adapter-tls\"
+";
 
     #[test]
     fn each_bundle_begins_with_what_it_needs() {
         let numbered = |line: &&str| line.trim_start_matches("# ").starts_with(|c: char| c.is_ascii_digit());
         let steps = |manifests: &str| header("a.yaml", manifests).lines().filter(numbered).count();
         assert_eq!(steps("kind: Service"), 1, "it is only applied");
-        let all = format!("--cluster-id={NO_CLUSTER} secretName: cloud-adapter-tls --clouds-file=/a");
+        let all = format!("--cluster-id={NO_CLUSTER}\n{MOUNTED}");
         assert_eq!(steps(&all), 4);
         let header = header("a.yaml", &all);
         assert!(header.lines().all(|line| line.starts_with('#')), "{header}");
         assert!(header.ends_with("kubectl apply --filename a.yaml\n"), "{header}");
+    }
+
+    #[test]
+    fn credentials_are_asked_for_by_the_name_that_the_values_have_unless_they_are_there() {
+        let asked = |manifests: &str| {
+            let header = header("a.yaml", manifests);
+            header.lines().find_map(|line| line.split_once("secret generic ").map(|(_, it)| it.to_owned()))
+        };
+        let only = MOUNTED.replace("cloud-adapter-tls", "given");
+        assert_eq!(asked(&only).as_deref(), Some("mine --from-file=clouds.yaml"));
+        let token = only.replace("--clouds-file", "--token-file");
+        assert_eq!(asked(&token).as_deref(), Some("mine --from-file=token"));
+        let made = "kind: Secret\nmetadata:\n  name: mine\nstringData:\n  clouds.yaml: x";
+        assert_eq!(asked(&format!("{made}\n---\n{only}")), None);
+        assert_eq!(asked("kind: Service"), None);
     }
 
     #[test]

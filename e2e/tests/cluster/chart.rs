@@ -67,7 +67,7 @@ async fn notes_are_right(bed: &Bed) -> anyhow::Result<()> {
     let notes = bed.helm(&["get", "notes", RELEASE]).await?;
     let commands: Vec<_> = notes.lines().filter(|line| line.starts_with("  kubectl ")).collect();
     ensure!(commands.len() >= 5, "{notes}");
-    ensure!(notes.contains(&format!("  helm test {RELEASE} --namespace {NAMESPACE}\n")), "{notes}");
+    ensure!(notes.contains(&format!("  helm test {RELEASE} --namespace {NAMESPACE} --logs\n")), "{notes}");
     bed.shell(&bed.layout().home, &commands.join("\n").replace("service NAME", "service kubernetes")).await?;
     bed.step("the notes' commands work");
     Ok(())

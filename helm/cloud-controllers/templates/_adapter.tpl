@@ -55,7 +55,7 @@ cloud-adapter-ca
       {{- with $secret }}
       # The certificate alone: its key is the adapter's.
       - secret:
-          name: {{ . }}
+          name: {{ . | quote }}
           items:
             - key: ca.crt
               path: ca.crt

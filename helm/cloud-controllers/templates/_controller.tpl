@@ -13,7 +13,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ .component }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
 spec:
@@ -29,7 +29,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ .component }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
 spec:
@@ -101,7 +101,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ $account }}
-  namespace: {{ $namespace }}
+  namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
 automountServiceAccountToken: false
 ---
@@ -128,7 +128,7 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ $account }}
-    namespace: {{ $namespace }}
+    namespace: {{ $namespace | quote }}
 {{- $localRules := default list .localRules -}}
 {{- if not .root.Values.adapter.endpoint -}}
 {{- $slices := dict "apiGroups" (list "discovery.k8s.io") "resources" (list "endpointslices") "verbs" (list "get" "list" "watch") -}}
@@ -148,7 +148,7 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata:
   name: {{ $account }}{{ if $shard }}-{{ $shard }}{{ end }}
-  namespace: {{ $namespace }}
+  namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
 {{- end }}
 ---
@@ -156,7 +156,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: {{ .component }}
-  namespace: {{ $namespace }}
+  namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
 rules:
   {{- toYaml $localRules | nindent 2 }}
@@ -165,7 +165,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: {{ .component }}
-  namespace: {{ $namespace }}
+  namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
@@ -174,6 +174,6 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ $account }}
-    namespace: {{ $namespace }}
+    namespace: {{ $namespace | quote }}
 {{- end }}
 

@@ -10,7 +10,7 @@ app.kubernetes.io/part-of: {{ .root.Chart.Name }}
 {{/* The labels by which pods are found; they never change in a component's life. Takes {root, component}. */}}
 {{- define "cloud-controllers.selectorLabels" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 

@@ -18,7 +18,7 @@ apiVersion: v1
 kind: Secret
 metadata:
   name: {{ include "cloud-controllers.credentialsSecret" . }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "cloud-controllers.labels" (dict "root" . "component" "cloud-adapter") | nindent 4 }}
 stringData:

@@ -15,7 +15,7 @@ hostNetwork: {{ $root.Values.hostNetwork }}
 dnsPolicy: {{ ternary "ClusterFirstWithHostNet" "ClusterFirst" $root.Values.hostNetwork }}
 terminationGracePeriodSeconds: {{ .grace }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 securityContext:
   runAsNonRoot: true

@@ -8,6 +8,8 @@
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
 {{- $faults = append $faults (printf "bindAddress: %s is no IP address; write one such as 192.0.2.10 or fd00::10" $values.bindAddress) -}}
+{{- else if regexMatch "^(127\\.[0-9.]+|[0:]*:(ffff:)?127\\.[0-9.]+|[0:]*:ffff:7f[0-9a-f]{2}:[0-9a-f]+|[0:]*:0*1)$" (lower $values.bindAddress) -}}
+{{- $faults = append $faults (printf "bindAddress: %s is reached from within alone, and the kubelet asks at the pod's address: it would start each container again and again; set it to 0.0.0.0, or to :: on a cluster that has IPv6 alone" $values.bindAddress) -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.adapterFaults" . | fromJsonArray) -}}
 {{- if and $values.routeController.enabled (not $values.routeController.clusterCidr) -}}
@@ -20,20 +22,40 @@
 {{- if $values.serviceController.enabled -}}
 {{- $faults = concat $faults (include "cloud-controllers.serviceFaults" . | fromJsonArray) -}}
 {{- end -}}
-{{- $ports := dict -}}
-{{- if $values.hostNetwork -}}
-{{- range $key := list "adapter.grpcPort" "adapter.httpPort" "nodeController.httpPort" "serviceController.httpPort" "routeController.httpPort" -}}
-{{- $path := splitList "." $key -}}
-{{- $port := index $values (first $path) (last $path) | int | toString -}}
-{{- if hasKey $ports $port -}}
-{{- $faults = append $faults (printf "%s: %s is taken by %s, and on the host network each needs its own; choose another" $key $port (get $ports $port)) -}}
-{{- end -}}
-{{- $_ := set $ports $port $key -}}
-{{- end -}}
-{{- end -}}
+{{- $faults = concat $faults (include "cloud-controllers.portFaults" . | fromJsonArray) -}}
 {{- if $faults -}}
 {{- fail (printf "\n\nThese values need a change:\n  - %s\n" (join "\n  - " $faults)) -}}
 {{- end -}}
+{{- end }}
+
+{{/* Which ports are taken already: a JSON list. Of what is not installed none is. Takes the root. */}}
+{{- define "cloud-controllers.portFaults" -}}
+{{- $faults := list -}}
+{{- $values := .Values -}}
+{{- $keys := list -}}
+{{- if ne $values.adapter.kind "external" -}}
+{{- $keys = list "adapter.grpcPort" "adapter.httpPort" -}}
+{{- end -}}
+{{- $where := "in one pod" -}}
+{{- if $values.hostNetwork -}}
+{{- $where = "on the host network" -}}
+{{- range $controller := list "nodeController" "serviceController" "routeController" -}}
+{{- if (index $values $controller).enabled -}}
+{{- $keys = append $keys (printf "%s.httpPort" $controller) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $ports := dict -}}
+{{- range $key := $keys -}}
+{{- $path := splitList "." $key -}}
+{{- $port := index $values (first $path) (last $path) | int | toString -}}
+{{- if hasKey $ports $port -}}
+{{- $faults = append $faults (printf "%s: %s is taken by %s, and %s each needs its own; choose another" $key $port (get $ports $port) $where) -}}
+{{- else -}}
+{{- $_ := set $ports $port $key -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
 {{- end }}
 
 {{/* What is wrong with how the adapter is found and trusted: a JSON list. Takes the root. */}}
