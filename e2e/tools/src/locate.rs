@@ -137,7 +137,7 @@ impl fmt::Display for Origin {
 
 /// Finds one program, or builds it.
 ///
-/// Cost: one short-lived process for each candidate outside the cache; what [`Tool::build_time`] says if it has to be built.
+/// Cost: one short-lived process for each candidate outside the cache; what `Tool::build_time` says if it has to be built.
 ///
 /// # Errors
 /// When it is nowhere and cannot be built.
