@@ -73,6 +73,10 @@ struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     orphan_minimum_age: String,
 
+    /// Removes the load balancers of all Services that are ours, and then ends. The Services stay. For who uninstalls.
+    #[arg(long)]
+    remove_all: bool,
+
     // Last: the headings of its groups hold for what follows.
     #[command(flatten)]
     common: CommonArgs,
@@ -126,7 +130,7 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let classes = classes(args, faults);
     let orphans = orphans(args, faults);
     let defaults = defaults(&args.service_default, faults).called(names(args, faults));
-    let reading = Reading { defaults, compat: args.compat, classes: classes? };
+    let reading = Reading { defaults, compat: args.compat, classes: classes?, none_wanted: args.remove_all };
     Some(Config { common: common?, work: Work { workers: workers?, reading, orphans: orphans? } })
 }
 
@@ -296,6 +300,12 @@ mod tests {
         assert!(error.contains("--orphans"), "{error}");
         let error = orphans(&["--orphan-minimum-age=soon"]).unwrap_err();
         assert!(error.contains("'soon' for '--orphan-minimum-age <DURATION>'"), "{error}");
+    }
+
+    #[test]
+    fn all_load_balancers_go_only_if_that_is_asked_for() {
+        let none_wanted = |flags: &[&str]| parse(flags).map(|config| config.work.reading.none_wanted);
+        assert_eq!((none_wanted(&[]), none_wanted(&["--remove-all"])), (Ok(false), Ok(true)));
     }
 
     #[test]

@@ -31,6 +31,8 @@ use controller_core::{
     start::{self, Names, Process},
 };
 
+use tracing::info;
+
 use self::{
     config::{Config, Work},
     execute::Executor,
@@ -114,6 +116,15 @@ impl Rooms {
                 all.look_at_all();
             }
         });
+        if mirrors.reading.none_wanted {
+            let (held, end) = (mirrors.clone(), process.stop.clone());
+            process.task("removal of all", async move {
+                if end.run_until_cancelled(held.nothing_held()).await.is_some() {
+                    info!("No Service has a load balancer any more");
+                    end.cancel();
+                }
+            });
+        }
         process.task("workers", async move {
             if stop.run_until_cancelled(mirrors.listed()).await.is_none() {
                 return;

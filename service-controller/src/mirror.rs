@@ -33,6 +33,9 @@ use crate::plan::{
 /// As often as a lasting difference between mirror and adapter is asked about again.
 const RESYNC: Duration = crate::plan::memory::LAG;
 
+/// How soon it is noticed that nothing is left to remove.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
 /// How Services are read: what stands in the flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -42,6 +45,8 @@ pub(crate) struct Reading {
     pub(crate) compat: Option<Compat>,
     /// Which Services are ours.
     pub(crate) classes: Classes,
+    /// Whether they are read as if none of them wanted a load balancer: all that there are go.
+    pub(crate) none_wanted: bool,
 }
 
 impl Reading {
@@ -128,6 +133,15 @@ impl Mirrors {
     pub(crate) async fn listed(&self) {
         self.services.synced().await;
         self.shared.targets_known().await;
+    }
+
+    /// Waits until no Service of ours has a load balancer to lose.
+    pub(crate) async fn nothing_held(&self) {
+        self.services.synced().await;
+        let held = |service: &Arc<Service>| service.role() == Role::Cleanup && service.class != Class::Lost;
+        while self.services.read(|all| all.values().any(held)) {
+            sleep(LOOK_EACH).await;
+        }
     }
 
     /// The Service, unless it is gone, replaced by another of the same name, or none of our business.

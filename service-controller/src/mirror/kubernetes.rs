@@ -42,6 +42,13 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
         Some("LoadBalancer") => Kind::LoadBalancer,
         Some(_) | None => Kind::Other,
     };
+    let class = match kind {
+        Kind::LoadBalancer => reading.classes.class(spec.load_balancer_class.clone()),
+        Kind::Other if is_held_by_us(meta, reading) => Class::Ours(None),
+        Kind::Other => Class::Lost,
+    };
+    let holder = if kind == Kind::Other { holder(meta, reading) } else { Holder::default() };
+    let goes = reading.none_wanted && matches!(class, Class::Ours(_));
     let (ports, unread_ports) = ports(&spec);
     let status = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_ref());
@@ -52,12 +59,8 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
             uid: meta.uid.clone()?,
         },
         version: meta.resource_version.clone().unwrap_or_default(),
-        kind,
-        class: match kind {
-            Kind::LoadBalancer => reading.classes.class(spec.load_balancer_class.clone()),
-            Kind::Other if is_held_by_us(meta, reading) => Class::Ours(None),
-            Kind::Other => Class::Lost,
-        },
+        kind: if goes { Kind::Other } else { kind },
+        class,
         deleting: meta.deletion_timestamp.is_some(),
         finalizer: meta.finalizers.iter().flatten().any(|it| it == FINALIZER),
         ports,
@@ -82,7 +85,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
             let writers = holders(meta, &STATUS);
             !writers.is_empty() && !writers.iter().any(|writer| writer.starts_with(CONTROLLER))
         },
-        holder: if kind == Kind::Other { holder(meta, reading) } else { Holder::default() },
+        holder,
     })
 }
 

@@ -44,6 +44,25 @@ async fn a_service_that_changes_its_type_loses_its_load_balancer_even_if_nobody_
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_uninstalls_can_take_all_load_balancers_along_and_no_service() {
+    let world = World::start().await;
+    world.service(service("web").port(80)).service(service("api").port(443));
+    world.service(service("theirs").class("example.com/other").port(80).finalizer(FINALIZER));
+    world.eventually_ingress_of("web").await;
+    world.eventually_ingress_of("api").await;
+    let world = world.stop().await.without_any();
+    world.cloud.fail_next("DeleteLoadBalancer", AdapterError::new(Reason::VendorAuth, "token expired"));
+    let world = world.started().await.ended().await;
+    assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
+    for service in ["web", "api"] {
+        let left = world.get(service).unwrap();
+        assert_eq!(left.spec.unwrap().type_.as_deref(), Some("LoadBalancer"));
+        assert!(world.finalizers(service).is_empty() && world.ingress(service).is_empty(), "{service}");
+    }
+    assert_eq!(world.finalizers("theirs"), [FINALIZER], "it is another controller's");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_keeps_the_finalizer() {
     let world = World::start().await;
     world.service(service("web").port(80));

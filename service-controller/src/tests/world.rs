@@ -78,6 +78,12 @@ impl World {
         self
     }
 
+    /// The controller that is started then removes all load balancers.
+    pub(super) fn without_any(mut self) -> Self {
+        self.work.reading.none_wanted = true;
+        self
+    }
+
     /// The controller that is started then has so many workers.
     pub(super) fn workers(mut self, workers: usize) -> Self {
         self.work.workers = workers;
