@@ -111,12 +111,7 @@ impl Fresh {
         let Self { tls, keys } = self;
         let refused = AtomicBool::new(false);
         let told = |occasion, result: Result<(), String>| {
-            if occasion == Occasion::Changed {
-                refused.store(result.is_err(), Relaxed);
-            }
-            metrics.config_reload("certificate", result.is_ok());
-            // A certificate of the old files makes the new ones no better.
-            metrics.config_refused("certificate", result.is_err() || refused.load(Relaxed));
+            count(&metrics, &refused, occasion, result.is_ok());
             match result {
                 Ok(()) => tracing::info!("New connections get a new certificate"),
                 Err(why) => {
@@ -137,5 +132,37 @@ impl Fresh {
             }
         };
         tokio::join!(certificates, keys);
+    }
+}
+
+/// Notes a certificate that was taken over, or was not. One of the old files makes the new ones no better: those stay refused.
+fn count(metrics: &Metrics, refused: &AtomicBool, occasion: Occasion, taken: bool) {
+    if occasion == Occasion::Changed {
+        refused.store(!taken, Relaxed);
+    }
+    metrics.config_reload("certificate", taken);
+    metrics.config_refused("certificate", !taken || refused.load(Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_refused_stay_so_while_old_ones_give_new_certificates() {
+        let (metrics, refused) = (Metrics::new(), AtomicBool::new(false));
+        for (occasion, taken, shown) in [
+            (Occasion::Due, true, 0),
+            (Occasion::Due, false, 1),
+            (Occasion::Due, true, 0),
+            (Occasion::Changed, false, 1),
+            (Occasion::Due, true, 1),
+            (Occasion::Changed, true, 0),
+        ] {
+            count(&metrics, &refused, occasion, taken);
+            let line = format!("cloud_adapter_config_refused{{kind=\"certificate\"}} {shown}\n");
+            let page = metrics.render().expect("a page");
+            assert!(page.contains(&line), "{occasion:?}, taken {taken}: {page}");
+        }
     }
 }
