@@ -24,8 +24,9 @@ pub(crate) fn pause(layout: &Layout) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder.join("root")).with_context(|| format!("cannot create {}", folder.display()))?;
     write(&folder.join("pause.c"), PAUSE.as_bytes())?;
     let (source, program) = (folder.join("pause.c"), folder.join("root").join("pause"));
-    run(Command::new("cc").args(["-static", "-Os", "-s", "-o"]).arg(&program).arg(&source))
-        .context("the C compiler and the static C library are needed (Debian: libc6-dev, Fedora: glibc-static)")?;
+    run(Command::new("cc").args(["-static", "-Os", "-s", "-o"]).arg(&program).arg(&source)).context(
+        "the C compiler and the static C library are needed (Debian: libc6-dev, Fedora: glibc-static)",
+    )?;
     let layer = folder.join("layer.tar");
     tar(&layer, &folder.join("root"), &["pause"])?;
     let bytes = fs::read(&layer).with_context(|| format!("cannot read {}", layer.display()))?;
