@@ -54,7 +54,7 @@ pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries, run_pod};
 pub use ports::Ports;
 pub use process::{Launch, Process};
-pub use rights::rights;
+pub use rights::{rights, rights_listed};
 pub use simcloud::{Simcloud, State};
 
 /// Finds the tools, or builds them, with progress on standard error.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::bed::{Bed, WITHIN, address, is_uninitialised};
 use crate::eventually::eventually;
 use crate::objects::{delete_node, node, service};
+use crate::simcloud::Simcloud;
 
 /// Users who work on Services at the same time.
 const USERS: usize = 3;
@@ -36,6 +37,10 @@ pub struct Load {
 /// What is left of the users' work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
+    /// How many Services there ever were.
+    pub n_services: usize,
+    /// How many nodes joined, some of them again.
+    pub n_joined: usize,
     /// The Services that are there, each with two ports.
     pub services: Vec<String>,
     /// The networks of the nodes that are there.
@@ -48,6 +53,8 @@ struct User {
     client: Client,
     rounds: Arc<AtomicUsize>,
     stop: watch::Receiver<bool>,
+    /// The first networks of the cluster belong to so many other nodes.
+    others: usize,
 }
 
 impl Load {
@@ -56,10 +63,18 @@ impl Load {
     /// # Errors
     /// When the cloud refuses, or no node is initialised.
     pub async fn start(bed: &Bed) -> anyhow::Result<Self> {
-        bed.cluster.cloud.create_numbered("load-{n}", MACHINES).await?;
+        Self::beside(0, bed.client(), &bed.cluster.cloud).await
+    }
+
+    /// The same in any cluster, which has so many nodes already.
+    ///
+    /// # Errors
+    /// When the cloud refuses, or no node is initialised.
+    pub async fn beside(others: usize, client: Client, cloud: &Simcloud) -> anyhow::Result<Self> {
+        cloud.create_numbered("load-{n}", MACHINES).await?;
         let (rounds, stop) = (Arc::<AtomicUsize>::default(), watch::Sender::new(false));
         let mut users = JoinSet::new();
-        let user = User { client: bed.client(), rounds: Arc::clone(&rounds), stop: stop.subscribe() };
+        let user = User { client, rounds: Arc::clone(&rounds), stop: stop.subscribe(), others };
         users.spawn(user.clone().nodes());
         let mut this = Self { rounds, stop, users };
         this.rounds(NODES).await?;
@@ -107,7 +122,9 @@ impl Load {
         self.stop.send_replace(true);
         let mut all = Outcome::default();
         while let Some(ended) = self.users.join_next().await {
-            let Outcome { services, networks } = ended??;
+            let Outcome { n_services, n_joined, services, networks } = ended??;
+            all.n_services += n_services;
+            all.n_joined += n_joined;
             all.services.extend(services);
             all.networks.extend(networks);
         }
@@ -121,13 +138,14 @@ impl User {
     /// A Service comes, gets its address, changes and goes; the first ones stay.
     async fn services(self, number: usize) -> anyhow::Result<Outcome> {
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
-        let mut kept = Vec::new();
+        let (mut kept, mut n_services) = (Vec::new(), 0);
         for round in 0.. {
             if self.stops() {
                 break;
             }
             let name = format!("load-{number}-{round}");
             service(&name).port(80).create(&self.client).await?;
+            n_services += 1;
             eventually(&format!("Service {name} has an address"), WITHIN, || async {
                 address(&services.get(&name).await?).context("it has none")
             })
@@ -141,7 +159,7 @@ impl User {
             }
             self.done();
         }
-        Ok(Outcome { services: kept, ..Outcome::default() })
+        Ok(Outcome { n_services, services: kept, ..Outcome::default() })
     }
 
     async fn delete(&self, services: &Api<Service>, name: &str) -> anyhow::Result<()> {
@@ -156,13 +174,14 @@ impl User {
 
     /// A node joins and gets its route, and one that has been there for longest leaves.
     async fn nodes(self) -> anyhow::Result<Outcome> {
-        let mut there = Vec::new();
+        let (mut there, mut n_joined) = (Vec::new(), 0);
         for number in (1..=MACHINES).cycle() {
             if self.stops() {
                 break;
             }
-            let (name, network) = (format!("load-{number}"), format!("10.244.{number}.0/24"));
+            let (name, network) = (format!("load-{number}"), format!("10.244.{}.0/24", self.others + number));
             node(&name).pods(&network).register(&self.client).await?;
+            n_joined += 1;
             self.works(&name).await?;
             there.push((name, network));
             if there.len() > NODES {
@@ -171,7 +190,7 @@ impl User {
             self.done();
         }
         let networks = there.into_iter().map(|(_name, network)| network).collect();
-        Ok(Outcome { networks, ..Outcome::default() })
+        Ok(Outcome { n_joined, networks, ..Outcome::default() })
     }
 
     async fn works(&self, name: &str) -> anyhow::Result<()> {

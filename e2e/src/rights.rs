@@ -17,10 +17,14 @@ pub async fn rights(
 ) -> anyhow::Result<BTreeSet<String>> {
     let user = format!("--as={user}");
     let args = ["auth", "can-i", "--list", "--no-headers", &user, "--namespace", namespace];
-    parse(&control_plane.kubectl(&args).await?)
+    rights_listed(&control_plane.kubectl(&args).await?)
 }
 
-fn parse(table: &str) -> anyhow::Result<BTreeSet<String>> {
+/// The same out of what `kubectl auth can-i --list --no-headers` printed.
+///
+/// # Errors
+/// When it is something else than its table.
+pub fn rights_listed(table: &str) -> anyhow::Result<BTreeSet<String>> {
     let mut rights = BTreeSet::new();
     for line in table.lines() {
         rights.extend(parse_line(line).with_context(|| format!("not a line of the table: {line}"))?);
@@ -48,7 +52,7 @@ fn parse_line(line: &str) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::rights_listed;
 
     #[test]
     fn each_verb_on_each_object_is_a_right() {
@@ -58,7 +62,7 @@ nodes/status           []              []          [patch]
 leases.coordination    []              [a]         [update]
                        [/api/* /api]   []          [get]
 ";
-        let rights: Vec<_> = parse(table).unwrap().into_iter().collect();
+        let rights: Vec<_> = rights_listed(table).unwrap().into_iter().collect();
         let wanted = [
             "get /api",
             "get /api/*",
@@ -72,6 +76,6 @@ leases.coordination    []              [a]         [update]
 
     #[test]
     fn another_table_is_refused() {
-        assert!(parse("error: nothing").is_err());
+        assert!(rights_listed("error: nothing").is_err());
     }
 }

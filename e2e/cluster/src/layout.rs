@@ -115,7 +115,9 @@ impl Layout {
     pub(crate) fn of_what_runs(&self) -> Self {
         let home = std::fs::read_to_string(HOME_FILE).ok().map(|home| PathBuf::from(home.trim()));
         // What `down` would remove: nothing but a folder of ours.
-        let ours = home.filter(|home| home.is_absolute() && home.ends_with("cloud-controllers/cluster") && home.is_dir());
+        let ours = home.filter(|home| {
+            home.is_absolute() && home.ends_with("cloud-controllers/cluster") && home.is_dir()
+        });
         ours.map_or_else(|| self.clone(), |home| Self { home })
     }
 
@@ -180,7 +182,7 @@ impl Layout {
     }
 
     /// containerd has a folder for each container there, named as the container.
-    pub(crate) fn containers(&self, node: Node) -> PathBuf {
+    pub fn containers(&self, node: Node) -> PathBuf {
         self.node(node).join("containerd/state/io.containerd.runtime.v2.task/k8s.io")
     }
 

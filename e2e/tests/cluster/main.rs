@@ -6,3 +6,8 @@
 mod bed;
 mod bootstrap;
 mod chart;
+mod inside;
+mod policies;
+mod rights;
+mod routes;
+mod scaling;

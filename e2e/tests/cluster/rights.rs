@@ -1,0 +1,308 @@
+//! What the containers have: rights at the API server and at the adapter by the tokens that they are given, files, and what the kernel
+//! lets them do. `chart_install` compares the same rights by the names of their users.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use adapter_client::AdapterChannel;
+use anyhow::{Context, bail, ensure};
+use cloud_api_proto::v1alpha1::adapter_service_client::AdapterServiceClient;
+use cloud_api_proto::v1alpha1::{GetInfoRequest, RequestContext};
+use cloud_api_proto::{AdapterError, Reason};
+use e2e::{CONTROLLERS, GrpcPort, eventually, rights_listed};
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, NAMESPACE, WITHIN, scenario};
+use crate::inside::Container;
+
+const ADAPTER: &str = "cloud-adapter";
+/// The key to the cloud.
+const KEY: &str = "the-clouds-own-key";
+/// Good for the API server.
+const API: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Good for the adapter.
+const CLIENT: &str = "/var/run/secrets/cloud-adapter";
+/// The user that all of them are.
+const USER: &str = "65532";
+
+#[test]
+fn each_container_has_what_is_listed_and_no_more() {
+    scenario(1, async |bed| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "cloud", "namespace": NAMESPACE },
+            "stringData": { "token": KEY },
+        });
+        bed.apply(&secret).await?;
+        bed.install(&json!({ "adapter": { "credentialsSecret": "cloud" } })).await?;
+        bed.until_initialised().await?;
+        let all = Container::of_release(bed).await?;
+        let names: BTreeSet<_> = all.iter().map(|it| it.name.as_str()).collect();
+        ensure!(names == CONTROLLERS.into_iter().chain([ADAPTER]).collect(), "{names:?}");
+        for container in &all {
+            confined(container)?;
+            files(container)?;
+        }
+        bed.step("user, root, capabilities and files are as they should be");
+        for container in &all {
+            tokens(bed, container).await?;
+        }
+        bed.step("the tokens can do what is listed");
+        adapters_door(bed, &all).await?;
+        bed.step("neither token opens the other door");
+
+        // Nobody is asked who he is: then the adapter needs nothing of the cluster.
+        bed.upgrade(&json!({ "adapter": { "credentialsSecret": "cloud", "authentication": "none" } }))
+            .await?;
+        eventually("the adapter has no token", WITHIN, || async {
+            let all = Container::of_release(bed).await?;
+            let adapter = all.iter().find(|it| it.name == ADAPTER).context("there is no adapter")?;
+            let (config, token) = (adapter.file("/etc/cloud-adapter"), adapter.file(API));
+            ensure!(config.exists() && !token.exists(), "{} is there", token.display());
+            Ok(())
+        })
+        .await?;
+        bed.step("an adapter that asks nobody has no token");
+        Ok(())
+    });
+}
+
+/// What the kernel lets it do.
+fn confined(container: &Container) -> anyhow::Result<()> {
+    let (name, status) = (&container.name, container.kernel_says("status")?);
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(|value| value.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let user = [USER; 4].join(" ");
+    let none = "0".repeat(16);
+    for (of, wanted) in [
+        ("Uid", user.as_str()),
+        ("Gid", &user),
+        ("Groups", USER),
+        ("CapPrm", &none),
+        ("CapEff", &none),
+        ("CapBnd", &none),
+        ("CapAmb", &none),
+        ("NoNewPrivs", "1"),
+        // Filtered.
+        ("Seccomp", "2"),
+    ] {
+        let has = field(of);
+        ensure!(has.as_deref() == Some(wanted), "{name}: {of} {has:?}, wanted {wanted}");
+    }
+    // Not even for us, who may do everything: the mounts themselves are read-only.
+    for folder in ["/", "/tmp", "/etc", CLIENT, API].map(|folder| container.file(folder)) {
+        let refused = fs::write(folder.join("written"), "").err().map(|error| error.kind());
+        let right = [std::io::ErrorKind::ReadOnlyFilesystem, std::io::ErrorKind::NotFound];
+        ensure!(
+            refused.is_some_and(|kind| right.contains(&kind)),
+            "{name}: {} {refused:?}",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+/// What is mounted, and where the keys are.
+fn files(container: &Container) -> anyhow::Result<()> {
+    let name = &container.name;
+    let api = (API, ["ca.crt", "namespace", "token"].as_slice());
+    let wanted: &[(&str, &[&str])] = if name == ADAPTER {
+        &[
+            ("/etc/cloud-adapter", &["config.yaml"]),
+            ("/var/run/secrets/cloud", &["token"]),
+            ("/var/run/secrets/cloud-adapter-tls", &["ca.crt", "ca.key"]),
+            api,
+        ]
+    } else {
+        &[(CLIENT, &["ca.crt", "token"]), api]
+    };
+    let wanted: BTreeMap<_, BTreeSet<_>> = wanted
+        .iter()
+        .map(|(folder, files)| ((*folder).to_owned(), files.iter().map(|&file| file.to_owned()).collect()))
+        .collect();
+    let mut has = BTreeMap::new();
+    let mut keys = BTreeSet::new();
+    for folder in mounted(container)? {
+        let files = listed(&container.file(&folder))?;
+        for file in &files {
+            let text = fs::read_to_string(container.file(&folder).join(file))?;
+            if text.contains(KEY) || text.contains("PRIVATE KEY") {
+                keys.insert(format!("{folder}/{file}"));
+            }
+        }
+        has.insert(folder, files);
+    }
+    ensure!(has == wanted, "{name} sees {has:?}, wanted {wanted:?}");
+    let held: BTreeSet<_> = if name == ADAPTER {
+        ["/var/run/secrets/cloud/token", "/var/run/secrets/cloud-adapter-tls/ca.key"]
+            .map(str::to_owned)
+            .into()
+    } else {
+        BTreeSet::new()
+    };
+    ensure!(keys == held, "{name} has keys in {keys:?}, wanted {held:?}");
+    for of in ["environ", "cmdline"] {
+        let says = container.kernel_says(of)?;
+        ensure!(!says.contains(KEY), "{name}: the key is in {of}");
+    }
+    Ok(())
+}
+
+/// What was mounted for this container, beside what each has.
+fn mounted(container: &Container) -> anyhow::Result<Vec<String>> {
+    let mounts = container.kernel_says("mountinfo")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let of_all = ["/", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/sys", "/proc", "/dev"];
+    let own = points.filter(|point| {
+        let below = |folder: &str| point.starts_with(&format!("{folder}/"));
+        !of_all.contains(point) && !["/sys", "/proc", "/dev"].into_iter().any(below)
+    });
+    Ok(own
+        .map(|point| point.strip_prefix("/run").map_or(point.to_owned(), |rest| format!("/var/run{rest}")))
+        .collect())
+}
+
+/// The files of a volume: Kubernetes puts them behind a link that it swaps, whose name has two dots.
+fn listed(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| !name.starts_with("..")).collect())
+}
+
+/// What its token for the API server can do, more than one of an account without any role.
+async fn tokens(bed: &Bed, container: &Container) -> anyhow::Result<()> {
+    let name = &container.name;
+    let as_itself = kubeconfig(bed, container, &format!("{API}/token"))?;
+    let account = format!("system:serviceaccount:{NAMESPACE}:cloud-{}", name.trim_start_matches("cloud-"));
+    let who = ["auth", "whoami", "--output", "jsonpath={.status.userInfo.username}"];
+    let who = bed.kubectl_as(&as_itself, &who).await?;
+    ensure!(who == account, "{name} is {who}");
+    for namespace in [NAMESPACE, "default"] {
+        let list = ["auth", "can-i", "--list", "--no-headers", "--namespace", namespace];
+        let all = rights_listed(&bed.kubectl_as(&as_itself, &list).await?)?;
+        let nobody = ["--as", "system:serviceaccount:kube-system:nobody"];
+        let basic = rights_listed(&bed.kubectl(&[&list[..], &nobody].concat()).await?)?;
+        ensure!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not part of {all:?}");
+        let (own, wanted) = (all.difference(&basic).cloned().collect(), wanted(name, namespace)?);
+        let (more, less) = (missing(&wanted, &own), missing(&own, &wanted));
+        ensure!(own == wanted, "{name} in {namespace} may {more:?}, and may not {less:?}");
+    }
+    // As the API server says when it is asked to do it.
+    for args in [
+        ["get", "secrets", "--all-namespaces"].as_slice(),
+        &["get", "secret", "cloud", "--namespace", NAMESPACE],
+        &["get", "pods", "--namespace", NAMESPACE],
+        &["create", "token", "cloud-node-controller", "--namespace", NAMESPACE],
+        &["get", "nodes", "--as", "system:admin"],
+        &["get", "--raw", "/api/v1/nodes/node-1/proxy/pods"],
+        &["delete", "lease", "cloud-adapter", "--namespace", NAMESPACE],
+    ] {
+        refused(&bed.kubectl_as(&as_itself, args).await, "forbidden", &format!("{name}: {args:?}"))?;
+    }
+    let nodes = bed.kubectl_as(&as_itself, &["get", "nodes"]).await;
+    if name == ADAPTER { refused(&nodes, "forbidden", "the adapter reads nodes") } else { nodes.map(drop) }
+}
+
+fn missing(from: &BTreeSet<String>, of: &BTreeSet<String>) -> Vec<String> {
+    of.difference(from).cloned().collect()
+}
+
+fn refused(answer: &anyhow::Result<String>, word: &str, what: &str) -> anyhow::Result<()> {
+    match answer {
+        Ok(done) => bail!("{what} was let through: {done}"),
+        Err(error) => {
+            ensure!(format!("{error:#}").to_lowercase().contains(word), "{what}: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// As SECURITY.md has it.
+fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
+    let node =
+        ["get nodes", "list nodes", "watch nodes", "patch nodes", "delete nodes", "patch nodes/status"];
+    let service = [
+        "get services",
+        "list services",
+        "watch services",
+        "patch services/status",
+        "list nodes",
+        "watch nodes",
+    ];
+    let record = [
+        "create configmaps",
+        "get configmaps named route-controller-routes",
+        "patch configmaps named route-controller-routes",
+    ];
+    let (own, near): (&[&str], &[&str]) = match name {
+        ADAPTER => return Ok(BTreeSet::new()),
+        "node-controller" => (&node, &[]),
+        "service-controller" => (&service, &[]),
+        "route-controller" => (&["list nodes", "watch nodes", "patch nodes/status"], &record),
+        other => bail!("nobody knows {other}"),
+    };
+    let mut rights: BTreeSet<_> =
+        own.iter().chain(&["create events", "patch events"]).map(|&right| right.to_owned()).collect();
+    if namespace != NAMESPACE {
+        return Ok(rights);
+    }
+    rights.extend(near.iter().map(|&right| right.to_owned()));
+    rights.extend(["get", "list", "watch"].map(|verb| format!("{verb} endpointslices.discovery.k8s.io")));
+    rights.insert("create leases.coordination.k8s.io".to_owned());
+    // Of all shards that there may be.
+    for shard in 0..64 {
+        let of = if shard == 0 { String::new() } else { format!("-{shard}") };
+        let lease = |verb| format!("{verb} leases.coordination.k8s.io named cloud-{name}{of}");
+        rights.extend(["get", "watch", "patch"].map(lease));
+    }
+    Ok(rights)
+}
+
+/// The administrator's kubeconfig, with the token that a container has.
+fn kubeconfig(bed: &Bed, container: &Container, token: &str) -> anyhow::Result<PathBuf> {
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(bed.layout().kubeconfig())?)?;
+    let token = fs::read_to_string(container.file(token)).with_context(|| format!("no {token}"))?;
+    let user = config.pointer_mut("/users/0/user").context("it names no user")?;
+    *user = json!({ "token": token });
+    let file = bed.layout().home.join("container.kubeconfig");
+    fs::write(&file, config.to_string())?;
+    Ok(file)
+}
+
+/// The token for the adapter is no good at the API server, and the other way round; each is good at its own.
+async fn adapters_door(bed: &Bed, all: &[Container]) -> anyhow::Result<()> {
+    let id = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
+    let cluster = bed.kubectl(&id).await?;
+    let adapter = all.iter().find(|it| it.name == ADAPTER).context("there is no adapter")?;
+    for controller in all.iter().filter(|it| it.name != ADAPTER) {
+        let name = &controller.name;
+        let as_client = kubeconfig(bed, controller, &format!("{CLIENT}/token"))?;
+        let asked = bed.kubectl_as(&as_client, &["get", "nodes"]).await;
+        refused(&asked, "unauthorized", &format!("{name} with the token for the adapter"))?;
+        let door = |token: PathBuf| {
+            let ca = controller.file(&format!("{CLIENT}/ca.crt"));
+            anyhow::Ok(GrpcPort::at(&adapter.at("grpc")?.to_string(), Some(ca), Some(token))?.channel())
+        };
+        let with_own = info(door(controller.file(&format!("{CLIENT}/token")))?, &cluster).await;
+        with_own.with_context(|| format!("{name} with its own token"))?;
+        for (whose, token) in [("its", controller), ("the adapter's", adapter)] {
+            let other = info(door(token.file(&format!("{API}/token")))?, &cluster).await;
+            let reason = other.as_ref().err().map(|error| error.reason);
+            ensure!(
+                reason == Some(Reason::CallerUnauthenticated),
+                "{name} with {whose} token for the API server: {other:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn info(door: AdapterChannel, cluster: &str) -> Result<(), AdapterError> {
+    let context =
+        RequestContext { cluster_id: cluster.to_owned(), request_id: "e2e".to_owned(), ..Default::default() };
+    let request = GetInfoRequest { context: Some(context) };
+    let answer = AdapterServiceClient::new(door).get_info(request).await;
+    answer.map(drop).map_err(AdapterError::from)
+}

@@ -1,0 +1,193 @@
+//! Each controller is scaled from one process to three and back while users work: what it does is shared, and nothing is done twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use adapter_sim::simcloud::model::LoadBalancer;
+use adapter_sim::simcloud::{Operation, counts::Counts};
+use anyhow::{Context, ensure};
+use e2e::{CONTROLLERS, Load, Outcome, eventually};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::bed::{Bed, NAMESPACE, WITHIN, scenario, tell};
+use crate::inside::{Container, get};
+
+/// On the host network their ports keep replicas on different nodes.
+const NODES: u8 = 3;
+const SHARDS: usize = 3;
+/// What users get done in each state of affairs.
+const ROUNDS: usize = 6;
+/// The nodes that run pods, unlike those that users register.
+const REAL: &str = "cluster.test/runs-pods";
+
+#[test]
+fn each_controller_is_scaled_under_load_and_its_shards_follow() {
+    scenario(NODES, async |bed| {
+        bed.kubectl(&["label", "nodes", "--all", &format!("{REAL}=yes")]).await?;
+        bed.install(&values()).await?;
+        bed.until_initialised().await?;
+        let mut load = Load::beside(NODES.into(), bed.client.clone(), &bed.cloud).await?;
+        load.rounds(ROUNDS).await?;
+        bed.step("users are at work");
+        for controller in CONTROLLERS {
+            let others = processes_beside(bed, controller).await?;
+            for replicas in [3, 1] {
+                scale(bed, controller, replicas).await?;
+                load.rounds(ROUNDS).await?;
+                bed.step("users have worked on");
+            }
+            let now = processes_beside(bed, controller).await?;
+            ensure!(now == others, "{controller} was scaled, and of the others {others:?} became {now:?}");
+        }
+        let outcome = load.stop().await?;
+        settled(bed, &outcome).await?;
+        nothing_twice(bed, &outcome).await
+    });
+}
+
+fn values() -> Value {
+    let real = json!({ REAL: "yes" });
+    let shared = json!({ "shards": SHARDS, "nodeSelector": real });
+    json!({
+        "adapter": { "nodeSelector": real },
+        "nodeController": shared, "routeController": shared, "serviceController": shared,
+    })
+}
+
+/// As an operator does it; waits until the shards are shared fairly.
+async fn scale(bed: &Bed, controller: &str, replicas: usize) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let (deployment, replicas_arg) = (format!("deployment/{controller}"), format!("--replicas={replicas}"));
+    bed.kubectl(&["scale", &deployment, &replicas_arg, "--namespace", NAMESPACE]).await?;
+    eventually(&format!("{replicas} of {controller} share {SHARDS} shards"), WITHIN, || async {
+        let shares = shares(bed, controller).await?;
+        let holders: BTreeSet<_> = holders(bed, controller).await?.into_iter().collect();
+        let fair = shares.values().all(|own| own.len() == SHARDS / replicas);
+        let all: BTreeSet<_> = shares.values().flatten().collect();
+        ensure!(
+            fair && shares.len() == replicas && all.len() == SHARDS && holders.len() == replicas,
+            "pods say {shares:?}, Leases {holders:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    bed.step(&format!("{controller}: {replicas} share {SHARDS} shards, {:.1?} after scale", begin.elapsed()));
+    Ok(())
+}
+
+/// Which shards each pod of a controller says that it has, of all that there are: also of those that are about to end.
+async fn shares(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMap<String, BTreeSet<usize>>> {
+    let mut shares = BTreeMap::new();
+    for container in Container::of_release(bed).await?.iter().filter(|it| it.name == controller) {
+        let page = get(container.at("http")?, "/metrics").await?;
+        let has = |shard: &usize| {
+            let name = lease(controller, *shard);
+            page.contains(&format!("leader_election_master_status{{name=\"{name}\"}} 1\n"))
+        };
+        shares.insert(container.pod_name().to_owned(), (0..SHARDS).filter(has).collect());
+    }
+    Ok(shares)
+}
+
+/// Who holds each shard's Lease, as the API server says.
+async fn holders(bed: &Bed, controller: &str) -> anyhow::Result<Vec<String>> {
+    let leases: Api<Lease> = Api::namespaced(bed.client.clone(), NAMESPACE);
+    let mut holders = Vec::new();
+    for shard in 0..SHARDS {
+        let name = lease(controller, shard);
+        let holder = leases.get(&name).await?.spec.and_then(|spec| spec.holder_identity);
+        holders.push(holder.filter(|holder| !holder.is_empty()).with_context(|| format!("{name} is free"))?);
+    }
+    Ok(holders)
+}
+
+fn lease(controller: &str, shard: usize) -> String {
+    if shard == 0 { format!("cloud-{controller}") } else { format!("cloud-{controller}-{shard}") }
+}
+
+/// The pods of all other Deployments, and how often each was started again.
+async fn processes_beside(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMap<String, i32>> {
+    let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
+    let others =
+        format!("app.kubernetes.io/name=cloud-controllers,app.kubernetes.io/component!={controller}");
+    let pods = pods.list(&ListParams::default().labels(&others)).await?.items;
+    let starts = |pod: &Pod| {
+        let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        containers.map(|container| container.restart_count).sum()
+    };
+    Ok(pods.iter().map(|pod| (pod.metadata.name.clone().unwrap_or_default(), starts(pod))).collect())
+}
+
+/// Each Service has one load balancer, complete, with the address that its user sees; each node its route; nothing else is left.
+async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
+    bed.until_cloud("everything is there once", |state| {
+        let complete = |it: &LoadBalancer| json!(it.status) == "ACTIVE" && it.listeners.len() == 2;
+        ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
+        let owner = |it: &LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").cloned();
+        let mut owners: Vec<_> = state.load_balancers.iter().filter_map(owner).collect();
+        owners.sort();
+        ensure!(owners == outcome.services, "load balancers of {owners:?}, not of {:?}", outcome.services);
+        let routes: BTreeSet<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
+        let real = (0..NODES).map(|number| format!("10.244.{number}.0/24"));
+        let wanted: BTreeSet<_> = outcome.networks.iter().cloned().chain(real).collect();
+        ensure!(
+            routes == wanted && state.routes.len() == wanted.len(),
+            "routes to {routes:?}, not {wanted:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    for name in &outcome.services {
+        let shown = bed.address(name).await?;
+        let vips = bed.cloud.state().await?.balancer(name)?.vips.clone();
+        ensure!(vips.iter().any(|vip| vip.to_string() == shown), "{name}: {shown}, and it has {vips:?}");
+    }
+    Ok(())
+}
+
+/// One load balancer was made for each Service that ever was, and removed once; each node was initialised once each time that it came.
+async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
+    let counts: Counts = bed.cloud.counts().await?;
+    let there = outcome.services.len();
+    for (operation, wanted) in [
+        (Operation::CreateLoadBalancer, outcome.n_services),
+        (Operation::DeleteLoadBalancer, outcome.n_services - there),
+    ] {
+        let n = counts.of(operation);
+        ensure!(n == u64::try_from(wanted)?, "{operation:?}: {n}, wanted {wanted}: {counts:?}");
+    }
+    let events: Api<Event> = Api::all(bed.client.clone());
+    let events = events.list(&ListParams::default()).await?.items;
+    let synced = events.iter().filter(|event| {
+        let of_users = event.involved_object.name.as_deref().is_some_and(|name| name.starts_with("load-"));
+        of_users && event.reason.as_deref() == Some("Synced")
+    });
+    let synced: i32 = synced.map(|event| event.count.unwrap_or(1)).sum();
+    ensure!(
+        synced == i32::try_from(outcome.n_joined)?,
+        "{synced} times Synced, and {} joined",
+        outcome.n_joined
+    );
+    let warnings = events.iter().filter(|event| {
+        let by = event.source.iter().filter_map(|source| source.component.as_deref());
+        let ours = by.chain(event.reporting_component.as_deref()).any(|by| REPORTERS.contains(&by));
+        // A Service that comes a moment before the first node is told that there is none yet.
+        let early = event.reason.as_deref() == Some("UnAvailableLoadBalancer");
+        event.type_.as_deref() == Some("Warning") && ours && !early
+    });
+    let warnings: Vec<_> = warnings.map(|event| (&event.involved_object.name, &event.message)).collect();
+    ensure!(warnings.is_empty(), "{warnings:#?}");
+    tell(&format!(
+        "  {} Services and {} nodes came and went; the cloud was asked {:?}",
+        outcome.n_services, outcome.n_joined, counts.by_operation
+    ));
+    Ok(())
+}
+
+/// As whom the controllers report Events.
+const REPORTERS: [&str; 4] =
+    ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
