@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, WITHIN, scenario};
 use crate::inside::Container;
+use crate::routes::remove_routes;
 
 const ADAPTER: &str = "cloud-adapter";
 const CLOUD: u16 = e2e_cluster::layout::CLOUD_PORT;
@@ -60,7 +61,18 @@ fn on_the_pod_network_all_works_across_nodes_and_the_policies_fit() {
         let adapter = named(&pods, ADAPTER)?.at("grpc")?;
         let reached = stranger.connect(adapter).await;
         ensure!(reached.is_ok(), "policies are enforced here now ({reached:?}): try them with packets, too");
-        Ok(())
+
+        // Who would mend the routes needs them itself, to reach the adapter; back on the host network it does not.
+        remove_routes(bed).await?;
+        let router = named(&pods, "route-controller")?;
+        eventually("route-controller is cut off from the adapter", WITHIN, || async {
+            ensure!(router.connect(adapter).await.is_err(), "it reaches it");
+            Ok(())
+        })
+        .await?;
+        bed.step("without routes, route-controller does not reach the adapter");
+        bed.upgrade(&values(true)).await?;
+        bed.until_cloud("back on the host network, all routes are made again", routes(3)).await
     });
 }
 
