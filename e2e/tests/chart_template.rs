@@ -73,6 +73,7 @@ fn what_is_given_for_pods_is_in_them() {
         "nodeSelector": { "a-node": "x" },
         "tolerations": [{ "key": "a-taint", "operator": "Exists" }],
         "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [] } },
+        "topologySpreadConstraints": [{ "maxSkew": 2, "topologyKey": "a-key", "whenUnsatisfiable": "DoNotSchedule" }],
         "priorityClassName": "a-class",
         "resources": { "limits": { "memory": "77Mi" } },
         "extraArgs": ["--an-argument"],
@@ -94,6 +95,7 @@ fn what_is_given_for_pods_is_in_them() {
         assert_eq!(spec["nodeSelector"], pod["nodeSelector"], "{name}");
         assert!(there(&spec["tolerations"], &pod["tolerations"][0]), "{name}");
         assert_eq!(spec["affinity"], pod["affinity"], "{name}");
+        assert_eq!(spec["topologySpreadConstraints"], pod["topologySpreadConstraints"], "{name}");
         assert_eq!(spec["priorityClassName"], "a-class", "{name}");
         assert_eq!(container["resources"]["limits"]["memory"], "77Mi", "{name}");
         assert!(there(&container["args"], &json!("--an-argument")), "{name}");
@@ -388,6 +390,7 @@ fn wrong_values_of_pods_are_refused_by_the_name_of_their_key() {
             "/routeController/tolerations/0/effect",
         ),
         (json!({ "serviceController": { "affinity": { "node": {} } } }), "node"),
+        (json!({ "adapter": { "topologySpreadConstraints": [{ "maxSkew": 1 }] } }), "topologyKey"),
         (json!({ "adapter": { "extraVolumes": [{ "emptyDir": {} }] } }), "name"),
         (json!({ "adapter": { "extraVolumeMounts": [{ "name": "a" }] } }), "mountPath"),
         (json!({ "networkPolicy": { "apiServerPorts": [] } }), "/networkPolicy/apiServerPorts"),
@@ -447,12 +450,15 @@ fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a 
 }
 
 fn names(objects: &[Value], kind: &str) -> BTreeSet<String> {
-    of_kind(objects, kind).map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    of_kind(objects, kind)
+        .map(|it| it.pointer("/metadata/name").unwrap().as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The groups of alerts.
 fn groups(objects: &[Value]) -> BTreeSet<String> {
-    let rules = of_kind(objects, "PrometheusRule").flat_map(|it| it["spec"]["groups"].as_array().unwrap());
+    let rules = of_kind(objects, "PrometheusRule")
+        .flat_map(|it| it.pointer("/spec/groups").unwrap().as_array().unwrap());
     let counted: BTreeMap<_, _> = rules
         .map(|it| (it["name"].as_str().unwrap().to_owned(), it["rules"].as_array().unwrap().len()))
         .collect();

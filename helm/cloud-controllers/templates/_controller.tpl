@@ -49,7 +49,7 @@ spec:
     spec:
       automountServiceAccountToken: true
       {{- include "cloud-controllers.podSpec" (merge (dict "grace" 30) .) | nindent 6 }}
-      {{- if gt (int .values.replicas) 1 }}
+      {{- if or (gt (int .values.replicas) 1) .values.topologySpreadConstraints }}
       {{- include "cloud-controllers.spread" . | nindent 6 }}
       {{- end }}
       containers:

@@ -49,9 +49,12 @@ tolerations:
   {{- end }}
 {{- end }}
 
-{{/* Replicas are on different nodes and in different zones, as far as there are any: one that fails takes one of them. Takes {root, component}. */}}
+{{/* Replicas are on different nodes and in different zones, as far as there are any: one that fails takes one of them. Takes {root, component, values}. */}}
 {{- define "cloud-controllers.spread" -}}
 topologySpreadConstraints:
+  {{- with .values.topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
   - maxSkew: 1
     topologyKey: {{ . }}
@@ -61,6 +64,7 @@ topologySpreadConstraints:
         {{- include "cloud-controllers.selectorLabels" $ | nindent 8 }}
     # A rollout does not look at those that it replaces.
     matchLabelKeys: [pod-template-hash]
+  {{- end }}
   {{- end }}
 {{- end }}
 
