@@ -18,15 +18,17 @@ const TESTED: &str = "cloud-controllers-self-test";
 #[test]
 fn helm_test_passes_and_else_says_what_is_wrong() {
     scenario(1, async |bed| {
-        bed.install(&json!({ "selfTest": { "timeout": "15s" } })).await?;
+        bed.install(&json!({ "selfTest": { "timeout": "10s" } })).await?;
         bed.until_initialised().await?;
         notes_are_right(bed).await?;
 
         let said = helm_test(bed).await?;
         ensure!(said.contains("It got the address ") && said.contains("Succeeded"), "{said}");
         bed.step("helm test passed");
-        let none =
-            |state: &State| Ok(ensure!(state.load_balancers.is_empty(), "it leaves its load balancer"));
+        let none = |state: &State| {
+            ensure!(state.load_balancers.is_empty(), "it leaves its load balancer");
+            Ok(())
+        };
         bed.until_cloud("no load balancer is left", none).await?;
         let left =
             bed.kubectl(&["get", "all,role,serviceaccount", "--all-namespaces", "--output=name"]).await?;
@@ -97,11 +99,12 @@ async fn authority(bed: &Bed) -> anyhow::Result<Value> {
 
 /// The calls a second that the adapter lets through, as its page says.
 async fn granted(bed: &Bed) -> anyhow::Result<String> {
-    let path = "jsonpath={.items[*].status.podIP}";
+    let path = "jsonpath={.items[*].metadata.name}";
     let adapter = "app.kubernetes.io/component=cloud-adapter";
     let args = ["get", "pods", "--namespace", NAMESPACE, "--selector", adapter, "--output", path];
-    let address = bed.kubectl(&args).await?;
-    let page = reqwest::get(format!("http://{address}:10273/metrics")).await?.text().await?;
+    let name = bed.kubectl(&args).await?;
+    let page = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:10273/proxy/metrics");
+    let page = bed.kubectl(&["get", "--raw", &page]).await?;
     let rate = page.lines().find(|line| line.starts_with("cloud_adapter_bucket_rate{bucket=\"compute\"}"));
     Ok(rate.context("the page does not say it")?.to_owned())
 }
