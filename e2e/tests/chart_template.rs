@@ -450,15 +450,12 @@ fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a 
 }
 
 fn names(objects: &[Value], kind: &str) -> BTreeSet<String> {
-    of_kind(objects, kind)
-        .map(|it| it.pointer("/metadata/name").unwrap().as_str().unwrap().to_owned())
-        .collect()
+    of_kind(objects, kind).map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The groups of alerts.
 fn groups(objects: &[Value]) -> BTreeSet<String> {
-    let rules = of_kind(objects, "PrometheusRule")
-        .flat_map(|it| it.pointer("/spec/groups").unwrap().as_array().unwrap());
+    let rules = of_kind(objects, "PrometheusRule").flat_map(|it| it["spec"]["groups"].as_array().unwrap());
     let counted: BTreeMap<_, _> = rules
         .map(|it| (it["name"].as_str().unwrap().to_owned(), it["rules"].as_array().unwrap().len()))
         .collect();
