@@ -405,6 +405,32 @@ fn wrong_values_of_pods_are_refused_by_the_name_of_their_key() {
     }
 }
 
+/// Who removes load balancers before all is uninstalled is the controller itself, in its own place, and only where that is asked for.
+#[test]
+fn load_balancers_are_removed_by_the_controller_in_its_own_place() {
+    let hooks = |values: &Value| -> Vec<Value> {
+        let hook = "/metadata/annotations/helm.sh~1hook";
+        rendered(values).into_iter().filter(|it| it.pointer(hook) == Some(&json!("pre-delete"))).collect()
+    };
+    let mut values = base();
+    assert!(hooks(&values).is_empty());
+    merge(&mut values, &json!({ "serviceController": { "onUninstall": "delete", "shards": 3 } }));
+    let hooks = hooks(&values);
+    assert_eq!(names(&hooks, "Deployment"), BTreeSet::from(["service-controller".to_owned()]));
+    assert_eq!(of_kind(&hooks, "Deployment").next().unwrap()["spec"]["replicas"], 0);
+    let pod = |object: &Value| object["spec"]["template"]["spec"].clone();
+    let mut job = pod(of_kind(&hooks, "Job").next().unwrap());
+    let objects = rendered(&values);
+    let controller =
+        of_kind(&objects, "Deployment").find(|it| it["metadata"]["name"] == "service-controller");
+    let args = job["containers"][0]["args"].as_array_mut().unwrap();
+    let n_args = args.len();
+    args.retain(|arg| arg != "--remove-all");
+    assert_eq!(args.len(), n_args - 1);
+    assert_eq!(job.as_object_mut().unwrap().remove("restartPolicy"), Some(json!("Never")));
+    assert_eq!(job, pod(controller.unwrap()));
+}
+
 /// What must be said of every cluster when there is none to ask.
 fn base() -> Value {
     json!({

@@ -47,45 +47,51 @@ spec:
       labels:
         {{- $selector | nindent 8 }}
     spec:
-      automountServiceAccountToken: true
-      {{- include "cloud-controllers.podSpec" (merge (dict "grace" 30) .) | nindent 6 }}
-      {{- if or (gt (int .values.replicas) 1) .values.topologySpreadConstraints }}
-      {{- include "cloud-controllers.spread" . | nindent 6 }}
+      {{- include "cloud-controllers.controllerPod" . | nindent 6 }}
+{{- end }}
+
+{{/* The pod of a controller. Takes {root, component, values, args}. */}}
+{{- define "cloud-controllers.controllerPod" -}}
+{{- $root := .root -}}
+automountServiceAccountToken: true
+{{- include "cloud-controllers.podSpec" (merge (dict "grace" 30) .) | nindent 0 }}
+{{- if or (gt (int .values.replicas) 1) .values.topologySpreadConstraints }}
+{{- include "cloud-controllers.spread" . | nindent 0 }}
+{{- end }}
+containers:
+  - name: {{ .component }}
+    {{- include "cloud-controllers.containerSpec" (merge (dict "image" .component) .) | nindent 4 }}
+    args:
+      - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
+      - --cluster-name={{ $root.Values.clusterName }}
+      - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
+      - --shards={{ int .values.shards }}
+      {{- include "cloud-controllers.adapterClientArgs" $root | nindent 6 }}
+      {{- toYaml .args | nindent 6 }}
+      {{- include "cloud-controllers.commonArgs" . | nindent 6 }}
+    ports:
+      - name: http
+        containerPort: {{ int .values.httpPort }}
+    {{- $mount := include "cloud-controllers.adapterClientMount" $root }}
+    {{- if or $mount .values.extraVolumeMounts }}
+    volumeMounts:
+      {{- with $mount }}
+      {{- . | nindent 6 }}
       {{- end }}
-      containers:
-        - name: {{ .component }}
-          {{- include "cloud-controllers.containerSpec" (merge (dict "image" .component) .) | nindent 10 }}
-          args:
-            - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
-            - --cluster-name={{ $root.Values.clusterName }}
-            - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
-            - --shards={{ int .values.shards }}
-            {{- include "cloud-controllers.adapterClientArgs" $root | nindent 12 }}
-            {{- toYaml .args | nindent 12 }}
-            {{- include "cloud-controllers.commonArgs" . | nindent 12 }}
-          ports:
-            - name: http
-              containerPort: {{ int .values.httpPort }}
-          {{- $mount := include "cloud-controllers.adapterClientMount" $root }}
-          {{- if or $mount .values.extraVolumeMounts }}
-          volumeMounts:
-            {{- with $mount }}
-            {{- . | nindent 12 }}
-            {{- end }}
-            {{- with .values.extraVolumeMounts }}
-            {{- toYaml . | nindent 12 }}
-            {{- end }}
-          {{- end }}
-      {{- $volume := include "cloud-controllers.adapterClientVolume" $root }}
-      {{- if or $volume .values.extraVolumes }}
-      volumes:
-        {{- with $volume }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with .values.extraVolumes }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+      {{- with .values.extraVolumeMounts }}
+      {{- toYaml . | nindent 6 }}
       {{- end }}
+    {{- end }}
+{{- $volume := include "cloud-controllers.adapterClientVolume" $root }}
+{{- if or $volume .values.extraVolumes }}
+volumes:
+  {{- with $volume }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with .values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{/*
