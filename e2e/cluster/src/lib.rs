@@ -36,5 +36,6 @@ pub use down::down;
 pub use layout::Layout;
 pub use lock::lock;
 pub use needs::root;
+pub use process::stop;
 pub use status::status;
 pub use up::{Order, up};

@@ -107,8 +107,12 @@ pub(crate) fn known(layout: &Layout) -> Vec<String> {
     names
 }
 
-/// Ends a server. At once: its data goes with it, so nothing is gained by an orderly end, which takes the API server seconds.
-pub(crate) async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
+/// Ends a server, by the name that its log has. At once: its data goes with it, so nothing is gained by an orderly end, which takes the API
+/// server seconds.
+///
+/// # Errors
+/// When it does not end.
+pub async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
     // Asked each time: another process may get the number.
     kill_all(&format!("{name} has ended"), || running(layout, name).into_iter().collect()).await?;
     fs::remove_file(layout.pid(name)).ok();

@@ -6,8 +6,14 @@
 mod bed;
 mod bootstrap;
 mod chart;
+mod clock;
+mod faults;
 mod inside;
 mod policies;
+mod processes;
 mod rights;
 mod routes;
 mod scaling;
+mod uninstall;
+mod upkeep;
+mod users;

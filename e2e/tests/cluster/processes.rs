@@ -1,0 +1,59 @@
+//! Our programs on the nodes, as the machine sees them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use anyhow::Context;
+use e2e_cluster::layout::{Node, Place};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::bed::{Bed, IMAGES, NAMESPACE, RELEASE};
+
+/// The kernel keeps so many characters of a name.
+const NAME_MAX: usize = 15;
+
+/// Processes on the network of a node, by their images. Others of that name may run on this machine, for other tests.
+pub(crate) fn of(node: u8) -> anyhow::Result<BTreeMap<&'static str, i32>> {
+    let network = fs::metadata(Place::Node(Node(node)).namespace_file()).context("there is no such node")?;
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // What has ended meanwhile is none of them.
+        let (Ok(its), Ok(name)) =
+            (fs::metadata(entry.path().join("ns/net")), fs::read_to_string(entry.path().join("comm")))
+        else {
+            continue;
+        };
+        let is = |image: &&&str| image.get(..NAME_MAX).unwrap_or(image) == name.trim();
+        let here = (its.dev(), its.ino()) == (network.dev(), network.ino());
+        if let Some(image) = IMAGES.iter().find(is).filter(|_| here) {
+            found.insert(*image, id);
+        }
+    }
+    Ok(found)
+}
+
+/// The one of an image.
+pub(crate) fn id(node: u8, image: &str) -> anyhow::Result<i32> {
+    of(node)?.get(image).copied().with_context(|| format!("no {image} runs on node {node}"))
+}
+
+/// Sends one a signal.
+pub(crate) fn signal(id: i32, signal: Signal) -> anyhow::Result<()> {
+    let process = Pid::from_raw(id).context("no process has this number")?;
+    kill_process(process, signal).with_context(|| format!("cannot signal process {id}"))
+}
+
+/// The name of an image's Deployment.
+pub(crate) fn component(image: &str) -> &str {
+    if image == "adapter-sim" { "cloud-adapter" } else { image }
+}
+
+/// What all pods of the release say under a path, with blanks between.
+pub(crate) async fn pods(bed: &Bed, path: &str) -> anyhow::Result<Vec<String>> {
+    let (selector, path) =
+        (format!("app.kubernetes.io/instance={RELEASE}"), format!("jsonpath={{.items[*]{path}}}"));
+    let args = ["get", "pods", "--namespace", NAMESPACE, "--selector", &selector, "--output", &path];
+    Ok(bed.kubectl(&args).await?.split_whitespace().map(str::to_owned).collect())
+}

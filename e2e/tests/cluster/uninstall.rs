@@ -1,0 +1,127 @@
+//! What is left when the chart goes: nothing in the cluster, and at the cloud what the values say.
+
+use std::collections::BTreeSet;
+
+use adapter_sim::simcloud::Operation;
+use anyhow::{bail, ensure};
+use e2e::{eventually, service};
+use serde_json::json;
+
+use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, scenario};
+
+/// What the cluster writes by itself at any time.
+const IN_MOTION: [&str; 3] = ["events", "events.events.k8s.io", "componentstatuses"];
+
+#[test]
+fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_again() {
+    scenario(1, async |bed| {
+        service("web").port(80).create(&bed.client).await?;
+        let before = objects(bed).await?;
+        // With all that the chart can make without further kinds of objects.
+        let all = |shards: u8| {
+            json!({
+                "monitoring": { "dashboard": true },
+                "admissionPolicy": { "enabled": true },
+                "nodeController": { "shards": shards },
+            })
+        };
+        bed.install(&all(3)).await?;
+        bed.until_initialised().await?;
+        let address = bed.address("web").await?;
+        let routed = |state: &e2e::State| {
+            ensure!(state.routes.len() == 1, "{:?}", state.routes);
+            Ok(())
+        };
+        bed.until_cloud("the node has its route", routed).await?;
+
+        // What there was more of before is not forgotten.
+        bed.upgrade(&all(2)).await?;
+        bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
+        nothing_left(bed, &before).await?;
+        let state = bed.cloud.state().await?;
+        ensure!(state.load_balancers.len() == 1 && state.routes.len() == 1, "{state:?}");
+        ensure!(bed.address("web").await? == address, "the address has changed");
+
+        // The next one goes on with what is there.
+        bed.install(&all(1)).await?;
+        service("more").port(80).create(&bed.client).await?;
+        bed.address("more").await?;
+        ensure!(bed.address("web").await? == address, "the address has changed");
+        let counts = bed.cloud.counts().await?;
+        let (made, removed) =
+            (counts.of(Operation::CreateLoadBalancer), counts.of(Operation::DeleteLoadBalancer));
+        ensure!((made, removed) == (2, 0), "{counts:?}");
+        bed.kubectl(&["delete", "service", "web", "more", "--timeout=60s"]).await?;
+        no_load_balancer(bed).await
+    });
+}
+
+#[test]
+fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
+    scenario(1, async |bed| {
+        for name in ["web", "api"] {
+            service(name).port(80).create(&bed.client).await?;
+        }
+        let before = objects(bed).await?;
+        bed.install(&json!({ "serviceController": { "onUninstall": "delete", "shards": 2 } })).await?;
+        bed.until_initialised().await?;
+        for name in ["web", "api"] {
+            bed.address(name).await?;
+        }
+
+        // It does not go while they cannot.
+        let broken = json!({
+            "match": { "operation": "DeleteLoadBalancer" },
+            "action": { "respond": { "status": 500 } },
+        });
+        let fault = bed.cloud.add_fault(&serde_json::from_value(broken)?).await?;
+        let refused = bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "20s"]).await;
+        let Err(refused) = refused else { bail!("it went") };
+        bed.step(&format!("helm uninstall says: {refused:#}"));
+        ensure!(bed.cloud.state().await?.load_balancers.len() == 2, "a load balancer went");
+        bed.kubectl(&["get", "deployment", "node-controller", "--namespace", NAMESPACE]).await?;
+        bed.cloud.remove_fault(&fault).await?;
+
+        bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
+        bed.step("helm uninstall returned");
+        no_load_balancer(bed).await?;
+        nothing_left(bed, &before).await?;
+        let path = "jsonpath={range .items[*]}{.metadata.name} {.spec.type} {.metadata.finalizers}{.status.loadBalancer.ingress} {end}";
+        let left = bed.kubectl(&["get", "services", "web", "api", "--output", path]).await?;
+        ensure!(left.trim() == "web LoadBalancer  api LoadBalancer", "{left}");
+        bed.kubectl(&["delete", "service", "web", "api", "--timeout=10s"]).await.map(drop)
+    });
+}
+
+async fn no_load_balancer(bed: &Bed) -> anyhow::Result<()> {
+    bed.until_cloud("no load balancer is left", |state| {
+        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until there is nothing but what was there before.
+async fn nothing_left(bed: &Bed, before: &BTreeSet<String>) -> anyhow::Result<()> {
+    eventually("nothing of the release is left", WITHIN, || async {
+        let now = objects(bed).await?;
+        let left: Vec<_> = now.difference(before).collect();
+        ensure!(left.is_empty(), "{left:#?}");
+        let gone: Vec<_> = before.difference(&now).collect();
+        ensure!(gone.is_empty(), "what was there before is not any more: {gone:#?}");
+        Ok(())
+    })
+    .await?;
+    bed.step("nothing of the release is left in the cluster");
+    Ok(())
+}
+
+/// All that there are, of every kind that the API server lists.
+async fn objects(bed: &Bed) -> anyhow::Result<BTreeSet<String>> {
+    let kinds = bed.kubectl(&["api-resources", "--verbs=list", "--output=name"]).await?;
+    let kinds: Vec<_> = kinds.lines().filter(|kind| !IN_MOTION.contains(kind)).collect();
+    let path = r#"jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}"#;
+    let listed = bed.kubectl(&["get", &kinds.join(","), "--all-namespaces", "--output", path]).await?;
+    // A kubelet makes its node's Lease when it likes.
+    Ok(listed.lines().filter(|it| !it.contains(" kube-node-lease/")).map(str::to_owned).collect())
+}
