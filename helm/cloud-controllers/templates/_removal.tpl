@@ -10,7 +10,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ .component }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
   annotations:
@@ -34,7 +34,7 @@ apiVersion: batch/v1
 kind: Job
 metadata:
   name: {{ .component }}-removal
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
   annotations:
