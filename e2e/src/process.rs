@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::eventually::eventually;
 
@@ -183,22 +186,34 @@ fn can_guard(setpriv: &Path) -> bool {
 }
 
 /// Starts a command from a thread that lasts as long as the process: the kernel takes the end of the *thread* that started
-/// a child for the parent's death, and threads of an async runtime come and go.
+/// a child for the parent's death, and threads of an async runtime come and go. The child is in the network that the caller is in.
 fn spawn(command: Command) -> io::Result<Child> {
-    type Order = (Command, mpsc::Sender<io::Result<Child>>);
+    type Order = (Command, File, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
         let (orders, inbox) = mpsc::channel::<Order>();
         thread::spawn(move || {
-            for (mut command, answer) in inbox {
+            for (mut command, network, answer) in inbox {
+                let child = enter(&network).and_then(|()| command.spawn());
                 // Who ordered it waits for the answer below.
-                answer.send(command.spawn()).ok();
+                answer.send(child).ok();
             }
         });
         orders
     });
     let (answer, done) = mpsc::channel();
-    SPAWNER.send((command, answer)).map_err(io::Error::other)?;
+    SPAWNER.send((command, File::open(NETWORK)?, answer)).map_err(io::Error::other)?;
     done.recv().map_err(io::Error::other)?
+}
+
+/// The network namespace of the thread that asks.
+const NETWORK: &str = "/proc/thread-self/ns/net";
+
+/// Goes into that network, which takes root, unless this thread is there.
+fn enter(network: &File) -> io::Result<()> {
+    if network.metadata()?.ino() == fs::metadata(NETWORK)?.ino() {
+        return Ok(());
+    }
+    Ok(move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
 #[cfg(test)]
