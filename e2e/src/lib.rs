@@ -49,7 +49,7 @@ pub use load::{Load, Outcome};
 pub use objects::{
     NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
 };
-pub use peer::{Peer, PeerController, PeerFlags};
+pub use peer::{Peer, PeerController, PeerFlags, PeerSite};
 pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries, run_pod};
 pub use ports::Ports;

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use kube::{Api, Client};
 use serde_json::json;
 
 use crate::control_plane::ControlPlane;
 use crate::eventually::eventually;
-use crate::kubeconfig::{self, Credential};
+use crate::kubeconfig::{self, Credential, Server};
 use crate::process::{Launch, Process, tail};
 use crate::seconds;
 use crate::simcloud::Simcloud;
@@ -102,6 +102,21 @@ impl PeerFlags {
     }
 }
 
+/// A cluster that it is to work on.
+#[derive(Clone, Debug)]
+pub struct PeerSite {
+    /// The API server's URL.
+    pub api_server: String,
+    /// The file with the certificate authority of that.
+    pub authority: PathBuf,
+    /// For its kubeconfig and the like.
+    pub dir: PathBuf,
+    /// For its log.
+    pub log_dir: PathBuf,
+    /// A port of loopback, for its own pages.
+    pub port: u16,
+}
+
 /// The peer, running or not. Dropping it kills it.
 #[derive(Debug)]
 pub struct Peer {
@@ -123,12 +138,34 @@ impl Peer {
         cloud: &Simcloud,
         flags: &PeerFlags,
     ) -> anyhow::Result<Self> {
-        let program = build::built().await?;
-        let token = rights::grant(&control_plane.client(), NAMESPACE, NAME).await?;
-        let dir = control_plane.dir().join(NAME);
+        let server = control_plane.server();
+        let site = PeerSite {
+            api_server: server.url,
+            authority: server.ca,
+            dir: control_plane.dir().to_path_buf(),
+            log_dir: control_plane.log_dir(),
+            port: control_plane.take_port()?,
+        };
+        Self::install_at(control_plane.client(), site, cloud, flags).await
+    }
+
+    /// The same on any cluster, whose administrator's client this is.
+    ///
+    /// # Errors
+    /// As those of [`Self::install`].
+    pub async fn install_at(
+        client: Client,
+        site: PeerSite,
+        cloud: &Simcloud,
+        flags: &PeerFlags,
+    ) -> anyhow::Result<Self> {
+        let program = Self::build().await?;
+        let token = rights::grant(&client, NAMESPACE, NAME).await?;
+        let dir = site.dir.join(NAME);
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let kubeconfig = dir.join("kubeconfig");
-        kubeconfig::write(&kubeconfig, &control_plane.server(), NAMESPACE, &Credential::Token(&token))?;
+        let server = Server { url: site.api_server, ca: site.authority };
+        kubeconfig::write(&kubeconfig, &server, NAMESPACE, &Credential::Token(&token))?;
         let cloud_config = dir.join("cloud-config.json");
         fs::write(&cloud_config, json!({ "url": cloud.url() }).to_string())
             .with_context(|| format!("cannot write {}", cloud_config.display()))?;
@@ -137,17 +174,20 @@ impl Peer {
             format!("--cloud-config={}", cloud_config.display()),
             format!("--kubeconfig={}", kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", control_plane.take_port()?),
+            format!("--secure-port={}", site.port),
         ];
         args.extend(flags.args());
-        let launch = Launch {
-            name: NAME.to_owned(),
-            program,
-            args,
-            env: BTreeMap::new(),
-            log_dir: control_plane.log_dir(),
-        };
-        Ok(Self { launch, leases: Api::namespaced(control_plane.client(), NAMESPACE), process: None })
+        let log_dir = site.log_dir;
+        let launch = Launch { name: NAME.to_owned(), program, args, env: BTreeMap::new(), log_dir };
+        Ok(Self { launch, leases: Api::namespaced(client, NAMESPACE), process: None })
+    }
+
+    /// Its program. Where there is no way to the proxies of Go's modules later on, first of all.
+    ///
+    /// # Errors
+    /// When there is no Go, or it does not build.
+    pub async fn build() -> anyhow::Result<PathBuf> {
+        build::built().await
     }
 
     /// Installs it, starts it and waits until it works.

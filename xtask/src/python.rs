@@ -42,6 +42,11 @@ impl Python {
         Ok(python)
     }
 
+    /// The folder with both: `venv` and `gen`.
+    pub(crate) fn home(&self) -> &Path {
+        self.generated.parent().unwrap_or(&self.generated)
+    }
+
     /// A command of the interpreter, in the adapter's folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::python::Python;
 use crate::{cargo, images};
 
 /// What the chart runs there, and what its adapter asks.
@@ -17,6 +18,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if status.any && status.all {
         bail!("a cluster runs, which these scenarios would end; end it first: `cargo xtask cluster down`");
     }
+    let python = Python::get()?;
     let images = images::for_tests(&IMAGES)?;
     build()?;
     let xtask = env::current_exe().context("cannot tell where cargo puts programs")?;
@@ -26,6 +28,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         .args(args)
         .env("CLUSTER_IMAGES", images)
         .env("CLUSTER_XTASK", xtask)
+        .env("CLUSTER_PYTHON", python.home())
         .current_dir(cargo::root())
         .status()
         .context("cannot start cargo")?;

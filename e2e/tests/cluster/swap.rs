@@ -1,0 +1,315 @@
+//! The cloud becomes another one by `helm upgrade`: nothing is changed there, nor lost here, before a person says that it is meant.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use adapter_sim::simcloud::Operation;
+use anyhow::{Context, ensure};
+use e2e::{Launch, Process, Simcloud, delete_node, eventually, merge, node, seconds, service};
+use e2e_cluster::layout::FABRIC_ADDRESS;
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, chart, scenario};
+use crate::picture::Picture;
+
+const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
+/// Where another simulated cloud listens.
+const OTHER_CLOUD: u16 = 9798;
+/// Where the adapter in Python does, and its probes.
+const OTHER_ADAPTER: [u16; 2] = [9443, 9444];
+/// Where it tells what is in its cloud.
+const CONSOLE: &str = "127.0.0.1:9445";
+
+/// Where a node would go soon if its machine were not there any more. Pods run where there is a kubelet.
+fn values(change: &Value) -> Value {
+    let there = json!({ "kubernetes.io/hostname": "node-1" });
+    let mut values = json!({
+        "adapter": { "cache": { "instances": { "maxAge": "2s" } }, "nodeSelector": there },
+        "nodeController": {
+            "deletion": { "monitorPeriod": "1s", "confirmAfter": "2s" }, "nodeSelector": there,
+        },
+        "routeController": { "nodeSelector": there },
+        "serviceController": { "nodeSelector": there },
+    });
+    merge(&mut values, change);
+    values
+}
+
+#[test]
+fn at_another_endpoint_nothing_is_changed_and_on_the_way_back_nothing_is_missing() {
+    scenario(1, async |bed| {
+        let before = at_home(bed).await?;
+        let (_process, other) = another_cloud(bed).await?;
+        // One that shows that it shows machines, so that absence there would prove something.
+        other.create_instance("of-somebody-else").await?;
+        bed.cloud.reset_counts().await?;
+        other.reset_counts().await?;
+
+        upgrade(bed, &json!({ "adapter": { "sim": { "endpoint": other.url() } } })).await?;
+        refused(bed, "project other", "project demo").await?;
+        service("more").port(80).create(&bed.client).await?;
+        told(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project other")).await?;
+        let services: Api<Service> = Api::default_namespaced(bed.client.clone());
+        services.delete("leaves", &DeleteParams::default()).await?;
+        told(bed, "Service", "leaves", "DeletingLoadBalancer", |_| true).await?;
+        told(bed, "Service", "leaves", "SyncLoadBalancerFailed", |it| it.contains("project other")).await?;
+        looked_again(&other).await?;
+        before.is_still_so(bed).await?;
+        ensure!(services.get_opt("leaves").await?.is_some(), "it would leave its load balancer behind");
+        ensure!(no_writes(&other).await? && no_writes(&bed.cloud).await?);
+
+        bed.upgrade(&values(&json!({}))).await?;
+        bed.address("more").await?;
+        bed.until_cloud("the load balancer of leaves is gone", |state| {
+            ensure!(state.balancer("leaves").is_err(), "it is there");
+            Ok(())
+        })
+        .await?;
+        before.without("leaves").is_still_so(bed).await?;
+        made_only(bed, 1).await?;
+        ensure!(no_writes(&other).await?);
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "its way back was not seen to pass yet"]
+fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_the_first() {
+    scenario(1, async |bed| {
+        let before = at_home(bed).await?;
+        bed.cloud.reset_counts().await?;
+        let (mut python, external) = in_python(bed)?;
+        upgrade(bed, &external).await?;
+        refused(bed, "project memory region desk", "project demo").await?;
+        service("more").port(80).create(&bed.client).await?;
+        told(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project memory")).await?;
+        before.is_still_so(bed).await?;
+
+        meant(bed, "project memory").await?;
+        bed.address("more").await?;
+        all_three_are_there(bed).await?;
+        node("late").provider_id("sim://sim-1/i-0009").register(&bed.client).await?;
+        told(bed, "Node", "late", "InstanceForeign", |_| true).await?;
+        delete_node(&bed.client, "late").await?;
+        told(bed, "Node", "node-1", "FailedToCreateRoute", |_| true).await?;
+        python.ensure_running()?;
+        before.nodes_are_still_so(bed).await?;
+        ensure!(no_writes(&bed.cloud).await?, "what is of the first is left alone");
+
+        upgrade(bed, &json!({})).await?;
+        refused(bed, "project demo", "project memory").await?;
+        meant(bed, "project demo").await?;
+        for name in ["more", "web", "leaves"] {
+            let here = bed
+                .until_cloud(&format!("{name} has a load balancer"), |state| {
+                    Ok(state.balancer(name)?.vips.first().context("it has no address yet")?.to_string())
+                })
+                .await?;
+            let args = ["get", "service", name, "--output", "jsonpath={.status.loadBalancer.ingress[0].ip}"];
+            bed.until(&format!("{name} has the address of that"), &args, |ip| ip == here).await?;
+        }
+        have_a_network(bed).await?;
+        before.is_still_so(bed).await?;
+        made_only(bed, 1).await
+    });
+}
+
+/// The chart on the cloud that the nodes are in; two Services, and a node that is not ready, whose machine runs.
+async fn at_home(bed: &Bed) -> anyhow::Result<Picture> {
+    bed.install(&values(&json!({}))).await?;
+    for name in ["web", "leaves"] {
+        service(name).port(80).create(&bed.client).await?;
+    }
+    bed.cloud.create_instance("spare").await?;
+    node("spare").not_ready().register(&bed.client).await?;
+    bed.until_initialised().await?;
+    for name in ["web", "leaves"] {
+        bed.address(name).await?;
+    }
+    bed.until_cloud("all is as it shall be", |state| {
+        ensure!(state.routes.len() == 2, "{:?}", state.routes);
+        for name in ["web", "leaves"] {
+            let members = state.balancer(name)?.pools.iter().map(|pool| pool.members.len());
+            ensure!(members.eq([2]), "{name}: {:?}", state.load_balancers);
+        }
+        Ok(())
+    })
+    .await?;
+    have_a_network(bed).await?;
+    let taints = ["get", "node", "node-1", "--output", "jsonpath={.spec.taints}"];
+    bed.until("node-1 is not tainted", &taints, str::is_empty).await?;
+    Picture::take(bed).await
+}
+
+async fn have_a_network(bed: &Bed) -> anyhow::Result<()> {
+    let path = "jsonpath={.items[*].status.conditions[?(@.type==\"NetworkUnavailable\")].status}";
+    let args = ["get", "nodes", "--output", path];
+    bed.until("both nodes have a network", &args, |all| all == "False False").await.map(drop)
+}
+
+/// Another simulated cloud, beside the first.
+async fn another_cloud(bed: &Bed) -> anyhow::Result<(Process, Simcloud)> {
+    let address = format!("{FABRIC_ADDRESS}:{OTHER_CLOUD}");
+    let launch = Launch {
+        name: "other-cloud".to_owned(),
+        program: variable("CLUSTER_XTASK")?.with_file_name("simcloud"),
+        args: vec![format!("--listen={address}"), "--project=other".to_owned()],
+        env: BTreeMap::new(),
+        log_dir: bed.layout().logs(),
+    };
+    let (process, other) = (launch.start()?, Simcloud::at(&format!("http://{address}"))?);
+    eventually("the other cloud answers", seconds(10), || other.counts()).await?;
+    Ok((process, other))
+}
+
+/// The adapter of examples/python-adapter, and the values by which it is found. Without TLS, which is none of this.
+fn in_python(bed: &Bed) -> anyhow::Result<(Process, Value)> {
+    let python = variable("CLUSTER_PYTHON")?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let example = here.parent().unwrap_or(here).join("examples/python-adapter");
+    let path = format!("{}:{}", example.display(), python.join("gen").display());
+    let [grpc, http] = OTHER_ADAPTER.map(|port| format!("{FABRIC_ADDRESS}:{port}"));
+    // With its cloud's console, which only its own machine can reach.
+    let args = ["-m", "tests.console", "--console-address", CONSOLE, "--insecure", "--grpc-address", &grpc];
+    let args = args.into_iter().chain(["--http-address", &http]);
+    let launch = Launch {
+        name: "mem-adapter".to_owned(),
+        program: python.join("venv/bin/python3"),
+        args: args.map(str::to_owned).collect(),
+        env: [("PYTHONPATH", path.as_str()), ("PYTHONDONTWRITEBYTECODE", "1")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        log_dir: bed.layout().logs(),
+    };
+    let endpoint = format!("http://{grpc}");
+    let external = json!({
+        "kind": "external", "endpoint": endpoint, "tls": { "mode": "off" }, "authentication": "none",
+        "sim": { "endpoint": "" },
+    });
+    Ok((launch.start()?, json!({ "adapter": external })))
+}
+
+/// In the cloud of the adapter in Python each Service has a load balancer that is the cluster's.
+async fn all_three_are_there(bed: &Bed) -> anyhow::Result<()> {
+    let uid = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
+    let form = format!("CLUSTER_ID={}", bed.kubectl(&uid).await?);
+    let page = format!("http://{CONSOLE}/listOwned");
+    eventually("the other cloud has three load balancers", WITHIN, || async {
+        let listed = Command::new("curl").args(["-fsS", "--data", &form, &page]).output().await?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        ensure!(listed.lines().filter(|id| id.starts_with("lb-")).count() == 3, "{listed}");
+        Ok(())
+    })
+    .await?;
+    bed.step("the other cloud has three load balancers");
+    Ok(())
+}
+
+fn variable(name: &str) -> anyhow::Result<PathBuf> {
+    env::var_os(name)
+        .map(PathBuf::from)
+        .with_context(|| format!("{name} is not set; these scenarios are run by `cargo xtask test cluster`"))
+}
+
+/// `helm upgrade` that waits for nothing: what is refused is not ready.
+async fn upgrade(bed: &Bed, change: &Value) -> anyhow::Result<()> {
+    let file = bed.layout().home.join("swap.json");
+    fs::write(&file, bed.values(&values(change)).to_string()).context("cannot write the values")?;
+    let (chart, file) = (chart().display().to_string(), file.display().to_string());
+    bed.helm(&["upgrade", RELEASE, &chart, "--values", &file]).await?;
+    bed.step("helm upgrade returned");
+    Ok(())
+}
+
+/// Each controller says where the adapter is now, where it was, and what to do; and is not ready.
+async fn refused(bed: &Bed, now: &str, before: &str) -> anyhow::Result<()> {
+    for controller in CONTROLLERS {
+        let lease = lease(controller);
+        let remedy = format!("{lease} cloudadapter.dev/scope-");
+        told(bed, "Lease", &lease, "CloudMoved", |note| {
+            note.split_once("; so far").is_some_and(|(first, second)| {
+                first.contains(now) && second.contains(before) && second.contains(&remedy)
+            })
+        })
+        .await?;
+        let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+        let label = format!("app.kubernetes.io/component={controller}");
+        let args = ["get", "pods", "--namespace", NAMESPACE, "--selector", &label, "--output", path];
+        bed.until(&format!("{controller} is not ready"), &args, |all| all == "False").await?;
+    }
+    Ok(())
+}
+
+/// A person says so, as the Events have it, and the controllers work there.
+async fn meant(bed: &Bed, project: &str) -> anyhow::Result<()> {
+    for controller in CONTROLLERS {
+        let lease = lease(controller);
+        bed.kubectl(&["annotate", "lease", "--namespace", NAMESPACE, &lease, "cloudadapter.dev/scope-"])
+            .await?;
+        let path = "jsonpath={.metadata.annotations.cloudadapter\\.dev/scope}";
+        let args = ["get", "lease", "--namespace", NAMESPACE, &lease, "--output", path];
+        bed.until(&format!("{controller} works in {project}"), &args, |scope| scope.contains(project))
+            .await?;
+    }
+    let controllers = CONTROLLERS.map(|name| format!("deployment/{name}"));
+    let args = ["wait", "--namespace", NAMESPACE, "--for=condition=Available", "--timeout=2m"];
+    let args: Vec<&str> = args.into_iter().chain(controllers.iter().map(String::as_str)).collect();
+    bed.kubectl(&args).await?;
+    bed.step("all controllers are ready");
+    Ok(())
+}
+
+fn lease(controller: &str) -> String {
+    format!("cloud-{controller}")
+}
+
+/// Waits for an Event at an object that says this.
+async fn told(
+    bed: &Bed,
+    kind: &str,
+    name: &str,
+    reason: &str,
+    says: impl Fn(&str) -> bool,
+) -> anyhow::Result<()> {
+    let says = &says;
+    let seen = eventually(&format!("{kind} {name} has an Event {reason}"), WITHIN, || async {
+        let events = e2e::events_on(&bed.client, kind, name).await?;
+        let wanted = |line: &&String| line.starts_with(&format!("{reason}: ")) && says(line);
+        events.iter().rfind(wanted).cloned().with_context(|| format!("{events:#?}"))
+    })
+    .await?;
+    bed.step(&format!("{kind} {name}: {seen}"));
+    Ok(())
+}
+
+/// The adapter lists the machines three times more: who believes what it does not see would have acted.
+async fn looked_again(cloud: &Simcloud) -> anyhow::Result<()> {
+    let lists = async || anyhow::Ok(cloud.counts().await?.of(Operation::ListInstances));
+    let before = lists().await?;
+    eventually("the machines are listed three times more", WITHIN, || async {
+        let now = lists().await?;
+        ensure!(now >= before + 3, "{now} times, {before} before");
+        Ok(())
+    })
+    .await
+}
+
+async fn no_writes(cloud: &Simcloud) -> anyhow::Result<bool> {
+    let counts = cloud.counts().await?;
+    ensure!(counts.writes == 0, "{}: {counts:?}", cloud.url());
+    Ok(true)
+}
+
+/// At home so many load balancers were made since the counts began, and no route was touched.
+async fn made_only(bed: &Bed, balancers: u64) -> anyhow::Result<()> {
+    let counts = bed.cloud.counts().await?;
+    let made = [Operation::CreateLoadBalancer, Operation::BatchRoutes].map(|one| counts.of(one));
+    ensure!(made == [balancers, 0], "{counts:?}");
+    Ok(())
+}
