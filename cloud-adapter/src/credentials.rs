@@ -77,6 +77,8 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
     let take_over = async {
         while content.changed().await.is_ok() {
             untried.set(true);
+            // It is not what was refused, and may not be judged here for long.
+            rpc.metrics.config_refused(KIND, false);
             loop {
                 // The vendor hears of one replica alone.
                 leads(&rpc).await;

@@ -26,11 +26,12 @@ mod self_test;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
+use anyhow::ensure;
 use controller_core::{
     queue::{Backoff, Queue},
     start::{self, Names, Process},
 };
-
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::{
@@ -116,11 +117,13 @@ impl Rooms {
                 all.look_at_all();
             }
         });
-        if mirrors.reading.none_wanted {
-            let (held, end) = (mirrors.clone(), process.stop.clone());
+        let (removes_all, removed) = (mirrors.reading.none_wanted, CancellationToken::new());
+        if removes_all {
+            let (held, end, removed) = (mirrors.clone(), process.stop.clone(), removed.clone());
             process.task("removal of all", async move {
                 if end.run_until_cancelled(held.nothing_held()).await.is_some() {
                     info!("No Service has a load balancer any more");
+                    removed.cancel();
                     end.cancel();
                 }
             });
@@ -135,7 +138,10 @@ impl Rooms {
             };
             queue.run(workers, stop, work).await;
         });
-        process.finish().await
+        process.finish().await?;
+        // Whoever waits for that, such as a Job, must not take a stop for it.
+        ensure!(!removes_all || removed.is_cancelled(), "stopped before all load balancers were removed");
+        Ok(())
     }
 }
 

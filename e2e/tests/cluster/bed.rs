@@ -23,6 +23,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 /// For anything that should happen. Kubelets and controllers look again after 10 s, images are retried after up to 20 s more.
@@ -118,9 +119,11 @@ impl Stage {
     fn play(&self, wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
+            let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
             tokio::select! {
                 end = async { play(&self.up(wanted).await?).await } => end,
                 _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+                _ = terminate.recv() => bail!("ended from outside"),
             }
         })
     }

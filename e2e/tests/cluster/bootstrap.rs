@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use e2e::service;
 use e2e_cluster::layout::{Node, Place};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::bed::{Bed, IMAGES, Wanted, play_on, scenario, tell};
 
@@ -24,15 +25,38 @@ async fn runs(bed: &Bed, name: &str) -> anyhow::Result<()> {
     bed.until(&format!("pod {name} runs"), &args, |phase| phase == "Running").await.map(drop)
 }
 
+/// Else nobody would have anything to initialise.
+async fn waits_for_the_cloud(bed: &Bed, pod: &str) -> anyhow::Result<()> {
+    let taints =
+        bed.kubectl(&["get", "nodes", "--output", "jsonpath={.items[*].spec.taints[*].key}"]).await?;
+    ensure!(taints.contains("node.cloudprovider.kubernetes.io/uninitialized"), "{taints}");
+    let message = "jsonpath={.status.conditions[?(@.type==\"PodScheduled\")].message}";
+    let args = ["get", "pod", pod, "--output", message];
+    let taint = "node.cloudprovider.kubernetes.io/uninitialized";
+    bed.until(&format!("pod {pod} finds no node"), &args, |why| why.contains(taint)).await.map(drop)
+}
+
 #[test]
 fn a_tainted_node_is_initialised_by_pods_that_run_on_it() {
     scenario(1, async |bed| {
         ordinary_pod(bed, "ordinary").await?;
-        bed.install(&json!({})).await?;
-        bed.until_initialised().await?;
-        runs(bed, "ordinary").await?;
         service("web").port(80).create(&bed.client).await?;
-        bed.address("web").await?;
+        waits_for_the_cloud(bed, "ordinary").await?;
+        bed.step("helm install begins");
+        let begin = Instant::now();
+        let after = |what: &str| {
+            tell(&format!("  {what} {:.1} s after helm install began", begin.elapsed().as_secs_f64()));
+        };
+        let nothing = json!({});
+        let (installed, initialised, served) = tokio::join!(
+            bed.install(&nothing),
+            async { bed.until_initialised().await.inspect(|()| after("the node is initialised")) },
+            async { bed.address("web").await.inspect(|_| after("the first Service has its address")) },
+        );
+        installed?;
+        initialised?;
+        served?;
+        runs(bed, "ordinary").await?;
         tell(&bed.kubectl(&["get", "nodes,services", "--all-namespaces", "--output", "wide"]).await?);
         tell(&bed.kubectl(&["get", "pods", "--all-namespaces", "--output", "wide"]).await?);
         tell(&memory()?);

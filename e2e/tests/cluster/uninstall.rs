@@ -16,6 +16,7 @@ const IN_MOTION: [&str; 3] = ["events", "events.events.k8s.io", "componentstatus
 fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_again() {
     scenario(1, async |bed| {
         service("web").port(80).create(&bed.client).await?;
+        has_endpoints(bed, "web").await?;
         let before = objects(bed).await?;
         // With all that the chart can make without further kinds of objects.
         let all = |shards: u8| {
@@ -61,6 +62,7 @@ fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
     scenario(1, async |bed| {
         for name in ["web", "api"] {
             service(name).port(80).create(&bed.client).await?;
+            has_endpoints(bed, name).await?;
         }
         let before = objects(bed).await?;
         bed.install(&json!({ "serviceController": { "onUninstall": "delete", "shards": 2 } })).await?;
@@ -79,8 +81,19 @@ fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
         let Err(refused) = refused else { bail!("it went") };
         bed.step(&format!("helm uninstall says: {refused:#}"));
         ensure!(bed.cloud.state().await?.load_balancers.len() == 2, "a load balancer went");
+        ensure!(bed.cloud.counts().await?.of(Operation::DeleteLoadBalancer) > 0, "nothing was tried");
         bed.kubectl(&["get", "deployment", "node-controller", "--namespace", NAMESPACE]).await?;
+
+        // Somebody thinks better of it: what was given up does not go on.
+        bed.helm(&["rollback", RELEASE, "1", "--wait", "--timeout", "2m"]).await?;
+        bed.step("helm rollback returned");
+        let jobs = bed.kubectl(&["get", "jobs,pods", "--namespace", NAMESPACE, "--output=name"]).await?;
+        ensure!(!jobs.contains("removal"), "{jobs}");
         bed.cloud.remove_fault(&fault).await?;
+        service("more").port(80).create(&bed.client).await?;
+        bed.address("more").await?;
+        ensure!(bed.cloud.state().await?.load_balancers.len() == 3, "a load balancer went");
+        bed.kubectl(&["delete", "service", "more", "--timeout=60s"]).await?;
 
         bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
         bed.step("helm uninstall returned");
@@ -91,6 +104,21 @@ fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
         ensure!(left.trim() == "web LoadBalancer  api LoadBalancer", "{left}");
         bed.kubectl(&["delete", "service", "web", "api", "--timeout=10s"]).await.map(drop)
     });
+}
+
+/// What Kubernetes itself makes of a Service comes a moment after it.
+async fn has_endpoints(bed: &Bed, service: &str) -> anyhow::Result<()> {
+    let slices = [
+        "get",
+        "endpointslices",
+        "--output=name",
+        "--selector",
+        &format!("kubernetes.io/service-name={service}"),
+    ];
+    bed.until(&format!("{service} has an endpoint slice"), &slices, |names| !names.is_empty()).await?;
+    let endpoints =
+        ["get", "endpoints", "--output=name", "--field-selector", &format!("metadata.name={service}")];
+    bed.until(&format!("{service} has endpoints"), &endpoints, |names| !names.is_empty()).await.map(drop)
 }
 
 async fn no_load_balancer(bed: &Bed) -> anyhow::Result<()> {

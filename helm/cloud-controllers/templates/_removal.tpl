@@ -40,8 +40,9 @@ metadata:
   annotations:
     helm.sh/hook: pre-delete
     helm.sh/hook-weight: "1"
-    # One that failed stays for its log, until the next try.
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    # One that is given up must not go on later, when somebody has thought better of it.
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+    helm.sh/hook-output-log-policy: hook-failed
 spec:
   # It tries again by itself as long as Helm waits.
   backoffLimit: 6

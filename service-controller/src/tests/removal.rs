@@ -62,6 +62,20 @@ async fn whoever_uninstalls_can_take_all_load_balancers_along_and_no_service() {
     assert_eq!(world.finalizers("theirs"), [FINALIZER], "it is another controller's");
 }
 
+/// As a Job's pod does when its node is drained: that Job is not done.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_stopped_before_all_load_balancers_are_gone_says_so() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    let world = world.stop().await.without_any();
+    world.cloud.slow("DeleteLoadBalancer", Duration::from_secs(15));
+    let world = world.started().await;
+    world.eventually("it goes", |world| world.cloud.calls("DeleteLoadBalancer") > 0).await;
+    world.end();
+    assert_eq!(world.failed().await, "stopped before all load balancers were removed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_error_keeps_the_finalizer() {
     let world = World::start().await;

@@ -111,6 +111,17 @@ impl World {
         self.ended().await
     }
 
+    /// Waits until the controller has ended with an error, and returns it.
+    pub(super) async fn failed(mut self) -> String {
+        let ended = self.running.join_next().await.expect("it runs").expect("no panic");
+        format!("{:#}", ended.expect_err("not all is done"))
+    }
+
+    /// Asks the controller to end.
+    pub(super) fn end(&self) {
+        self.stop.cancel();
+    }
+
     /// Waits until the controller has ended by itself.
     pub(super) async fn ended(mut self) -> Self {
         while let Some(ended) = self.running.join_next().await {
