@@ -144,6 +144,9 @@ impl Stage {
             client: Client::try_from(config)?,
             cloud: Simcloud::at(&e2e_cluster::cloud::url())?,
         };
+        // A new cluster has none in its first seconds, and refuses pods.
+        let account = ["get", "serviceaccount", "default"];
+        bed.until("pods have a ServiceAccount", &account, |_| true).await?;
         if wanted.complete {
             self.load(&bed)?;
         }
