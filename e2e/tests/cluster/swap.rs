@@ -79,7 +79,6 @@ fn at_another_endpoint_nothing_is_changed_and_on_the_way_back_nothing_is_missing
 }
 
 #[test]
-#[ignore = "its way back was not seen to pass yet"]
 fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_the_first() {
     scenario(1, async |bed| {
         let before = at_home(bed).await?;
