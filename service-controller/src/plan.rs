@@ -301,7 +301,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
         };
         return Plan { waits, refusals, ..Plan::default() };
     };
-    let why = why_ask(wanted, memory, facts);
+    let why = why_ask(service, wanted, memory, facts);
     if why.is_some() && would_empty(memory, facts) {
         return Plan { waits: Some(Wait::ForNodes), refusals, ..Plan::default() };
     }
@@ -381,11 +381,13 @@ fn is_proven(memory: &Memory, facts: &Facts<'_>) -> bool {
     memory.made || memory.removed || memory.removes() || shown
 }
 
-fn why_ask(wanted: &Wanted, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
+fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
     let Some(settled) = &memory.settled else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
-        return Some(if active { Why::FirstLook } else { Why::Missing });
+        // Whoever waits for the address does so until it is there, whatever the cloud shows by then.
+        let awaited = service.ingress.is_empty();
+        return Some(if active && !awaited { Why::FirstLook } else { Why::Missing });
     };
     if settled.shape != wanted.shape.digest {
         return Some(Why::Changed);

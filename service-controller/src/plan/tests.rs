@@ -37,6 +37,20 @@ fn work_that_takes_long_is_told_once() {
     ");
 }
 
+/// A node that came while it was built makes the adapter go on with one that the cloud shows as ready.
+#[test]
+fn a_user_waits_until_the_address_is_there_whatever_the_cloud_shows() {
+    let mut world = World::with(service());
+    world.settled();
+    world.restart();
+    world.service.ingress.clear();
+    assert_eq!(world.next_ask().unwrap().why, Why::Missing);
+    world.settled();
+    assert!(!world.service.ingress.is_empty());
+    world.restart();
+    assert_eq!(world.next_ask().unwrap().why, Why::FirstLook, "nobody waits for a comparison");
+}
+
 #[test]
 fn a_restart_with_nothing_to_do_asks_once_and_says_nothing() {
     let mut world = World::with(service());
