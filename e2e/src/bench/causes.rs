@@ -12,8 +12,8 @@ const CAUSES: &[(&str, &str, &str)] = &[
         "a new Service meanwhile",
         "Each takes a proof that there is none, three writes and a look after each, one after the other, beside a thousand writes for members, for \
          which packets wait and which come first. The slowest is the one that is made in the moment in which the node comes: its load balancer is \
-         ready a second after its first call, then the new node is put into it, and from there on service-controller asks with the \
-         priority of a comparison, which goes behind all members. Needed: a user's priority until the Service has its address.",
+         ready a second after its first call, then the new node is put into it, and that this is done is learnt from the listing \
+         that all members wait for, and not by a read of its own. Needed: such reads until the Service has its address.",
     ),
     (
         "leave",
