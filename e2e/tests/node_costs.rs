@@ -61,6 +61,8 @@ async fn each_row_asks_of_the_cloud_what_the_readme_says() {
     .unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
+    // Ready are both processes before the adapter has found its cloud.
+    asked(&bed, Operation::ListInstances, 1).await;
     new_nodes_that_join_together(&mut bed).await;
     at_rest(&bed).await;
     an_edited_label(&bed).await;

@@ -309,13 +309,16 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     if !service.finalizer {
         actions.push(Action::AddFinalizer);
     }
-    if let Some(why) = why {
-        actions.push(Action::Ensure(Box::new(ask(service, wanted, (why, *stands_in), facts))));
-    } else if let Some(settled) = &memory.settled {
+    // Other nodes behind it leave the address as it is: who waits for that does not wait for them.
+    let stays = why.is_none() || (why == Some(Why::Hosts) && service.ingress.is_empty());
+    if let Some(settled) = memory.settled.as_ref().filter(|_| stays) {
         let ingress = wanted.shown.of(&settled.ingress);
         if !same_ingress(&ingress, &service.ingress) {
             actions.push(Action::WriteStatus(ingress));
         }
+    }
+    if let Some(why) = why {
+        actions.push(Action::Ensure(Box::new(ask(service, wanted, (why, *stands_in), facts))));
     }
     Plan { actions, refusals, ..Plan::default() }
 }

@@ -327,6 +327,7 @@ fn due(
     actions: Vec<Action>,
     now: Duration,
 ) -> (Vec<Action>, Option<Duration>) {
+    let goes_on = |action: &_| matches!(action, Action::AddFinalizer | Action::WriteStatus(_));
     let (mut due, mut wait) = (Vec::new(), None);
     for action in actions {
         let rest = match &action {
@@ -340,7 +341,7 @@ fn due(
         match rest {
             None => due.push(action),
             // Nothing is made before the finalizer is there; what is there goes on following the nodes.
-            Some(rest) if action == Action::AddFinalizer && memory.settled.is_some() => wait = Some(rest),
+            Some(rest) if goes_on(&action) && memory.settled.is_some() => wait = Some(rest),
             Some(rest) => return (due, Some(rest)),
         }
     }

@@ -51,6 +51,27 @@ fn a_user_waits_until_the_address_is_there_whatever_the_cloud_shows() {
     assert_eq!(world.next_ask().unwrap().why, Why::FirstLook, "nobody waits for a comparison");
 }
 
+/// All load balancers follow a node that comes: that may take as long as the cloud allows.
+#[test]
+fn an_address_that_is_known_is_told_before_other_nodes_are_followed() {
+    let mut world = World::with(service());
+    world.look();
+    world.nodes(&["a", "b", "c"]);
+    assert_snapshot!(world.settled(), @r"
+    write status [192.0.2.1]
+    ensure (other nodes)
+      news: Updated
+    ");
+    // Who has an address waits for nothing; nodes are not behind what the API server makes of it.
+    world.service.ingress[0].ip = Some("192.0.2.9".to_owned());
+    world.nodes(&["a", "b"]);
+    assert_snapshot!(world.settled(), @r"
+    ensure (other nodes)
+      news: Updated
+    write status [192.0.2.1]
+    ");
+}
+
 #[test]
 fn a_restart_with_nothing_to_do_asks_once_and_says_nothing() {
     let mut world = World::with(service());
