@@ -1,7 +1,10 @@
 //! The port of metrics and probes, over plain HTTP or TLS. Anybody who reaches it may read, so what strangers can take is bounded: few
 //! connections, each with one request and little time. When all places are taken, the oldest makes room: a probe is answered
 //! within milliseconds, and whoever holds a place for longer wants nothing that is served here.
+//!
+//! [`report`] has what the status pages say.
 
+pub mod report;
 #[cfg(test)]
 mod tests;
 mod tls;

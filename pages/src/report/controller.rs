@@ -1,0 +1,113 @@
+//! The pages of the controllers.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// `GET /status` of a controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ControllerStatus {
+    /// Such as `service-controller`.
+    pub controller: String,
+    /// Of the process.
+    pub version: String,
+    /// Whose objects at the cloud are its own.
+    pub cluster_id: String,
+    /// Into how many shards the objects are parted.
+    pub shards: u32,
+    /// The shards that this replica holds now.
+    pub held: Vec<u32>,
+    /// The adapter that it talks to.
+    pub adapter: AdapterLink,
+    /// The objects that are looked at, or are to be.
+    pub queue: WorkQueue,
+    /// Objects that are not as wanted now.
+    pub unsettled: u64,
+    /// What is not done for caution, such as by the deletion brake, in the words of its Event.
+    pub held_back: Vec<String>,
+}
+
+/// How a controller gets on with its adapter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AdapterLink {
+    /// The replica that serves. `None`: none is known.
+    pub replica: Option<String>,
+    /// Why it cannot be asked.
+    pub trouble: Option<String>,
+}
+
+/// The work queue of a controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkQueue {
+    /// Objects whose turn has not come.
+    pub waiting: u64,
+    /// Objects that are looked at now.
+    pub running: u64,
+    /// Objects that are looked at again at a later time.
+    pub later: u64,
+    /// For how long the oldest of those that wait has waited.
+    pub oldest_seconds: f64,
+}
+
+/// `GET /explain` of a controller: those objects that are not as wanted, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Explanations {
+    /// At most 500.
+    pub objects: Vec<Explanation>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+/// `GET /explain?key=KEY` of a controller: what it wants of the cloud for an object, and why that is not so yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Explanation {
+    /// Such as `service-controller`.
+    pub controller: String,
+    /// Of the object: `Service` or `Node`.
+    pub kind: String,
+    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    pub key: String,
+    /// False: this process has no such object in its mirror.
+    pub known: bool,
+    /// False: another replica holds its shard.
+    pub held: bool,
+    /// The shard that it is in.
+    pub shard: u32,
+    /// How far it is.
+    pub state: State,
+    /// What is wanted of the cloud. A line each, for people.
+    pub wanted: Vec<String>,
+    /// What the mirror of the cloud shows. A line each, for people.
+    pub cloud: Vec<String>,
+    /// The last plan that had something to do. A line an action.
+    pub plan: Vec<String>,
+    /// What it waits for, in the words of its Event.
+    pub waits_for: Option<String>,
+    /// The adapter's typed reason, such as `BUDGET_EXHAUSTED`, if it was the adapter that refused.
+    pub reason: Option<String>,
+    /// Since when it is not as wanted.
+    pub since: Option<Timestamp>,
+    /// When it is looked at again.
+    pub next_try: Option<Timestamp>,
+    /// How often it was tried since.
+    pub attempts: u64,
+}
+
+/// How far an object is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// It was not looked at by this process, or is none of its.
+    #[default]
+    NotLookedAt,
+    /// It is looked at now.
+    Working,
+    /// Something has to happen first; `waitsFor` says what.
+    Waiting,
+    /// Everything is as wanted.
+    Settled,
+}
