@@ -1,4 +1,4 @@
-//! The plain HTTP port: metrics and probes. Serves no API.
+//! The plain HTTP port: metrics, probes and the status page. Serves no API.
 
 use axum::{
     Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse,
@@ -7,18 +7,22 @@ use axum::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc::Rpc;
+use crate::{
+    page::{self, Page},
+    rpc::Rpc,
+};
 
 /// Source: OpenMetrics 1.0, "Overall structure".
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until told to stop.
-pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, page: Page, stop: CancellationToken) {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
-        .with_state(rpc);
+        .with_state(rpc)
+        .merge(page::routes(page));
     pages::serve(listener, router, stop).await;
 }
 

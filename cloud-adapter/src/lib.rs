@@ -2,7 +2,7 @@
 //!
 //! A vendor writes a [`driver::Driver`]; this crate is the gRPC server around it: the one way to the vendor with its budget
 //! ([`vendor`]), shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`),
-//! routes, existence, health, metrics. Of Kubernetes it knows the Lease that
+//! routes, existence, health, metrics, the status page (`page`). Of Kubernetes it knows the Lease that
 //! one of several replicas holds (`replica`), and nothing else.
 
 mod clock;
@@ -15,6 +15,7 @@ mod http;
 mod instances;
 mod load_balancers;
 pub mod metrics;
+mod page;
 mod process;
 mod replica;
 mod routes;

@@ -10,4 +10,7 @@ mod service;
 mod validate;
 mod verbs;
 
-pub(crate) use self::{converge::Converger, service::Service};
+pub(crate) use self::{
+    converge::{Converger, TaskReport},
+    service::Service,
+};

@@ -18,5 +18,6 @@ pub use self::options::{ReplicaMode, ReplicaOptions};
 pub(crate) use self::{
     duty::{Duty, Replica, Term},
     election::Election,
+    feed::STANDBY,
     work::{Work, end_health_watches},
 };

@@ -1,6 +1,10 @@
 //! What the services share: contexts, counting, the words of the watch protocol, streams.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cloud_adapter_security::rules;
 use cloud_api_proto::{
@@ -17,7 +21,7 @@ use crate::{
     context::{self, Context},
     driver::{Item, VendorError},
     metrics::Metrics,
-    replica::Replica,
+    replica::{Replica, STANDBY},
     security::Access,
     self_check,
     snapshot::{Frame, WatchOptions, Watcher},
@@ -44,6 +48,8 @@ pub(crate) struct Rpc {
     pub(crate) draining: CancellationToken,
     /// Why the cloud is not reachable; `None`: it is.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
+    /// The cluster that was asked for last. Empty: none was yet.
+    pub(crate) cluster: Arc<Mutex<String>>,
 }
 
 impl Rpc {
@@ -56,7 +62,19 @@ impl Rpc {
         let context = context::read(context, caller, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
+        // Replicas that stand by may name any.
+        if context.session.purpose().request_id != STANDBY {
+            self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&context.cluster_id);
+        }
         Ok(context)
+    }
+
+    /// The cluster that is served, or that was asked for last. Empty: none was yet.
+    pub(crate) fn cluster(&self) -> String {
+        match &self.access.cluster_id {
+            Some(served) => served.to_string(),
+            None => self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
     }
 
     /// Whether the caller may make this change.
@@ -193,6 +211,7 @@ impl Rpc {
             replica: Replica::standing_by(),
             draining: CancellationToken::new(),
             health: watch::Sender::new(health).subscribe(),
+            cluster: Arc::default(),
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::{
     driver::{Driver, Fault, VendorError},
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
+    page::{self, Page},
     replica::{Election, Replica, ReplicaMode, Work, end_health_watches},
     routes,
     rpc::{Rpc, too_large},
@@ -89,6 +90,7 @@ impl<D: Driver> Adapter<D> {
             replica: Replica::standing_by(),
             draining: CancellationToken::new(),
             health: health.subscribe(),
+            cluster: Arc::default(),
         };
         let horizon = driver.describe().consistency_horizon;
         let snapshots = Snapshots::new(&config.current().borrow().cache, horizon, &metrics);
@@ -137,12 +139,15 @@ impl<D: Driver> Adapter<D> {
     ) -> anyhow::Result<()> {
         tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter listens");
         let (reporter, health_service) = tonic_health::server::health_reporter();
-        let services = front(self.services(health_service)?);
+        let converger = Arc::new(self.converger());
+        let services = front(self.services(health_service, Arc::clone(&converger))?);
+        let (page, history) = self.page(converger);
         let Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election } =
             self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
+        tracker.spawn(draining.clone().run_until_cancelled_owned(history));
         let limits = {
             let (vendor, metrics) = (Arc::clone(&rpc.vendor), rpc.metrics.clone());
             async move { config.run(&metrics, |config| vendor.configure(&config.limits)).await }
@@ -156,7 +161,7 @@ impl<D: Driver> Adapter<D> {
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, untried, reporter, peer };
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
-        tracker.spawn(http::serve(http, rpc.clone(), draining.clone()));
+        tracker.spawn(http::serve(http, rpc.clone(), page, draining.clone()));
         let Security { gate, terms, fresh, .. } = security;
         let services = MapResponse::new(services.prepare(), too_large);
         let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services), gate);
@@ -187,7 +192,30 @@ impl<D: Driver> Adapter<D> {
         Ok(())
     }
 
-    fn services(&self, health: HealthServer<impl Health>) -> anyhow::Result<Routes> {
+    fn converger(&self) -> load_balancers::Converger<D> {
+        let snapshot = Arc::clone(&self.snapshots.load_balancers);
+        load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
+    }
+
+    /// The status page, and what keeps its history.
+    fn page(
+        &self,
+        converger: Arc<load_balancers::Converger<D>>,
+    ) -> (Page, impl Future<Output = ()> + Send + use<D>) {
+        Page::of(page::Sources {
+            driver: Arc::clone(&self.driver),
+            snapshots: self.snapshots.clone(),
+            converger,
+            rpc: self.rpc.clone(),
+            config: self.config.current(),
+        })
+    }
+
+    fn services(
+        &self,
+        health: HealthServer<impl Health>,
+        converger: Arc<load_balancers::Converger<D>>,
+    ) -> anyhow::Result<Routes> {
         let rpc = &self.rpc;
         let status = status::Service {
             driver: Arc::clone(&self.driver),
@@ -196,12 +224,6 @@ impl<D: Driver> Adapter<D> {
             config: self.config.current(),
             health: rpc.health.clone(),
         };
-        let converger = load_balancers::Converger::new(
-            Arc::clone(&self.driver),
-            Arc::clone(&self.snapshots.load_balancers),
-            rpc,
-            self.writes.clone(),
-        );
         let applier = routes::Applier {
             driver: Arc::clone(&self.driver),
             snapshot: Arc::clone(&self.snapshots.routes),
@@ -212,11 +234,7 @@ impl<D: Driver> Adapter<D> {
             places: routes::Places::default(),
             doubts: routes::Doubts::default(),
         };
-        let balancers = load_balancers::Service {
-            converger: Arc::new(converger),
-            sets: Arc::default(),
-            rpc: rpc.clone(),
-        };
+        let balancers = load_balancers::Service { converger, sets: Arc::default(), rpc: rpc.clone() };
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)

@@ -9,6 +9,7 @@ mod flight;
 mod hurry;
 mod meter;
 mod operation;
+mod place;
 mod report;
 mod scrub;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod trace;
 mod translate;
 mod waiters;
 mod wire;
+mod writes;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -32,20 +34,24 @@ use tokio::{
     time::Instant,
 };
 
+pub(crate) use self::{
+    audit::object,
+    place::Place,
+    report::{CREDENTIALS, HeldUp},
+    waiters::{Waiter, Waiters},
+    writes::Write,
+};
 use self::{
     dispatch::{Dispatcher, Permit, Waiting},
     flight::{Flight, Job},
     hurry::{Hurry, News},
     trace::Sent,
     wire::{Transport, Wire},
+    writes::Writes,
 };
 pub use self::{
     meter::Meter,
     operation::{Family, Operation},
-};
-pub(crate) use self::{
-    report::HeldUp,
-    waiters::{Waiter, Waiters},
 };
 use crate::{
     driver::{Classify, Fault, VendorError},
@@ -70,6 +76,7 @@ pub struct Vendor {
     /// The vendor has rejected the credentials of a call that was no self-check.
     rejected: Arc<Notify>,
     deadlines: Mutex<Deadlines>,
+    writes: Writes,
 }
 
 impl Vendor {
@@ -105,10 +112,17 @@ impl Vendor {
         metrics: &Metrics,
     ) -> Self {
         let rejected = Arc::new(Notify::new());
-        let flight = Flight { wire, classify, metrics: metrics.clone(), rejected: Arc::clone(&rejected) };
+        let writes = Writes::default();
+        let flight = Flight {
+            wire,
+            classify,
+            metrics: metrics.clone(),
+            rejected: Arc::clone(&rejected),
+            writes: writes.clone(),
+        };
         let dispatcher = Dispatcher::new(limits.clone(), flight);
         metrics.read_budget(dispatcher.reporter());
-        Self { dispatcher, rejected, deadlines: Mutex::new(limits.deadline) }
+        Self { dispatcher, rejected, deadlines: Mutex::new(limits.deadline), writes }
     }
 
     /// Begins the vendor calls of one request.
@@ -119,7 +133,8 @@ impl Vendor {
 
     /// The same, counted on a meter that is there already.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
-        Session { vendor: Arc::clone(self), purpose, meter, self_check: false, waiters: None, hurry: None }
+        let vendor = Arc::clone(self);
+        Session { vendor, purpose, meter, self_check: false, waiters: None, hurry: None, place: None }
     }
 
     /// For finding out whether credentials are good: its calls pass while all others are stopped because they are not. What they
@@ -207,6 +222,8 @@ pub struct Session {
     waiters: Option<Arc<Waiters>>,
     /// Those who came to wait for its work: it stays in its name, and goes as fast as they ask.
     hurry: Option<Hurry>,
+    /// Where those look who want to know what its work waits for.
+    place: Option<Place>,
 }
 
 impl Session {
@@ -236,6 +253,7 @@ impl Session {
         let submitted = self.submit((operation, until), request);
         async move {
             let mut waiting = submitted?;
+            let _stands = self.place.as_ref().map(|place| place.call(waiting.ticket()));
             loop {
                 if let Some(waiters) = &self.waiters {
                     waiters.send_away(|deadline| waiting.late(deadline));
@@ -301,7 +319,8 @@ impl Session {
     /// The same budget and meter, for work that is shared by all these.
     #[must_use]
     pub(crate) fn shared(&self, waiters: &Arc<Waiters>) -> Self {
-        let mut session = Self { waiters: Some(Arc::clone(waiters)), hurry: None, ..self.clone() };
+        let place = Some(waiters.place().clone());
+        let mut session = Self { waiters: Some(Arc::clone(waiters)), hurry: None, place, ..self.clone() };
         session.purpose = session.payer();
         session
     }
@@ -310,6 +329,11 @@ impl Session {
     #[must_use]
     pub(crate) fn hurried(self, asked: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
         Self { hurry: Some(Hurry::new(asked, class)), ..self }
+    }
+
+    /// The same, for work of which others want to know what it waits for: they look there.
+    pub(crate) fn standing_at(self, place: &Place) -> Self {
+        Self { place: Some(place.clone()), ..self }
     }
 
     /// When its answer is of no use any more to who waits for it alone; those who share its work have deadlines of their own.

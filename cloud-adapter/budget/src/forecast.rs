@@ -7,7 +7,7 @@ use crate::{
     bucket::{Bucket, Need},
     families::Families,
     queue::{Queue, Waiting},
-    tree::{PathId, Tree},
+    tree::{BucketId, PathId, Tree},
 };
 
 /// Everything that a forecast looks at.
@@ -28,18 +28,26 @@ pub(crate) struct Forecast {
     pub(crate) step: Duration,
     /// Until when the vendor wants no such call, if it asked for a pause.
     pub(crate) paused_until: Option<Time>,
+    /// The bucket that keeps it the longest, and until when; the narrowest of those that do equally.
+    pub(crate) held_by: Option<(BucketId, Time)>,
+    /// Tokens of that bucket which go to others before.
+    pub(crate) ahead: u64,
 }
 
 impl View<'_> {
     /// Cost: O(leaves x buckets of the path). `p50`: how long the operation usually takes.
     pub(crate) fn forecast(&self, now: Time, waiting: &Waiting, p50: Duration) -> Forecast {
         let path = waiting.path;
-        let mut worst = Forecast { at: now, step: Duration::ZERO, paused_until: None };
+        let (step, paused_until) = (Duration::ZERO, None);
+        let mut worst = Forecast { at: now, step, paused_until, held_by: None, ahead: 0 };
         for (id, bucket) in self.tree.along(path) {
-            let (at, step) = self.at_bucket(now, waiting, bucket, |path| self.tree.pays(path, id));
+            let (at, step, ahead) = self.at_bucket(now, waiting, bucket, |path| self.tree.pays(path, id));
             worst.paused_until = worst.paused_until.max(bucket.paused_until());
             if at >= worst.at {
                 (worst.at, worst.step) = (at, step);
+            }
+            if worst.held_by.is_none_or(|(_, longest)| at > longest) {
+                (worst.held_by, worst.ahead) = (Some((id, at)), ahead);
             }
         }
         if let Some(most) = self.families.full(waiting.call.family) {
@@ -57,7 +65,7 @@ impl View<'_> {
         waiting: &Waiting,
         bucket: &Bucket,
         pays: impl Fn(PathId) -> bool,
-    ) -> (Time, Duration) {
+    ) -> (Time, Duration, u64) {
         let (call, cost) = (&waiting.call, waiting.cost());
         let own = self.queue.ahead(waiting, &pays);
         let weight = u64::from(self.config.weights.of(call.class));
@@ -70,6 +78,6 @@ impl View<'_> {
         let kept = if call.reserve { 0.0 } else { self.config.reserve };
         let interval = bucket.interval().saturating_mul(cost);
         let step = Duration::from_nanos(interval.saturating_mul(weights) / weight);
-        (bucket.expected_at(now, ahead, Need { cost, kept }), step)
+        (bucket.expected_at(now, ahead, Need { cost, kept }), step, ahead)
     }
 }

@@ -72,6 +72,7 @@ mod scheduler;
 mod time;
 mod tree;
 mod turns;
+mod wait;
 
 pub use self::{
     answer::{Answer, Hint, Outcome},
@@ -80,7 +81,8 @@ pub use self::{
         Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
     },
     decision::{Decision, Next},
-    report::{BreakerState, BucketReport, LeafReport, Report},
+    report::{BreakerState, BucketReport, LeafReport, QueueReport, Report},
     scheduler::Scheduler,
     time::Time,
+    wait::BudgetWait,
 };

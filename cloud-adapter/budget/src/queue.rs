@@ -233,6 +233,11 @@ impl Queue {
             .collect()
     }
 
+    /// Everything that waits, in no order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.waiting.values()
+    }
+
     fn leaf(&self, key: LeafKey) -> Option<&Leaf> {
         self.leaves.get(self.names.get(&key)?.0)
     }

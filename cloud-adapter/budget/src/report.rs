@@ -72,3 +72,18 @@ pub struct LeafReport {
     /// Calls that wait.
     pub queued: u64,
 }
+
+/// Calls of one class of one controller that the same bucket keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueReport {
+    /// The bucket: of all that they pay from, the one that keeps them the longest.
+    pub bucket: String,
+    /// The class.
+    pub class: Class,
+    /// The controller.
+    pub controller: &'static str,
+    /// Calls that wait.
+    pub queued: u64,
+    /// For how long the oldest has waited.
+    pub oldest: Duration,
+}

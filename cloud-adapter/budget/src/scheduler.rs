@@ -5,6 +5,7 @@ mod refusal;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -6,9 +6,17 @@ use cloud_api_proto::v1alpha1::{
     Cost, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerCondition,
     LoadBalancerState, PlannedStep,
 };
+use cloud_budget::BudgetWait;
 
 use super::decide::{End, Next};
 use crate::vendor::HeldUp;
+
+/// A turn may come sooner than is foreseen: it is looked at again after this.
+const TURN_MAX: Duration = Duration::from_secs(15);
+
+/// The types of conditions of work under way. Source: docs/write-an-adapter.md.
+const WAITING_FOR: &str = "WaitingFor";
+const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
 
 /// When a caller looks again at work under way.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -16,16 +24,20 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What work under way waits for, and when to look at it again.
 #[derive(Debug)]
 pub(super) struct Waits {
-    what: String,
+    condition: LoadBalancerCondition,
     again: Duration,
 }
 
 impl Waits {
-    /// What the task said that it waits for, and what holds up its calls: nothing moves before that is over.
-    pub(super) fn told(what: String, held: Option<HeldUp>) -> Self {
-        match held {
-            None => Self { what, again: AGAIN },
-            Some(HeldUp { why, rest }) => Self { what: format!("{what}; {why}"), again: rest.max(AGAIN) },
+    /// What the task said that it waits for, what its own call waits for, and what holds up all like it: nothing moves before that is
+    /// over.
+    pub(super) fn told(what: String, budget: Option<&BudgetWait>, held: Option<HeldUp>) -> Self {
+        let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, TURN_MAX));
+        let again = held.as_ref().map_or(about, |held| held.rest.max(about));
+        match (budget, held.and_then(|held| held.pause)) {
+            (_, Some(pause)) => Self { condition: waiting(format!("{what}; {pause}")), again },
+            (Some(wait), None) => Self { condition: condition(WAITING_FOR_BUDGET, wait.to_string()), again },
+            (None, None) => Self { condition: waiting(what), again },
         }
     }
 }
@@ -33,14 +45,14 @@ impl Waits {
 /// A load balancer that is being worked on.
 pub(super) fn pending(
     (done, total): (u32, u32),
-    Waits { what, again }: Waits,
+    Waits { condition, again }: Waits,
     cost: Option<Cost>,
 ) -> EnsureLoadBalancerResponse {
     EnsureLoadBalancerResponse {
         state: LoadBalancerState::Pending.into(),
         step: done,
         steps: total,
-        conditions: vec![waiting(what)],
+        conditions: vec![condition],
         retry_after: prost_types::Duration::try_from(again).ok(),
         cost,
         ..EnsureLoadBalancerResponse::default()
@@ -89,11 +101,11 @@ pub(super) fn dry_ensure<D, S>(
 }
 
 /// A load balancer that is being removed.
-pub(super) fn deleting(Waits { what, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
+pub(super) fn deleting(Waits { condition, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse {
         state: LoadBalancerState::Deleting.into(),
         retry_after: prost_types::Duration::try_from(again).ok(),
-        conditions: vec![waiting(what)],
+        conditions: vec![condition],
         cost,
         plan: Vec::new(),
     }
@@ -136,13 +148,16 @@ fn waits_for<D, S>(next: &Next<D, S>) -> Vec<LoadBalancerCondition> {
 }
 
 fn waiting(message: String) -> LoadBalancerCondition {
-    LoadBalancerCondition { r#type: "WaitingFor".to_owned(), message }
+    condition(WAITING_FOR, message)
+}
+
+fn condition(word: &str, message: String) -> LoadBalancerCondition {
+    LoadBalancerCondition { r#type: word.to_owned(), message }
 }
 
 /// Why it is not as desired though nothing is left to do.
 fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
-    let condition =
-        |word: &str, message: String| vec![LoadBalancerCondition { r#type: word.to_owned(), message }];
+    let condition = |word: &str, message: String| vec![condition(word, message)];
     match summary.state() {
         LoadBalancerState::Error => {
             let text = "the cloud gave up on this load balancer: delete the Service, or allow to recreate, \

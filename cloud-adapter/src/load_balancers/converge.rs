@@ -3,6 +3,7 @@
 //! Keeps nothing that a killed process would miss: whoever repeats the request goes on from what the cloud shows. Here tasks are
 //! started, joined, handed newer goals and ended; what one does between two looks is in [`turn`].
 
+mod report;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use traces::Origin;
 use tracing::{Instrument as _, Span, field::Empty};
 
+pub(crate) use self::report::TaskReport;
 use self::{
     tasks::Tasks,
     turn::{Turn, Work},
@@ -37,7 +39,7 @@ use crate::{
     replica::{Replica, Term},
     rpc::Rpc,
     snapshot::{Snapshot, View},
-    vendor::{Meter, Purpose, Vendor},
+    vendor::{Meter, Place, Purpose, Vendor},
 };
 
 /// Polls of one task are at most this far apart. Source: contract, section 6.
@@ -72,6 +74,9 @@ pub(crate) struct Handle<T> {
     origin: Origin,
     /// Counts the task's calls; each answer takes over what was counted so far.
     meter: Arc<Meter>,
+    /// Where its calls stand.
+    place: Place,
+    began: Instant,
 }
 
 /// The newest desired state of a key, and who wants it.
@@ -216,9 +221,10 @@ impl<D: Driver> Converger<D> {
         let (outbox, progress) = watch::channel(working);
         let span = span(key);
         let origin = Origin::of(&span);
-        let handle = Handle { orders, asked, progress, origin, meter: self.unpaid(key) };
+        let (meter, place, began) = (self.unpaid(key), Place::default(), Instant::now());
+        let handle = Handle { orders, asked, progress, origin, meter, place: place.clone(), began };
         tasks.insert(name(key), handle.clone());
-        let work = self.begin(key, term, (inbox.borrow().bound, urgency));
+        let work = self.begin(key, term, (inbox.borrow().bound, urgency), place);
         self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox).instrument(span));
         Ok((0, handle))
     }
@@ -236,14 +242,14 @@ impl<D: Driver> Converger<D> {
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {
         let counted = self.metrics.key_task();
-        let mut place = Place { converger: &self, key: &key, term: work.term.clone(), left: false, counted };
+        let mut seat = Seat { converger: &self, key: &key, term: work.term.clone(), left: false, counted };
         loop {
             let order = inbox.borrow_and_update().clone();
             match self.turn(&order, &mut work).await {
                 Ok(Turn::Again) => (),
                 Ok(Turn::Wait(waits_for)) => {
                     outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
-                    place.counted.now(TaskState::Waiting);
+                    seat.counted.now(TaskState::Waiting);
                     // Who wakes on the same tick shares the listing of the first.
                     work.bound = tokio::select! {
                         tick = tick(work.term.since(), work.poll) => tick,
@@ -251,18 +257,18 @@ impl<D: Driver> Converger<D> {
                         _ = work.term.clone().ended() => Instant::now(),
                     };
                     work.polls = true;
-                    place.counted.now(TaskState::Working);
+                    seat.counted.now(TaskState::Working);
                     let overtaken = inbox.borrow().number != order.number;
                     work.poll =
                         if overtaken { self.driver.describe().poll } else { (work.poll * 2).min(POLL_MAX) };
                 }
                 Ok(Turn::End(end)) => {
-                    if place.leave(&inbox, &outbox, (order.number, work.done, Ok(end))) {
+                    if seat.leave(&inbox, &outbox, (order.number, work.done, Ok(end))) {
                         return;
                     }
                 }
                 Err(error) => {
-                    if place.leave(&inbox, &outbox, (order.number, work.done, Err(error))) {
+                    if seat.leave(&inbox, &outbox, (order.number, work.done, Err(error))) {
                         return;
                     }
                 }
@@ -272,6 +278,11 @@ impl<D: Driver> Converger<D> {
 }
 
 impl<T: Clone> Handle<T> {
+    /// Where its calls stand.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Waits until the task ended, at most until then; tells how far it is, and puts the cost on the caller's meter.
     ///
     /// # Errors
@@ -333,7 +344,7 @@ async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
 }
 
 /// A task's place among the running ones: given up with a result, or, if the task breaks, without one.
-struct Place<'a, D: Driver> {
+struct Seat<'a, D: Driver> {
     converger: &'a Converger<D>,
     key: &'a LoadBalancerKey,
     term: Term,
@@ -341,7 +352,7 @@ struct Place<'a, D: Driver> {
     counted: TaskCount,
 }
 
-impl<D: Driver> Place<'_, D> {
+impl<D: Driver> Seat<'_, D> {
     /// Ends the task and tells the result, unless a newer order came in meanwhile.
     fn leave(
         &mut self,
@@ -365,7 +376,7 @@ impl<D: Driver> Place<'_, D> {
     }
 }
 
-impl<D: Driver> Drop for Place<'_, D> {
+impl<D: Driver> Drop for Seat<'_, D> {
     /// A driver that panics must not leave a task behind that everybody joins and nobody works on.
     fn drop(&mut self) {
         if !self.left {

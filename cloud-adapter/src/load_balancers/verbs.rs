@@ -22,7 +22,7 @@ use super::{
 use crate::{
     context::Context,
     driver::{DesiredLoadBalancer, Driver, Heir, Item as _, LoadBalancerRecord, planned},
-    vendor::Purpose,
+    vendor::{Place, Purpose},
 };
 
 /// The longest that an RPC waits for its task, and what it leaves of its deadline. Source: contract, section 6.
@@ -62,11 +62,11 @@ impl<D: Driver> Service<D> {
             context.session.meter().absorb(&converger.unpaid(key));
             return Ok(answer::present(&record.summary, 0, cost(context, Source::Memory)));
         }
-        let progress = self.work(goal, (fence, &owner), context).await?;
+        let (progress, place) = self.work(goal, (fence, &owner), context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { done, total, waits_for } => {
-                Ok(answer::pending((done, total), self.waits(waits_for), cost))
+                Ok(answer::pending((done, total), self.waits(waits_for, &place), cost))
             }
             Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
                 Ok(answer::present(&record.summary, done, cost))
@@ -93,10 +93,10 @@ impl<D: Driver> Service<D> {
             return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));
         }
         let fence = self.converger.fences.admit(&key.cluster_id, request.fence.as_ref(), &key.owner_uid)?;
-        let progress = self.work(goal, (fence, &owner), context).await?;
+        let (progress, place) = self.work(goal, (fence, &owner), context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
-            Progress::Working { waits_for, .. } => Ok(answer::deleting(self.waits(waits_for), cost)),
+            Progress::Working { waits_for, .. } => Ok(answer::deleting(self.waits(waits_for, &place), cost)),
             Progress::Ended { result: Ok(End::Absent), .. } => Ok(answer::absent(cost)),
             Progress::Ended { result: Err(error), .. } => Err(error),
             Progress::Ended { result: Ok(End::Present(_)), .. } => Err(mixed_up()),
@@ -120,13 +120,13 @@ impl<D: Driver> Service<D> {
         Ok((Goal::Present(Arc::new(desired), terms), owner))
     }
 
-    /// Hands a goal to the key's task, and waits for it as long as the contract allows.
+    /// Hands a goal to the key's task, and waits for it as long as the contract allows. Returns where its calls stand, too.
     async fn work(
         &self,
         goal: Goal,
         (fence, owner): (Fence, &Owner),
         context: &Context,
-    ) -> Result<Progress<D::Detail>, AdapterError> {
+    ) -> Result<(Progress<D::Detail>, Place), AdapterError> {
         let Owner { kind, namespace, name, uid } = owner;
         let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
         let purpose = Purpose { object, ..context.session.purpose().clone() };
@@ -134,12 +134,16 @@ impl<D: Driver> Service<D> {
         let (number, handle) =
             self.converger.submit(&key, Order::new(goal, fence, purpose, context.bound))?;
         let deadline = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
-        handle.wait(number, deadline.min(Instant::now() + WAIT), context.session.meter()).await
+        let place = handle.place().clone();
+        let until = deadline.min(Instant::now() + WAIT);
+        Ok((handle.wait(number, until, context.session.meter()).await?, place))
     }
 
-    /// What a caller is told of work under way: a vendor that wants no calls is no secret.
-    fn waits(&self, what: String) -> Waits {
-        Waits::told(what, self.rpc.vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY))
+    /// What a caller is told of work under way: a spent budget, or a vendor that wants no calls, is no secret.
+    fn waits(&self, what: String, place: &Place) -> Waits {
+        let vendor = &self.rpc.vendor;
+        let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
+        Waits::told(what, vendor.waits(place).as_ref(), held)
     }
 
     /// The record, if nothing runs for the key and a trusted listing shows it as desired. Cost: no vendor call.

@@ -25,6 +25,8 @@ use crate::{
     snapshot::Snapshot,
 };
 
+/// The request ID of what those ask who stand by.
+pub(crate) const STANDBY: &str = "standby";
 /// A watch that broke is opened again after this time. The one who leads may be gone, and nothing here is urgent.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Tries that end in the same way until that is told: a change of leaders takes fewer.
@@ -186,7 +188,7 @@ fn context(rpc: &Rpc) -> RequestContext {
         // The one that is served. Where any is, any name does: what is followed is the same for all.
         cluster_id: rpc.access.cluster_id.as_ref().unwrap_or(&rpc.instance_id).to_string(),
         priority: Priority::Background.into(),
-        request_id: "standby".to_owned(),
+        request_id: STANDBY.to_owned(),
         ..RequestContext::default()
     }
 }

@@ -50,6 +50,12 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
     }
 }
 
+/// What a call was about, as people call it: of `Service shop/web (UID)` the name, of anything else all of it.
+pub(crate) fn object(about: &str) -> Option<&str> {
+    let name = about.strip_prefix("Service ").and_then(|rest| rest.split_once(" (")).map(|(name, _uid)| name);
+    Some(name.unwrap_or(about)).filter(|name| !name.is_empty())
+}
+
 /// What became of a write.
 fn outcome(error: Option<&VendorError>) -> &'static str {
     match error.map(|error| error.fault) {
@@ -61,4 +67,17 @@ fn outcome(error: Option<&VendorError>) -> &'static str {
 
 fn harmless(headers: &HeaderMap) -> Vec<(&header::HeaderName, &header::HeaderValue)> {
     headers.iter().filter(|(name, _)| HARMLESS.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_called_by_its_name_and_all_else_as_it_is() {
+        assert_eq!(object("Service shop/web (6f1c)"), Some("shop/web"));
+        assert_eq!(object("routes"), Some("routes"));
+        assert_eq!(object("Service of nobody"), Some("Service of nobody"));
+        assert_eq!(object(""), None);
+    }
 }

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use cloud_budget::{Call, Config, Decision, Next, Outcome, Refusal, Report, Scheduler, Ticket, Time};
+use cloud_budget::{
+    BudgetWait, Call, Config, Decision, Next, Outcome, QueueReport, Refusal, Report, Scheduler, Ticket, Time,
+};
 use futures::FutureExt as _;
 use tokio::{
     sync::{Notify, oneshot},
@@ -22,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     Purpose, VendorResponse,
     flight::{Flight, Job, Landed},
-    translate,
+    trace, translate,
 };
 use crate::driver::VendorError;
 
@@ -99,6 +101,7 @@ impl Dispatcher {
             state.waiting.insert(ticket, (call, make(told)));
             Ok(ticket)
         })?;
+        shared.note_wait(ticket);
         Ok(Waiting { shared, ticket, answer, answered: false })
     }
 
@@ -138,6 +141,16 @@ impl Dispatcher {
     /// How everything stands, and at what time.
     pub(super) fn report(&self) -> (Time, Report) {
         self.shared.report()
+    }
+
+    /// What a call waits for, if that is its budget.
+    pub(super) fn wait(&self, ticket: Ticket) -> Option<BudgetWait> {
+        self.shared.with(|state, now| state.scheduler.wait(now, ticket))
+    }
+
+    /// What waits for which budget, by whose it is.
+    pub(super) fn queues(&self) -> Vec<QueueReport> {
+        self.shared.with(|state, now| state.scheduler.queues(now))
     }
 
     /// Reads the report for as long as the dispatcher is there.
@@ -237,8 +250,24 @@ impl Shared {
     }
 
     fn report(&self) -> (Time, Report) {
+        self.with(|state, now| (now, state.scheduler.report(now)))
+    }
+
+    /// Has the trace say what a call waits for that was just handed in.
+    fn note_wait(&self, ticket: Ticket) {
+        self.with(|state, now| {
+            let Some((_call, job)) = state.waiting.get(&ticket) else { return };
+            if let Some(wait) = trace::told(&job.span).then(|| state.scheduler.wait(now, ticket)).flatten() {
+                trace::waits(&job.span, &wait);
+            }
+        });
+    }
+
+    /// Looks at the state. Whoever changes it hands something in.
+    fn with<R>(&self, look: impl FnOnce(&mut State, Time) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
-        (now, self.state.lock().unwrap_or_else(PoisonError::into_inner).scheduler.report(now))
+        look(&mut state, now)
     }
 
     fn time(&self, at: Instant) -> Time {
@@ -260,6 +289,11 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
+    /// Its name at the scheduler.
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
     /// What came of it. To be asked for until it is told, and no more.
     ///
     /// # Errors

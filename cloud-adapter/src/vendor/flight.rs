@@ -14,6 +14,7 @@ use super::{
     trace::{self, Sent},
     translate,
     wire::Transport,
+    writes::Writes,
 };
 use crate::{
     driver::{Classify, Fault, VendorError},
@@ -61,6 +62,8 @@ pub(super) struct Flight {
     pub(super) metrics: Metrics,
     /// The vendor has rejected our credentials.
     pub(super) rejected: Arc<Notify>,
+    /// The last of them.
+    pub(super) writes: Writes,
 }
 
 impl fmt::Debug for Flight {
@@ -93,6 +96,7 @@ impl Flight {
             VendorError { request_id, ..error }.bounded()
         });
         audit::answer(job, code, landed.result.as_ref().err(), vendor_request_id.as_deref());
+        self.writes.note(job, landed.result.as_ref().err());
         landed.sent = job.sent.again(purpose, waited).answered(code, vendor_request_id);
         landed
     }

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use cloud_api_proto::v1alpha1::{Breaker, Budget, breaker::State};
-use cloud_budget::{BreakerState, BucketConfig, BucketReport, Time};
+use cloud_budget::{BreakerState, BucketConfig, BucketReport, QueueReport, Report, Time};
 use tokio::time::Instant;
 
-use super::{Family, Vendor};
+use super::{Family, Vendor, Write};
 use crate::clock::Clock;
 
 /// What the whole account shares.
 const ACCOUNT: &str = "account";
 /// The breaker of the credentials: it stops all families.
-const CREDENTIALS: &str = "credentials";
+pub(crate) const CREDENTIALS: &str = "credentials";
 
 /// Why calls of a family are not sent just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {
-    /// For people; names the bucket.
-    pub(crate) why: String,
+    /// For people, if it is a pause; names the bucket. Who waits for a budget hears of it at its own call.
+    pub(crate) pause: Option<String>,
     /// How long it takes from now on. Of a pause as long as the vendor wants, of a spent budget an estimate.
     pub(crate) rest: Duration,
 }
@@ -31,16 +31,17 @@ fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
     let BucketReport { name, rate, tokens, queued, .. } = bucket;
     if let Some(rest) = paused {
         let seconds = rest.as_secs_f64().ceil();
-        return Some(HeldUp { why: format!("the vendor paused the bucket {name} for {seconds} s"), rest });
+        return Some(HeldUp {
+            pause: Some(format!("the vendor paused the bucket {name} for {seconds} s")),
+            rest,
+        });
     }
     if *queued == 0 || *tokens >= 1.0 {
         return None;
     }
     let rest =
         Duration::try_from_secs_f64(*queued as f64 / rate).map_or(SPENT_MAX, |rest| rest.min(SPENT_MAX));
-    let why =
-        format!("the budget of the bucket {name} is spent: {queued} calls wait, {rate:.1} a second may go");
-    Some(HeldUp { why, rest })
+    Some(HeldUp { pause: None, rest })
 }
 
 impl Vendor {
@@ -71,6 +72,30 @@ impl Vendor {
         let until =
             report.buckets.into_iter().filter(shared).filter_map(|bucket| bucket.paused_until).max()?;
         Some(self.dispatcher.instant(until)).filter(|until| *until > Instant::now())
+    }
+
+    /// How the budget does, for the status page, and at what time.
+    #[must_use]
+    pub(crate) fn report(&self) -> (Time, Report) {
+        self.dispatcher.report()
+    }
+
+    /// What waits for which budget, by whose it is.
+    #[must_use]
+    pub(crate) fn queues(&self) -> Vec<QueueReport> {
+        self.dispatcher.queues()
+    }
+
+    /// What the vendor was last told to change, the newest first.
+    #[must_use]
+    pub(crate) fn last_writes(&self) -> Vec<Write> {
+        self.writes.all()
+    }
+
+    /// The instant that a report means.
+    #[must_use]
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.dispatcher.instant(time)
     }
 
     /// All buckets and breakers.

@@ -1,6 +1,7 @@
 //! The whole way of a call through a session, on paused time, to a vendor that answers as it is told to.
 
 mod jumps;
+mod place;
 mod shared;
 mod traces;
 

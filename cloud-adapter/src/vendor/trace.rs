@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cloud_budget::BudgetWait;
 use tracing::{Span, field::Empty};
 
 use super::{Operation, Purpose, translate};
@@ -52,6 +53,7 @@ pub(super) fn begin(operation: Operation, object: &str) -> Span {
         cloud.write = operation.write,
         cloud.object = object,
         cloud.request_id = Empty,
+        cloud.waits_for = Empty,
         budget.class = Empty,
         budget.controller = Empty,
         budget.waited_seconds = Empty,
@@ -60,6 +62,17 @@ pub(super) fn begin(operation: Operation, object: &str) -> Span {
         "error.type" = Empty,
         otel.status_code = Empty,
     ))
+}
+
+/// Whether anybody hears of it.
+pub(super) fn told(span: &Span) -> bool {
+    !span.is_disabled()
+}
+
+/// It waits for its turn: in the words of the moment in which it was handed in. Told once, because an attribute that is told twice is there
+/// twice.
+pub(super) fn waits(span: &Span, wait: &BudgetWait) {
+    span.record("cloud.waits_for", wait.to_string());
 }
 
 /// It is over, and this is what whoever asked is told.

@@ -12,7 +12,11 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Purpose, Session, translate};
+use super::{
+    Purpose, Session,
+    place::{Place as Spot, Standing},
+    translate,
+};
 use crate::driver::VendorError;
 
 /// Everybody who waits now.
@@ -20,6 +24,8 @@ use crate::driver::VendorError;
 pub(crate) struct Waiters {
     inner: Mutex<Inner>,
     joined: watch::Sender<()>,
+    /// Where the work stands that they wait for.
+    spot: Spot,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +47,8 @@ pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
     number: u64,
     refused: oneshot::Receiver<VendorError>,
+    /// What this one waits for is what the shared work waits for.
+    _stands: Option<Standing>,
 }
 
 impl Waiters {
@@ -53,7 +61,13 @@ impl Waiters {
             inner.last
         });
         self.joined.send_replace(());
-        Waiter { waiters: Arc::clone(self), number, refused }
+        let stands = session.place.as_ref().map(|place| place.with(&self.spot));
+        Waiter { waiters: Arc::clone(self), number, refused, _stands: stands }
+    }
+
+    /// Where the work stands that they wait for.
+    pub(super) fn place(&self) -> &Spot {
+        &self.spot
     }
 
     /// In whose name the work is done. `None`: nobody waits.

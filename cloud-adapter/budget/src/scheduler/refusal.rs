@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Scheduler;
 use crate::{
-    BreakerState, Decision, Mode, Refusal, RefusalReason, Ticket, Time, chance::jitter, queue::Waiting,
+    BreakerState, Decision, Mode, Refusal, RefusalReason, Ticket, Time, chance::jitter, forecast::Forecast,
+    queue::Waiting,
 };
 
 /// Nobody is told to come back sooner.
@@ -45,7 +46,7 @@ impl Scheduler {
     fn too_late(&self, now: Time, waiting: &Waiting) -> Option<RefusalReason> {
         let deadline = waiting.call.deadline?;
         let latency = self.latency(now, &waiting.call);
-        let forecast = self.view().forecast(now, waiting, latency.p50);
+        let forecast = self.foreseen(now, waiting);
         let reason = match forecast.paused_until {
             Some(until) if until >= deadline => RefusalReason::Throttled,
             Some(_) | None => RefusalReason::Budget,
@@ -77,6 +78,7 @@ impl Scheduler {
         let family = waiting.call.family;
         let rejected = reason == RefusalReason::BreakerOpen && !self.credentials.admits(now, false);
         let reason = if rejected { RefusalReason::Rejected } else { reason };
+        let forecast = self.foreseen(now, waiting);
         let wait = match reason {
             RefusalReason::BreakerOpen | RefusalReason::Rejected => {
                 let family = self.families.open_until(now, family);
@@ -84,7 +86,7 @@ impl Scheduler {
                 until.map_or(Duration::ZERO, |until| until.since(now))
             }
             RefusalReason::Budget | RefusalReason::QueueFull | RefusalReason::Throttled => {
-                self.promise(now, waiting).since(now).min(RETRY_MAX)
+                self.promise(now, waiting, &forecast).since(now).min(RETRY_MAX)
             }
         };
         let seconds = wait.as_secs_f64();
@@ -95,9 +97,10 @@ impl Scheduler {
                 "the request has no time left for a call to {family}, which takes about {:.1} s to answer",
                 slow.as_secs_f64()
             ),
-            RefusalReason::Budget => {
-                format!("the budget of {family} is spent: a call would wait about {seconds:.1} s")
-            }
+            RefusalReason::Budget => match self.budget_wait(now, &forecast, now + wait) {
+                Some(wait) => wait.to_string(),
+                None => format!("waits for the budget of {family}: about {} s", seconds.ceil()),
+            },
             RefusalReason::QueueFull => format!("too many calls wait for the budget of {family}"),
             RefusalReason::Rejected => "the vendor rejects the credentials".to_owned(),
             RefusalReason::BreakerOpen => format!("{family} fails too often and is left alone for a while"),
@@ -108,10 +111,8 @@ impl Scheduler {
     }
 
     /// When there will be a place: behind everybody who was told so before.
-    fn promise(&mut self, now: Time, waiting: &Waiting) -> Time {
+    fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
-        let p50 = self.latency(now, call).p50;
-        let forecast = self.view().forecast(now, waiting, p50);
         let promised = self.promised.entry(((call.class, call.controller), waiting.path)).or_default();
         let at = forecast.at.max(*promised);
         *promised = (at + forecast.step.mul_f64(HEADROOM)).min(now + RETRY_MAX);

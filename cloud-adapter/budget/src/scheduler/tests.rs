@@ -1,3 +1,5 @@
+mod waits;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{

@@ -24,6 +24,10 @@ impl<H> Tasks<H> {
         self.0.get(name)
     }
 
+    pub(super) fn by_name(&self) -> impl Iterator<Item = (&KeyName, &H)> {
+        self.0.iter()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &H> {
         self.0.values()
     }

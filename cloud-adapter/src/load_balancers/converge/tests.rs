@@ -109,3 +109,27 @@ async fn a_create_of_which_nobody_heard_is_not_made_again_while_the_cloud_may_be
     let [first, second] = tries[..] else { panic!("made again in the end: {tries:?}") };
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }
+
+/// What is told of the task that runs.
+fn told(converger: &Converger<WriteOnly>) -> (String, String) {
+    let (tasks, more) = converger.report(10);
+    let [task] = &tasks[..] else { panic!("{tasks:?}") };
+    assert_eq!((task.key.as_str(), more), ("web", 0));
+    (task.name.clone(), task.waits_for.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_says_that_it_waits_for_the_budget_and_else_what_it_does() {
+    let (_fake, vendor) = vendor(&limits(0.1, 1));
+    read(&vendor.session(purpose(Priority::Traffic)), "/").await.expect("the burst");
+    let converger = converger(&vendor);
+    let purpose = Purpose { object: Arc::from("Service shop/web (web)"), ..purpose(Priority::Traffic) };
+    let order = Order { purpose, ..order(&key(), Priority::Traffic) };
+    converger.submit(&key(), order).expect("a task");
+    let name = "shop/web".to_owned();
+    assert_eq!(told(&converger), (name.clone(), "a look at the cloud".to_owned()));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 7 s";
+    assert_eq!(told(&converger), (name, sentence.to_owned()));
+    assert_eq!(converger.report(0).1, 1, "how many more there are");
+}

@@ -20,7 +20,7 @@ use crate::{
     replica::Term,
     snapshot::{LookedUp, View},
     urgency::classed,
-    vendor::{Meter, Session},
+    vendor::{Meter, Place, Session},
 };
 
 /// A vendor that works on one write for longer is stuck; the caller hears of it and may ask again.
@@ -40,6 +40,8 @@ enum Answer {
 pub(super) struct Work<D: Driver> {
     key: LoadBalancerKey,
     meter: Arc<Meter>,
+    /// Where its calls stand.
+    place: Place,
     /// How urgently it is asked for now.
     asked: watch::Receiver<Priority>,
     /// The work ends with it.
@@ -93,12 +95,14 @@ impl<D: Driver> Converger<D> {
         key: &LoadBalancerKey,
         term: Term,
         (bound, asked): (Option<Instant>, watch::Receiver<Priority>),
+        place: Place,
     ) -> Work<D> {
         let (meter, last) = self.memories.of(key, |memory| (Arc::clone(&memory.meter), memory.last.clone()));
         let trusted = self.trust(term.since());
         Work {
             key: key.clone(),
             meter,
+            place,
             asked,
             bound: bound.map_or(trusted, |bound| bound.max(trusted)),
             term,
@@ -280,7 +284,7 @@ impl<D: Driver> Converger<D> {
 
     fn session(&self, order: &Order, class: Priority, work: &Work<D>) -> Session {
         let session = self.vendor.metered(classed(&order.purpose, class), Arc::clone(&work.meter));
-        session.hurried(work.asked.clone(), Some(class))
+        session.hurried(work.asked.clone(), Some(class)).standing_at(&work.place)
     }
 
     /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was

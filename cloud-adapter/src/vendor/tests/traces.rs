@@ -30,6 +30,9 @@ async fn a_call_is_part_of_what_asked_for_it_and_its_wait_and_repetition_are_sho
     assert_eq!(attribute(&second, "cloud.request_id"), "req-7");
     let waited: f64 = attribute(&second, "budget.waited_seconds").parse().expect("a number");
     assert!(waited > 0.9, "a token a second: {waited}");
+    assert_eq!(attribute(&first, "cloud.waits_for"), "", "it went at once");
+    let waits = "waits for the budget of compute: 0 calls ahead at ";
+    assert!(attribute(&second, "cloud.waits_for").starts_with(waits), "{second:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,116 @@
+//! What is told of calls that wait.
+
+use super::*;
+use crate::QueueReport;
+
+fn submit(scheduler: &mut Scheduler, now: Time, call: Call) -> Ticket {
+    scheduler.submit(now, call).expect("place")
+}
+
+fn said(scheduler: &mut Scheduler, now: Time, ticket: Ticket) -> Option<String> {
+    scheduler.wait(now, ticket).map(|wait| wait.to_string())
+}
+
+/// The seconds are those after which the call is really sent, and what goes before is counted.
+#[test]
+fn a_call_is_told_what_goes_before_it_and_when_its_turn_comes() {
+    let mut scheduler = Scheduler::new(config([("compute", 0.5, 1)]), at(0.0));
+    let tickets: Vec<Ticket> =
+        ["a", "b", "c"].map(|object| submit(&mut scheduler, at(0.0), call("Get", object))).to_vec();
+    assert_eq!(sent(&mut scheduler, at(0.0)), tickets[..1]);
+    let told: Vec<_> = tickets.iter().map(|ticket| said(&mut scheduler, at(0.0), *ticket)).collect();
+    let second = "waits for the budget of compute: 0 calls ahead at 0.5 a second, about 2 s";
+    let third = "waits for the budget of compute: 1 call ahead at 0.5 a second, about 4 s";
+    assert_eq!(told, [None, Some(second.to_owned()), Some(third.to_owned())]);
+    assert_eq!(sent(&mut scheduler, at(2.0)), tickets[1..2]);
+    assert_eq!(sent(&mut scheduler, at(3.9)), []);
+    assert_eq!(sent(&mut scheduler, at(4.0)), tickets[2..]);
+}
+
+#[test]
+fn the_bucket_that_keeps_a_call_is_named_and_of_equals_the_narrowest() {
+    let limits = config([("account", 0.1, 1), ("compute", 1.0, 1), ("compute:List", 1.0, 1)]);
+    let mut scheduler = Scheduler::new(limits, at(0.0));
+    submit(&mut scheduler, at(0.0), call("List", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let waits = submit(&mut scheduler, at(0.0), call("List", "b"));
+    assert_eq!(scheduler.wait(at(0.0), waits).expect("waits").bucket, "account");
+
+    let mut scheduler = Scheduler::new(config([("compute", 1.0, 1), ("compute:List", 1.0, 1)]), at(0.0));
+    submit(&mut scheduler, at(0.0), call("List", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let waits = submit(&mut scheduler, at(0.0), call("List", "b"));
+    assert_eq!(scheduler.wait(at(0.0), waits).expect("waits").bucket, "compute:List");
+}
+
+#[test]
+fn what_waits_for_something_else_is_not_said_to_wait_for_the_budget() {
+    let mut busy = config([("compute", 10.0, 10)]);
+    busy.concurrency.insert("compute".to_owned(), 1);
+    let mut scheduler = Scheduler::new(busy, at(0.0));
+    submit(&mut scheduler, at(0.0), call("Get", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let behind = submit(&mut scheduler, at(0.0), call("Get", "b"));
+    assert_eq!(said(&mut scheduler, at(0.0), behind), None, "calls in flight");
+
+    let mut scheduler = Scheduler::new(config([("compute", 10.0, 10)]), at(0.0));
+    let first = submit(&mut scheduler, at(0.0), call("Get", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let retry_after = Some(Duration::from_secs(30));
+    assert_eq!(
+        scheduler.answered(at(0.1), first, answer(Outcome::Throttled { retry_after, bucket: None })),
+        Next::Again
+    );
+    assert_eq!(said(&mut scheduler, at(0.2), first), None, "the vendor's pause");
+
+    let mut shadow = config([("compute", 0.1, 1)]);
+    shadow.mode = Mode::Shadow;
+    let mut scheduler = Scheduler::new(shadow, at(0.0));
+    submit(&mut scheduler, at(0.0), call("Get", "a"));
+    let second = submit(&mut scheduler, at(0.0), call("Get", "b"));
+    assert_eq!(said(&mut scheduler, at(0.0), second), None, "nothing is delayed");
+}
+
+#[test]
+fn a_refusal_says_the_same_words() {
+    let mut scheduler = Scheduler::new(config([("compute", 0.1, 1)]), at(0.0));
+    submit(&mut scheduler, at(0.0), call("Get", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let hurried = Call { deadline: Some(at(5.0)), ..call("Get", "b") };
+    let refusal = scheduler.submit(at(0.0), hurried).expect_err("not in time");
+    assert_eq!(refusal.reason, RefusalReason::Budget);
+    assert_eq!(refusal.message, "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 10 s");
+}
+
+#[test]
+fn queues_are_told_by_bucket_class_and_controller_with_the_oldest_wait() {
+    let limits = config([("compute", 0.1, 1), ("network", 0.1, 1)]);
+    let mut scheduler = Scheduler::new(limits, at(0.0));
+    let network = |object| Call { family: "network", controller: "route-controller", ..call("Get", object) };
+    for (second, call) in [
+        (0.0, call("Get", "sent")),
+        (0.0, network("sent")),
+        (1.0, call("Get", "a")),
+        (2.0, call("List", "b")),
+        (3.0, Call { class: Class::Background, ..call("Get", "c") }),
+        (4.0, network("d")),
+    ] {
+        submit(&mut scheduler, at(second), call);
+        sent(&mut scheduler, at(second));
+    }
+    let row = |bucket: &str, class, controller, queued, seconds| QueueReport {
+        bucket: bucket.to_owned(),
+        class,
+        controller,
+        queued,
+        oldest: Duration::from_secs(seconds),
+    };
+    assert_eq!(
+        scheduler.queues(at(5.0)),
+        [
+            row("compute", Class::Background, "service-controller", 1, 2),
+            row("compute", Class::Interactive, "service-controller", 2, 4),
+            row("network", Class::Interactive, "route-controller", 1, 1),
+        ]
+    );
+}

@@ -1,0 +1,91 @@
+//! What waits for which budget, and for how long: for people. Changes nothing.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
+
+use super::Scheduler;
+use crate::{
+    BudgetWait, Class, Mode, QueueReport, Ticket, Time,
+    forecast::Forecast,
+    queue::Waiting,
+    tree::{BucketId, PathId},
+};
+
+/// Calls of a leaf that pay from the same buckets: how many, and the oldest.
+type Alike<'a> = BTreeMap<(PathId, Class, &'static str), (u64, &'a Waiting)>;
+
+impl Scheduler {
+    /// What a call waits for. `None`: it does not wait, or something else keeps it, such as a pause that the vendor wants, a breaker,
+    /// or calls in flight.
+    ///
+    /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
+    pub fn wait(&mut self, now: Time, ticket: Ticket) -> Option<BudgetWait> {
+        self.tree.tick(now, self.config.reserve);
+        let waiting = self.queue.get(ticket).filter(|_| self.config.mode == Mode::Enforce)?;
+        let rests = self.families.open_until(now, waiting.call.family).is_some()
+            || !self.credentials.admits(now, waiting.call.self_check);
+        let forecast = self.foreseen(now, waiting);
+        let pauses = forecast.paused_until.is_some_and(|until| until > now);
+        let (_, paid_at) = forecast.held_by?;
+        if rests || pauses || paid_at <= now || forecast.at > paid_at {
+            return None;
+        }
+        self.budget_wait(now, &forecast, forecast.at)
+    }
+
+    /// Calls that wait, by the bucket that keeps them, class and controller.
+    ///
+    /// Cost: O(calls that wait). Meant for pages that people look at.
+    pub fn queues(&mut self, now: Time) -> Vec<QueueReport> {
+        self.tree.tick(now, self.config.reserve);
+        let mut alike = Alike::new();
+        for waiting in self.queue.waiting() {
+            let key = (waiting.path, waiting.call.class, waiting.call.controller);
+            match alike.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert((1, waiting));
+                }
+                Entry::Occupied(mut place) => {
+                    let (queued, oldest) = place.get_mut();
+                    *queued += 1;
+                    if (waiting.since, waiting.ticket) < (oldest.since, oldest.ticket) {
+                        *oldest = waiting;
+                    }
+                }
+            }
+        }
+        let mut queues: BTreeMap<(&str, Class, &'static str), (u64, Duration)> = BTreeMap::new();
+        for ((path, class, controller), (queued, oldest)) in alike {
+            let held_by = self.foreseen(now, oldest).held_by.map(|(id, _)| id);
+            let bucket = held_by.or_else(|| self.tree.at(path)?.buckets.first().copied());
+            let Some(bucket) = bucket.and_then(|id| self.tree.get(id)) else { continue };
+            let sum = queues.entry((&bucket.name, class, controller)).or_default();
+            sum.0 += queued;
+            sum.1 = sum.1.max(now.since(oldest.since));
+        }
+        let report = |((bucket, class, controller), (queued, oldest)): ((&str, Class, &'static str), _)| {
+            QueueReport { bucket: bucket.to_owned(), class, controller, queued, oldest }
+        };
+        queues.into_iter().map(report).collect()
+    }
+
+    /// The words for one that would be sent at `at`.
+    pub(super) fn budget_wait(&self, now: Time, forecast: &Forecast, at: Time) -> Option<BudgetWait> {
+        let (id, _): (BucketId, Time) = forecast.held_by?;
+        let bucket = self.tree.get(id)?;
+        let report = bucket.report(now, 0);
+        Some(BudgetWait {
+            bucket: report.name,
+            ahead: forecast.ahead,
+            rate: report.rate,
+            about: at.since(now),
+        })
+    }
+
+    /// What is expected of a call, with the time that its operation usually takes.
+    pub(super) fn foreseen(&self, now: Time, waiting: &Waiting) -> Forecast {
+        self.view().forecast(now, waiting, self.latency(now, &waiting.call).p50)
+    }
+}

@@ -1,0 +1,73 @@
+//! What a call is told that waits for its budget: the one sentence for it, wherever somebody is told.
+
+use std::{fmt, time::Duration};
+
+/// A call waits for a bucket to have a token for it, and for nothing else.
+///
+/// Written out, everything before the colon stays the same for as long as it waits for that bucket; the rest is how it is now.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use cloud_budget::BudgetWait;
+/// let wait = BudgetWait { bucket: "compute".into(), ahead: 37, rate: 4.5, about: Duration::from_millis(8_100) };
+/// assert_eq!(wait.to_string(), "waits for the budget of compute: 37 calls ahead at 4.5 a second, about 9 s");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct BudgetWait {
+    /// Of all buckets that it pays from, the one that keeps it the longest; the narrowest of those that do equally.
+    pub bucket: String,
+    /// Calls that go before it, as far as can be foreseen.
+    pub ahead: u64,
+    /// Calls a second that the bucket grants now.
+    pub rate: f64,
+    /// Until its turn.
+    pub about: Duration,
+}
+
+impl fmt::Display for BudgetWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bucket, ahead, rate, about } = self;
+        let calls = if *ahead == 1 { "call" } else { "calls" };
+        let (rate, seconds) = (Rate(*rate), about.as_secs_f64().ceil());
+        write!(
+            f,
+            "waits for the budget of {bucket}: {ahead} {calls} ahead at {rate} a second, about {seconds} s"
+        )
+    }
+}
+
+/// Calls a second, with as many digits as people need.
+struct Rate(f64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = match self.0 {
+            few if few < 1.0 => 100.0,
+            some if some < 10.0 => 10.0,
+            _ => 1.0,
+        };
+        write!(f, "{}", (self.0 * steps).round() / steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_people_need() {
+        let text = |ahead, rate, seconds| {
+            let about = Duration::from_secs_f64(seconds);
+            BudgetWait { bucket: "b".into(), ahead, rate, about }.to_string()
+        };
+        assert_eq!(
+            text(0, 0.123, 8.2),
+            "waits for the budget of b: 0 calls ahead at 0.12 a second, about 9 s"
+        );
+        assert_eq!(text(1, 5.0, 0.0), "waits for the budget of b: 1 call ahead at 5 a second, about 0 s");
+        assert_eq!(
+            text(2, 123.4, 1.0),
+            "waits for the budget of b: 2 calls ahead at 123 a second, about 1 s"
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Which load balancers are converging, and what each waits for: for the status page.
+
+use std::sync::PoisonError;
+
+use tokio::time::Instant;
+
+use super::{Converger, Handle, Progress};
+use crate::{driver::Driver, vendor::Vendor};
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskReport {
+    /// The UID of the owner.
+    pub(crate) key: String,
+    /// What the owner is called.
+    pub(crate) name: String,
+    pub(crate) waits_for: String,
+    pub(crate) began: Instant,
+    pub(crate) done: u32,
+    pub(crate) total: u32,
+}
+
+impl<D: Driver> Converger<D> {
+    /// The tasks that run, the oldest first, at most so many; and how many more there are.
+    pub(crate) fn report(&self, most: usize) -> (Vec<TaskReport>, usize) {
+        let mut running: Vec<_> = {
+            let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let one = |((_cluster, uid), handle): (&(String, String), &Handle<D::Detail>)| {
+                (handle.began, uid.clone(), handle.clone())
+            };
+            tasks.by_name().map(one).collect()
+        };
+        running.sort_by(|(began, uid, _), (other, other_uid, _)| (began, uid).cmp(&(other, other_uid)));
+        let more = running.len().saturating_sub(most);
+        running.truncate(most);
+        let told = running.into_iter().map(|(_, uid, handle)| told(uid, &handle, &self.vendor));
+        (told.collect(), more)
+    }
+}
+
+fn told<T>(key: String, handle: &Handle<T>, vendor: &Vendor) -> TaskReport {
+    let (done, total, waits_for) = match &*handle.progress.borrow() {
+        Progress::Working { done, total, waits_for } => (*done, *total, waits_for.clone()),
+        Progress::Ended { done, .. } => (*done, *done, String::new()),
+    };
+    let budget = vendor.waits(&handle.place).map(|wait| wait.to_string());
+    let object = handle.orders.borrow().purpose.object.clone();
+    let name = crate::vendor::object(&object).unwrap_or_default().to_owned();
+    TaskReport { key, name, waits_for: budget.unwrap_or(waits_for), began: handle.began, done, total }
+}

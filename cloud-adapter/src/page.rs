@@ -1,0 +1,91 @@
+//! The status page: `GET /status.json` for programs, and `GET /` for people, made here from the same data.
+//!
+//! Whoever reaches the port reads it, so nothing on it is a secret. It needs no script and nothing from elsewhere, and what comes from
+//! users or the cloud is escaped.
+//!
+//! In reading order:
+//!
+//! - [`Page`]: where the data is from. Costs no vendor call.
+//! - `history`: the last ten minutes of the budgets. Pure.
+//! - `html`: the page for people. Pure.
+
+mod collect;
+mod history;
+mod html;
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderName, header},
+    response::{Html, IntoResponse},
+    routing::get,
+};
+
+pub(crate) use self::collect::{Page, Sources};
+
+/// It is another one each time, and is what it says it is.
+const HEADERS: [(HeaderName, &str); 3] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// The pages of this module.
+pub(crate) fn routes(page: Page) -> Router {
+    Router::new().route("/", get(for_people)).route("/status.json", get(for_programs)).with_state(page)
+}
+
+async fn for_people(State(page): State<Page>) -> impl IntoResponse {
+    let policy = [(header::CONTENT_SECURITY_POLICY, html::policy())];
+    (HEADERS, policy, Html(html::document(&page.status())))
+}
+
+async fn for_programs(State(page): State<Page>) -> impl IntoResponse {
+    (HEADERS, Json(page.status()))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::Request};
+    use http_body::Body as _;
+    use pages::report::AdapterStatus;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn get(path: &str) -> (http::HeaderMap, String) {
+        let status = AdapterStatus { adapter: "adapter-<b>".to_owned(), ..AdapterStatus::default() };
+        let routes = routes(Page::showing(move || status.clone()));
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let (head, mut body) = routes.oneshot(request).await.expect("never fails").into_parts();
+        let mut text = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await
+        {
+            text.extend_from_slice(frame.expect("whole").data_ref().expect("data"));
+        }
+        (head.headers, String::from_utf8(text).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn programs_and_people_are_told_the_same() {
+        let (headers, json) = get("/status.json").await;
+        assert_eq!(headers["content-type"], "application/json");
+        let read: AdapterStatus = serde_json::from_str(&json).expect("as it is documented");
+        assert_eq!(read.adapter, "adapter-<b>");
+        let (headers, page) = get("/").await;
+        assert_eq!(headers["content-type"], "text/html; charset=utf-8");
+        assert!(page.contains("adapter-&lt;b&gt;") && !page.contains("adapter-<b>"), "{page}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_loaded_or_run_or_kept() {
+        let (headers, _page) = get("/").await;
+        let policy = headers["content-security-policy"].to_str().expect("text");
+        assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+        assert!(!policy.contains("script-src") && !policy.contains("unsafe"), "{policy}");
+        for headers in [headers.clone(), get("/status.json").await.0] {
+            assert_eq!(headers["cache-control"], "no-store");
+            assert_eq!(headers["x-content-type-options"], "nosniff");
+        }
+    }
+}

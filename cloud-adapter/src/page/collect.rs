@@ -1,0 +1,236 @@
+//! What the page shows, read from where it is known. Costs no vendor call.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloud_api_proto::v1alpha1::Scope;
+use cloud_budget::{self as budget, BucketReport, QueueReport, Time};
+use jiff::Timestamp;
+use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Queue, Task, VendorWrite};
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior},
+};
+
+use super::history::{History, STEP};
+use crate::{
+    config::Config,
+    driver::{Driver, Item, VendorError},
+    load_balancers::{Converger, TaskReport},
+    replica::Duty,
+    rpc::Rpc,
+    snapshot::Snapshot,
+    status::Snapshots,
+    vendor::{CREDENTIALS, Write},
+};
+
+/// Tasks that are shown.
+const TASKS: usize = 200;
+/// Characters of an error of the cloud.
+const ERROR: usize = 500;
+
+/// Where the data of the page is from. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct Page(Arc<dyn Fn() -> AdapterStatus + Send + Sync>);
+
+/// What knows something that is shown.
+#[derive(Debug)]
+pub(crate) struct Sources<D: Driver> {
+    pub(crate) driver: Arc<D>,
+    pub(crate) snapshots: Snapshots<D>,
+    pub(crate) converger: Arc<Converger<D>>,
+    pub(crate) rpc: Rpc,
+    pub(crate) config: watch::Receiver<Arc<Config>>,
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Page")
+    }
+}
+
+impl Page {
+    /// The page, and what keeps its history, which never ends.
+    pub(crate) fn of<D: Driver>(sources: Sources<D>) -> (Self, impl Future<Output = ()> + Send + use<D>) {
+        let (vendor, history) = (Arc::clone(&sources.rpc.vendor), Arc::<Mutex<History>>::default());
+        let told = Arc::clone(&history);
+        let keep = async move {
+            let mut ticks = tokio::time::interval(STEP);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            // The first is at once.
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                let (now, report) = vendor.report();
+                history.lock().unwrap_or_else(PoisonError::into_inner).note(now, &report.buckets);
+            }
+        };
+        let status = move || sources.status(&told.lock().unwrap_or_else(PoisonError::into_inner));
+        (Self(Arc::new(status)), keep)
+    }
+
+    #[cfg(test)]
+    pub(super) fn showing(status: impl Fn() -> AdapterStatus + Send + Sync + 'static) -> Self {
+        Self(Arc::new(status))
+    }
+
+    pub(super) fn status(&self) -> AdapterStatus {
+        (self.0)()
+    }
+}
+
+impl<D: Driver> Sources<D> {
+    fn status(&self, history: &History) -> AdapterStatus {
+        let (rpc, about) = (&self.rpc, self.driver.describe());
+        let (now, report) = rpc.vendor.report();
+        let duty = rpc.replica.subscribe().borrow().clone();
+        let (leader, leader_address) = match duty {
+            Duty::Leading { .. } => (true, None),
+            // The identity in the Lease: `<instance id>@<address>`.
+            Duty::Standby { leader } => {
+                (false, leader.and_then(|it| Some(it.rsplit_once('@')?.1.to_owned())))
+            }
+            Duty::Draining => (false, None),
+        };
+        let (tasks, more) = self.converger.report(TASKS);
+        let credentials = report.credentials.map(|state| (CREDENTIALS.to_owned(), state));
+        let breakers = report.breakers.into_iter().chain(credentials);
+        AdapterStatus {
+            at: self.time(Instant::now()),
+            adapter: about.adapter_name.to_owned(),
+            version: about.adapter_version.to_owned(),
+            instance_id: rpc.instance_id.to_string(),
+            cluster_id: rpc.cluster(),
+            leader,
+            leader_address,
+            scope: rpc.scope().map(|scope| named(&scope)).filter(|words| !words.is_empty()),
+            trouble: rpc.health.borrow().as_ref().filter(|_| leader).map(short),
+            config_revision: self.config.borrow().revision.clone(),
+            budgets: report.buckets.iter().map(|it| self.budget(it, now, history)).collect(),
+            queues: rpc.vendor.queues().into_iter().map(queue).collect(),
+            breakers: breakers.map(|(family, state)| self.breaker(family, state)).collect(),
+            snapshots: vec![
+                self.snapshot(&self.snapshots.instances),
+                self.snapshot(&self.snapshots.load_balancers),
+                self.snapshot(&self.snapshots.routes),
+            ],
+            tasks: tasks.into_iter().map(task).collect(),
+            more_tasks: u64::try_from(more).unwrap_or(u64::MAX),
+            writes: rpc.vendor.last_writes().into_iter().map(|it| self.write(it)).collect(),
+        }
+    }
+
+    fn budget(&self, bucket: &BucketReport, now: Time, history: &History) -> Budget {
+        let paused_until = bucket.paused_until.filter(|until| *until > now);
+        Budget {
+            bucket: bucket.name.clone(),
+            rate: bucket.rate,
+            ceiling: bucket.ceiling,
+            tokens: bucket.tokens,
+            queued: bucket.queued,
+            paused_until: paused_until.map(|until| self.time(self.rpc.vendor.instant(until))),
+            calls: bucket.calls,
+            throttled: bucket.throttled,
+            history: history.of(&bucket.name, now),
+        }
+    }
+
+    fn breaker(&self, family: String, state: budget::BreakerState) -> Breaker {
+        let (state, retry_at) = match state {
+            budget::BreakerState::Closed => (BreakerState::Closed, None),
+            budget::BreakerState::HalfOpen => (BreakerState::HalfOpen, None),
+            budget::BreakerState::Open { retry_at } => (BreakerState::Open, Some(retry_at)),
+        };
+        let retry_at = retry_at.map(|at| self.time(self.rpc.vendor.instant(at)));
+        Breaker { family, state, retry_at }
+    }
+
+    fn snapshot<T: Item>(&self, snapshot: &Snapshot<T>) -> pages::report::Snapshot {
+        let (observed, items, revision, error) = snapshot.report();
+        pages::report::Snapshot {
+            collection: T::COLLECTION.to_owned(),
+            age_seconds: observed.map(|at| seconds(at.elapsed())),
+            target_age_seconds: seconds(snapshot.target_age()),
+            items: u64::try_from(items).unwrap_or(u64::MAX),
+            revision,
+            error: error.as_ref().map(short),
+        }
+    }
+
+    fn write(&self, Write { at, operation, object, controller, error }: Write) -> VendorWrite {
+        VendorWrite {
+            at: self.time(at),
+            operation: operation.to_owned(),
+            object,
+            controller: controller.to_owned(),
+            outcome: error.map_or_else(|| "ok".to_owned(), |error| cut(&error)),
+        }
+    }
+
+    /// Of a wall clock, in whole milliseconds.
+    fn time(&self, instant: Instant) -> Timestamp {
+        let wall = Timestamp::try_from(self.rpc.clock.at(instant)).unwrap_or_default();
+        Timestamp::from_millisecond(wall.as_millisecond()).unwrap_or(wall)
+    }
+}
+
+fn queue(QueueReport { bucket, class, controller, queued, oldest }: QueueReport) -> Queue {
+    let (class, controller) = (class.word().to_ascii_uppercase(), controller.to_owned());
+    Queue { bucket, class, controller, queued, oldest_seconds: seconds(oldest) }
+}
+
+fn task(TaskReport { key, name, waits_for, began, done, total }: TaskReport) -> Task {
+    let (done, total) = (u64::from(done), u64::from(total));
+    Task { key, name, waits_for: cut(&waits_for), since_seconds: seconds(began.elapsed()), done, total }
+}
+
+/// What the credentials open, in words.
+fn named(Scope { account, project, region, .. }: &Scope) -> String {
+    let parts = [("account", account), ("project", project), ("region", region)];
+    let parts = parts.into_iter().filter(|(_, value)| !value.is_empty());
+    parts.map(|(word, value)| format!("{word} {value}")).collect::<Vec<_>>().join(" ")
+}
+
+fn short(error: &VendorError) -> String {
+    cut(&error.to_string())
+}
+
+/// At most as long as anybody reads.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(ERROR) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+    }
+}
+
+/// In whole milliseconds.
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_named_by_what_it_has() {
+        let scope = |account: &str, region: &str| Scope {
+            account: account.to_owned(),
+            region: region.to_owned(),
+            endpoint: "https://cloud".to_owned(),
+            ..Scope::default()
+        };
+        assert_eq!(named(&scope("sim", "r1")), "account sim region r1");
+        assert_eq!(named(&scope("", "")), "");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(cut("short"), "short");
+        let long = cut(&"é".repeat(ERROR + 1));
+        assert_eq!(long, format!("{}...", "é".repeat(ERROR)));
+    }
+}

@@ -1,0 +1,74 @@
+//! The page for people: one document with its style in it, no script, nothing from elsewhere. Pure.
+//!
+//! - `text`: escaping, and numbers as people read them.
+//! - `table`: tables that become lists where there is no room.
+//! - `spark`: small charts.
+//! - `sections`: what is shown, in order.
+
+mod sections;
+mod spark;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{fmt::Write as _, sync::LazyLock};
+
+use pages::report::AdapterStatus;
+use sha2::{Digest as _, Sha256};
+
+use self::{sections::sections, text::Escaped};
+
+const STYLE: &str = include_str!("html/style.css");
+/// Seconds after which it is asked for again.
+const REFRESH: u32 = 5;
+
+/// Nothing but the style that is in the page, and the empty icon.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let style = base64(&Sha256::digest(STYLE));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+});
+
+/// What a browser may do with the page: `Content-Security-Policy`.
+pub(super) fn policy() -> &'static str {
+    &POLICY
+}
+
+/// The whole page.
+pub(super) fn document(status: &AdapterStatus) -> String {
+    let name = Escaped(&status.adapter);
+    let mut page = String::with_capacity(32 * 1024);
+    // Writing to a string never fails.
+    let written = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         {sections}\
+         <footer><p>Made each time it is asked for, from memory; asked for again every {REFRESH} s. \
+         <a href=\"status.json\">The same as JSON</a></p></footer>\n</body>\n</html>\n",
+        sections = sections(status),
+    );
+    debug_assert!(written.is_ok());
+    page
+}
+
+/// Source: RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = bits << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or_default();
+            let letter = ALPHABET.get(index).map_or('=', |letter| char::from(*letter));
+            text.push(if place <= group.len() { letter } else { '=' });
+        }
+    }
+    text
+}

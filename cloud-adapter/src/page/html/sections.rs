@@ -1,0 +1,272 @@
+//! What is shown, in order: how it is, what waits, and what lies behind.
+
+use std::fmt::{self, Display};
+
+use jiff::Timestamp;
+use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Snapshot, Step, VendorWrite};
+
+use super::{
+    spark::{Used, Waited},
+    table::{Cell, Table, long, markup, number, state, text, words},
+    text::{Count, Escaped, Number, Seconds},
+};
+
+/// What one step lasts, in seconds.
+const STEP: f64 = 5.0;
+/// A listing may be so many times as old as it should be before that is a state to look at.
+const OLD: f64 = 3.0;
+
+/// Everything between the head and the foot.
+pub(super) fn sections(status: &AdapterStatus) -> String {
+    let parts: [String; 7] = [
+        Head(status).to_string(),
+        budgets(status).to_string(),
+        tasks(status),
+        queues(status).to_string(),
+        breakers(status).to_string(),
+        snapshots(status).to_string(),
+        writes(status).to_string(),
+    ];
+    let [head, rest @ ..] = parts;
+    format!("{head}<main>\n{}</main>\n", rest.concat())
+}
+
+/// Who this is, and how it is.
+struct Head<'a>(&'a AdapterStatus);
+
+impl Display for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AdapterStatus { at, adapter, version, cluster_id, instance_id, config_revision, .. } = self.0;
+        writeln!(f, "<header>\n<h1>{} <small>{}</small></h1>", Escaped(adapter), Escaped(version))?;
+        self.part(f)?;
+        if let Some(trouble) = &self.0.trouble {
+            writeln!(
+                f,
+                "<p class=\"notice bad\"><strong>The cloud cannot be used:</strong> {}</p>",
+                Escaped(trouble)
+            )?;
+        }
+        f.write_str("<dl>\n")?;
+        let scope = self.0.scope.as_deref().unwrap_or("not known yet");
+        let cluster = if cluster_id.is_empty() { "no controller has asked yet" } else { cluster_id };
+        for (name, value) in [
+            ("Cloud", scope),
+            ("Cluster", cluster),
+            ("Process", instance_id),
+            ("Configuration", config_revision),
+        ] {
+            if !value.is_empty() {
+                writeln!(f, "<div><dt>{name}</dt><dd>{}</dd></div>", Escaped(value))?;
+            }
+        }
+        let clock = at.strftime("%Y-%m-%d %H:%M:%S UTC");
+        writeln!(
+            f,
+            "<div><dt>As of</dt><dd><time datetime=\"{at}\">{clock}</time></dd></div>\n</dl>\n</header>"
+        )
+    }
+}
+
+impl Head<'_> {
+    fn part(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AdapterStatus { leader, leader_address, trouble, .. } = self.0;
+        if *leader {
+            let (class, word) = if trouble.is_none() { ("good", "Serving") } else { ("bad", "In trouble") };
+            return writeln!(
+                f,
+                "<p><span class=\"state {class}\">{word}</span>: this replica talks to the cloud.</p>"
+            );
+        }
+        let leads = match leader_address {
+            Some(address) => format!("The one that leads is at <strong>{}</strong>.", Escaped(address)),
+            None => "It knows of none that leads.".to_owned(),
+        };
+        writeln!(
+            f,
+            "<p><span class=\"state none\">Standing by</span>: another replica talks to the cloud, and has the queues and load balancers to show. {leads}</p>"
+        )
+    }
+}
+
+fn budgets(status: &AdapterStatus) -> Table<'_, 7> {
+    let row = |budget: &Budget| {
+        let Budget { bucket, rate, ceiling, tokens, queued, calls, throttled, history, .. } = budget;
+        let newest = history.first();
+        let used = newest.map_or(0.0, |step: &Step| step.calls as f64 / STEP);
+        let granted = if (rate - ceiling).abs() < f64::EPSILON {
+            format!("{} a second", Number(*rate))
+        } else {
+            format!("{} of {} a second", Number(*rate), Number(*ceiling))
+        };
+        [
+            text(bucket),
+            budget_state(budget, status.at),
+            text(granted),
+            chart(Number(used), Used(history)),
+            chart(Count(*queued), Waited(history)),
+            text(Number(*tokens)),
+            markup(match throttled {
+                0 => Count(*calls).to_string(),
+                _ => {
+                    format!("{}, <span class=\"warn\">{} throttled</span>", Count(*calls), Count(*throttled))
+                }
+            }),
+        ]
+    };
+    Table {
+        id: "budgets",
+        title: "Budgets",
+        note: "What may be asked of the cloud. The charts show the last 10 minutes; the thin line is what was granted.",
+        empty: "Nothing was asked of the cloud yet.",
+        columns: [
+            words("Bucket"),
+            words("State"),
+            words("Granted"),
+            number("Calls a second"),
+            number("Waiting"),
+            number("Tokens"),
+            number("Calls so far"),
+        ],
+        rows: status.budgets.iter().map(row).collect(),
+    }
+}
+
+/// The newest number beside its chart.
+fn chart(now: impl Display, spark: impl Display) -> Cell {
+    markup(format!("<span class=\"chart\">{spark}<b>{now}</b></span>"))
+}
+
+fn budget_state(budget: &Budget, at: Timestamp) -> Cell {
+    if let Some(until) = budget.paused_until {
+        return state("bad", "paused", &format!("the cloud wants it for {}", Seconds(between(at, until))));
+    }
+    if budget.rate < budget.ceiling {
+        return state("warn", "slowed", "it was throttled");
+    }
+    if budget.queued > 0 && budget.tokens < 1.0 {
+        return state("warn", "spent", "");
+    }
+    state("good", "free", "")
+}
+
+fn tasks(status: &AdapterStatus) -> String {
+    let rows = status.tasks.iter().map(|task| {
+        let name = if task.name.is_empty() { &task.key } else { &task.name };
+        let progress = match task.total {
+            0 => "not known yet".to_owned(),
+            total => format!("{} of {total}", task.done),
+        };
+        [text(name), text(&task.waits_for), text(Seconds(task.since_seconds)), text(progress)]
+    });
+    let more = match status.more_tasks {
+        0 => String::new(),
+        more => format!("The oldest {} are shown; there are {} more.", status.tasks.len(), Count(more)),
+    };
+    Table {
+        id: "tasks",
+        title: "Load balancers under way",
+        note: &more,
+        empty: "None is being changed.",
+        columns: [words("Service"), long("Waits for"), number("For"), number("Changes made")],
+        rows: rows.collect(),
+    }
+    .to_string()
+}
+
+fn queues(status: &AdapterStatus) -> Table<'_, 5> {
+    let row = |queue: &pages::report::Queue| {
+        [
+            text(&queue.bucket),
+            text(queue.class.to_lowercase()),
+            text(&queue.controller),
+            text(Count(queue.queued)),
+            text(Seconds(queue.oldest_seconds)),
+        ]
+    };
+    Table {
+        id: "queues",
+        title: "Calls that wait",
+        note: "",
+        empty: "No call waits for its turn.",
+        columns: [
+            words("Bucket"),
+            words("Class"),
+            words("Controller"),
+            number("Waiting"),
+            number("The oldest for"),
+        ],
+        rows: status.queues.iter().map(row).collect(),
+    }
+}
+
+fn breakers(status: &AdapterStatus) -> Table<'_, 2> {
+    let row = |Breaker { family, state: now, retry_at }: &Breaker| {
+        let again = retry_at.map(|at| format!("tried again in {}", Seconds(between(status.at, at))));
+        let cell = match now {
+            BreakerState::Closed => state("good", "closed", "calls pass"),
+            BreakerState::HalfOpen => state("warn", "half open", "one call at a time, to find out"),
+            BreakerState::Open => state("bad", "open", &again.unwrap_or_default()),
+        };
+        [text(family), cell]
+    };
+    Table {
+        id: "breakers",
+        title: "Breakers",
+        note: "",
+        empty: "Nothing was asked of the cloud yet.",
+        columns: [words("Family"), words("State")],
+        rows: status.breakers.iter().map(row).collect(),
+    }
+}
+
+fn snapshots(status: &AdapterStatus) -> Table<'_, 5> {
+    let row = |snapshot: &Snapshot| {
+        let Snapshot { collection, age_seconds, target_age_seconds, items, revision, error } = snapshot;
+        let cell = match (age_seconds, error) {
+            (_, Some(error)) => state("bad", "failed", error),
+            (None, None) => state("none", "not listed yet", ""),
+            (Some(age), None) if *age > OLD * target_age_seconds => state("warn", "old", ""),
+            (Some(_), None) => state("good", "fresh", ""),
+        };
+        let target = Seconds(*target_age_seconds);
+        let age = match age_seconds {
+            Some(age) => format!("{} of {target}", Seconds(age.floor())),
+            None => "-".to_owned(),
+        };
+        [text(collection), cell, text(age), text(Count(*items)), text(Count(*revision))]
+    };
+    Table {
+        id: "snapshots",
+        title: "Listings",
+        note: "What is known of the cloud. They are made anew at their age while a controller watches.",
+        empty: "There are none.",
+        columns: [words("Collection"), long("State"), number("Age"), number("Items"), number("Revision")],
+        rows: status.snapshots.iter().map(row).collect(),
+    }
+}
+
+fn writes(status: &AdapterStatus) -> Table<'_, 5> {
+    let row = |write: &VendorWrite| {
+        let VendorWrite { at, operation, object, controller, outcome } = write;
+        let outcome = if outcome == "ok" { state("good", "ok", "") } else { state("bad", "failed", outcome) };
+        let ago = format!(
+            "<time datetime=\"{at}\">{} <small>{} ago</small></time>",
+            at.strftime("%H:%M:%S"),
+            Seconds(between(*at, status.at).floor())
+        );
+        [markup(ago), text(operation), text(object.as_deref().unwrap_or("-")), text(controller), outcome]
+    };
+    Table {
+        id: "writes",
+        title: "Recent changes at the cloud",
+        note: "",
+        empty: "Nothing was changed by this process.",
+        columns: [words("When"), words("Operation"), words("About"), words("Asked for by"), long("Outcome")],
+        rows: status.writes.iter().map(row).collect(),
+    }
+}
+
+/// Seconds from one time to the other; none if it is over.
+fn between(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64().max(0.0)
+}

@@ -1,0 +1,101 @@
+//! Small charts of the last ten minutes, the newest at the right.
+
+use std::fmt::{self, Display};
+
+use pages::report::Step;
+
+use super::text::Number;
+
+/// Units of the drawing; the style decides how large it is.
+const WIDTH: f64 = 240.0;
+const HEIGHT: f64 = 32.0;
+/// So much of it is left free at the top, for the line's own width.
+const TOP: f64 = 2.0;
+/// What is shown, in seconds.
+const SPAN: f64 = 600.0;
+/// What one step lasts, in seconds.
+const STEP: f64 = 5.0;
+
+/// Calls a second: what was used, below what was granted.
+pub(super) struct Used<'a>(pub(super) &'a [Step]);
+
+/// Calls that waited.
+pub(super) struct Waited<'a>(pub(super) &'a [Step]);
+
+impl Display for Used<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = |step: &Step| step.calls as f64 / STEP;
+        let granted = |step: &Step| step.rate;
+        let most = peak(self.0, used).max(peak(self.0, granted));
+        let label = format!(
+            "Calls a second over the last 10 minutes: at most {} used of {} granted",
+            Number(peak(self.0, used)),
+            Number(peak(self.0, granted))
+        );
+        open(f, &label)?;
+        area(f, self.0, used, most)?;
+        line(f, "granted", self.0, granted, most)?;
+        line(f, "line", self.0, used, most)?;
+        f.write_str("</svg>")
+    }
+}
+
+impl Display for Waited<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waited = |step: &Step| step.queued as f64;
+        let most = peak(self.0, waited);
+        open(f, &format!("Calls that waited over the last 10 minutes: at most {}", Number(most)))?;
+        area(f, self.0, waited, most)?;
+        line(f, "line", self.0, waited, most)?;
+        f.write_str("</svg>")
+    }
+}
+
+fn open(f: &mut fmt::Formatter<'_>, label: &str) -> fmt::Result {
+    write!(
+        f,
+        "<svg class=\"spark\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{label}\">\
+         <path class=\"ground\" d=\"M0 {HEIGHT}H{WIDTH}\"/>"
+    )
+}
+
+fn peak(steps: &[Step], value: impl Fn(&Step) -> f64) -> f64 {
+    steps.iter().map(value).fold(0.0, f64::max)
+}
+
+/// Where a step is drawn: the oldest first.
+fn points(
+    steps: &[Step],
+    value: impl Fn(&Step) -> f64,
+    most: f64,
+) -> impl DoubleEndedIterator<Item = (f64, f64)> {
+    steps.iter().rev().map(move |step| {
+        let x = WIDTH * (1.0 - (step.seconds_ago as f64 / SPAN).min(1.0));
+        let share = if most > 0.0 { (value(step) / most).clamp(0.0, 1.0) } else { 0.0 };
+        (x, HEIGHT - share * (HEIGHT - TOP))
+    })
+}
+
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    class: &str,
+    steps: &[Step],
+    value: impl Fn(&Step) -> f64,
+    most: f64,
+) -> fmt::Result {
+    write!(f, "<path class=\"{class}\" d=\"")?;
+    for (index, (x, y)) in points(steps, value, most).enumerate() {
+        write!(f, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' })?;
+    }
+    f.write_str("\"/>")
+}
+
+fn area(f: &mut fmt::Formatter<'_>, steps: &[Step], value: impl Fn(&Step) -> f64, most: f64) -> fmt::Result {
+    let points: Vec<_> = points(steps, value, most).collect();
+    let (Some((first, _)), Some((last, _))) = (points.first(), points.last()) else { return Ok(()) };
+    write!(f, "<path class=\"area\" d=\"M{first:.1} {HEIGHT}")?;
+    for (x, y) in &points {
+        write!(f, "L{x:.1} {y:.1}")?;
+    }
+    write!(f, "L{last:.1} {HEIGHT}Z\"/>")
+}

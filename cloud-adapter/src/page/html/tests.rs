@@ -1,0 +1,133 @@
+use pages::report::{Budget, Snapshot, Step, Task, VendorWrite};
+
+use super::{
+    sections::sections,
+    text::{Count, Escaped, Number, Seconds},
+    *,
+};
+
+#[test]
+fn what_comes_from_elsewhere_is_escaped_wherever_it_is_shown() {
+    let evil = "<script>alert(\"1\" & '2')</script>";
+    let text = || evil.to_owned();
+    let status = AdapterStatus {
+        adapter: text(),
+        version: text(),
+        instance_id: text(),
+        cluster_id: text(),
+        scope: Some(text()),
+        trouble: Some(text()),
+        leader_address: Some(text()),
+        config_revision: text(),
+        budgets: vec![Budget { bucket: text(), ..Budget::default() }],
+        queues: vec![pages::report::Queue {
+            bucket: text(),
+            class: text(),
+            controller: text(),
+            ..pages::report::Queue::default()
+        }],
+        breakers: vec![pages::report::Breaker { family: text(), ..pages::report::Breaker::default() }],
+        snapshots: vec![Snapshot { collection: text(), error: Some(text()), ..Snapshot::default() }],
+        tasks: vec![
+            Task { name: text(), waits_for: text(), ..Task::default() },
+            Task { key: text(), ..Task::default() },
+        ],
+        writes: vec![VendorWrite {
+            operation: text(),
+            object: Some(text()),
+            controller: text(),
+            outcome: text(),
+            ..VendorWrite::default()
+        }],
+        ..AdapterStatus::default()
+    };
+    for leader in [true, false] {
+        let page = document(&AdapterStatus { leader, ..status.clone() });
+        assert!(!page.to_lowercase().contains("<script"), "{page}");
+        let shown = "&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;";
+        assert!(page.matches(shown).count() >= 18, "all of them are there: {page}");
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_is_shown_as_a_mark() {
+    assert_eq!(Escaped("a\u{202e}b\0c\nd").to_string(), "a\u{fffd}b\u{fffd}c d");
+}
+
+#[test]
+fn a_standby_says_so_and_where_the_leader_is_if_it_knows() {
+    let standby = |leader_address| AdapterStatus { leader_address, ..AdapterStatus::default() };
+    let known = document(&standby(Some("10.0.0.2:8443".to_owned())));
+    assert!(known.contains("Standing by") && known.contains("<strong>10.0.0.2:8443</strong>"), "{known}");
+    assert!(document(&standby(None)).contains("It knows of none that leads."));
+    let leads = document(&AdapterStatus { leader: true, ..AdapterStatus::default() });
+    assert!(leads.contains("Serving") && !leads.contains("Standing by"), "{leads}");
+}
+
+#[test]
+fn a_page_without_anything_says_what_is_not_there() {
+    let page = sections(&AdapterStatus::default());
+    assert!(!page.contains("<table"), "{page}");
+    for said in
+        ["No call waits for its turn.", "None is being changed.", "Nothing was changed by this process."]
+    {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+}
+
+#[test]
+fn every_table_has_a_caption_and_names_its_rows_and_columns() {
+    let budget = Budget { bucket: "compute".to_owned(), ..Budget::default() };
+    let page = document(&AdapterStatus { budgets: vec![budget], ..AdapterStatus::default() });
+    for part in
+        ["<caption><h2>Budgets</h2>", "<th scope=\"col\">Bucket</th>", "<th scope=\"row\">compute</th>"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[test]
+fn charts_stay_inside_of_their_frame_whatever_was_counted() {
+    let step = |seconds_ago, calls, queued, rate| Step { seconds_ago, calls, queued, rate };
+    for history in [
+        vec![],
+        vec![step(0, 0, 0, 0.0)],
+        vec![step(3, u64::MAX, u64::MAX, 5.0), step(8, 0, 0, 1e300), step(100_000, 7, 7, 0.5)],
+    ] {
+        let budget = Budget { history, ..Budget::default() };
+        let page = document(&AdapterStatus { budgets: vec![budget], ..AdapterStatus::default() });
+        for path in page.split("<path class=\"").skip(1).filter_map(|rest| rest.split(" d=\"").nth(1)) {
+            let numbers = path.split('"').next().unwrap_or_default();
+            for number in
+                numbers.split(|it: char| !(it.is_ascii_digit() || it == '.')).filter(|it| !it.is_empty())
+            {
+                let number: f64 = number.parse().expect("a number");
+                assert!((0.0..=240.0).contains(&number), "{numbers}");
+            }
+            assert!(!numbers.contains("NaN") && !numbers.contains("inf"), "{numbers}");
+        }
+    }
+}
+
+#[test]
+fn numbers_are_written_as_people_read_them() {
+    let seconds = |seconds| Seconds(seconds).to_string();
+    assert_eq!(
+        [0.0, 2.54, 12.9, 60.0, 75.0, 3_600.0, 3_700.0, -1.0].map(seconds),
+        ["0 s", "2.5 s", "12 s", "1 min", "1 min 15 s", "1 h", "1 h 1 min", "0 s"]
+    );
+    assert_eq!([5.0, 4.56, 0.123].map(|number| Number(number).to_string()), ["5", "4.6", "0.12"]);
+    assert_eq!(
+        [0, 999, 1_000, 1_234_567].map(|count| Count(count).to_string()),
+        ["0", "999", "1,000", "1,234,567"]
+    );
+}
+
+#[test]
+fn the_policy_names_the_hash_of_the_style() {
+    for (bytes, wanted) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        assert_eq!(base64(bytes.as_bytes()), wanted, "RFC 4648, section 10");
+    }
+    assert!(!STYLE.contains("url(") && !STYLE.contains("@import"), "nothing from elsewhere");
+    assert!(policy().contains("style-src 'sha256-"));
+}

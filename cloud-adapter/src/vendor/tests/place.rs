@@ -1,0 +1,92 @@
+//! What is told of work that waits for its turn, and of what was done.
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::vendor::Write;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn said(vendor: &Vendor, place: &Place) -> Option<String> {
+    vendor.waits(place).map(|wait| wait.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_says_what_its_call_waits_for_until_it_is_sent() {
+    let (_fake, vendor) = vendor(&limits(0.1, 1));
+    read(&session(&vendor), "/").await.expect("the burst");
+    let place = Place::default();
+    let work = session(&vendor).about("work").standing_at(&place);
+    assert_eq!(said(&vendor, &place), None, "nothing is handed in");
+    let looks = async {
+        sleep(SECOND).await;
+        let waits = said(&vendor, &place);
+        sleep(9 * SECOND - LATENCY / 2).await;
+        (waits, said(&vendor, &place))
+    };
+    let (read, (waits, sent)) = tokio::join!(read(&work, "/"), looks);
+    read.expect("in its turn");
+    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 9 s";
+    assert_eq!(waits.as_deref(), Some(sentence));
+    assert_eq!(sent, None, "the vendor has it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_shared_work_waits_for_what_that_waits_for() {
+    let (_fake, vendor) = vendor(&limits(0.1, 1));
+    read(&session(&vendor), "/").await.expect("the burst");
+    let waiters = Arc::<Waiters>::default();
+    let (first, second) = (Place::default(), Place::default());
+    let lists = session(&vendor).about("first").standing_at(&first);
+    let waits = session(&vendor).about("second").standing_at(&second);
+    let _lists = waiters.join(&lists);
+    let waiter = waiters.join(&waits);
+    let shared = lists.shared(&waiters);
+    let looks = async {
+        sleep(SECOND).await;
+        let both = [&first, &second].map(|place| said(&vendor, place));
+        drop(waiter);
+        (both, said(&vendor, &second))
+    };
+    let (read, (both, left)) = tokio::join!(read(&shared, "/"), looks);
+    read.expect("in its turn");
+    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 9 s".to_owned();
+    assert_eq!(both, [Some(sentence.clone()), Some(sentence)]);
+    assert_eq!(left, None, "it waits for it no longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_stands_nowhere() {
+    let (_fake, vendor) = vendor(&limits(0.1, 1));
+    read(&session(&vendor), "/").await.expect("the burst");
+    let place = Place::default();
+    let work = session(&vendor).standing_at(&place);
+    let given_up = tokio::time::timeout(SECOND, read(&work, "/")).await;
+    assert!(given_up.is_err(), "its turn comes later");
+    assert_eq!(said(&vendor, &place), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_writes_are_kept_and_no_read() {
+    let (fake, vendor) = vendor(&limits(1_000.0, 1_000));
+    fake.answers([(200, None), (409, None)]);
+    let service = session(&vendor).about("Service shop/web (6f1c)");
+    service.call(WRITE, get("/")).await.expect("accepted");
+    service.call(WRITE, get("/")).await.expect_err("busy");
+    read(&service, "/").await.expect("a read");
+    let told: Vec<_> = vendor
+        .last_writes()
+        .into_iter()
+        .map(|Write { operation, object, controller, error, .. }| {
+            (operation, object, controller, error.is_some())
+        })
+        .collect();
+    let write = |failed| ("CreateInstance", Some("shop/web".to_owned()), "adapter", failed);
+    assert_eq!(told, [write(true), write(false)], "the newest first");
+    for _ in 0..60 {
+        session(&vendor).call(WRITE, get("/")).await.expect("accepted");
+    }
+    let kept = vendor.last_writes();
+    assert_eq!(kept.len(), 50);
+    assert!(kept.iter().all(|write| write.object.as_deref() == Some("test")), "{kept:?}");
+}

@@ -1,0 +1,58 @@
+//! What the vendor was last told to change, for the status page. The whole story is in the log, target `audit`.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::time::Instant;
+
+use super::{Purpose, audit::object, flight::Job};
+use crate::driver::VendorError;
+
+/// So many are kept.
+const KEPT: usize = 50;
+
+/// The last writes. Cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writes(Arc<Mutex<VecDeque<Write>>>);
+
+/// One vendor write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    /// When it was answered.
+    pub(crate) at: Instant,
+    /// The vendor's word for it.
+    pub(crate) operation: &'static str,
+    /// What it was about.
+    pub(crate) object: Option<String>,
+    /// Who asked for it.
+    pub(crate) controller: &'static str,
+    /// What went wrong.
+    pub(crate) error: Option<String>,
+}
+
+impl Writes {
+    /// A request was answered.
+    pub(super) fn note(&self, job: &Job, error: Option<&VendorError>) {
+        if !job.operation.write {
+            return;
+        }
+        let Purpose { object: about, caller, .. } = &job.purpose;
+        let write = Write {
+            at: Instant::now(),
+            operation: job.operation.name,
+            object: object(about).map(str::to_owned),
+            controller: caller.role.word(),
+            error: error.map(ToString::to_string),
+        };
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.truncate(KEPT - 1);
+        kept.push_front(write);
+    }
+
+    /// The newest first.
+    pub(super) fn all(&self) -> Vec<Write> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
