@@ -77,6 +77,7 @@ pub(crate) fn notice(news: &News) -> Notice {
         }
         News::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
         News::OfAnother(ids) => of_another(ids),
+        News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
     }
 }
 
@@ -143,6 +144,7 @@ mod tests {
             News::Compatible(vec!["a is b: 1".to_owned(), "c is d: 2".to_owned()]),
             News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
             News::Unnamed,
+            News::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
         ];
         let line = |news| {
             let notice = notice(news);
@@ -168,6 +170,7 @@ mod tests {
         Normal CompatibleAnnotations: Understood, and better written in our words: a is b: 1; c is d: 2
         Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
         Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here
+        Normal WaitingForBudget: waits for the budget of loadbalancer
         ");
     }
 }

@@ -118,6 +118,8 @@ pub(crate) enum News {
     Ignored(Vec<String>),
     /// The adapter calls load balancers as it likes, and the template does nothing.
     Unnamed,
+    /// It has waited for its turn at the cloud for a while, in these words.
+    WaitsForBudget(String),
 }
 
 /// Why the adapter is asked.

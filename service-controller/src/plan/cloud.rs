@@ -10,6 +10,9 @@ use cloud_api_proto::v1alpha1::{
 
 use super::service::{Ingress, IngressPort, Transport};
 
+/// The type of the condition of what waits for its turn at the cloud.
+const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
+
 /// How a load balancer does. An unknown word of a newer adapter is `Unknown`: neither success nor absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -101,6 +104,8 @@ pub(crate) struct Answer {
     pub(crate) ingress: Vec<Ingress>,
     /// What it waits for, or why it is not as desired: one line, for people.
     pub(crate) why: String,
+    /// It waits for its turn at the cloud: what of these words stays the same meanwhile.
+    pub(crate) budget: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -122,6 +127,7 @@ impl From<EnsureLoadBalancerResponse> for Answer {
             steps: answer.steps,
             ingress: ingress(&answer.addresses),
             why: words(&answer.conditions),
+            budget: budget(&answer.conditions),
             retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
             applied_hash: answer.applied_hash,
         }
@@ -144,6 +150,14 @@ impl From<DeleteLoadBalancerResponse> for Removal {
             retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
         }
     }
+}
+
+/// Numbers that change all the time follow a colon. Source: docs/write-an-adapter.md.
+fn budget(conditions: &[LoadBalancerCondition]) -> Option<String> {
+    let LoadBalancerCondition { message, .. } =
+        conditions.iter().find(|it| it.r#type == WAITING_FOR_BUDGET)?;
+    let words = message.split_once(": ").map_or(message.as_str(), |(words, _numbers)| words);
+    Some(words.to_owned()).filter(|words| !words.is_empty())
 }
 
 fn words(conditions: &[LoadBalancerCondition]) -> String {
@@ -182,4 +196,24 @@ fn port(status: &PortStatus) -> Option<IngressPort> {
     };
     let port = u16::try_from(status.port).ok()?;
     Some(IngressPort { port, transport, error: status.error.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_wait_for_the_budget_the_words_are_kept_that_stay() {
+        let answer = |word: &str, message: &str| EnsureLoadBalancerResponse {
+            conditions: vec![LoadBalancerCondition { r#type: word.to_owned(), message: message.to_owned() }],
+            ..EnsureLoadBalancerResponse::default()
+        };
+        let kept = |word, message| Answer::from(answer(word, message)).budget;
+        let sentence = "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, about 8 s";
+        let words = Some("waits for the budget of loadbalancer".to_owned());
+        assert_eq!(kept(WAITING_FOR_BUDGET, sentence), words);
+        assert_eq!(kept("WaitingFor", sentence), None, "it says that it waits for something else");
+        assert_eq!(kept(WAITING_FOR_BUDGET, ""), None, "nothing to tell");
+        assert_eq!(Answer::from(answer(WAITING_FOR_BUDGET, sentence)).why, sentence);
+    }
 }

@@ -1,6 +1,7 @@
 //! What is remembered of one Service between two looks at it. All of it may be lost at any time: a restart costs one
 //! question to the adapter per Service, which it answers from its own memory.
 
+mod budget;
 mod guess;
 mod narrowed;
 mod pace;
@@ -14,7 +15,7 @@ use std::{
 };
 
 pub(crate) use self::settled::Settled;
-use self::{guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark};
+use self::{budget::BudgetWaits, guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark};
 use super::{
     Ask, News, Step, Why,
     cloud::{Answer, Balancer, Removal, State},
@@ -67,6 +68,8 @@ pub(crate) struct Memory {
     told: BTreeMap<Topic, String>,
     /// The adapter asked us not to call before this, since the start of the process.
     held_until: Option<Duration>,
+    /// How long it has waited for its turn at the cloud.
+    budget_waits: BudgetWaits,
     /// The mirror shows a load balancer that nobody wants.
     orphan: Option<Orphan>,
     /// What the mirror still showed when the adapter said that nothing is left.
@@ -310,6 +313,7 @@ impl Memory {
         }
         match answer.state {
             State::Active | State::Degraded => {
+                self.budget_waits = BudgetWaits::default();
                 // What it stands in for is still wrong.
                 if !ask.stands_in {
                     self.agree();
@@ -319,7 +323,10 @@ impl Memory {
                 self.settled = Some(Settled::new(ask, answer, seen));
                 Outcome { news, hosts_updated, ..Outcome::default() }
             }
-            State::Pending => Outcome::later(news, Next::After(answer.retry_after.unwrap_or(ASK_AGAIN))),
+            State::Pending => {
+                news.extend(self.budget_waits.answered(answer.budget, ask.at).map(News::WaitsForBudget));
+                Outcome::later(news, Next::After(answer.retry_after.unwrap_or(ASK_AGAIN)))
+            }
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
                 let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
@@ -336,6 +343,7 @@ impl Memory {
         self.good = None;
         (self.refused, self.guess) = (None, None);
         self.narrowed = None;
+        self.budget_waits = BudgetWaits::default();
         match self.work.replace((Work::Remove, Duration::ZERO)) {
             Some((Work::Remove, _)) => Vec::new(),
             Some((Work::Hosts | Work::Build, _)) | None => vec![News::Deleting],

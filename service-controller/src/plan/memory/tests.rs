@@ -30,6 +30,7 @@ fn answer(state: State, why: &str) -> Answer {
         applied_hash: "hash".to_owned(),
         ingress: Vec::new(),
         why: why.to_owned(),
+        budget: None,
         retry_after: None,
     }
 }
@@ -91,6 +92,35 @@ fn the_adapter_says_when_to_ask_again() {
     assert_eq!(memory.removal(&Step::Sync, &deleting).next, Next::After(ASK_AGAIN));
     let told = Removal { retry_after: Some(Duration::from_secs(9)), ..deleting };
     assert_eq!(memory.removal(&Step::LeftOver, &told).next, Next::After(Duration::from_secs(9)));
+}
+
+/// What people hear of answers that come at these seconds and say that it waits for this budget, if it does.
+fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<News> {
+    let heard = answers.iter().flat_map(|(at, budget)| {
+        let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
+        let budget = budget.map(|bucket| format!("waits for the budget of {bucket}"));
+        memory.answered(&ask, Answer { budget, ..answer(State::Pending, "") }, None).news
+    });
+    heard.filter(|news| *news != News::Ensuring).collect()
+}
+
+#[test]
+fn a_long_wait_for_the_budget_is_told_once_and_a_short_one_never() {
+    let waits = || News::WaitsForBudget("waits for the budget of b".to_owned());
+    let b = Some("b");
+    for (name, answers, wanted) in [
+        ("short", &[(0, b), (5, b), (9, b), (60, None)][..], vec![]),
+        ("long", &[(0, b), (9, b), (10, b)], vec![waits()]),
+        ("longer", &[(0, b), (11, b), (12, b), (100, Some("c")), (200, b)], vec![waits()]),
+        ("in parts", &[(0, b), (6, None), (90, b), (94, b)], vec![waits()]),
+        ("something else", &[(0, None), (60, None), (90, b)], vec![]),
+    ] {
+        assert_eq!(told(&mut Memory::default(), answers), wanted, "{name}");
+    }
+    let mut memory = Memory::default();
+    assert_eq!(told(&mut memory, &[(0, b), (20, b)]), [waits()]);
+    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    assert_eq!(told(&mut memory, &[(100, b), (120, b)]), [waits()], "another time it is news again");
 }
 
 #[test]

@@ -385,7 +385,15 @@ impl World {
             backends: 2,
         }];
         let steps = if unchanged { 0 } else { 3 };
-        Answer { state, steps, applied_hash: hash, ingress, why: String::new(), retry_after: None }
+        Answer {
+            state,
+            steps,
+            applied_hash: hash,
+            ingress,
+            why: String::new(),
+            budget: None,
+            retry_after: None,
+        }
     }
 
     fn delete(&mut self) -> Removal {
