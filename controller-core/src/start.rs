@@ -379,4 +379,6 @@ fn host() -> String {
 }
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! The names of metrics that dashboards and alerts for the classic cloud controller manager know: each is on the page of the controller
-//! that does that work, with the labels that it had.
+//! that does that work, with the labels that it had. And what real processes show is in docs/reference/metrics.md.
 
 use std::collections::BTreeSet;
 
-use e2e::{Bed, CONTROLLERS, service};
+use e2e::{ADAPTER, Bed, CONTROLLERS, service};
 
 /// A page and what must be on it: the begin of a line, up to the value or to labels that may differ.
 const PAGES: [(&str, &[&str]); 3] = [
@@ -103,10 +103,17 @@ async fn the_classic_names_are_on_the_pages_of_the_controllers() {
                 missing.push(format!("{controller}: rest_client_requests_total {method} {code}"));
             }
         }
+        let unlisted = metrics_reference::unlisted(&["every controller", controller], &page);
+        missing.extend(
+            unlisted.into_iter().map(|row| format!("docs/reference/metrics.md, {controller}: {row}")),
+        );
         if !page.contains("rest_client_request_duration_seconds_bucket{") {
             missing.push(format!("{controller}: rest_client_request_duration_seconds"));
         }
     }
+    let page = bed.cluster.pods.get(ADAPTER).unwrap().metrics().await.unwrap();
+    let unlisted = metrics_reference::unlisted(&["cloud-adapter", "cloud-adapter, its port"], &page);
+    missing.extend(unlisted.into_iter().map(|row| format!("docs/reference/metrics.md, {ADAPTER}: {row}")));
     assert!(missing.is_empty(), "{missing:#?}");
     assert!(asked.is_empty(), "the chart's alerts and its dashboard ask for {asked:?}");
 }

@@ -112,6 +112,9 @@ fn of_service(received: &[Received]) -> anyhow::Result<()> {
     ] {
         ensure!(names.iter().all(|name| !attribute(span, name).is_empty()), "{span:?}");
     }
+    let page = include_str!("../../docs/monitor.md");
+    let missing: Vec<_> = way.iter().filter(|span| !page.contains(span.as_str())).collect();
+    ensure!(missing.is_empty(), "the example of docs/monitor.md is another one: {missing:?}");
     let write = span(received, "service-controller", |it| {
         it.name == "PATCH" && attribute(it, "url.path").ends_with("/services/web/status")
     })?;

@@ -82,3 +82,22 @@ impl Metrics {
         self.routes.get_or_create(&RouteLabels { action, outcome }).inc();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use controller_core::metrics::render;
+    use controller_core::testing::{FakeCloud, FakeKube, process};
+
+    use super::*;
+    use crate::NAMES;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_this_controller_shows_is_in_the_reference() {
+        let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
+        let metrics = Metrics::register(&mut process);
+        metrics.laid(&Outcome::Done);
+        metrics.foreign(&[]);
+        let page = render(&process.registry).expect("a page");
+        metrics_reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
+    }
+}

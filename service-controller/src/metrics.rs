@@ -105,3 +105,29 @@ impl Collector for Sizes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use controller_core::{
+        Clock,
+        metrics::render,
+        queue::{Backoff, Queue},
+        testing::BEGIN,
+    };
+
+    use super::*;
+    use crate::mirror::Reading;
+
+    #[test]
+    fn what_this_controller_shows_is_in_the_reference() {
+        let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
+        let mirrors =
+            Mirrors::new(Clock::starting_at(BEGIN), Queue::new("service", backoff), Reading::default());
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry, &mirrors);
+        metrics.hosts_updated(Duration::from_secs(1), Duration::from_secs(1));
+        metrics.hosts_failed();
+        let page = render(&registry).expect("a page");
+        metrics_reference::assert_up_to_date(CONTROLLER, &["every controller"], &page);
+    }
+}

@@ -1,7 +1,9 @@
 //! `cargo xtask check`: what is wrong with the form of the repository. All steps run; all failures are told at the end.
 
+mod alerts;
 mod behaviour;
 mod contract;
+mod metrics;
 pub(crate) mod tool;
 
 use clap::builder::PossibleValuesParser;
@@ -47,7 +49,7 @@ const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,route
     adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 /// In the order in which they run: the quickest first.
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 16] = [
     Check {
         name: "fmt",
         how: How::Program(Tool::Cargo, &["fmt", "--all", "--check"]),
@@ -67,6 +69,16 @@ const CHECKS: [Check; 14] = [
         name: "behaviour",
         how: How::Function(behaviour::tests_are_there),
         repair: "name the test that shows the row, or change what docs/behaviour.md promises",
+    },
+    Check {
+        name: "metrics",
+        how: How::Function(metrics::are_listed),
+        repair: "let the unit test of the reference count them once, and run `cargo xtask metrics`",
+    },
+    Check {
+        name: "alerts",
+        how: How::Function(alerts::check),
+        repair: "give each alert its page, its cases and its row; docs/runbooks has others to go by",
     },
     Check {
         name: "contract-lint",

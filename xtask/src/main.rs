@@ -11,6 +11,7 @@ mod conformance;
 mod demo;
 mod images;
 mod manifests;
+mod metrics;
 mod new_adapter;
 mod openstack;
 mod python;
@@ -62,6 +63,8 @@ enum Command {
     Chart(chart::Args),
     // Its help is its own.
     Manifests(manifests::Args),
+    /// Writes the tables of docs/reference/metrics.md, from what the processes show
+    Metrics(metrics::Args),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Codegen(args) => codegen::run(&args),
         Command::Chart(args) => chart::run(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
 }

@@ -86,3 +86,21 @@ impl fmt::Debug for Metrics {
         f.write_str("Metrics")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_callers_is_in_the_reference() {
+        let mut registry = Registry::with_prefix("cloud_adapter");
+        let metrics = Metrics::register(&mut registry);
+        metrics.refused(None, "NO_TOKEN");
+        metrics.ended(Ended::Aged);
+        let mut page = String::new();
+        encode(&mut page, &registry).expect("a page");
+        metrics_reference::assert_up_to_date("cloud-adapter, its port", &[], &page);
+    }
+}

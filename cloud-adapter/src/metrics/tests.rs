@@ -253,3 +253,9 @@ fn the_chart_asks_for_metrics_that_there_are() {
     }
     assert!(alerts.len() > 7 && board.len() > 7, "{alerts:?} {board:?}");
 }
+
+#[test]
+fn what_the_adapter_shows_is_in_the_reference() {
+    let page = eventful().render().expect("a page");
+    metrics_reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
+}

@@ -10,7 +10,7 @@
 //!
 //! A program of the first two is taken only when it reports the wanted major and minor version; otherwise a note says why
 //! it was passed over. What is in the cache is complete, because it gets there by a rename, and belongs to the pins,
-//! because their digest is part of its name. Nothing here downloads a ready-made binary.
+//! because their digest is part of its name. Nothing here downloads a ready-made binary, but for [`Prometheus`], which is Debian's.
 //!
 //! Besides, the command lines of the [`demo`] and of the [`mod@bench`] are here, for who judges them before those are built.
 //!
@@ -23,6 +23,7 @@ pub mod demo;
 mod environment;
 mod locate;
 mod progress;
+mod prometheus;
 mod recipe;
 mod tool;
 mod version;
@@ -30,5 +31,6 @@ mod version;
 pub use environment::Environment;
 pub use locate::{Error, Found, Origin, Tools, find};
 pub use progress::{Progress, Quiet, Terminal};
+pub use prometheus::Prometheus;
 pub use tool::Tool;
 pub use version::Version;

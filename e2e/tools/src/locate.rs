@@ -90,6 +90,15 @@ pub enum Error {
         /// What the compiler said.
         output: String,
     },
+    /// Neither `PATH` nor apt has Prometheus.
+    #[error(
+        "prometheus and promtool are not in PATH, and Debian's package cannot be had: {output}; run `apt-get update` as root, or \
+         install Prometheus (https://prometheus.io/download) into a directory of PATH"
+    )]
+    NoPrometheus {
+        /// What apt said.
+        output: String,
+    },
     /// A file operation failed.
     #[error("{what} {}", .path.display())]
     Io {

@@ -80,4 +80,13 @@ mod tests {
         shows("deletions_total{controller=\"node-controller\",outcome=\"deleted\"} 2");
         shows("deletions_total{controller=\"node-controller\",outcome=\"stale\"} 1");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_this_controller_shows_is_in_the_reference() {
+        let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
+        Metrics::register(&mut process).ended(Ended::Deleted);
+        crate::metrics::Metrics::register(&mut process).refused(&crate::plan::Refusal::Foreign);
+        let page = render(&process.registry).expect("a page");
+        metrics_reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
+    }
 }

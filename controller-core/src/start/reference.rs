@@ -1,0 +1,36 @@
+//! What every controller shows is in docs/reference/metrics.md.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+
+use super::*;
+use crate::{
+    metrics::render,
+    mirror::{self, Mirror, ObjectName},
+    queue::{Backoff, Queue},
+    testing::{FakeCloud, FakeKube, Seats, process_of_shards},
+};
+
+const NAMES: Names = Names { controller: "node-controller", component: "node", managed: &["cloud-node"] };
+
+#[tokio::test(start_paused = true)]
+async fn what_every_controller_shows_is_in_the_reference() {
+    let (kube, cloud, seats) = (FakeKube::new(), FakeCloud::new(), Seats::new(NAMES.controller, 1));
+    let mut process = process_of_shards(NAMES, &kube, &cloud, &seats);
+    metrics::register(&mut process);
+    let moved = scope::Moved(process.adapter.scope().clone());
+    process.metrics().register_collector(Box::new(moved));
+    let requests = Requests::new(seats.shards(), None);
+    requests.register(&mut process.registry);
+    let nodes: kube::Api<Node> = kube::Api::all(kube.client_through(&requests));
+    nodes.list(&ListParams::default()).await.expect("answered");
+    process.adapter.get_info().await.expect("answered");
+    let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
+    Queue::<ObjectName>::new("Nodes", backoff).register(&mut process.registry);
+    let mirror: Mirror<ObjectName, u32> = Mirror::new("nodes", process.clock);
+    mirror.mark_synced();
+    mirror.mark_fresh();
+    mirror::register(process.metrics(), [mirror.measured()]);
+    let page = render(&process.registry).expect("a page");
+    metrics_reference::assert_up_to_date("every controller", &[], &page);
+}

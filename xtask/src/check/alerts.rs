@@ -1,0 +1,134 @@
+//! The chart's alerts: each has a page for who is woken by it, cases that show when it fires and when it does not, and a place in
+//! docs/monitor.md. What the rules say is promtool's business.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use e2e_tools::{Environment, Prometheus};
+
+use super::tool::quietly;
+use crate::cargo;
+
+const RULES: &str = "helm/cloud-controllers/files/alerts.yaml";
+const CASES: &str = "e2e/alerts";
+const PAGES: &str = "docs/runbooks";
+const GUIDE: &str = "docs/monitor.md";
+/// The headings of a page, in their order.
+const HEADINGS: [&str; 4] = ["Meaning", "What users notice", "How to find the cause", "What to do"];
+
+/// What is looked at.
+#[derive(Debug, Default)]
+struct Texts {
+    rules: String,
+    cases: String,
+    guide: String,
+    /// Names without ending, and what stands there.
+    pages: Vec<(String, String)>,
+}
+
+pub(super) fn check() -> anyhow::Result<()> {
+    let root = cargo::root();
+    let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
+    let mut texts =
+        Texts { rules: read(&root.join(RULES))?, guide: read(&root.join(GUIDE))?, ..Texts::default() };
+    let mut cases = files(&root.join(CASES), "yaml")?;
+    cases.sort();
+    for path in &cases {
+        texts.cases += &read(path)?;
+    }
+    for path in files(&root.join(PAGES), "md")? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        texts.pages.push((name, read(&path)?));
+    }
+    let faults = faults(&texts);
+    ensure!(faults.is_empty(), "alerts:\n  {}", faults.join("\n  "));
+    let promtool = Prometheus::get(&Environment::of_this_process()?)?.promtool;
+    let mut rules = Command::new(&promtool);
+    rules.args(["check", "rules", RULES]).current_dir(&root);
+    quietly(&mut rules, "mend the rules as it says above")?;
+    let mut tests = Command::new(&promtool);
+    tests.args(["test", "rules"]).args(&cases).current_dir(&root);
+    quietly(&mut tests, "mend the rules, or the cases in e2e/alerts")
+}
+
+fn files(dir: &Path, ending: &str) -> anyhow::Result<Vec<std::path::PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|it| it == ending)).collect())
+}
+
+fn faults(texts: &Texts) -> Vec<String> {
+    let mut faults = Vec::new();
+    let alerts: BTreeSet<&str> = alerts(&texts.rules).map(|(name, _)| name).collect();
+    if alerts.is_empty() {
+        faults.push(format!("{RULES} has none"));
+    }
+    for (name, rule) in self::alerts(&texts.rules) {
+        if !rule.contains(&format!("\n          runbook: {PAGES}/{name}.md\n")) {
+            faults.push(format!("{name} has no annotation `runbook: {PAGES}/{name}.md`"));
+        }
+        for case in ["fires", "does not fire"] {
+            if !texts.cases.contains(&format!("\n  - name: {name} {case}\n")) {
+                faults.push(format!("{CASES} has no case `{name} {case}`"));
+            }
+        }
+        if !texts.guide.contains(&format!("(runbooks/{name}.md)")) {
+            faults.push(format!("{GUIDE} does not lead to runbooks/{name}.md"));
+        }
+        match texts.pages.iter().find(|(page, _)| page == name) {
+            None => faults.push(format!("there is no {PAGES}/{name}.md")),
+            Some((_, text)) => {
+                let has: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+                if has != HEADINGS {
+                    faults.push(format!("{PAGES}/{name}.md has the headings {has:?}, and not {HEADINGS:?}"));
+                }
+            }
+        }
+    }
+    let without = texts.pages.iter().filter(|(page, _)| !alerts.contains(page.as_str()));
+    faults.extend(without.map(|(page, _)| format!("{PAGES}/{page}.md is of no alert")));
+    faults
+}
+
+/// Each alert's name, and its rule.
+fn alerts(rules: &str) -> impl Iterator<Item = (&str, &str)> {
+    rules.split("      - alert: ").skip(1).filter_map(|rule| Some((rule.lines().next()?.trim(), rule)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HEADINGS, Texts, faults};
+
+    #[test]
+    fn whatever_belongs_to_an_alert_is_missed() {
+        let good = Texts {
+            rules: "groups:\n      - alert: A\n          runbook: docs/runbooks/A.md\n".to_owned(),
+            cases: "tests:\n  - name: A fires\n  - name: A does not fire\n".to_owned(),
+            guide: "[A](runbooks/A.md)".to_owned(),
+            pages: vec![("A".to_owned(), HEADINGS.map(|it| format!("## {it}\n")).concat())],
+        };
+        assert_eq!(faults(&good), Vec::<String>::new());
+        let bad = Texts {
+            rules: "      - alert: A\n      - alert: B\n          runbook: docs/runbooks/B.md\n".to_owned(),
+            cases: "\n  - name: B fires\n".to_owned(),
+            guide: String::new(),
+            pages: vec![("B".to_owned(), "## Meaning\n".to_owned()), ("C".to_owned(), String::new())],
+        };
+        let told = faults(&bad).join("\n");
+        for words in [
+            "A has no annotation",
+            "no case `A fires`",
+            "no case `B does not fire`",
+            "not lead to runbooks/B.md",
+            "no docs/runbooks/A.md",
+            "B.md has the headings",
+            "C.md is of no alert",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        assert_eq!(faults(&Texts::default()).len(), 1);
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether docs/reference/metrics.md knows each metric that the sources register. The unit tests that write it see what was counted
+//! once: this finds a metric with labels that none of them counts.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::cargo;
+
+const PAGE: &str = "docs/reference/metrics.md";
+/// After which a metric's name stands, if it is written there.
+const BEFORE_NAMES: [&str; 8] = [
+    ".register(",
+    ".register_with_unit(",
+    "counted(page,",
+    "gauged(page,",
+    "timed(page,",
+    "batches(page,",
+    "encode_descriptor(",
+    "rows((",
+];
+
+/// Fails with every name that is missing.
+pub(super) fn are_listed() -> anyhow::Result<()> {
+    let root = cargo::root();
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(&root).output().context("git")?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    let (mut missing, mut n_names) = (Vec::new(), 0_usize);
+    let other = |path: &&str| path.contains("tests") || path.starts_with("xtask/");
+    for path in String::from_utf8(listed.stdout)?.lines().filter(|path| !other(path)) {
+        // What is removed and not yet committed is still listed.
+        let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
+        if !source.contains("prometheus_client::") && !source.contains("metrics::Registry") {
+            continue;
+        }
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for name in names(source) {
+            n_names += 1;
+            if !is_listed(&page, name) {
+                missing.push(format!("{path}: {name}"));
+            }
+        }
+    }
+    ensure!(n_names > 30, "the sources name {n_names} metrics: they are written in another way now");
+    ensure!(missing.is_empty(), "{PAGE} does not have:\n  {}", missing.join("\n  "));
+    Ok(())
+}
+
+/// Names of metrics, without what their registry puts in front.
+fn names(source: &str) -> Vec<&str> {
+    let after = BEFORE_NAMES.iter().flat_map(|words| source.split(words).skip(1));
+    after.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).collect()
+}
+
+fn is_listed(page: &str, name: &str) -> bool {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    rows.into_iter().any(|row| {
+        let row = row.strip_suffix("_total").unwrap_or(row);
+        [row, row.strip_suffix("_seconds").unwrap_or(row)].iter().any(|row| {
+            row.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('_'))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_listed, names};
+
+    #[test]
+    fn a_name_is_found_where_it_is_registered() {
+        let source = "let a = counted(page, \"calls\", \"Help\");\nregistry.register(\n    \"b\",\n    help);\n\
+                      node.register(&client);\nself.rows((\"c\", help), rows);";
+        let mut found = names(source);
+        found.sort_unstable();
+        assert_eq!(found, ["b", "c", "calls"]);
+    }
+
+    #[test]
+    fn a_row_stands_for_its_whole_name_or_the_end_of_it() {
+        let page =
+            "| `x_calls_total` | counter |\n| `x_wait_seconds` | histogram |\n| `shed_total` | counter |\n";
+        for (name, listed) in [
+            ("calls", true),
+            ("wait", true),
+            ("wait_seconds", true),
+            ("shed", true),
+            ("s", false),
+            ("b", false),
+        ] {
+            assert_eq!(is_listed(page, name), listed, "{name}");
+        }
+    }
+}

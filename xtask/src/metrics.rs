@@ -1,0 +1,33 @@
+//! `cargo xtask metrics`: writes the tables of docs/reference/metrics.md. The unit tests that compare them are what writes them.
+
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::cargo;
+
+/// The first ones are listed beside those that follow.
+const CRATES: [&str; 6] = [
+    "cloud-adapter-security",
+    "cloud-adapter",
+    "controller-core",
+    "node-controller",
+    "service-controller",
+    "route-controller",
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: &Args) -> anyhow::Result<()> {
+    for name in CRATES {
+        let written = Command::new(cargo::program())
+            .args(["test", "--quiet", "--package", name, "--lib", "--", "is_in_the_reference"])
+            .env("UPDATE_REFERENCE", "1")
+            .current_dir(cargo::root())
+            .status()
+            .context("cannot start cargo")?;
+        ensure!(written.success(), "the test of {name} fails; mend what it names above");
+    }
+    Ok(())
+}
