@@ -76,6 +76,8 @@ impl LiveConfig {
             }
         };
         if let Source::File(file) = self.source {
+            // What was read first is in force: without this, nobody could tell that from a page that does not know.
+            metrics.config_refused("limits", false);
             file.run(reload::EVERY, told).await;
         }
         std::future::pending().await
@@ -95,5 +97,26 @@ impl From<ReloadError<String>> for ConfigError {
             ReloadError::Read { path, kind } => Self::Read { path, source: kind.into() },
             ReloadError::Parse { paths, error } => Self::Invalid { path: paths, faults: error },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_was_good_from_the_first_is_told_to_be_no_refused_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("config.yaml");
+        std::fs::write(&path, "{}").expect("written");
+        let live = LiveConfig::start(Some(path), Vec::new()).expect("good");
+        let metrics = Metrics::new();
+        tokio::select! {
+            biased;
+            never = live.run(&metrics, |_| ()) => match never {},
+            () = tokio::task::yield_now() => (),
+        }
+        let page = metrics.render().expect("a page");
+        assert!(page.contains("cloud_adapter_config_refused{kind=\"limits\"} 0\n"), "{page}");
     }
 }
