@@ -83,7 +83,7 @@ async fn show(
     signals: &mut Signals,
 ) -> (ExitCode, Option<Stage>) {
     let mut stage = None;
-    let mut play = Play::new(teller, args.nodes);
+    let mut play = Play::new(teller, args.nodes, args.observe);
     let passed = tokio::select! {
         passed = play.all(tools, project, &mut stage) => passed,
         () = signals.next() => return (ExitCode::from(INTERRUPTED), stage),

@@ -108,7 +108,8 @@ impl Values {
     }
 }
 
-fn chart() -> PathBuf {
+/// The folder of the chart.
+pub(crate) fn chart() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).join("helm").join(NAME)
 }

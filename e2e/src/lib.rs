@@ -28,6 +28,7 @@ mod pki;
 mod pods;
 mod ports;
 mod process;
+mod prometheus;
 mod quiet;
 mod rights;
 mod signals;
@@ -54,6 +55,7 @@ pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries, run_pod};
 pub use ports::Ports;
 pub use process::{Launch, Process};
+pub use prometheus::{Prometheus, Rule, Sample};
 pub use rights::{rights, rights_listed};
 pub use simcloud::{Simcloud, State};
 

@@ -328,6 +328,14 @@ impl Pod {
         self.page("/metrics").await
     }
 
+    /// Where its metrics are.
+    ///
+    /// # Errors
+    /// When it has no readiness probe, beside which they would be.
+    pub fn metrics_url(&self) -> anyhow::Result<String> {
+        self.container.beside_readiness("/metrics")
+    }
+
     /// What another page of the server of its probes says, such as `/healthz?verbose`.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The demo, as a program sees it.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,8 +10,10 @@ use serde_json::{Value, from_str};
 /// Each step passes, each line is an object, and the nodes cost what is promised.
 #[test]
 fn the_demo_passes_and_tells_it_line_by_line() {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_demo")).args(["--once", "--json", "--nodes=20"]).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_demo"))
+        .args(["--once", "--json", "--nodes=20", "--observe"])
+        .output();
+    let output = output.unwrap();
 
     let (told, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}: {told}\n{errors}", output.status);
@@ -23,6 +26,10 @@ fn the_demo_passes_and_tells_it_line_by_line() {
     let summary = lines.iter().find(|line| line["event"] == "summary").expect("a summary");
     assert_eq!(summary["passed"], true);
     assert_eq!(summary["steps"].as_array().map(Vec::len), Some(begun.len()));
+
+    let mut notes = lines.iter().filter_map(|line| line["text"].as_str());
+    let address = notes.find_map(|note| note.strip_prefix("it is at http://")).expect("Prometheus");
+    assert!(TcpStream::connect(address).is_err(), "it is still there");
 
     let cost = |step| {
         let passed = lines.iter().find(|line| line["event"] == "step_passed" && line["step"] == step);

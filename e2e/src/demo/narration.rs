@@ -108,7 +108,7 @@ impl Narration {
     }
 
     fn stay(&self, stay: &Stay) -> String {
-        let Stay { kubeconfig, kubectl, cloud, logs, processes } = stay;
+        let Stay { kubeconfig, kubectl, cloud, prometheus, logs, processes } = stay;
         let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();
         let harm = processes.iter().find(|it| it.process == ADAPTER).map(kill).unwrap_or_default();
         let head = self.in_style(BOLD, "It goes on running, until Ctrl-C. In another terminal:");
@@ -122,9 +122,10 @@ impl Narration {
              \x20 kubectl delete service mine\n\n\
              `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.\n\n\
              {harm}\
-             {}\
+             {}{}\
              The logs of all processes are in {logs}\n",
-            look(cloud)
+            look(cloud),
+            prometheus.as_deref().map(queries).unwrap_or_default(),
         )
     }
 
@@ -167,6 +168,15 @@ fn look(cloud: &Look) -> String {
              \x20 openstack loadbalancer list\n\n"
         ),
     }
+}
+
+/// What to ask Prometheus.
+fn queries(prometheus: &str) -> String {
+    format!(
+        "Prometheus is at {prometheus}; ask it, and see how the alerts stand:\n\n\
+         \x20 curl --silent {prometheus}/api/v1/query --data-urlencode 'query=sum by (op) (cloud_adapter_vendor_calls_total)'\n\
+         \x20 curl --silent {prometheus}/api/v1/rules\n\n"
+    )
 }
 
 fn node(node: &NodeFact) -> String {
@@ -277,6 +287,11 @@ mod tests {
           curl http://127.0.0.1:20003/admin/state
           curl http://127.0.0.1:20003/admin/counts
           curl -X POST http://127.0.0.1:20003/admin/faults -d '{"match": {"operation": "CreateLoadBalancer"}, "when": {"next": 1}, "action": {"respond": {"status": 503}}}'
+
+        Prometheus is at http://127.0.0.1:20004; ask it, and see how the alerts stand:
+
+          curl --silent http://127.0.0.1:20004/api/v1/query --data-urlencode 'query=sum by (op) (cloud_adapter_vendor_calls_total)'
+          curl --silent http://127.0.0.1:20004/api/v1/rules
 
         The logs of all processes are in /tmp/x/logs
 

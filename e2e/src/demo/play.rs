@@ -25,6 +25,7 @@ use super::teller::Teller;
 pub(super) struct Play<'a> {
     teller: &'a Teller,
     nodes: u16,
+    observe: bool,
     rows: Vec<Row>,
 }
 
@@ -43,8 +44,8 @@ enum Scene {
 }
 
 impl<'a> Play<'a> {
-    pub(super) fn new(teller: &'a Teller, nodes: u16) -> Self {
-        Self { teller, nodes, rows: Vec::new() }
+    pub(super) fn new(teller: &'a Teller, nodes: u16, observe: bool) -> Self {
+        Self { teller, nodes, observe, rows: Vec::new() }
     }
 
     /// Plays until a step fails. What was built is in `stage` as soon as there is something, and stays there.
@@ -56,6 +57,9 @@ impl<'a> Play<'a> {
     ) -> bool {
         let Some(cluster) = set_up::cluster(self, tools, project).await else { return false };
         let stage = stage.insert(Stage::new(cluster));
+        if self.observe && !set_up::prometheus(self, stage).await {
+            return false;
+        }
         for scene in Scene::ALL {
             if !self.scene(scene, stage).await {
                 return false;

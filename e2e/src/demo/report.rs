@@ -124,6 +124,9 @@ pub(super) struct Stay {
     /// Where kubectl is, if not in `PATH`.
     pub(super) kubectl: Option<String>,
     pub(super) cloud: Look,
+    /// Where Prometheus is, if it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prometheus: Option<String>,
     pub(super) logs: String,
     /// The adapter and the controllers, as far as they run.
     pub(super) processes: Vec<Running>,
@@ -190,6 +193,7 @@ impl Stay {
             kubeconfig: control_plane.kubeconfig().display().to_string(),
             kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
             cloud: stage.cluster.cloud.look(),
+            prometheus: stage.prometheus.as_ref().map(|it| it.url().to_owned()),
             logs: control_plane.log_dir().display().to_string(),
             processes,
         }
@@ -233,6 +237,7 @@ pub(super) mod tests {
             kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
             kubectl: Some("/cache/kubectl".to_owned()),
             cloud: Look::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
+            prometheus: Some("http://127.0.0.1:20004".to_owned()),
             logs: "/tmp/x/logs".to_owned(),
             processes: vec![Running { process: ADAPTER, pid: 4711 }],
         };
@@ -283,7 +288,7 @@ pub(super) mod tests {
         {"event":"fact","fact":"note","text":"done"}
         {"event":"step_failed","step":"service","millis":60000,"why":"waited 60s until it is green, in vain","evidence":[{"of":"log of a","text":"one\ntwo"}]}
         {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}},{"step":"service","outcome":"failed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}}],"passed":false}
-        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","cloud":{"is":"simcloud","url":"http://127.0.0.1:20003"},"logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
+        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","cloud":{"is":"simcloud","url":"http://127.0.0.1:20003"},"prometheus":"http://127.0.0.1:20004","logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
         {"event":"process_ended","process":"cloud-adapter","how":"signal 9","again_in_millis":1000}
         {"event":"process_not_started","process":"cloud-adapter","why":"there is no program","again_in_millis":2000}
         {"event":"process_started","process":"cloud-adapter","pid":4712}

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::cluster::Cluster;
 use crate::control_plane::APISERVER;
 use crate::quiet::quiet;
-use crate::{ADAPTER, CONTROLLERS, events_on, eventually};
+use crate::{ADAPTER, CONTROLLERS, Prometheus, events_on, eventually};
 
 use super::cloud::Cloud;
 use super::cost::{Cost, Counts};
@@ -21,6 +21,8 @@ use super::report::{Evidence, Running};
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) cluster: Cluster<Cloud>,
+    /// What scrapes it, if anything shall.
+    pub(super) prometheus: Option<Prometheus>,
     /// How many have joined so far.
     pub(super) nodes: usize,
     /// What the cloud had counted when the first nodes joined.
@@ -38,7 +40,7 @@ pub(super) struct Suspects {
 
 impl Stage {
     pub(super) fn new(cluster: Cluster<Cloud>) -> Self {
-        Self { cluster, nodes: 0, before_nodes: Counts::new() }
+        Self { cluster, prometheus: None, nodes: 0, before_nodes: Counts::new() }
     }
 
     pub(super) fn client(&self) -> Client {
@@ -117,6 +119,11 @@ impl Stage {
     /// Stops all in good order: who calls before who is called.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
         let mut trouble = String::new();
+        if let Some(prometheus) = self.prometheus.take()
+            && let Err(error) = prometheus.stop().await
+        {
+            write!(trouble, "\n  {error:#}")?;
+        }
         for name in CONTROLLERS.iter().chain([&ADAPTER]) {
             let pod = self.cluster.pods.get(name)?;
             if !pod.is_running() {

@@ -21,6 +21,8 @@ them; in the end there is a table of them.
 With --cloud openstack the cloud is the one of `cargo xtask openstack`: if nothing of that runs, it is started, and stopped \
 in the end. The demo has a project of its own there, and removes it with everything in it.
 
+With OTEL_EXPORTER_OTLP_ENDPOINT, or other variables of OTEL_*, in its environment the processes have them, too, and send their traces there.
+
 Then it stays, with a KUBECONFIG to use and commands to try, until Ctrl-C; a process that ends meanwhile is started \
 again. A second Ctrl-C kills all at once.";
 
@@ -29,6 +31,7 @@ Examples:
   cargo xtask demo                     three nodes, then stay and look around
   cargo xtask demo --nodes 100 --once  a hundred nodes at once, then end
   cargo xtask demo --cloud openstack   the same on Keystone, Nova, Neutron and Octavia
+  cargo xtask demo --observe           a real Prometheus scrapes what runs
   cargo xtask demo --once --json | jq 'select(.event == \"step_passed\")'
 
 Exit codes:
@@ -50,6 +53,9 @@ pub struct Args {
     /// Which cloud
     #[arg(long, value_name = "CLOUD", default_value = "sim")]
     pub cloud: Cloud,
+    /// Starts a Prometheus besides, which scrapes the processes and has the chart's alerts
+    #[arg(long)]
+    pub observe: bool,
     /// Ends by itself after the last step
     #[arg(long)]
     pub once: bool,
@@ -80,8 +86,8 @@ impl Cloud {
 impl Args {
     /// The command line that says the same.
     pub fn to_flags(&self) -> Vec<String> {
-        let Self { nodes, cloud, once, json } = self;
-        let switches = [(*once, "--once"), (*json, "--json")];
+        let Self { nodes, cloud, observe, once, json } = self;
+        let switches = [(*observe, "--observe"), (*once, "--once"), (*json, "--json")];
         let switches = switches.into_iter().filter(|(on, _)| *on).map(|(_, flag)| flag.to_owned());
         [format!("--nodes={nodes}"), format!("--cloud={}", cloud.word())]
             .into_iter()
@@ -106,9 +112,11 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_says_the_same() {
-        for given in
-            [&["demo"][..], &["demo", "--nodes=7", "--json"], &["demo", "--once", "--cloud=openstack"]]
-        {
+        for given in [
+            &["demo"][..],
+            &["demo", "--nodes=7", "--json", "--observe"],
+            &["demo", "--once", "--cloud=openstack"],
+        ] {
             let args = Args::parse_from(given);
             let flags = args.to_flags();
             assert_eq!(Args::parse_from(["demo"].into_iter().chain(flags.iter().map(String::as_str))), args);

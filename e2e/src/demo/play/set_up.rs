@@ -1,9 +1,10 @@
 //! What is there before the first node: control plane, cloud, chart, processes.
 
+use std::env;
 use std::sync::Arc;
 
 use e2e_tools::Tools;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::demo::cloud::Cloud;
 use crate::demo::cost::{Cost, Counts};
@@ -12,7 +13,7 @@ use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
 use crate::helm::merge;
 use crate::openstack::Project;
-use crate::{Cluster, ControlPlane, Pods, Release, Values, seconds};
+use crate::{Cluster, ControlPlane, Pods, Prometheus, Release, Values, seconds};
 
 use super::Play;
 
@@ -57,6 +58,7 @@ async fn install(
     let mut values = Values::new(&mut control_plane)?.render();
     merge(&mut values, &cloud.values());
     merge(&mut values, &json!({ "routeController": { "clusterCidr": CLUSTER_CIDR } }));
+    merge(&mut values, &traces());
     let line = format!(
         "helm install cloud-controllers helm/cloud-controllers --namespace kube-system \
          --set routeController.clusterCidr={CLUSTER_CIDR} {} ...",
@@ -68,6 +70,31 @@ async fn install(
     let names = pods.names().join(", ");
     teller.tell(&Report::Fact(Fact::note(format!("the API server has the Deployments {names}"))));
     Ok(Cluster { pods, cloud, release, control_plane })
+}
+
+/// Whoever starts the demo says where traces go, as for any program.
+fn traces() -> Value {
+    let variables: Vec<_> = env::vars()
+        .filter(|(name, _)| name.starts_with("OTEL_"))
+        .map(|(name, value)| json!({ "name": name, "value": value }))
+        .collect();
+    let of_all = ["adapter", "nodeController", "serviceController", "routeController"];
+    of_all.into_iter().map(|part| (part.to_owned(), json!({ "extraEnv": variables }))).collect()
+}
+
+/// Whether there is one now.
+pub(super) async fn prometheus(play: &mut Play<'_>, stage: &mut Stage) -> bool {
+    let Cluster { control_plane, pods, .. } = &mut stage.cluster;
+    let title = "a real one starts, and scrapes the processes".to_owned();
+    let teller = play.teller;
+    let starts = async {
+        let prometheus = Prometheus::start(control_plane, pods, seconds(5)).await?;
+        teller.tell(&Report::Fact(Fact::note(format!("it is at {}", prometheus.url()))));
+        anyhow::Ok(prometheus)
+    };
+    let started = play.act("prometheus", title, starts).await;
+    stage.prometheus = started;
+    stage.prometheus.is_some()
 }
 
 /// Ready is: both sides were reached and listed.
