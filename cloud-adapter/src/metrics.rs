@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_budget::{Class, RefusalReason, Report, Time};
+use cloud_budget::{Class, QueueReport, RefusalReason, Report, Time};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -214,6 +214,11 @@ impl Metrics {
     /// Says where the page gets buckets, queues and breakers from, with the time that their moments refer to.
     pub(crate) fn read_budget(&self, report: impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static) {
         self.sources.set_budget(Box::new(report));
+    }
+
+    /// Says where the page gets the calls from that wait, by the bucket that keeps them.
+    pub(crate) fn read_queues(&self, queues: impl Fn() -> Vec<QueueReport> + Send + Sync + 'static) {
+        self.sources.set_queues(Box::new(queues));
     }
 
     /// Says where the page gets the age of a collection's snapshot from.

@@ -122,6 +122,7 @@ impl Vendor {
         };
         let dispatcher = Dispatcher::new(limits.clone(), flight);
         metrics.read_budget(dispatcher.reporter());
+        metrics.read_queues(dispatcher.queue_reporter());
         Self { dispatcher, rejected, deadlines: Mutex::new(limits.deadline), writes }
     }
 

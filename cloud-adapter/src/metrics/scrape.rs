@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_budget::{BreakerState, BucketReport, LeafReport, Report, Time};
+use cloud_budget::{BreakerState, BucketReport, LeafReport, QueueReport, Report, Time};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
@@ -15,6 +15,7 @@ use prometheus_client::{
 };
 
 type Budget = Box<dyn Fn() -> Option<(Time, Report)> + Send + Sync>;
+type Queues = Box<dyn Fn() -> Vec<QueueReport> + Send + Sync>;
 type Age = Box<dyn Fn() -> SnapshotAge + Send + Sync>;
 
 /// How old a collection's listing is, and how old it may become.
@@ -33,6 +34,7 @@ pub(super) struct Sources(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     budget: Option<Budget>,
+    queues: Option<Queues>,
     ages: Vec<(&'static str, Age)>,
 }
 
@@ -45,6 +47,10 @@ impl fmt::Debug for Sources {
 impl Sources {
     pub(super) fn set_budget(&self, budget: Budget) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).budget = Some(budget);
+    }
+
+    pub(super) fn set_queues(&self, queues: Queues) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).queues = Some(queues);
     }
 
     pub(super) fn add_age(&self, collection: &'static str, age: Age) {
@@ -60,6 +66,8 @@ impl Collector for Sources {
         let Some((now, report)) = inner.budget.as_ref().and_then(|budget| budget()) else { return Ok(()) };
         page.buckets(&report.buckets, now)?;
         page.queues(&report.leaves)?;
+        let queues = inner.queues.as_ref().map(|queues| queues()).unwrap_or_default();
+        page.oldest(&report, &queues)?;
         page.breakers(&report)
     }
 }
@@ -130,6 +138,24 @@ impl Page<'_, '_> {
             (labels, ConstGauge::new(leaf.queued))
         });
         self.rows(("queue_depth", "Vendor calls that wait for their turn", None), rows)
+    }
+
+    /// Each queue that ever was used has a row for each bucket, so that 0 is told and not left out.
+    fn oldest(&mut self, report: &Report, queues: &[QueueReport]) -> fmt::Result {
+        let rows = report.buckets.iter().flat_map(|bucket| {
+            report.leaves.iter().map(move |leaf| {
+                let (class, controller) = (leaf.class, leaf.controller);
+                let it = |one: &&QueueReport| {
+                    one.bucket == bucket.name && one.class == class && one.controller == controller
+                };
+                let oldest = queues.iter().find(it).map_or(Duration::ZERO, |one| one.oldest);
+                let labels =
+                    [("bucket", bucket.name.as_str()), ("class", class.word()), ("controller", controller)];
+                (labels, ConstGauge::new(oldest.as_secs_f64()))
+            })
+        });
+        let help = "Since when the oldest call waits, by the bucket that keeps it";
+        self.rows(("queue_oldest", help, Some(Unit::Seconds)), rows)
     }
 
     fn breakers(&mut self, report: &Report) -> fmt::Result {

@@ -42,7 +42,18 @@ fn eventful() -> Metrics {
     let (age, target) = (Some(Duration::from_secs(7)), Some(Duration::from_secs(30)));
     metrics.read_age("instances", move || SnapshotAge { age, target });
     metrics.read_budget(|| Some((Time::ZERO, report())));
+    metrics.read_queues(|| vec![waiting("compute", 12)]);
     metrics
+}
+
+fn waiting(bucket: &str, seconds: u64) -> QueueReport {
+    QueueReport {
+        bucket: bucket.to_owned(),
+        class: Class::Traffic,
+        controller: Role::RouteController.word(),
+        queued: 4,
+        oldest: Duration::from_secs(seconds),
+    }
 }
 
 fn report() -> Report {
@@ -107,6 +118,7 @@ fn the_page_has_these_names_and_labels() {
     cloud_adapter_noop_total{rpc="EnsureLoadBalancer"} 1
     cloud_adapter_outcome_unknown_total{op="CreateListener"} 1
     cloud_adapter_queue_depth{class="traffic",controller="route-controller"} 4
+    cloud_adapter_queue_oldest_seconds{bucket="compute",class="traffic",controller="route-controller"} 12.0
     cloud_adapter_queue_wait_seconds_count{class="interactive",controller="service-controller"} 1
     cloud_adapter_queue_wait_seconds_sum{class="interactive",controller="service-controller"} 0.005
     cloud_adapter_rpc_duration_seconds_count{service="cloudadapter.v1alpha1.RouteService",method="ApplyRoutes",code="UNAVAILABLE",reason="STARTING",controller="service-controller"} 1
@@ -122,6 +134,22 @@ fn the_page_has_these_names_and_labels() {
     cloud_adapter_vendor_throttled_total{bucket="compute",source="header"} 1
     cloud_adapter_vendor_throttled_total{bucket="compute",source="status"} 2
     "#);
+}
+
+#[test]
+fn who_waits_for_another_bucket_does_not_wait_for_this_one() {
+    let metrics = Metrics::new();
+    metrics.read_budget(|| Some((Time::ZERO, report())));
+    let oldest = |seconds: &str| {
+        let row = r#"cloud_adapter_queue_oldest_seconds{bucket="compute",class="traffic",controller="route-controller"}"#;
+        let row = format!("{row} {seconds}");
+        assert!(samples(&metrics).contains(&row), "{row}: {}", samples(&metrics));
+    };
+    oldest("0.0");
+    metrics.read_queues(|| vec![waiting("network", 3)]);
+    oldest("0.0");
+    metrics.read_queues(|| vec![waiting("network", 3), waiting("compute", 90)]);
+    oldest("90.0");
 }
 
 #[test]

@@ -150,13 +150,19 @@ impl Dispatcher {
 
     /// What waits for which budget, by whose it is.
     pub(super) fn queues(&self) -> Vec<QueueReport> {
-        self.shared.with(|state, now| state.scheduler.queues(now))
+        self.shared.queues()
     }
 
     /// Reads the report for as long as the dispatcher is there.
     pub(super) fn reporter(&self) -> impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || Some(shared.upgrade()?.report())
+    }
+
+    /// The same for what waits.
+    pub(super) fn queue_reporter(&self) -> impl Fn() -> Vec<QueueReport> + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|shared| shared.queues()).unwrap_or_default()
     }
 
     /// The scheduler's name for an instant.
@@ -268,6 +274,10 @@ impl Shared {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
         look(&mut state, now)
+    }
+
+    fn queues(&self) -> Vec<QueueReport> {
+        self.with(|state, now| state.scheduler.queues(now))
     }
 
     fn time(&self, at: Instant) -> Time {
