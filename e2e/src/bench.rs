@@ -73,7 +73,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Args { json: None, profile: args.profile.as_ref().map(|_| "DIR".into()), ..args.clone() }.to_flags();
     let flags = flags.iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let command = format!("cargo xtask bench scale {}", flags.join(" "));
-    let mut report = Report { machine: Machine::of_here(), command, size, rows: Vec::new() };
+    let mut report = Report { machine: Machine::of_here(), command, size, ..Report::default() };
     let peers: &[Who] = if args.peer { &[Who::PeerConcurrent, Who::Peer] } else { &[] };
     let mut done = Some(Ok(()));
     for &who in [Who::Ours].iter().chain(peers) {
@@ -95,6 +95,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             break;
         }
     }
+    report.beside = beside::compared_in(&report.rows);
     tell(&report, args.json.as_deref())?;
     match done {
         None => Ok(ExitCode::from(INTERRUPTED)),

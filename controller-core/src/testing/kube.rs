@@ -79,6 +79,8 @@ struct State {
     hooks: Hooks,
     /// Requests so far, by verb and collection.
     requests: BTreeMap<(Verb, String), u32>,
+    /// Watches without bookmarks: a resource that rests is listed again when they end.
+    unmarked_watches: u32,
 }
 
 impl Default for FakeKube {
@@ -196,6 +198,12 @@ impl FakeKube {
         counts.map(|(_, count)| count).sum()
     }
 
+    /// How many watches that take no bookmarks arrived so far.
+    #[must_use]
+    pub fn unmarked_watches(&self) -> u32 {
+        self.state().unmarked_watches
+    }
+
     /// The next write that is no Event is answered with this HTTP status and does nothing.
     pub fn refuse_next(&self, status: u16) {
         self.order(Fault::status(status).on_writes().times(1));
@@ -265,6 +273,7 @@ impl FakeKube {
     fn arrived(&self, target: &Target, body: &[u8]) {
         let mut state = self.state();
         *state.requests.entry((target.verb(), target.collection.clone())).or_default() += 1;
+        state.unmarked_watches += u32::from(target.watch && !target.bookmarks);
         if !target.is_write() {
             return;
         }

@@ -1,11 +1,15 @@
 //! Ours beside the peer's: the same scenario, figure by figure.
 
+use serde::{Deserialize, Serialize};
+
 use super::listings::of_count;
-use super::result::{Row, Usage, quantity};
+use super::result::{Row, Usage, Who, quantity};
 
 /// One figure of both.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compared {
+    pub(super) scenario: String,
+    pub(super) who: Who,
     pub(super) what: String,
     pub(super) ours: String,
     pub(super) peer: String,
@@ -13,8 +17,16 @@ pub(super) struct Compared {
     pub(super) ratio: String,
 }
 
+/// All that both have measured in one run.
+pub(super) fn compared_in(rows: &[Row]) -> Vec<Compared> {
+    let peers = rows.iter().filter(|row| row.who != Who::Ours);
+    let ours = |peer: &Row| rows.iter().find(|row| row.who == Who::Ours && row.scenario == peer.scenario);
+    peers.filter_map(|peer| Some(beside(ours(peer)?, peer))).flatten().collect()
+}
+
 /// What both have measured.
 pub(super) fn beside(ours: &Row, peer: &Row) -> Vec<Compared> {
+    let compared = |what: &str, figures: (f64, f64), unit: &str| compared(peer, what, figures, unit);
     let mut all = vec![
         compared("time", (ours.spent.seconds, peer.spent.seconds), "s"),
         compared("vendor reads", (of_count(ours.spent.vendor.reads), of_count(peer.spent.vendor.reads)), ""),
@@ -50,16 +62,42 @@ fn both(ours: &Row, peer: &Row, of: fn(&Usage) -> f64) -> (f64, f64) {
     (sum(ours), sum(peer))
 }
 
-fn compared(what: &str, (ours, peer): (f64, f64), unit: &str) -> Compared {
+fn compared(of: &Row, what: &str, (ours, peer): (f64, f64), unit: &str) -> Compared {
     // Nothing has no ratio.
     let ratio = if ours > 0.0 { format!("{}x", quantity(peer / ours, "")) } else { "-".to_owned() };
-    Compared { what: what.to_owned(), ours: quantity(ours, unit), peer: quantity(peer, unit), ratio }
+    Compared {
+        scenario: of.scenario.clone(),
+        who: of.who,
+        what: what.to_owned(),
+        ours: quantity(ours, unit),
+        peer: quantity(peer, unit),
+        ratio,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::{Calls, Row, Spent, Waits};
-    use super::beside;
+    use super::super::result::{Calls, Row, Spent, Waits, Who};
+    use super::{beside, compared_in};
+
+    #[test]
+    fn scenarios_are_compared_with_themselves() {
+        let row = |scenario: &str, who, seconds| {
+            let spent = Spent { seconds, ..Spent::default() };
+            Row { scenario: scenario.to_owned(), who, spent, ..Row::default() }
+        };
+        let rows = [
+            row("steady", Who::Ours, 1.0),
+            row("growth", Who::Ours, 5.0),
+            row("join", Who::Ours, 2.0),
+            row("join", Who::Peer, 8.0),
+            row("steady", Who::PeerConcurrent, 3.0),
+        ];
+        let all = compared_in(&rows);
+        let times: Vec<_> = all.iter().filter(|it| it.what == "time").collect();
+        let told: Vec<_> = times.iter().map(|it| (it.scenario.as_str(), it.who, it.ratio.as_str())).collect();
+        assert_eq!(told, [("join", Who::Peer, "4x"), ("steady", Who::PeerConcurrent, "3x")]);
+    }
 
     #[test]
     fn each_figure_has_its_ratio_and_nothing_has_none() {

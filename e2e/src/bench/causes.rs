@@ -18,14 +18,17 @@ const CAUSES: &[(&str, &str, &str)] = &[
         "leave",
         "members are gone",
         "1,000 writes take 50 s at 20 calls a second, and polls, a listing for all that wait, take up to a quarter of the rate. Needed: a \
-         higher rate, or a vendor whose answer to a write says that it is done.",
+         higher rate: 35 calls a second would do; or a vendor whose answer to a write says that it is done; or \
+         `--node-deletion-confirm-after=55s`. Here a node is not ready as soon as its machine is gone, where kube-controller-manager waits for \
+         its grace period of 50 s first: then the members are gone before the first Node object.",
     ),
     ("growth", "vendor calls", "A short window holds a listing more or less. Needed: a longer run."),
     (
         "replicas",
         "kill -9 of one: all Services",
         "The Services of its shards begin anew when the Leases are over, several hundred writes on cores that are all in use: 3 s are too few \
-         for them here. Needed: more cores, or shorter Leases.",
+         for them here. At the pace of four replicas below, all of them together take 20 s with nobody killed. Needed: more cores, \
+         or shorter Leases.",
     ),
 ];
 

@@ -30,6 +30,9 @@ Nodes are those of kubelets without `--node-ip`: they have no address before a c
 Where the CPU time goes is told by runs with `--profile DIR`: `perf` samples the processes 997 times a second of CPU time. A sample counts for the
 innermost of its functions that belongs to a group; helpers that all use count for who called them. Times of such runs are not those of others.
 
+Machines are listed in pages of 500, load balancers in pages of 100. Routes, listed page by page as well, have rows and bounds of their own. Nodes join
+a cluster that is empty before; everything else is measured at the size that its row names.
+
 A missed target is told as missed. [Limits](limits.md#what-is-promised-and-where-it-is-tested) has what is promised of the adapter's
 budgets, with the tests in virtual time.
 ";
@@ -39,7 +42,7 @@ type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
     let mut last = BTreeMap::<(String, u8, Extent), Found<'_>>::new();
-    let mut profiles = BTreeMap::<&str, &Row>::new();
+    let mut profiles = BTreeMap::<&str, Found<'_>>::new();
     for report in reports {
         for row in &report.rows {
             let key = (row.scenario.clone(), order(row.who), extent_of(&(report, row)));
@@ -47,7 +50,7 @@ pub(super) fn page(reports: &[Report]) -> String {
                 last.insert(key, (report, row));
                 continue;
             }
-            profiles.insert(&row.scenario, row);
+            profiles.insert(&row.scenario, (report, row));
             // Who is watched is slower: its figures count where there are no others.
             last.entry(key).or_insert((report, row));
         }
@@ -93,7 +96,7 @@ pub(super) fn page(reports: &[Report]) -> String {
     }
     page.push_str(&missed(&rows));
     page.push_str(&compared);
-    page.extend(profiles.into_iter().map(|(scenario, row)| cpu_time(scenario, row)));
+    page.extend(profiles.values().map(cpu_time));
     for (report, row) in &rows {
         page.push_str(&details(report, row));
     }
@@ -136,7 +139,7 @@ fn compared(rows: &[Found<'_>]) -> String {
             it.1.who != Who::Ours && it.1.scenario == ours.scenario && extent_of(it) == extent_of(found)
         };
         for (_, peer) in rows.iter().filter(same) {
-            let line = |Compared { what, ours: a, peer: b, ratio }: Compared| {
+            let line = |Compared { what, ours: a, peer: b, ratio, .. }: Compared| {
                 let (name, Size { nodes, services, .. }) = (&ours.scenario, size);
                 format!(
                     "| {name} | {nodes}, {services} | {} | {what} | {a} | {b} | {ratio} |\n",
@@ -156,8 +159,10 @@ fn compared(rows: &[Found<'_>]) -> String {
     )
 }
 
-fn cpu_time(scenario: &str, row: &Row) -> String {
-    let mut text = format!("\n## Where the CPU time goes: {scenario} ({})\n", row.title);
+fn cpu_time(found: &Found<'_>) -> String {
+    let (Size { nodes, services, .. }, row) = (size_of(found), found.1);
+    let mut text = format!("\n## Where the CPU time goes: {} ({})\n", row.scenario, row.title);
+    writeln!(text, "\nCluster: {nodes} nodes, {services} Services.").ok();
     for (process, profile) in &row.profiles {
         let head = "| functions | share |\n| --- | --- |";
         writeln!(text, "\n{process}, {} samples:\n\n{head}", profile.samples).ok();

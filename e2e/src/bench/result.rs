@@ -6,6 +6,7 @@ use std::time::Duration;
 use adapter_sim::simcloud::counts::Counts;
 use serde::{Deserialize, Serialize};
 
+use super::beside::Compared;
 use super::machine::Machine;
 use super::profile::Profile;
 
@@ -20,6 +21,9 @@ pub(super) struct Report {
     pub(super) size: Size,
     /// In the order in which they were measured.
     pub(super) rows: Vec<Row>,
+    /// Ours beside the peer's, if it was measured, too.
+    #[serde(default)]
+    pub(super) beside: Vec<Compared>,
 }
 
 /// How large the cluster is, and how long is watched.

@@ -6,7 +6,11 @@ use super::result::{Report, Row, Target, Who, quantity};
 
 /// All figures of all scenarios, each in a line.
 pub(super) fn table(report: &Report) -> String {
-    bench_table::table(&report.rows.iter().flat_map(of_row).collect::<Vec<_>>())
+    let beside = report.beside.iter().map(|it| {
+        let (who, figure) = (it.who.words(), format!("{} / {}, {}", it.peer, it.ours, it.ratio));
+        Line::told(&it.scenario, format!("{}: {who} / ours", it.what), figure)
+    });
+    bench_table::table(&report.rows.iter().flat_map(of_row).chain(beside).collect::<Vec<_>>())
 }
 
 /// One scenario in short, for who waits for the next.

@@ -207,6 +207,17 @@ async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_no_node_goes(
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_watch_is_enough() {
+    let mut world = machines(&["a"]).await;
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    eventually("a is initialised", || world.is_initialised("a")).await;
+    calm().await;
+    assert_eq!((world.kube.requests(Verb::Watch, "nodes"), world.kube.unmarked_watches()), (1, 0));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
     let mut world = machines(&["a", "b"]).await;
     world.kube.put::<Node>(joining("a"));

@@ -148,6 +148,13 @@ async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes(
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_watch_is_enough() {
+    let mut world = World::with_nodes(3).await;
+    assert_eq!((world.kube.requests(Verb::Watch, "nodes"), world.kube.unmarked_watches()), (1, 0));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
     let mut world = World::with_nodes(3).await;
     let before = world.spent();

@@ -297,6 +297,15 @@ async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes(
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_watch_of_each_resource_is_enough() {
+    let world = with_service("web").started().await;
+    world.eventually_ingress_of("web").await;
+    let watches = |resource| world.kube.requests(Verb::Watch, resource);
+    assert_eq!((watches("services"), watches("nodes"), world.kube.unmarked_watches()), (1, 1, 0));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_hangs_is_begun_anew() {
     for resource in ["services", "nodes"] {
         let world = with_service("web");

@@ -16,6 +16,8 @@ pub(super) struct Target {
     /// `status`
     pub(super) subresource: Option<String>,
     pub(super) watch: bool,
+    /// Of a watch: it takes bookmarks.
+    pub(super) bookmarks: bool,
     /// Of a listing or a watch: nothing but the object of this name is asked for.
     pub(super) only: Option<String>,
     /// Where a watch goes on.
@@ -64,6 +66,7 @@ impl Target {
             name: segments.next(),
             subresource: segments.next(),
             watch: query("watch").is_some_and(|value| value != "false"),
+            bookmarks: query("allowWatchBookmarks") == Some("true"),
             only,
             resource_version: query("resourceVersion")
                 .and_then(|value| value.parse().ok())
