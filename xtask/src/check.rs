@@ -4,6 +4,8 @@ mod alerts;
 mod behaviour;
 mod contract;
 mod metrics;
+mod pages;
+mod reasons;
 pub(crate) mod tool;
 
 use clap::builder::PossibleValuesParser;
@@ -11,6 +13,7 @@ use clap::builder::PossibleValuesParser;
 use self::tool::Tool;
 use crate::chart;
 use crate::python;
+use crate::reference;
 use crate::step::{Outcome, Step, Summary};
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +52,7 @@ const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,route
     adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 /// In the order in which they run: the quickest first.
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 20] = [
     Check {
         name: "fmt",
         how: How::Program(Tool::Cargo, &["fmt", "--all", "--check"]),
@@ -79,6 +82,21 @@ const CHECKS: [Check; 16] = [
         name: "alerts",
         how: How::Function(alerts::check),
         repair: "give each alert its page, its cases and its row; docs/runbooks has others to go by",
+    },
+    Check {
+        name: "links",
+        how: How::Function(pages::hang_together),
+        repair: "mend the links, and list each page in docs/SUMMARY.md",
+    },
+    Check {
+        name: "guides",
+        how: How::Function(pages::commands_are_known),
+        repair: "say above each block of commands whether a test runs it; CONTRIBUTING.md has the words",
+    },
+    Check {
+        name: "reasons",
+        how: How::Function(reasons::are_told),
+        repair: "mend the tables of docs/troubleshoot.md",
     },
     Check {
         name: "contract-lint",
@@ -114,6 +132,7 @@ const CHECKS: [Check; 16] = [
         ),
         repair: "run `cargo xtask codegen`",
     },
+    Check { name: "reference", how: How::Function(reference::check), repair: "run `cargo xtask reference`" },
     Check {
         name: "deny",
         how: How::Program(

@@ -9,12 +9,14 @@ mod cluster;
 mod codegen;
 mod conformance;
 mod demo;
+mod docs;
 mod images;
 mod manifests;
 mod metrics;
 mod new_adapter;
 mod openstack;
 mod python;
+mod reference;
 mod step;
 mod test;
 mod tools;
@@ -59,6 +61,10 @@ enum Command {
     NewAdapter(new_adapter::Args),
     /// Writes the code and the reference that come from the contract
     Codegen(codegen::Args),
+    /// Writes the page of all flags, from what each program says to --help
+    Reference(reference::Args),
+    /// Builds the documentation as a book
+    Docs(docs::Args),
     /// Writes the table of values into the chart's README
     Chart(chart::Args),
     // Its help is its own.
@@ -80,6 +86,8 @@ fn main() -> ExitCode {
         Command::Cluster(args) => return ended(cluster::run(&args)),
         Command::NewAdapter(args) => new_adapter::run(&args),
         Command::Codegen(args) => codegen::run(&args),
+        Command::Reference(args) => reference::run(&args),
+        Command::Docs(args) => docs::run(&args),
         Command::Chart(args) => chart::run(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Metrics(args) => metrics::run(&args),

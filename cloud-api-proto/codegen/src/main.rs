@@ -1,4 +1,4 @@
-//! Writes what comes from the `.proto` files, `src/generated/` and the page to read, and what comes from the annotations: their page and
+//! Writes what comes from the `.proto` files, `src/generated/` and the pages to read, and what comes from the annotations: their page and
 //! what the chart's admission policy refuses. With `--check` it writes nothing and fails if a file would change.
 //!
 //! The generated code is committed: no build script, no protobuf compiler for whoever builds, and a change of the contract
@@ -6,6 +6,7 @@
 
 mod admission;
 mod annotations;
+mod errors;
 mod reference;
 
 use std::{fs, path::Path};
@@ -21,10 +22,11 @@ const FILES: [&str; 5] = [
     "cloudadapter/v1alpha1/route_service.proto",
 ];
 /// What is written into `out` by [`generate`], and where it belongs in the repository.
-const OUTPUTS: [(&str, &str); 5] = [
+const OUTPUTS: [(&str, &str); 6] = [
     ("cloudadapter.v1alpha1.rs", "cloud-api-proto/src/generated/cloudadapter.v1alpha1.rs"),
     ("descriptor.bin", "cloud-api-proto/src/generated/descriptor.bin"),
     ("contract.md", "docs/reference/contract.md"),
+    ("errors.md", "docs/reference/errors.md"),
     ("annotations.md", "docs/reference/annotations.md"),
     ("annotations.yaml", "helm/cloud-controllers/files/annotations.yaml"),
 ];
@@ -65,6 +67,7 @@ fn generate(proto: &Path, out: &Path) -> Result<()> {
     let descriptors = protox::compile(FILES, [proto])?;
     fs::write(out.join("descriptor.bin"), descriptors.encode_to_vec())?;
     fs::write(out.join("contract.md"), reference::page(&descriptors))?;
+    fs::write(out.join("errors.md"), errors::page(&reference::values(&descriptors, "Reason"))?)?;
     tonic_prost_build::configure().btree_map(".").out_dir(out).compile_fds(descriptors)?;
     Ok(())
 }

@@ -47,6 +47,23 @@ pub(crate) fn page(files: &FileDescriptorSet) -> String {
     page
 }
 
+/// The values of an enum, each with its comment in one line.
+pub(crate) fn values(files: &FileDescriptorSet, name: &str) -> Vec<(String, String)> {
+    let files = files.file.iter().filter(|file| file.package() == PACKAGE);
+    let mut all = Vec::new();
+    for file in files {
+        let section = Section::of(file);
+        for (at, one) in file.enum_type.iter().enumerate().filter(|(_, one)| one.name() == name) {
+            let place = Place::root().child(FILE_ENUMS, at, name);
+            let comment = |at| section.cell(&place.child(ENUM_VALUES, at, "").path, None);
+            all.extend(
+                one.value.iter().enumerate().map(|(at, value)| (value.name().to_owned(), comment(at))),
+            );
+        }
+    }
+    all
+}
+
 /// One file.
 struct Section<'a> {
     file: &'a FileDescriptorProto,

@@ -23,32 +23,46 @@ const SECTIONS: [(&str, &str); 3] =
 
 /// The tests that are there.
 #[derive(Debug, Default)]
-struct Known {
+pub(super) struct Known {
     /// Each with its file in front.
     end_to_end: BTreeSet<String>,
     /// Each with its crate in front.
     others: BTreeSet<String>,
 }
 
+impl Known {
+    /// Looks through all files of the repository.
+    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
+        let listed =
+            Command::new("git").args(["ls-files", "*.rs"]).current_dir(root).output().context("git")?;
+        ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+        let mut known = Self::default();
+        for path in String::from_utf8(listed.stdout)?.lines() {
+            // What is removed and not yet committed is still listed.
+            let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
+            let file = path.strip_prefix(END_TO_END).and_then(|_| Path::new(path).file_stem()?.to_str());
+            let mut tests = tests_of(&source).peekable();
+            if let Some(file) = file {
+                known.end_to_end.extend(tests.map(|name| format!("{file}::{name}")));
+            } else if tests.peek().is_some() {
+                let owner = crate_of(root, Path::new(path))?;
+                known.others.extend(tests.map(|name| format!("{owner}::{name}")));
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether there is a test of this name, which has its file or its crate in front.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.end_to_end.contains(name) || self.others.contains(name)
+    }
+}
+
 /// Fails with every row that names no test, or one that is not there.
 pub(crate) fn tests_are_there() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(&root).output().context("git")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    let mut known = Known::default();
-    for path in String::from_utf8(listed.stdout)?.lines() {
-        // What is removed and not yet committed is still listed.
-        let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
-        let file = path.strip_prefix(END_TO_END).and_then(|_| Path::new(path).file_stem()?.to_str());
-        let mut tests = tests_of(&source).peekable();
-        if let Some(file) = file {
-            known.end_to_end.extend(tests.map(|name| format!("{file}::{name}")));
-        } else if tests.peek().is_some() {
-            let owner = crate_of(&root, Path::new(path))?;
-            known.others.extend(tests.map(|name| format!("{owner}::{name}")));
-        }
-    }
+    let known = Known::read(&root)?;
     let faults = faults(&page, &known);
     ensure!(faults.is_empty(), "{PAGE}:\n  {}", faults.join("\n  "));
     for page in OTHERS {

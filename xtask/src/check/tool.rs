@@ -24,6 +24,8 @@ pub(crate) enum Tool {
     CargoDeny,
     /// Lints the chart. The same as in the end-to-end tests.
     Helm,
+    /// Makes the book of the documentation. Compiled, with search alone.
+    Mdbook,
     /// Formats TOML. A wheel from PyPI.
     Taplo,
     /// Knows how words are spelt. A wheel from PyPI.
@@ -33,13 +35,17 @@ pub(crate) enum Tool {
 impl Tool {
     /// Finds the program; gets it where it is missing.
     ///
-    /// Cost: nothing when it is there; some minutes of compiling for cargo-deny and helm, seconds for the others.
+    /// Cost: nothing when it is there; some minutes of compiling for cargo-deny, helm and mdbook, seconds for the others.
     pub(crate) fn get(self) -> anyhow::Result<PathBuf> {
         match self {
             Self::Buf => buf().context("buf cannot be had"),
             Self::Cargo => Ok(cargo::program().into()),
-            Self::CargoDeny => cached("cargo-deny", "0.20.2", cargo_install),
+            Self::CargoDeny => cached("cargo-deny", "0.20.2", |wanted| cargo_install(wanted, &[])),
             Self::Helm => Ok(tools::get(false)?.helm.path),
+            // Its own server would serve the copies, and not what somebody writes: `cargo xtask docs` has one.
+            Self::Mdbook => cached("mdbook", "0.5.4", |wanted| {
+                cargo_install(wanted, &["--no-default-features", "--features", "search"])
+            }),
             Self::Taplo => cached("taplo", "0.9.3", wheel),
             Self::Typos => cached("typos", "1.52.0", wheel),
         }
@@ -78,13 +84,15 @@ fn cached(
 }
 
 /// At low priority: it takes minutes, and somebody is working here.
-fn cargo_install(wanted: &Install<'_>) -> anyhow::Result<()> {
+fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> {
     say(&format!("compiling {} {}, which takes some minutes, once", wanted.name, wanted.version));
     let package = format!("{}@{}", wanted.name, wanted.version);
     let mut command = Command::new("nice");
     command
         .arg(cargo::program())
-        .args(["install", "--quiet", "--locked", &package, "--root"])
+        .args(["install", "--quiet", "--locked", &package])
+        .args(features)
+        .arg("--root")
         .arg(wanted.dir);
     quietly(&mut command, "look at what cargo says above; it needs crates.io and a C compiler")
 }

@@ -1,0 +1,72 @@
+//! The reasons of errors as a page to read, from the contract's enum. Pure.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, ensure};
+
+const HEAD: &str = "# Error reasons
+
+<!-- Written by `cargo xtask codegen` from the .proto files: change those. -->
+
+Every error of an adapter has one of these words as its reason (`google.rpc.ErrorInfo`), and where it makes sense to try again, it says when
+(`google.rpc.RetryInfo`). Callers decide by the word, never by the text. What to do about one: [From the Event to the
+cause](../troubleshoot.md#reasons-of-the-adapter). As a type: [Reason](contract.md#reason).
+
+| reason | gRPC code, and whether it is tried again | |
+| --- | --- | --- |
+";
+
+const PREFIX: &str = "REASON_";
+/// Not an answer of any adapter.
+const NONE: &str = "UNSPECIFIED";
+
+/// The page. The first sentence of each comment has the code.
+///
+/// # Errors
+/// A value of another form.
+pub(crate) fn page(values: &[(String, String)]) -> Result<String> {
+    let mut page = HEAD.to_owned();
+    for (name, comment) in values {
+        let word =
+            name.strip_prefix(PREFIX).with_context(|| format!("{name} does not begin with {PREFIX}"))?;
+        if word == NONE {
+            writeln!(page, "| `{word}` | | {comment} |")?;
+            continue;
+        }
+        let (code, meaning) = comment.split_once(". ").unwrap_or((comment.trim_end_matches('.'), ""));
+        let (code, rest) = code.find([',', ' ']).map_or((code, ""), |at| code.split_at(at));
+        let is_code = code.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        ensure!(is_code && !code.is_empty(), "{name}: its comment does not begin with a code");
+        writeln!(page, "| `{word}` | `{code}`{rest} | {meaning} |")?;
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+
+    fn value(name: &str, comment: &str) -> (String, String) {
+        (name.to_owned(), comment.to_owned())
+    }
+
+    #[test]
+    fn a_value_becomes_a_row_with_its_code() {
+        let values = [
+            value("REASON_UNSPECIFIED", "Newer. Decide on the code."),
+            value("REASON_A_B", "ABORTED, retried. Another works. On it."),
+            value("REASON_C", "INTERNAL. A defect."),
+            value("REASON_D", "FAILED_PRECONDITION, retried at once."),
+        ];
+        let page = page(&values).expect("good");
+        let rows = "| `UNSPECIFIED` | | Newer. Decide on the code. |\n| `A_B` | `ABORTED`, retried | Another works. On it. |\n\
+                    | `C` | `INTERNAL` | A defect. |\n| `D` | `FAILED_PRECONDITION`, retried at once |  |\n";
+        assert!(page.ends_with(rows), "{page}");
+    }
+
+    #[test]
+    fn a_comment_without_a_code_is_named() {
+        let error = page(&[value("REASON_A", "A defect")]).expect_err("no code");
+        assert!(error.to_string().starts_with("REASON_A: "), "{error}");
+    }
+}

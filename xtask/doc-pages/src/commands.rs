@@ -1,0 +1,197 @@
+//! The commands that a page tells its reader to type, and what is known of each: whether a test runs it.
+//!
+//! A comment on the line above a block of commands says it, which readers do not see:
+//!
+//! - `<!-- run -->`, `<!-- run: STAGE -->`: the test `docs_commands` types them, on the stage of that name;
+//! - `<!-- tested: FILE::TEST -->`: that test does what they say;
+//! - `<!-- not run: WHY -->`: nothing here can.
+
+use crate::lines::{Kind, Line, lines};
+
+/// The names that blocks of commands have.
+const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];
+const PROMPT: &str = "$ ";
+
+/// A block of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// The line of its fence, from 1 on.
+    pub line: usize,
+    /// What the comment above it says, if that can be read.
+    pub how: Option<How<'a>>,
+    /// Its lines, without the fence's indentation.
+    pub body: Vec<&'a str>,
+    prompts: bool,
+}
+
+/// What is known of a block of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How<'a> {
+    /// Typed by a test, on this stage; the usual one has no name.
+    Run(&'a str),
+    /// Done by this test.
+    Tested(&'a str),
+    /// Not done, and why.
+    NotRun(&'a str),
+}
+
+/// One command, and what it prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command<'a> {
+    /// What is typed; several lines if it goes on.
+    pub text: String,
+    /// What the page shows below it.
+    pub output: Vec<&'a str>,
+}
+
+/// All blocks of commands of a page.
+#[must_use]
+pub fn blocks(page: &str) -> Vec<Block<'_>> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    let mut before = "";
+    let mut open: Option<(Block<'_>, usize)> = None;
+    for line in lines(page) {
+        match line.kind {
+            Kind::Prose => before = line.text,
+            Kind::Opens => open = opened(&line, before),
+            Kind::Code => {
+                if let Some((block, indent)) = open.as_mut() {
+                    block.body.push(line.text.get(*indent..).unwrap_or_else(|| line.text.trim_start()));
+                }
+            }
+            Kind::Closes => {
+                blocks.extend(open.take().map(|(block, _)| block));
+                before = "";
+            }
+        }
+    }
+    blocks
+}
+
+/// The block that a fence begins, if it is one of commands, and how far it is indented.
+fn opened<'a>(fence: &Line<'a>, before: &'a str) -> Option<(Block<'a>, usize)> {
+    let text = fence.text.trim_start();
+    let language = text.trim_start_matches(['`', '~']).split([',', ' ']).next().unwrap_or_default();
+    let block =
+        Block { line: fence.number, how: how(before), body: Vec::new(), prompts: language == "console" };
+    LANGUAGES.contains(&language).then(|| (block, fence.text.len().saturating_sub(text.len())))
+}
+
+fn how(comment: &str) -> Option<How<'_>> {
+    let words = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?.trim();
+    let (verb, rest) = words.split_once(':').map_or((words, ""), |(verb, rest)| (verb, rest.trim()));
+    match (verb, rest) {
+        ("run", stage) => Some(How::Run(stage)),
+        ("tested" | "not run", "") => None,
+        ("tested", test) => Some(How::Tested(test)),
+        ("not run", why) => Some(How::NotRun(why)),
+        _ => None,
+    }
+}
+
+impl<'a> Block<'a> {
+    /// What is to be typed. Where no line has a prompt, each is a command, or goes on with one.
+    #[must_use]
+    pub fn commands(&self) -> Vec<Command<'a>> {
+        let prompts = self.prompts && self.body.iter().any(|line| line.starts_with(PROMPT));
+        let mut commands: Vec<Command<'a>> = Vec::new();
+        // The line that ends what is typed into a command.
+        let mut document: Option<String> = None;
+        let mut goes_on = false;
+        for &line in &self.body {
+            let typed = if prompts { line.strip_prefix(PROMPT) } else { Some(line) };
+            match (commands.last_mut(), typed) {
+                (Some(last), _) if goes_on || document.is_some() => {
+                    last.text.push('\n');
+                    last.text.push_str(line);
+                    if document.as_deref() == Some(line.trim()) {
+                        document = None;
+                    }
+                }
+                (_, Some(typed)) if !typed.trim().is_empty() => {
+                    commands.push(Command { text: typed.to_owned(), output: Vec::new() });
+                    document = end_of_document(typed);
+                }
+                (Some(last), None) => last.output.push(line),
+                (None, _) | (Some(_), Some(_)) => (),
+            }
+            goes_on = line.ends_with('\\');
+        }
+        commands
+    }
+}
+
+/// The word behind `<<`.
+fn end_of_document(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("<<")?;
+    let word = rest.split_whitespace().next()?.trim_matches(['\'', '"', '-']);
+    (!word.is_empty()).then(|| word.to_owned())
+}
+
+/// Whether what was printed has the lines that a page shows, in their order. `...` stands for anything, blanks for any number of them.
+#[must_use]
+pub fn says(printed: &str, shown: &[&str]) -> bool {
+    let mut printed = printed.lines().map(words);
+    shown.iter().filter(|line| !["", "..."].contains(&line.trim())).all(|line| {
+        let wanted = words(line);
+        printed.any(|line| has_pieces(&line, &wanted))
+    })
+}
+
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn has_pieces(line: &str, wanted: &str) -> bool {
+    let mut rest = line;
+    wanted.split("...").map(str::trim).all(|piece| match rest.split_once(piece) {
+        Some((_, after)) => {
+            rest = after;
+            true
+        }
+        None => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{How, blocks, says};
+
+    fn texts(page: &str) -> Vec<Vec<String>> {
+        let commands = |block: &super::Block<'_>| block.commands().into_iter().map(|it| it.text).collect();
+        blocks(page).iter().map(commands).collect()
+    }
+
+    #[test]
+    fn the_comment_above_a_block_says_whether_it_is_run() {
+        let page = "<!-- run -->\n```sh\na\n```\n<!-- run: demo -->\n```console\n$ a\n```\n<!-- tested: f::t -->\n```sh\n```\n\
+                    <!-- not run: no cloud -->\n```sh\n```\n<!-- not run -->\n```sh\n```\n```sh\n```\n```yaml\n```\n";
+        let hows: Vec<_> = blocks(page).iter().map(|block| (block.line, block.how)).collect();
+        let expected = [
+            (2, Some(How::Run(""))),
+            (6, Some(How::Run("demo"))),
+            (10, Some(How::Tested("f::t"))),
+            (13, Some(How::NotRun("no cloud"))),
+            (16, None),
+            (18, None),
+        ];
+        assert_eq!(hows, expected);
+    }
+
+    #[test]
+    fn commands_go_on_over_lines_and_documents() {
+        let page = "- x\n\n  ```console\n  $ a \\\n      b\n  out\n  $ c <<'END'\n  d\n  END\n  more\n  ```\n```sh\ne\nf\n```\n";
+        assert_eq!(texts(page), [vec!["a \\\n    b", "c <<'END'\nd\nEND"], vec!["e", "f"]]);
+        let blocks = blocks(page);
+        let outputs: Vec<_> = blocks.iter().flat_map(super::Block::commands).map(|it| it.output).collect();
+        assert_eq!(outputs, [vec!["out"], vec!["more"], vec![], vec![]]);
+    }
+
+    #[test]
+    fn shown_lines_are_among_those_that_were_printed() {
+        let printed = "NAME   AGE\nweb    3s\nmail   4s\n";
+        assert!(says(printed, &["NAME AGE", "...", "mail   ...s"]));
+        assert!(!says(printed, &["mail ...", "web ..."]), "another order");
+        assert!(!says(printed, &["web 4s"]));
+    }
+}

@@ -1,0 +1,164 @@
+//! Whether the pages of the documentation hold together: each link leads somewhere, each page is in the book, and of each command in a
+//! guide it is known whether a test runs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use doc_pages::{How, anchors, blocks, entries, links, resolve};
+
+use super::behaviour::Known;
+use crate::cargo;
+use crate::docs::{SUMMARY, listed};
+
+/// The parts of the book whose commands are for the reader's hands.
+const HANDS_ON: [&str; 2] = ["Tutorial", "Guides"];
+/// What is read as a page of its own and is none of the book.
+const APART: [&str; 1] = [SUMMARY];
+const BOOK: &str = "docs/";
+const FRAGMENTS: &str = "changelog.d/";
+const CHANGELOG: &str = "CHANGELOG.md";
+
+/// All pages by their paths in the repository.
+type Pages = BTreeMap<String, String>;
+
+/// Fails with every link that leads nowhere, and with every page that is not in the book.
+pub(crate) fn hang_together() -> anyhow::Result<()> {
+    let root = cargo::root();
+    let pages = read(&root)?;
+    let mut faults: Vec<String> = pages
+        .iter()
+        .flat_map(|(path, text)| dead_links(path, text, &pages, &|path| root.join(path).exists()))
+        .collect();
+    faults.extend(contents(&pages));
+    ensure!(faults.is_empty(), "\n  {}", faults.join("\n  "));
+    Ok(())
+}
+
+/// Fails with every block of commands of a guide of which nobody said whether it is run.
+pub(crate) fn commands_are_known() -> anyhow::Result<()> {
+    let root = cargo::root();
+    let pages = read(&root)?;
+    let known = Known::read(&root)?;
+    let summary = pages.get(SUMMARY).context(SUMMARY)?;
+    let guides = entries(summary).into_iter().filter(|entry| HANDS_ON.contains(&entry.part));
+    let guides = guides.filter_map(|entry| resolve(SUMMARY, entry.path));
+    let is_test = |name: &str| known.has(name);
+    let faults: Vec<String> =
+        guides.filter_map(|path| Some(unknown(&path, pages.get(&path)?, &is_test))).flatten().collect();
+    ensure!(faults.is_empty(), "\n  {}", faults.join("\n  "));
+    Ok(())
+}
+
+fn read(root: &Path) -> anyhow::Result<Pages> {
+    let args = ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"];
+    let listed = Command::new("git").args(args).current_dir(root).output().context("git")?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    // What is removed and not yet committed is still listed.
+    let page = |path: &str| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?));
+    Ok(String::from_utf8(listed.stdout)?.lines().filter_map(page).collect())
+}
+
+fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let own = anchors(text);
+    // Fragments are read where they end up.
+    let from = if path.starts_with(FRAGMENTS) && !path.ends_with("/README.md") { CHANGELOG } else { path };
+    let dead = |target: &str| {
+        let (to, anchor) = target.split_once('#').map_or((target, None), |(to, at)| (to, Some(at)));
+        if to.contains(':') {
+            return None;
+        }
+        let resolved = if to.is_empty() { Some(path.to_owned()) } else { resolve(from, to) };
+        let Some(there) = resolved else { return Some("leads out of the repository") };
+        if !exists(&there) {
+            return Some("leads to nothing");
+        }
+        let anchors = match pages.get(&there) {
+            Some(_) if to.is_empty() => own.clone(),
+            Some(text) => anchors(text),
+            // Lines of source files, and folders.
+            None => return None,
+        };
+        anchor.filter(|anchor| !anchors.contains(*anchor)).map(|_| "names a heading that is not there")
+    };
+    let fault = |link: &doc_pages::Link<'_>| {
+        dead(link.target).map(|why| format!("{path}:{}: {} {why}", link.line, link.target))
+    };
+    links(text).iter().filter_map(fault).collect()
+}
+
+/// The book has each page below docs/, and none twice.
+fn contents(pages: &Pages) -> Vec<String> {
+    let Some(summary) = pages.get(SUMMARY) else { return vec![format!("{SUMMARY} is not there")] };
+    let listed = listed(summary);
+    let mut seen = BTreeSet::new();
+    let twice = listed.iter().filter(|path| !seen.insert(path.as_str()));
+    let mut faults: Vec<String> = twice.map(|path| format!("{SUMMARY}: lists {path} twice")).collect();
+    let below = pages.keys().filter(|path| path.starts_with(BOOK) && !APART.contains(&path.as_str()));
+    let missing = below.filter(|path| !listed.contains(path));
+    faults.extend(missing.map(|path| format!("{SUMMARY}: does not list {path}")));
+    faults
+}
+
+fn unknown(path: &str, text: &str, is_test: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let fault = |block: &doc_pages::Block<'_>| {
+        let why = match block.how {
+            None => "no comment above says `run`, `tested: ...` or `not run: ...`".to_owned(),
+            Some(How::Tested(test)) if !is_test(test) => format!("there is no test {test}"),
+            Some(How::Run(_) | How::Tested(_) | How::NotRun(_)) => return None,
+        };
+        Some(format!("{path}:{}: {why}", block.line))
+    };
+    blocks(text).iter().filter_map(fault).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pages, contents, dead_links, unknown};
+
+    fn pages(all: &[(&str, &str)]) -> Pages {
+        all.iter().map(|&(path, text)| (path.to_owned(), text.to_owned())).collect()
+    }
+
+    #[test]
+    fn dead_links_are_named_with_their_line() {
+        let text = "# A\n[b](b.md#there) [s](../src/x.rs#L1) [w](https://e.example/x) [a](#a)\n[1](b.md#no) [2](c.md) [3](../../x) [4](#no)\n";
+        let pages = pages(&[("docs/a.md", text), ("docs/b.md", "## There\n")]);
+        let exists = |path: &str| pages.contains_key(path) || path == "src/x.rs";
+        let expected = [
+            "docs/a.md:3: b.md#no names a heading that is not there",
+            "docs/a.md:3: c.md leads to nothing",
+            "docs/a.md:3: ../../x leads out of the repository",
+            "docs/a.md:3: #no names a heading that is not there",
+        ];
+        assert_eq!(dead_links("docs/a.md", text, &pages, &exists), expected);
+    }
+
+    #[test]
+    fn a_fragment_s_links_are_those_of_the_changelog() {
+        let exists = |path: &str| path == "docs/a.md";
+        let dead = |path: &str| dead_links(path, "[a](docs/a.md)\n", &Pages::new(), &exists);
+        assert_eq!(dead("changelog.d/x.added.md"), [""; 0]);
+        assert_eq!(dead("changelog.d/README.md").len(), 1);
+    }
+
+    #[test]
+    fn the_book_has_each_page_once() {
+        let summary = "# Summary\n- [A](a.md)\n- [A](a.md)\n- [R](../README.md)\n";
+        let pages =
+            pages(&[("docs/SUMMARY.md", summary), ("docs/a.md", ""), ("docs/b.md", ""), ("x/c.md", "")]);
+        let expected = ["docs/SUMMARY.md: lists docs/a.md twice", "docs/SUMMARY.md: does not list docs/b.md"];
+        assert_eq!(contents(&pages), expected);
+    }
+
+    #[test]
+    fn of_each_command_it_is_known_whether_it_is_run() {
+        let page = "<!-- run -->\n```sh\na\n```\n```console\n$ b\n```\n<!-- tested: f::no -->\n```sh\nc\n```\n<!-- tested: f::t -->\n```sh\n```\n";
+        let faults = unknown("docs/a.md", page, &|name| name == "f::t");
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert!(faults[0].starts_with("docs/a.md:5: no comment above"), "{faults:?}");
+        assert_eq!(faults[1], "docs/a.md:9: there is no test f::no");
+    }
+}

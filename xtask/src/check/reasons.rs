@@ -1,0 +1,136 @@
+//! Whether docs/troubleshoot.md tells of each reason that people meet: those of the controllers' Events, and those of the adapter.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::cargo;
+
+const PAGE: &str = "docs/troubleshoot.md";
+/// The headings of its tables, whose first column has the reasons.
+const EVENTS: &str = "## Events";
+const ERRORS: &str = "## Reasons of the adapter";
+/// Where Events are made.
+const SOURCES: [&str; 4] =
+    ["controller-core/src", "node-controller/src", "route-controller/src", "service-controller/src"];
+/// What a file has in it that makes Events.
+const MADE_OF: &str = "Notice";
+/// What looks like a reason there and is none: what an Event is about, of which type it is, and what was being done. A word that is new
+/// stands here or in the page.
+const OTHERS: [&str; 17] = [
+    "Compare",
+    "Delete",
+    "Ensure",
+    "Initialise",
+    "LayRoute",
+    "Lease",
+    "Namespace",
+    "Node",
+    "Normal",
+    "Read",
+    "RemoveRoute",
+    "Service",
+    "Sweep",
+    "Sync",
+    "Update",
+    "Warning",
+    "Writer",
+];
+const CONTRACT: &str = "cloud-api-proto/proto/cloudadapter/v1alpha1/common.proto";
+const ENUM: &str = "enum Reason {";
+const PREFIX: &str = "REASON_";
+
+/// Fails with each reason that is not told, and with each that is not there any more.
+pub(crate) fn are_told() -> anyhow::Result<()> {
+    let root = cargo::root();
+    let read =
+        |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
+    let page = read(PAGE)?;
+    let listed =
+        Command::new("git").arg("ls-files").args(SOURCES).current_dir(&root).output().context("git")?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    let mut said = BTreeSet::new();
+    for path in String::from_utf8(listed.stdout)?.lines().filter(|path| is_product(path)) {
+        // What is removed and not yet committed is still listed.
+        said.extend(fs::read_to_string(root.join(path)).map(|source| of_events(&source)).unwrap_or_default());
+    }
+    let mut faults = differences("Events", &said, &told(&page, EVENTS));
+    faults.extend(differences("the contract", &of_contract(&read(CONTRACT)?), &told(&page, ERRORS)));
+    ensure!(faults.is_empty(), "{PAGE}:\n  {}", faults.join("\n  "));
+    Ok(())
+}
+
+fn is_product(path: &str) -> bool {
+    path.ends_with(".rs")
+        && !path.ends_with("tests.rs")
+        && !path.contains("/tests/")
+        && !path.contains("/testing")
+}
+
+/// The reasons that a file's Events can have: all its strings that look like one.
+fn of_events(source: &str) -> BTreeSet<String> {
+    let product = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    if !product.contains(MADE_OF) {
+        return BTreeSet::new();
+    }
+    let code = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let strings = code.flat_map(|line| line.split('"').skip(1).step_by(2));
+    strings.filter(|text| is_reason(text) && !OTHERS.contains(text)).map(str::to_owned).collect()
+}
+
+fn is_reason(text: &str) -> bool {
+    text.len() > 3
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphabetic())
+        && text.contains(|c: char| c.is_ascii_lowercase())
+}
+
+/// The words of the contract's enum.
+fn of_contract(proto: &str) -> BTreeSet<String> {
+    let body = proto.split_once(ENUM).map_or("", |(_, rest)| rest);
+    let values = body.lines().take_while(|line| line.trim() != "}");
+    values.filter_map(|line| line.trim().strip_prefix(PREFIX)?.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// What stands in backticks in the first column of the tables below a heading.
+fn told(page: &str, heading: &str) -> BTreeSet<String> {
+    let below = page.lines().skip_while(|line| line.trim() != heading).skip(1);
+    let rows = below.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix('|'));
+    let cells = rows.filter_map(|row| row.split('|').next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+fn differences(whose: &str, said: &BTreeSet<String>, told: &BTreeSet<String>) -> Vec<String> {
+    let missing =
+        said.difference(told).map(|reason| format!("does not tell of {reason}, a reason of {whose}"));
+    let gone =
+        told.difference(said).map(|reason| format!("tells of {reason}, which is no reason of {whose}"));
+    missing.chain(gone).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{differences, is_product, of_contract, of_events, told};
+
+    #[test]
+    fn reasons_are_found_where_events_are_made() {
+        let source = "use Notice;\n// \"Commented\"\nconst A: &str = \"FailedTo\";\nreason: \"Synced\", action: \"Delete\", note: \"Not one\",\n\
+                      #[cfg(test)]\nmod tests { \"InTests\" }\n";
+        assert!(of_events(source).iter().eq(["FailedTo", "Synced"]), "{:?}", of_events(source));
+        assert!(of_events("\"Synced\"").is_empty(), "makes no Events");
+        assert!(
+            is_product("a/src/b.rs") && !is_product("a/src/b/tests.rs") && !is_product("a/src/testing/c.rs")
+        );
+    }
+
+    #[test]
+    fn what_is_not_told_and_what_is_gone_are_named() {
+        let proto = "enum Other {\n  REASON_X = 1;\n}\nenum Reason {\n  // REASON_NO\n  REASON_A_B = 0;\n  REASON_C = 1;\n}\nREASON_D = 1;\n";
+        let page = "## Events\n| `X` | |\n## Reasons of the adapter\n| reason | |\n| --- | --- |\n| `C`, `OLD` | `not this` |\ntext `nor this`\n## End\n| `E` | |\n";
+        let told = told(page, "## Reasons of the adapter");
+        let expected = ["does not tell of A_B, a reason of it", "tells of OLD, which is no reason of it"];
+        assert_eq!(differences("it", &of_contract(proto), &told), expected);
+    }
+}

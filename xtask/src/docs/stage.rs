@@ -1,0 +1,92 @@
+//! The pages of the book as they are built: in the places that they have in the repository, with links that work without it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use doc_pages::{Change, entries, relative, resolve, with_links};
+
+/// The contents of the book, with paths that are relative to it.
+pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
+const README: &str = "README.md";
+
+/// The path of each page of the book in the repository, in the order of the contents.
+pub(crate) fn listed(summary: &str) -> Vec<String> {
+    entries(summary).iter().filter_map(|entry| resolve(SUMMARY, entry.path)).collect()
+}
+
+/// All files of the book's source, by their path in it.
+pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec<(String, String)>> {
+    let read =
+        |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
+    let summary = read(SUMMARY)?;
+    let listed = listed(&summary);
+    let book = Book { pages: listed.iter().map(String::as_str).collect(), repository };
+    let mut files = Vec::with_capacity(listed.len());
+    for path in &listed {
+        files.push((path.clone(), book.page(path, &read(path)?)));
+    }
+    files.push(("SUMMARY.md".to_owned(), contents(&summary)));
+    Ok(files)
+}
+
+/// The contents, with paths that begin at the root of the repository.
+fn contents(summary: &str) -> String {
+    with_links(summary, |link| resolve(SUMMARY, link.target).map_or(Change::Keep, Change::To))
+}
+
+struct Book<'a> {
+    pages: BTreeSet<&'a str>,
+    repository: Option<&'a str>,
+}
+
+impl Book<'_> {
+    fn page(&self, path: &str, text: &str) -> String {
+        with_links(text, |link| {
+            let (target, anchor) = link.target.split_once('#').map_or((link.target, ""), |(to, at)| (to, at));
+            if target.is_empty() || target.contains(':') {
+                return Change::Keep;
+            }
+            let Some(to) = resolve(path, target) else { return Change::Unlink };
+            let index = if to.is_empty() { README.to_owned() } else { format!("{to}/{README}") };
+            let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
+            let page = [&to, &index].into_iter().find(|page| self.pages.contains(page.as_str()));
+            if let Some(page) = page {
+                // The book's README.md is its folder's index.html, and links to it are left to us.
+                let page = page
+                    .strip_suffix(README)
+                    .map_or_else(|| page.clone(), |folder| format!("{folder}index.md"));
+                return Change::To(format!("{}{anchor}", relative(path, &page)));
+            }
+            let there = self.repository.map(|url| format!("{}/{to}{anchor}", url.trim_end_matches('/')));
+            there.map_or(Change::Unlink, Change::To)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Book, contents, listed};
+
+    #[test]
+    fn links_lead_to_pages_to_the_repository_or_nowhere() {
+        let pages = ["docs/a.md", "docs/b.md", "README.md", "docs/decisions/README.md"].into_iter().collect();
+        let text = "[b](b.md#x) [r](../README.md) [d](decisions/) [s](../src/a.rs#L1) [w](https://e.example) [h](#h)\n";
+        let book = Book { pages, repository: None };
+        assert_eq!(
+            book.page("docs/a.md", text),
+            "[b](b.md#x) [r](../index.md) [d](decisions/index.md) s [w](https://e.example) [h](#h)\n"
+        );
+        let book = Book { repository: Some("https://git.example/r/"), ..book };
+        let page = book.page("docs/a.md", text);
+        assert!(page.contains("[s](https://git.example/r/src/a.rs#L1)"), "{page}");
+    }
+
+    #[test]
+    fn the_contents_begin_at_the_root() {
+        let summary = "# Summary\n\n[R](../README.md)\n\n# Guides\n\n- [A](clouds/a.md)\n";
+        assert_eq!(listed(summary), ["README.md", "docs/clouds/a.md"]);
+        assert_eq!(contents(summary), "# Summary\n\n[R](README.md)\n\n# Guides\n\n- [A](docs/clouds/a.md)\n");
+    }
+}

@@ -1,0 +1,80 @@
+//! `cargo xtask reference`: writes the page of all flags, from what each program says to `--help`.
+
+mod help;
+mod page;
+
+use std::env;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+
+use self::page::{Family, Program};
+use crate::cargo;
+use crate::step::{Outcome, Step, say};
+
+const PAGE: &str = "docs/reference/flags.md";
+
+/// Programs that have flags in common, under the name that stands for all of them.
+const FAMILIES: [(&str, &[&[&str]]); 4] = [
+    ("All controllers", &[&["node-controller"], &["service-controller"], &["route-controller"]]),
+    ("All adapters", &[&["adapter-openstack"], &["adapter-sim"]]),
+    ("", &[&["service-controller", "self-test"]]),
+    ("", &[&["simcloud"], &["adapter-conformance"]]),
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Writes nothing, and fails if the page would change
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.check {
+        return check();
+    }
+    let page = fresh()?;
+    if committed().is_ok_and(|old| old == page) {
+        return Ok(());
+    }
+    say(&format!("writing {PAGE}"));
+    fs::write(cargo::root().join(PAGE), page).with_context(|| format!("cannot write {PAGE}"))
+}
+
+/// Fails if the page differs from what the programs say.
+pub(crate) fn check() -> anyhow::Result<()> {
+    ensure!(committed()? == fresh()?, "{PAGE} differs from what the programs say to --help");
+    Ok(())
+}
+
+fn committed() -> anyhow::Result<String> {
+    fs::read_to_string(cargo::root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))
+}
+
+/// Builds the programs, with the arguments that the tests build them with, and asks them.
+fn fresh() -> anyhow::Result<String> {
+    let repair = "mend what cargo names above";
+    let suite = ["build", "--bins", "--package", "adapter-conformance"].map(str::to_owned).to_vec();
+    for args in [cargo::build_servers(), suite] {
+        if let Outcome::Failed(why) | Outcome::Skipped(why) = Step::cargo("build", args, repair).run() {
+            bail!(why);
+        }
+    }
+    let families = FAMILIES.iter().map(|&(name, programs)| {
+        let programs = programs.iter().map(|words| ask(words)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Family { name, programs })
+    });
+    Ok(page::page(&families.collect::<anyhow::Result<Vec<_>>>()?))
+}
+
+fn ask(words: &[&str]) -> anyhow::Result<Program> {
+    let (name, rest) = words.split_first().context("a program has a name")?;
+    let path = env::current_exe().context("cannot tell where cargo puts programs")?.with_file_name(name);
+    // No variable of this shell may stand in the page.
+    let asked = Command::new(&path).args(rest).arg("--help").env_clear().output();
+    let asked = asked.with_context(|| format!("cannot start {}", path.display()))?;
+    ensure!(asked.status.success(), "{} --help: {}", path.display(), asked.status);
+    let text = String::from_utf8(asked.stdout).context("its help is no text")?;
+    Ok(Program { name: words.join(" "), help: help::read(&text) })
+}
