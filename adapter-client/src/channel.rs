@@ -18,7 +18,7 @@ use crate::{
     call::{self, PATIENCE},
     connector::{Address, Line},
     discovery::{self, Found, Resolve, SystemResolver},
-    replicas::{Table, supervise},
+    replicas::{Table, Tried, supervise},
     security::{Fault, Secured, Security},
     target::{HostPort, Target},
 };
@@ -139,6 +139,13 @@ pub enum OpenError {
 }
 
 impl AdapterChannel {
+    /// The replica that the next call goes to. `None`: none is known that serves.
+    #[must_use]
+    pub fn serving(&self) -> Option<String> {
+        let pick = self.table.watch().borrow().pick(&Tried::default());
+        pick.map(|pick| pick.address.to_string())
+    }
+
     fn of(address: Address, line: Line) -> Self {
         let table = Table::of(address, line);
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }

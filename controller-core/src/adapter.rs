@@ -128,6 +128,12 @@ impl Adapter {
         &self.scope
     }
 
+    /// The replica that the next call goes to. `None`: none is known that serves.
+    #[must_use]
+    pub fn replica(&self) -> Option<String> {
+        self.channel.serving()
+    }
+
     /// The cluster's UID, as keys of load balancers and routes carry it.
     #[must_use]
     pub fn cluster_id(&self) -> &str {

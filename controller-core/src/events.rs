@@ -341,7 +341,7 @@ fn event_name(about: &ObjectReference, suffix: &str) -> String {
 }
 
 /// At most [`NOTE_MAX`] bytes, cut between characters.
-fn cut(note: &str) -> String {
+pub(crate) fn cut(note: &str) -> String {
     if note.len() <= NOTE_MAX {
         return note.to_owned();
     }

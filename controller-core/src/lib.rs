@@ -10,7 +10,7 @@
 //! - [`kube_api`]: calls to the API server, each with a time limit.
 //! - [`brake`]: how many removals may happen within a while.
 //! - [`events`]: one call that writes Event and log line with the same words.
-//! - [`health`], [`metrics`]: what a person or a machine can see from outside.
+//! - [`health`], [`metrics`], [`explain`]: what a person or a machine can see from outside.
 //! - [`provider_id`], [`node`], [`cidr`], [`clock`]: small shared vocabulary.
 //! - `testing` (feature): builders and stateful fakes of both sides.
 //!
@@ -22,6 +22,7 @@ pub mod cidr;
 pub mod clock;
 pub mod config;
 pub mod events;
+pub mod explain;
 pub mod health;
 pub mod kube_api;
 pub mod metrics;

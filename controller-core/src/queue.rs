@@ -46,6 +46,40 @@ impl Backoff {
     }
 }
 
+/// Where a key is, for people who ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing is to be done about it.
+    Nowhere,
+    /// It waits for a worker.
+    Waits {
+        /// Since then.
+        since: Instant,
+        /// For a reason of its own, and not because all keys are to be looked at.
+        changed: bool,
+    },
+    /// A worker is at it.
+    Runs,
+    /// It is looked at again.
+    Later {
+        /// Then.
+        due: Instant,
+    },
+}
+
+/// How many keys are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// They wait for a worker.
+    pub waiting: usize,
+    /// A worker is at them.
+    pub running: usize,
+    /// They are looked at again at a time that is known.
+    pub later: usize,
+    /// For how long the one waits that has waited longest.
+    pub oldest: Duration,
+}
+
 /// A work queue. Cloning gives another handle to the same queue.
 #[derive(Debug)]
 pub struct Queue<K> {
@@ -135,6 +169,24 @@ impl<K: Key> Queue<K> {
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.state().longest_running(Instant::now())
+    }
+
+    /// Where a key is.
+    #[must_use]
+    pub fn place(&self, key: &K) -> Place {
+        self.state().place(key)
+    }
+
+    /// How many keys are where.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.state().load(Instant::now())
+    }
+
+    /// The keys that wait for a worker for a reason of their own, and since when.
+    #[must_use]
+    pub fn changed(&self) -> Vec<(K, Instant)> {
+        self.state().changed().map(|(key, since)| (key.clone(), since)).collect()
     }
 
     /// The metric label `name`.

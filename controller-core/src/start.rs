@@ -39,6 +39,7 @@ use crate::{
     adapter::Adapter,
     config::{CommonConfig, SecurePages},
     events::{self, Recorder},
+    explain::{self, Explain, Identity},
     health::{self, Health},
     kube_api::{self, Requests},
     metrics::{AdapterMetrics, Registry, controller_registry},
@@ -84,6 +85,8 @@ pub struct Process {
     pub stop: CancellationToken,
     /// What must hold for it to be ready.
     pub health: Health,
+    /// What is told of its objects.
+    pub explain: Explain,
     /// Metrics under their full names; see [`Process::metrics`].
     pub registry: Registry,
     /// What the controller consists of; nothing of it runs before the term begins.
@@ -123,6 +126,7 @@ impl Process {
             shards,
             stop: CancellationToken::new(),
             health,
+            explain: Explain::default(),
             registry,
             tasks: Vec::new(),
             candidate: None,
@@ -162,6 +166,12 @@ impl Process {
     pub async fn finish(mut self) -> anyhow::Result<()> {
         metrics::register(&mut self);
         self.keep_scope();
+        self.explain.is_of(Identity {
+            controller: self.names.controller,
+            adapter: self.adapter.clone(),
+            shards: self.shards.clone(),
+            clock: self.clock,
+        });
         let (shards, stop, health) = (self.shards, self.stop, self.health);
         shards.ends_by(&stop);
         // Pages and Events outlive the work, so that its end can be seen and told.
@@ -175,7 +185,7 @@ impl Process {
             health.alive_if("leaderElection", move || lives.liveness());
             election.spawn("election", candidate.run(stop.clone(), release.clone()));
         }
-        let router = health::pages(health.clone(), self.registry);
+        let router = health::pages(health.clone(), self.registry).merge(explain::pages(self.explain));
         if let Some(listener) = self.listener {
             let (listener, router, last) = (listener.into_std()?, router.clone(), last.clone());
             let serve = || async {

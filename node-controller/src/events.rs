@@ -54,7 +54,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
             node.name,
             provider_ids.join(", ")
         ),
-        Refusal::Failed { error } => format!("Waits: the cloud cannot tell about {looked_for}: {error}"),
+        Refusal::Failed { error, .. } => format!("Waits: the cloud cannot tell about {looked_for}: {error}"),
         Refusal::Away { link } => format!("Waits for the cloud adapter, which is {link}"),
         Refusal::NoProviderId => {
             format!("Waits: the cloud names no provider ID for {looked_for}, nor does the node")

@@ -13,6 +13,7 @@ mod config;
 mod echo;
 mod events;
 mod execute;
+mod explain;
 mod lifecycle;
 mod lookup;
 mod metrics;
@@ -24,6 +25,7 @@ mod requeue;
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use controller_core::{
+    explain::{Kind, Ledger, Sources},
     mirror::ObjectName,
     queue::{Backoff, Queue},
     start::{self, Names, Process},
@@ -62,7 +64,11 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     process.health.watches(&queue);
     let executor =
         execute::Executor::new(&process, lookup.clone(), metrics.clone(), settings.address_writers);
-    lifecycle::start(&mut process, &mirrors, &signs, settings.lifecycle);
+    let (ledger, ends) = (Ledger::new(process.clock), Ledger::new(process.clock));
+    let ledgers = vec![ledger.clone(), ends.clone()];
+    let sources = Sources::of_each(Kind::Node, Arc::new(mirrors.clone()), ledgers, &queue);
+    process.explain.by(sources.linked(&mirrors.instances));
+    lifecycle::start(&mut process, &mirrors, &signs, (settings.lifecycle, ends));
     let (all, wakes) = (mirrors.clone(), queue.clone());
     process.background("comparison of all nodes", async move {
         loop {
@@ -71,10 +77,13 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
         }
     });
     let (all, wakes, shards) = (mirrors.clone(), queue.clone(), process.shards.clone());
+    let known = ledger.clone();
     process.background("shards that come", async move {
         let mut gains = shards.gains();
         loop {
-            gains.next().await;
+            let gained = gains.next().await;
+            // Another replica may have been at work there.
+            known.forget(|uid| gained.contains(&shards.of(uid)));
             all.look_at_all(&wakes);
         }
     });
@@ -85,6 +94,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
         recorder: process.recorder.clone(),
         metrics,
         shards: process.shards.clone(),
+        ledger,
     });
     let stop = process.stop.clone();
     process.task("node queue", async move {

@@ -32,6 +32,7 @@ use controller_core::{
     Clock,
     adapter::Adapter,
     brake::{Limits, Verdict},
+    explain as told,
     start::{Holdings, Process, Shards, Share},
 };
 use futures::{StreamExt as _, stream};
@@ -58,6 +59,8 @@ use crate::{
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
 /// So many nodes are written at once: one for which the API server hangs keeps no other.
 const AT_ONCE: usize = 10;
+/// The brake's name among all.
+const BRAKE: &str = "node deletions";
 /// So many others are asked about along with one that the cloud does not show. One of them may end just then.
 const WITNESSES: usize = 2;
 
@@ -100,7 +103,12 @@ impl Signs {
 }
 
 /// Starts the loops.
-pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, settings: Settings) {
+pub(crate) fn start(
+    process: &mut Process,
+    mirrors: &Mirrors,
+    signs: &Signs,
+    (settings, told): (Settings, told::Ledger),
+) {
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
         adapter: process.adapter.clone(),
@@ -123,11 +131,11 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
         }
     });
     let board = Board::new(process.recorder.as_component(COMPONENT));
-    let clock = process.clock;
+    let (clock, brakes) = (process.clock, process.explain.brakes());
     process.background("node deletions", async move {
         let gate = Gate::new(settings.limits, Instant::now());
         let holdings = Holdings::default();
-        let mut deletions = Deletions { lifecycle, gate, holdings, board, clock, asked: None };
+        let mut deletions = Deletions { lifecycle, gate, holdings, board, clock, asked: None, told, brakes };
         loop {
             // Who has no shard for a moment need not have lost any: what is known stays.
             if deletions.lifecycle.shards.held() > 0 {
@@ -135,6 +143,7 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, signs: &Signs, set
                 deletions.pass().await;
             } else {
                 deletions.lifecycle.metrics.held(Verdict::Go, 0);
+                deletions.told.replace(BTreeMap::new(), |_| true);
             }
             sleep(settings.period).await;
         }
@@ -228,6 +237,10 @@ struct Deletions {
     clock: Clock,
     /// The trace of the last question.
     asked: Option<Origin>,
+    /// Which nodes may have to go, and why they do not, for people who ask.
+    told: told::Ledger,
+    /// What the brake holds, for the same.
+    brakes: told::Brakes,
 }
 
 impl Deletions {
@@ -269,7 +282,11 @@ impl Deletions {
         let proven = self.proven(&candidates, &mut notices);
         let crowd = self.crowd(proven);
         let going = self.judge(crowd, &mut notices);
-        self.board.show(notices);
+        self.brakes.holds(BRAKE, notices.tripped_words());
+        let mut found = notices.findings(candidates.values().map(|candidate| &*candidate.node), &going);
+        let shown = self.board.show(notices);
+        notices::mark_shown(&mut found, &shown);
+        self.told.replace(found, |_| true);
         if !going.is_empty() {
             let span =
                 traces::child(traces::span!("delete", otel.name = "delete nodes", nodes = going.len()));

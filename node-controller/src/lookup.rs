@@ -55,7 +55,7 @@ pub(crate) enum Answer {
     Seen(Arc<Instance>),
     NotVisible,
     Foreign,
-    Failed { error: String, again: Again },
+    Failed { reason: Reason, error: String, again: Again },
 }
 
 /// Collects questions and keeps answers. Cloning gives another handle.
@@ -284,7 +284,7 @@ fn answer(node: &Node, result: InstanceResult) -> Answer {
 fn failed(error: &AdapterError) -> Answer {
     let again = Again::after_error(error);
     let again = if is_message_limit(error) { again } else { again.sooner(Again::Backoff) };
-    Answer::Failed { error: error.to_string(), again }
+    Answer::Failed { reason: error.reason, error: error.to_string(), again }
 }
 
 #[cfg(test)]

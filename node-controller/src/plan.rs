@@ -9,6 +9,7 @@ mod provided_node_ip;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use cloud_api_proto::Reason;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -71,6 +72,20 @@ impl Node {
     }
 }
 
+impl Plan {
+    /// Whether a node is as it should be once this is carried out.
+    pub(crate) fn settles(&self, node: &Node) -> bool {
+        let waits =
+            node.is_uninitialised() && !self.actions.iter().any(|it| matches!(it, Action::Initialise(_)));
+        !waits && self.refusal.is_none()
+    }
+
+    /// Whether it does nothing but ask.
+    pub(crate) fn asks(&self) -> bool {
+        self.actions == [Action::LookUp]
+    }
+}
+
 /// A taint as it stands in the Node: it is compared with the API server's copy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -123,6 +138,8 @@ pub(crate) enum Sighting<'a> {
     },
     /// The cloud could not tell.
     Failed {
+        /// The adapter's typed reason.
+        reason: Reason,
         /// Why, in the adapter's words.
         error: String,
         /// When to ask again.
@@ -178,7 +195,7 @@ pub(crate) enum Refusal {
     NotVisible,
     Foreign,
     Ambiguous { provider_ids: Vec<String> },
-    Failed { error: String },
+    Failed { reason: Reason, error: String },
     Away { link: String },
     NoProviderId,
     ProvidedNodeIp { error: String },
@@ -241,7 +258,7 @@ fn wait(sighting: &Sighting<'_>) -> Plan {
         Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
         Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
         Sighting::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
-        Sighting::Failed { error, again } => refuse(Refusal::Failed { error }, again),
+        Sighting::Failed { reason, error, again } => refuse(Refusal::Failed { reason, error }, again),
         Sighting::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
     }
 }

@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use controller_core::{Again, events::Recorder, mirror::ObjectName, start::Shards};
+use controller_core::{
+    Again,
+    events::Recorder,
+    explain::{Ledger, Object},
+    mirror::ObjectName,
+    start::Shards,
+};
 use tracing::{debug, warn};
 
 use crate::{
     echo, events,
     execute::Executor,
+    explain,
     lookup::{Answer, Lookup},
     metrics::Metrics,
     mirror::{Found, Mirrors},
@@ -22,12 +29,17 @@ pub(crate) struct Reconciler {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) shards: Shards,
+    /// What is not as it should be, for people who ask.
+    pub(crate) ledger: Ledger,
 }
 
 impl Reconciler {
     /// Looks at one node and says when to look again.
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
-        let Some(node) = self.mirrors.nodes.get(name) else { return Again::Done };
+        let Some(node) = self.mirrors.nodes.get(name) else {
+            self.ledger.gone(name);
+            return Again::Done;
+        };
         match self.shards.enter(&node.uid) {
             Ok(turn) => Box::pin(turn.run(self.turn(node))).await,
             Err(again) => again,
@@ -35,25 +47,45 @@ impl Reconciler {
     }
 
     async fn turn(&self, node: Arc<Node>) -> Again {
-        if self.executor.is_ahead_of(&node) {
+        let object = Object::node(&node.name, &node.uid);
+        self.ledger.begins(&object);
+        // Whoever had the name before is gone.
+        self.ledger.only(&object);
+        let again = Box::pin(self.look(&node, &object)).await;
+        self.ledger.ends(&object);
+        again
+    }
+
+    async fn look(&self, node: &Arc<Node>, object: &Object) -> Again {
+        if self.executor.is_ahead_of(node) {
             return Again::After(echo::LIMIT);
         }
-        let plan = self.plan(&node);
+        let plan = self.plan(node);
         debug!(%plan, "Planned");
-        self.tell(&node, &plan);
-        match self.executor.carry_out(&node, &plan).await {
-            Ok(()) => plan.again,
+        self.ledger.plans(object, &plan);
+        self.tell(node, object, &plan);
+        match self.executor.carry_out(node, &plan).await {
+            Ok(()) => {
+                if plan.settles(node) {
+                    self.ledger.settles(object);
+                }
+                plan.again
+            }
             Err(error) => {
-                self.tell_failure(&node, &error);
+                self.tell_failure(node, object, &error);
                 error.again()
             }
         }
     }
 
-    fn tell_failure(&self, node: &Node, error: &Error) {
+    fn tell_failure(&self, node: &Node, object: &Object, error: &Error) {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        let notice = events::sync_failed(error, &cause);
+        if !error.is_stale() {
+            self.ledger.waits(object, &explain::failing(error, &notice));
+        }
         if error.refused() {
-            self.recorder.tell(&events::about(node), events::sync_failed(error, &cause));
+            self.recorder.tell(&events::about(node), notice);
         } else if error.is_stale() {
             debug!(%error, cause, "Somebody else wrote first, looks again");
         } else {
@@ -79,14 +111,25 @@ impl Reconciler {
             (_, Some(unavailable)) => Err(unavailable),
             (Some(Answer::NotVisible), None) => Err(Sighting::NotVisible),
             (Some(Answer::Foreign), None) => Err(Sighting::Foreign),
-            (Some(Answer::Failed { error, again }), None) => Err(Sighting::Failed { error, again }),
+            (Some(Answer::Failed { reason, error, again }), None) => {
+                Err(Sighting::Failed { reason, error, again })
+            }
             (None, None) => Err(Sighting::Unasked),
         }
     }
 
     /// Whoever waits for a node reads why; what an initialised node misses is logged only, since it works.
-    fn tell(&self, node: &Node, plan: &Plan) {
-        let Some(refusal) = &plan.refusal else { return };
+    fn tell(&self, node: &Node, object: &Object, plan: &Plan) {
+        let Some(refusal) = &plan.refusal else {
+            if plan.asks() {
+                // To ask once more is no progress.
+                self.ledger.stays(object);
+            } else if plan.actions.is_empty() && !plan.settles(node) {
+                self.ledger.waits(object, &explain::listing());
+            }
+            return;
+        };
+        self.ledger.waits(object, &explain::refused(node, refusal));
         if node.is_uninitialised() {
             self.metrics.refused(refusal);
             self.recorder.tell(&events::about(node), events::refused(node, refusal));

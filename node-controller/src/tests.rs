@@ -3,6 +3,7 @@
 mod brake;
 mod cost;
 mod crowd;
+mod explain;
 mod faults;
 mod history;
 mod initialisation;

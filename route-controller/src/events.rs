@@ -40,33 +40,18 @@ impl Events {
 
     /// The route of a node could not be laid.
     pub(crate) fn failed_to_create(&self, lay: &Lay, after: Duration, why: &str) {
-        let Lay { claim, node_name, .. } = lay;
-        let note = could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why);
-        self.tell(node_name, &claim.node_uid, FAILED_TO_CREATE_ROUTE, note);
+        self.tell(&lay.node_name, &lay.claim.node_uid, FAILED_TO_CREATE_ROUTE, not_laid(lay, after, why));
     }
 
     /// A node asks for what it cannot have, or cannot give back.
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        let Refusal { node_name, node_uid, cidr, why } = refusal;
-        match why {
-            Why::Conflict { .. } => {
-                let note = could_not_create(node_uid, cidr, node_name, Duration::ZERO, &why.to_string());
-                self.tell(node_name, node_uid, FAILED_TO_CREATE_ROUTE, note);
-            }
-            Why::OutsideCluster { .. } => {
-                self.tell(node_name, node_uid, POD_CIDR_OUTSIDE, format!("Pod CIDR {cidr}: {why}"));
-            }
-            Why::Unreadable | Why::Claimed { .. } => {
-                let note = format!("No route to pod CIDR {cidr}: {why}");
-                self.tell(node_name, node_uid, POD_CIDR_REFUSED, note);
-            }
-        }
+        let (reason, note) = refused(refusal);
+        self.tell(&refusal.node_name, &refusal.node_uid, reason, note);
     }
 
     /// A node has no route yet, and nothing can be done about it now.
     pub(crate) fn waits(&self, node: &Node, why: &str) {
-        let note = format!("Route to this node's pods waits for the cloud: {why}; goes on by itself");
-        self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, note);
+        self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, waits(why));
     }
 
     /// Routes stay until a person says that they may go. Told at what stands for the cluster: their nodes are gone.
@@ -85,6 +70,32 @@ impl Events {
         };
         self.0.tell(&about, Notice { kind: Kind::Warning, reason, action: ACTION, note });
     }
+}
+
+/// The words for a route that could not be laid.
+pub(crate) fn not_laid(lay: &Lay, after: Duration, why: &str) -> String {
+    let Lay { claim, node_name, .. } = lay;
+    could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why)
+}
+
+/// Reason and words for what a node cannot have, or cannot give back.
+pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
+    let Refusal { node_name, node_uid, cidr, why } = refusal;
+    match why {
+        Why::Conflict { .. } => {
+            let note = could_not_create(node_uid, cidr, node_name, Duration::ZERO, &why.to_string());
+            (FAILED_TO_CREATE_ROUTE, note)
+        }
+        Why::OutsideCluster { .. } => (POD_CIDR_OUTSIDE, format!("Pod CIDR {cidr}: {why}")),
+        Why::Unreadable | Why::Claimed { .. } => {
+            (POD_CIDR_REFUSED, format!("No route to pod CIDR {cidr}: {why}"))
+        }
+    }
+}
+
+/// The words for a node that waits for the cloud.
+pub(crate) fn waits(why: &str) -> String {
+    format!("Route to this node's pods waits for the cloud: {why}; goes on by itself")
 }
 
 /// The reference controller's words. Its hint for the name of the route is the node's UID.

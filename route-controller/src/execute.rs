@@ -104,7 +104,7 @@ impl Executor {
         let mut free = Vec::new();
         for lay in lays {
             match attempts.obstacle(lay) {
-                Some(Outcome::Failed { why, .. } | Outcome::Refused { why }) => {
+                Some(Outcome::Failed { why, .. } | Outcome::Refused { why, .. }) => {
                     self.events.failed_to_create(lay, Duration::ZERO, why);
                 }
                 Some(Outcome::Pending { .. } | Outcome::Done) => (),
@@ -206,8 +206,9 @@ impl Executor {
         let now = Instant::now();
         for (lay, outcome) in batch.lays.iter().zip(outcomes.by_ref()) {
             self.metrics.laid(&outcome);
-            self.tell_laid(lay, &outcome, now.duration_since(began));
-            attempts.laid(lay, outcome, now);
+            let took = now.duration_since(began);
+            self.tell_laid(lay, &outcome, took);
+            attempts.laid(lay, (outcome, took), now);
         }
         for (removal, outcome) in batch.removals.iter().zip(outcomes) {
             self.metrics.removed(&outcome);
@@ -222,7 +223,7 @@ impl Executor {
                 info!(node = %lay.node_name, to = %lay.claim.to, via = %lay.via, "Laid route");
             }
             Outcome::Pending { .. } => (),
-            Outcome::Failed { why, .. } | Outcome::Refused { why } => {
+            Outcome::Failed { why, .. } | Outcome::Refused { why, .. } => {
                 self.events.failed_to_create(lay, after, why);
             }
         }
@@ -251,7 +252,7 @@ fn tell_removed(removal: &Removal, outcome: &Outcome) {
     match outcome {
         Outcome::Done => info!(%to, vendor_id, "Removed route"),
         Outcome::Pending { .. } => (),
-        Outcome::Failed { why, .. } | Outcome::Refused { why } => {
+        Outcome::Failed { why, .. } | Outcome::Refused { why, .. } => {
             tracing::warn!(%to, vendor_id, error = %why, "Could not remove route");
         }
     }

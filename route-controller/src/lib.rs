@@ -11,11 +11,12 @@
 //! Equal mirrors cost nothing: no vendor call, no write to either side, also after a restart.
 //!
 //! Modules in reading order: `config`, then the four rooms `mirror`, `plan`, `execute`, `requeue`, the corridor
-//! `reconcile` through them, and what can be seen from outside, `events` and `metrics`.
+//! `reconcile` through them, and what can be seen from outside, `events`, `metrics` and `explain`.
 
 mod config;
 mod events;
 mod execute;
+mod explain;
 mod metrics;
 mod mirror;
 mod plan;
@@ -63,11 +64,13 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     process.background("nodes", async move { follower.follow_nodes(nodes, &waker).await });
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("routes", async move { follower.follow_routes(&adapter, &waker).await });
-    let (shards, waker) = (process.shards.clone(), trigger.clone());
+    let (shards, waker, known) = (process.shards.clone(), trigger.clone(), reconciler.ledger.clone());
     process.background("shards that come", async move {
         let mut gains = shards.gains();
         loop {
-            gains.next().await;
+            let gained = gains.next().await;
+            // Another replica may have been at work there.
+            known.forget(|uid| gained.contains(&shards.of(uid)));
             waker.wake();
         }
     });

@@ -134,7 +134,8 @@ impl Mirrors {
         self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
     }
 
-    fn judged(&self, uid: &str) -> Option<Network> {
+    /// What the last pass found to be the case with a node. `None`: nothing certain.
+    pub(crate) fn judged(&self, uid: &str) -> Option<Network> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(uid).copied()
     }
 

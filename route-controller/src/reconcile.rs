@@ -1,11 +1,13 @@
 //! The corridor: takes the one key through the four rooms. Decides nothing itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_api_proto::Reason;
 use controller_core::Again;
 use controller_core::brake::Limits;
+use controller_core::explain::{Brakes, Kind, Ledger, Object, Sources};
 use controller_core::mirror;
 use controller_core::start::{Holdings, Process, Shards, Share, Turn};
 use kube::Api;
@@ -19,9 +21,10 @@ use crate::events::Events;
 use crate::events::told::Told;
 use crate::execute::record::Store;
 use crate::execute::{Applied, Executor};
+use crate::explain::{findings, waiting};
 use crate::metrics::Metrics;
 use crate::mirror::ability::Ability;
-use crate::mirror::{Mirrors, Trigger};
+use crate::mirror::{AllRoutes, Mirrors, Trigger};
 use crate::plan::condition::judged;
 use crate::plan::node::Node;
 use crate::plan::record::Record;
@@ -35,6 +38,9 @@ use crate::requeue::turns::Turns;
 
 /// An adapter that is away for less than this is being restarted, which is nobody's concern.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The guard's name among the brakes.
+const BRAKE: &str = "route removals";
 
 /// What another replica has, or this one cannot rely on at the moment, is looked at again after this.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -52,6 +58,10 @@ pub(crate) struct Reconciler {
     shards: Shards,
     removal_limits: Limits,
     memory: Mutex<Memory>,
+    /// Which nodes are not as they should be, for people who ask.
+    pub(crate) ledger: Ledger,
+    /// What the guard holds, for the same.
+    brakes: Brakes,
 }
 
 /// What is known from earlier passes. Lost with the process but for the record, at the cost of an early retry and a repeated Event.
@@ -132,6 +142,8 @@ impl Reconciler {
             shards: process.shards.clone(),
             removal_limits: config.removal_limits,
             memory: Mutex::new(Memory::new(guard)),
+            ledger: Ledger::new(process.clock),
+            brakes: process.explain.brakes(),
         }
     }
 
@@ -142,6 +154,9 @@ impl Reconciler {
         process.health.ready_if("routes", move || mirrors.routes_readiness());
         process.health.watches(&self.trigger.queue);
         self.trigger.queue.register(&mut process.registry);
+        let (look, ledgers) = (Arc::new(self.mirrors.clone()), vec![self.ledger.clone()]);
+        let sources = Sources::of_all(Kind::Node, look, ledgers, (&self.trigger.queue, AllRoutes));
+        process.explain.by(sources.linked(&self.mirrors.routes));
         let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
         mirror::register(process.metrics(), measured);
     }
@@ -168,8 +183,10 @@ impl Reconciler {
         if let Err(missing) = self.mirrors.readiness() {
             debug!(%missing, "Waits");
             // An adapter without routes is nothing that a node waits for.
-            if self.mirrors.ability() != Some(Ability::None) {
-                self.tell_waiting(memory, &self.mirrors.nodes(), &missing);
+            if self.mirrors.ability() == Some(Ability::None) {
+                self.ledger.replace(BTreeMap::new(), |_| true);
+            } else {
+                self.tell_waiting(memory, &self.mirrors.nodes(), (&missing, None));
             }
             self.trigger.wake_after(PATIENCE);
             return Again::Done;
@@ -258,6 +275,11 @@ impl Reconciler {
         // What is certain is said even if the adapter went away in between.
         let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
         judged.retain(|uid, _| is_ours(uid));
+        let mut found = findings(&nodes, &plan, &memory.attempts, Instant::now());
+        found.retain(|object, _| is_ours(&object.uid));
+        let away = matches!(left_out, Err(Error::Adapter { .. }));
+        found.values_mut().for_each(|finding| finding.stays = away);
+        self.ledger.replace(found, is_ours);
         let changes = self.mirrors.judge(&judged);
         let (more, said) = self.executor.say(turns, changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
@@ -310,7 +332,7 @@ impl Reconciler {
             }
             Error::Adapter { .. } => {
                 warn!(%error, cause, "Waits");
-                self.tell_waiting(memory, nodes, &format!("{error}: {cause}"));
+                self.tell_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
             }
             Error::Conditions { .. } | Error::Record { .. } => warn!(%error, cause, "Tries again"),
         }
@@ -335,6 +357,7 @@ impl Reconciler {
     }
 
     fn tell_held(&self, memory: &mut Memory, judgement: &Judgement) {
+        self.brakes.holds(BRAKE, judgement.held.iter().map(ToString::to_string).collect());
         self.executor.metrics.held.set(i64::try_from(judgement.n_held()).unwrap_or(i64::MAX));
         let troubles: Vec<&str> = judgement.held.iter().map(|held| held.why.name()).collect();
         let news: Vec<&str> = memory.told_held.news(&troubles, Instant::now()).into_iter().copied().collect();
@@ -344,18 +367,25 @@ impl Reconciler {
     }
 
     /// Tells it on each node that has no route yet, so that whoever looks at the node sees why.
-    fn tell_waiting(&self, memory: &mut Memory, nodes: &[Arc<Node>], why: &str) {
+    fn tell_waiting(&self, memory: &mut Memory, nodes: &[Arc<Node>], (why, reason): (&str, Option<Reason>)) {
         let now = Instant::now();
         let since = *memory.waits_since.get_or_insert(now);
-        if now.duration_since(since) < PATIENCE {
-            return;
-        }
         let waits = |node: &&Node| node.waits_for_a_route() && self.shards.has(&node.uid);
-        let waiting: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(waits).collect();
-        let uids: BTreeSet<String> = waiting.iter().map(|node| node.uid.clone()).collect();
-        let news: BTreeSet<&String> = memory.told_waiting.news(&uids, now).into_iter().collect();
-        for node in waiting.into_iter().filter(|node| news.contains(&node.uid)) {
-            self.executor.events.waits(node, why);
+        let those: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(waits).collect();
+        let uids: BTreeSet<String> = those.iter().map(|node| node.uid.clone()).collect();
+        let news: BTreeSet<&String> = if now.duration_since(since) < PATIENCE {
+            BTreeSet::new()
+        } else {
+            memory.told_waiting.news(&uids, now).into_iter().collect()
+        };
+        let listed: BTreeSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
+        self.ledger.forget(|uid| !listed.contains(uid));
+        for node in those {
+            let told = news.contains(&node.uid);
+            self.ledger.waits(&Object::node(&node.name, &node.uid), &waiting(why, reason, told));
+            if told {
+                self.executor.events.waits(node, why);
+            }
         }
     }
 }

@@ -48,6 +48,14 @@ impl Error {
         }
     }
 
+    /// The adapter's typed reason, if it was one.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
+            Self::Superseded { .. } | Self::Conditions { .. } | Self::Record { .. } => None,
+        }
+    }
+
     /// When the next pass is.
     pub(crate) fn again(&self) -> Again {
         match self {
@@ -103,17 +111,21 @@ pub(crate) fn judge_item(result: Option<&RouteResult>) -> Outcome {
         }
         Answer::Conflict | Answer::Failed => match &result.error {
             Some(error) => failed(&from_item(error)),
-            None => Outcome::Failed { why: "the adapter gives no reason".to_owned(), again: None },
+            None => Outcome::Failed {
+                reason: Reason::Unspecified,
+                why: "the adapter gives no reason".to_owned(),
+                again: None,
+            },
         },
     }
 }
 
 fn failed(error: &AdapterError) -> Outcome {
-    let why = error.to_string();
+    let (reason, why) = (error.reason, error.to_string());
     match Again::after_error(error) {
-        Again::After(delay) => Outcome::Failed { why, again: Some(delay) },
-        Again::Backoff => Outcome::Failed { why, again: None },
-        Again::OnChange | Again::Done => Outcome::Refused { why },
+        Again::After(delay) => Outcome::Failed { reason, why, again: Some(delay) },
+        Again::Backoff => Outcome::Failed { reason, why, again: None },
+        Again::OnChange | Again::Done => Outcome::Refused { reason, why },
     }
 }
 

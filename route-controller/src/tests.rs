@@ -2,6 +2,7 @@
 
 mod conditions;
 mod cost;
+mod explain;
 mod faults;
 mod removal;
 mod shards;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::capability::Level;
 use cloud_api_proto::v1alpha1::{Capability, NextHop, Route, RouteOwner, RouteState};
 use cloud_api_proto::{AdapterError, Reason};
+use controller_core::explain::Explain;
 use controller_core::health::Health;
 use controller_core::mirror::ObjectName;
 use controller_core::testing::{FakeCloud, FakeKube, NodeBuilder, eventually, node, process};
@@ -26,6 +28,7 @@ struct World {
     cloud: FakeCloud,
     stop: CancellationToken,
     health: Health,
+    explain: Explain,
     controller: JoinSet<anyhow::Result<()>>,
 }
 
@@ -33,7 +36,8 @@ impl World {
     fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         let (stop, health) = (CancellationToken::new(), Health::default());
-        Self { kube, cloud, stop, health, controller: JoinSet::new() }
+        let explain = Explain::default();
+        Self { kube, cloud, stop, health, explain, controller: JoinSet::new() }
     }
 
     fn put(&self, node: NodeBuilder) {
@@ -49,6 +53,7 @@ impl World {
         let process = process(crate::NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
         self.health = process.health.clone();
+        self.explain = process.explain.clone();
         self.controller.spawn(crate::control(process, config));
     }
 

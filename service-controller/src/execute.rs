@@ -15,6 +15,7 @@ use cloud_api_proto::{
 use controller_core::{
     adapter::{Adapter, Call},
     events::Recorder,
+    explain::Ledger,
     kube_api::within,
     start::Shards,
 };
@@ -29,7 +30,7 @@ use tracing::{debug, info};
 
 use self::backends::Backends;
 use crate::{
-    events,
+    events, explain,
     metrics::Metrics,
     mirror::{Reading, kubernetes::service as to_service},
     plan::{
@@ -58,6 +59,8 @@ pub(crate) struct Executor {
     metrics: Metrics,
     backends: Backends,
     pub(crate) shards: Shards,
+    /// What is not as it should be, for people who ask.
+    pub(crate) ledger: Ledger,
 }
 
 /// One Service that is worked on, with what its plan was made from.
@@ -81,9 +84,9 @@ impl Executor {
         client: Client,
         recorder: Recorder,
         metrics: Metrics,
-        shards: Shards,
+        (shards, ledger): (Shards, Ledger),
     ) -> Self {
-        Self { adapter, client, recorder, metrics, backends: Backends::default(), shards }
+        Self { adapter, client, recorder, metrics, backends: Backends::default(), shards, ledger }
     }
 
     /// Does one thing after the other; the first that fails or takes time ends it.
@@ -150,6 +153,7 @@ impl Executor {
                 // People know what is wrong. This was our own idea of what could be done all the same.
                 if error.refuses_the_wish() && ask.stands_in && job.memory.guessed_wrong() {
                     info!(service = %id, error = %error.text(), "Cannot keep what is there");
+                    self.ledger.stays(&id.object());
                     return Ok(Next::After(LAG));
                 }
                 return Err(error);
@@ -164,6 +168,7 @@ impl Executor {
             self.metrics.hosts_updated(job.targets_since.elapsed(), earlier + called.elapsed());
         }
         self.tell(&id, &outcome.news);
+        explain::note(&self.ledger, &id, &outcome);
         Ok(outcome.next)
     }
 
@@ -253,6 +258,7 @@ impl Executor {
         let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
         let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?));
         self.tell(id, &outcome.news);
+        explain::note(&self.ledger, id, &outcome);
         Ok(outcome.next)
     }
 

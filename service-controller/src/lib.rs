@@ -11,12 +11,13 @@
 //! - `execute`: the adapter's verbs, the patches of `services/status`, the Events.
 //! - `requeue`: what is tried again and when, and what people hear of it.
 //! - `reconcile`: one Service through the four rooms.
-//! - `events`, `metrics`: what a person or a machine can see from outside.
+//! - `events`, `metrics`, `explain`: what a person or a machine can see from outside.
 //! - `self_test`: a command beside the controller, for `helm test`.
 
 mod config;
 mod events;
 mod execute;
+mod explain;
 mod metrics;
 mod mirror;
 mod plan;
@@ -28,6 +29,7 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use controller_core::{
+    explain::{Kind, Ledger, Look, Sources},
     queue::{Backoff, Queue},
     start::{self, Names, Process},
 };
@@ -89,16 +91,19 @@ impl Rooms {
         let cloud = mirrors.clone();
         process.health.ready_if("cloud", move || cloud.cloud_readiness());
         process.health.watches(&queue);
+        let ledger = Ledger::new(process.clock);
         let executor = Executor::new(
             process.adapter.clone(),
             process.kube.clone(),
             process.recorder.clone(),
             metrics,
-            process.shards.clone(),
+            (process.shards.clone(), ledger.clone()),
         );
-        let stop = process.stop.clone();
-        let reconciler = Reconciler::new(mirrors.clone(), executor, orphans, process.clock, stop);
-        Self { queue, mirrors, reconciler: Arc::new(reconciler), workers }
+        let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, orphans, process));
+        let look = Arc::clone(&reconciler) as Arc<dyn Look>;
+        let sources = Sources::of_each(Kind::Service, look, vec![ledger], &queue);
+        process.explain.by(sources.linked(&mirrors.cloud));
+        Self { queue, mirrors, reconciler, workers }
     }
 
     async fn work(self, mut process: Process) -> anyhow::Result<()> {

@@ -10,7 +10,8 @@ use std::{
 
 use controller_core::{
     Again, Clock, Link,
-    start::{Shards, Turn},
+    explain::Brakes,
+    start::{Process, Shards, Turn},
 };
 use jiff::SignedDuration;
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use tracing::{debug, error, warn};
 use self::left_over::Sweep;
 use crate::{
     execute::{Executor, Job},
+    explain,
     mirror::Mirrors,
     plan::{
         Action, Facts, News, Wait,
@@ -43,13 +45,15 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Takes Services through the four rooms.
 pub(crate) struct Reconciler {
-    mirrors: Mirrors,
+    pub(crate) mirrors: Mirrors,
     executor: Executor,
     clock: Clock,
     /// Ends the process when a newer one is at work.
     stop: CancellationToken,
-    started: Instant,
+    pub(crate) started: Instant,
     shards: Shards,
+    /// What the brake holds, for people who ask.
+    brakes: Brakes,
     memories: Mutex<Memories>,
     orphans: Orphans,
     /// Over what no Service wants any more.
@@ -66,16 +70,12 @@ struct Memories {
 }
 
 impl Reconciler {
-    pub(crate) fn new(
-        mirrors: Mirrors,
-        executor: Executor,
-        orphans: Orphans,
-        clock: Clock,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(crate) fn new(mirrors: Mirrors, executor: Executor, orphans: Orphans, process: &Process) -> Self {
         let (started, shards) = (Instant::now(), executor.shards.clone());
         let sweep = Mutex::new(Sweep::new(orphans, started));
-        Self { mirrors, executor, shards, clock, stop, started, memories: Mutex::default(), orphans, sweep }
+        let (clock, stop, brakes) = (process.clock, process.stop.clone(), process.explain.brakes());
+        let memories = Mutex::default();
+        Self { mirrors, executor, shards, brakes, clock, stop, started, memories, orphans, sweep }
     }
 
     /// Looks at one Service until nothing is left to do, or until it has to wait.
@@ -88,10 +88,13 @@ impl Reconciler {
 
     async fn turn(&self, id: &ServiceId, turn: &Turn) -> Again {
         let mut memory = self.recall(id, turn);
+        let (ledger, object) = (&self.executor.ledger, id.object());
+        ledger.begins(&object);
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
             Err(error) => self.report(id, &mut memory, &error),
         };
+        ledger.ends(&object);
         // What exists nowhere needs no memory.
         let outlives =
             || memory.outlives_its_service() || memory.release_lasts(self.started.elapsed()).is_some();
@@ -116,6 +119,7 @@ impl Reconciler {
         let (mut memories, shard) = (self.memories(), turn.shard());
         if memories.since.insert(shard, turn.since()) != Some(turn.since()) {
             memories.by_service.retain(|id, _| !turn.is_for(&id.uid));
+            self.executor.ledger.forget(|uid| turn.is_for(uid));
         }
         memories.by_service.get(id).cloned().unwrap_or_default()
     }
@@ -157,12 +161,10 @@ impl Reconciler {
         let plan = plan(&service, memory, &facts);
         self.remark(&service, memory, &judged, plan.builds());
         if plan.is_empty() {
-            memory.calm();
-            if !judged.stands_in {
-                memory.agree();
-            }
+            self.is_done(id, memory, &judged);
             return Ok(None);
         }
+        self.executor.ledger.plans(&id.object(), &plan);
         debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
         if let Some(wait) = plan.waits {
             return self.blocked(wait).map_or(Ok(self.stays(wait, &service, memory, now)), Err);
@@ -176,11 +178,12 @@ impl Reconciler {
             self.report(id, memory, &refused);
         }
         if !plan.claimed.is_empty() {
-            self.executor.tell(id, &memory.once(News::OfAnother(plan.claimed.join(", "))));
+            self.waits(id, memory, &News::OfAnother(plan.claimed.join(", ")));
             return Ok(None);
         }
         let (due, wait) = due(&service, memory, plan.actions, now);
         if due.is_empty() {
+            self.executor.ledger.stays(&id.object());
             return Ok(wait.map(Next::After));
         }
         self.count(id, memory, &due);
@@ -191,6 +194,20 @@ impl Reconciler {
                 Ok(Some(Next::Now))
             }
             carried => carried.map(Some),
+        }
+    }
+
+    /// Nothing is left to do.
+    fn is_done(&self, id: &ServiceId, memory: &mut Memory, judged: &Judged) {
+        memory.calm();
+        if !judged.stands_in {
+            memory.agree();
+        }
+        // What stands in for the wish is as it should be, and the wish is not.
+        if judged.stands_in || memory.is_degraded() {
+            self.executor.ledger.stays(&id.object());
+        } else {
+            self.executor.ledger.settles(&id.object());
         }
     }
 
@@ -206,13 +223,25 @@ impl Reconciler {
     /// Waits for what comes by itself, and says so where it takes long.
     fn stays(&self, wait: Wait, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
         match wait {
-            Wait::Aloud | Wait::ForBalancers | Wait::Quietly => None,
+            Wait::Aloud | Wait::ForBalancers => None,
+            Wait::Quietly => {
+                let away = Error::AdapterAway(self.mirrors.adapter_link());
+                self.executor.ledger.waits(&service.id.object(), &explain::failing(&away, false));
+                None
+            }
             Wait::ForNodes => {
-                self.executor.tell(&service.id, &memory.once(News::NoNodes));
+                self.waits(&service.id, memory, &News::NoNodes);
                 None
             }
             Wait::ForAnother => self.for_another(service, memory, now),
         }
+    }
+
+    /// What only somebody else can help with: told once, and kept for who asks.
+    fn waits(&self, id: &ServiceId, memory: &mut Memory, news: &News) {
+        let said = memory.once(news.clone());
+        self.executor.ledger.waits(&id.object(), &explain::waiting(news, !said.is_empty()));
+        self.executor.tell(id, &said);
     }
 
     /// Whether there is something else to do than what was asked for.
@@ -242,7 +271,7 @@ impl Reconciler {
                 Holder::Others(holders) => Some(holders.clone()),
                 Holder::Unknown | Holder::Author => None,
             };
-            self.executor.tell(&service.id, &memory.once(News::HeldByAnother(holders)));
+            self.waits(&service.id, memory, &News::HeldByAnother(holders));
         }
         rest.map(Next::After)
     }
@@ -268,6 +297,7 @@ impl Reconciler {
         if let Error::AdapterAway(link) = error
             && !self.is_long_away(link)
         {
+            self.executor.ledger.waits(&id.object(), &explain::failing(error, false));
             return Again::After(BREATH);
         }
         if error.is_superseded() {
@@ -282,14 +312,16 @@ impl Reconciler {
         }
         let lasts = error.not_done().is_some_and(|call| memory.lasts(call));
         let passes = error.refused_altogether().is_some_and(|call| !self.executor.is_refused(call));
+        let mut told = Vec::new();
         if passes {
             debug!(service = %id, error = %error.text(), "Tries again");
         } else if error.is_news() || lasts {
-            let news = News::Failed(error.step().clone(), error.text());
-            self.executor.tell(id, &memory.trouble_named(error.topic(), &error.name(), news));
+            told = memory.trouble_named(error.topic(), &error.name(), error.news());
         } else {
             warn!(service = %id, error = %error.text(), "Tries again");
         }
+        self.executor.ledger.waits(&id.object(), &explain::failing(error, !told.is_empty()));
+        self.executor.tell(id, &told);
         error.again()
     }
 
@@ -299,6 +331,11 @@ impl Reconciler {
             Link::Starting | Link::Up => false,
             Link::Down { since, .. } => self.clock.now().duration_since(*since) >= PATIENCE,
         }
+    }
+
+    /// A copy of what is remembered of a Service.
+    pub(crate) fn remembers(&self, id: &ServiceId) -> Memory {
+        self.memories().by_service.get(id).cloned().unwrap_or_default()
     }
 
     /// Of how many Services anything is remembered.

@@ -9,7 +9,7 @@ use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, adapter::concerns_all, kube_api};
 use tonic::Code;
 
-use crate::plan::{Refusal, Step, as_it_is::FAMILIES, memory::Topic};
+use crate::plan::{News, Refusal, Step, as_it_is::FAMILIES, memory::Topic};
 
 /// What is known of the adapter when it comes back wakes all Services; this is only the safety net.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
@@ -200,6 +200,21 @@ impl Error {
             // An API server in trouble says this and that in turn.
             Self::ApiServer { .. } => self.to_string(),
             Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
+        }
+    }
+
+    /// What people hear of it.
+    pub(crate) fn news(&self) -> News {
+        News::Failed(self.step().clone(), self.text())
+    }
+
+    /// The adapter's typed reason, if it was one.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                None
+            }
         }
     }
 

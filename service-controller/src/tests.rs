@@ -4,6 +4,7 @@ mod adapter;
 mod classes;
 mod compat;
 mod cost;
+mod explain;
 mod families;
 mod faults;
 mod names;

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Backoff;
+use super::{Backoff, Load, Place};
 use crate::Again;
 
 /// While others wait, one in so many turns is for the keys that were added with all.
@@ -218,6 +218,32 @@ impl<K: Ord + Clone> State<K> {
 
     pub(super) fn depth(&self) -> usize {
         self.added.len()
+    }
+
+    /// Where a key is.
+    pub(super) fn place(&self, key: &K) -> Place {
+        if self.running.contains_key(key) {
+            Place::Runs
+        } else if let Some((since, trigger)) = self.added.get(key) {
+            Place::Waits { since: *since, changed: *trigger != Trigger::All }
+        } else if let Some((due, _)) = self.delayed.get(key) {
+            Place::Later { due: *due }
+        } else {
+            Place::Nowhere
+        }
+    }
+
+    /// How many keys are where.
+    pub(super) fn load(&self, now: Instant) -> Load {
+        let oldest = self.added.values().map(|(since, _)| now.duration_since(*since)).max();
+        let (waiting, running, later) = (self.added.len(), self.running.len(), self.delayed.len());
+        Load { waiting, running, later, oldest: oldest.unwrap_or_default() }
+    }
+
+    /// The keys that wait for themselves, and since when: not those that wait only because all do.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&K, Instant)> {
+        let own = self.added.iter().filter(|(_, (_, trigger))| *trigger != Trigger::All);
+        own.map(|(key, (since, _))| (key, *since))
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -3,11 +3,16 @@
 //! Why a node stays is found anew in each pass, every few seconds; it is told when it begins, and again each hour while it lasts,
 //! which is how long Events are kept.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use controller_core::{
     brake::Limits,
     events::{Kind, Notice, Recorder},
+    explain::{Finding, Object, Waits},
     kube_api,
     node::DELETE_DESPITE_BRAKE,
 };
@@ -22,6 +27,8 @@ const ACTION: &str = "Delete";
 const REMIND: Duration = Duration::from_hours(1);
 /// The cloud cannot tell. It comes and goes with each error, and is one story.
 const FAILED: &str = "CloudProviderFailed";
+/// The brake holds.
+const TRIPPED: &str = "NodeDeletionBrakeTripped";
 /// So many nodes are named in a notice about all of them.
 const NAMED: usize = 10;
 
@@ -114,9 +121,40 @@ impl Notices {
             names.join(", "),
             words(limits.window)
         );
-        let notice = Notice { kind: Kind::Warning, reason: "NodeDeletionBrakeTripped", action: ACTION, note };
+        let notice = Notice { kind: Kind::Warning, reason: TRIPPED, action: ACTION, note };
         // Before all others: they may be more than are taken at once.
         self.0.insert(0, (regarding, notice));
+    }
+
+    /// What the brake says of all of them.
+    pub(super) fn tripped_words(&self) -> Vec<String> {
+        let tripped = self.0.iter().filter(|(_, notice)| notice.reason == TRIPPED);
+        tripped.map(|(_, notice)| notice.note.clone()).collect()
+    }
+
+    /// The same for who asks about a node: those that may have to go, and those that go now.
+    pub(super) fn findings<'a>(
+        &self,
+        candidates: impl Iterator<Item = &'a Node>,
+        going: &[Arc<Node>],
+    ) -> BTreeMap<Object, Finding> {
+        let planned = |node: &Node, plan: &str| {
+            let finding = Finding { plan: vec![plan.to_owned()], ..Finding::default() };
+            (Object::node(&node.name, &node.uid), finding)
+        };
+        let mut found: BTreeMap<Object, Finding> = candidates
+            .filter(|node| !self.0.iter().any(|(about, _)| about.uid.as_ref() == Some(&node.uid)))
+            .map(|node| planned(node, "ask the cloud what became of its machine"))
+            .collect();
+        for (about, notice) in self.0.iter().filter(|(_, notice)| notice.reason != TRIPPED) {
+            let (name, uid) = (about.name.as_deref(), about.uid.as_deref());
+            let object = Object::node(name.unwrap_or_default(), uid.unwrap_or_default());
+            let (text, topic) = (notice.note.clone(), notice.reason.to_owned());
+            let waits = Some(Waits { text, topic, reason: None, told: false });
+            found.insert(object, Finding { waits, ..Finding::default() });
+        }
+        found.extend(going.iter().map(|node| planned(node, "delete the node: its machine is gone")));
+        found
     }
 
     fn warn(&mut self, node: &Node, reason: &'static str, note: String) {
@@ -132,7 +170,7 @@ pub(super) struct Board {
 }
 
 /// The object by name and UID, and the reason: numbers in the words may change.
-type Said = (Option<String>, Option<String>, &'static str);
+pub(super) type Said = (Option<String>, Option<String>, &'static str);
 
 impl Board {
     pub(super) fn new(recorder: Recorder) -> Self {
@@ -145,8 +183,9 @@ impl Board {
     }
 
     /// Tells what is new, or was told long ago. What is not said any more is forgotten: it is news when it comes back. What finds no
-    /// place now is told in a later pass.
-    pub(super) fn show(&mut self, notices: Notices) {
+    /// place now is told in a later pass. Returns what was told now.
+    pub(super) fn show(&mut self, notices: Notices) -> BTreeSet<Said> {
+        let mut shown = BTreeSet::new();
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.told);
         before.retain(|_, at| now.duration_since(*at) < REMIND);
@@ -155,10 +194,22 @@ impl Board {
             if let Some(at) = before.remove(&said) {
                 self.told.insert(said, at);
             } else if self.recorder.try_tell(&about, notice) {
+                shown.insert(said.clone());
                 self.told.insert(said, now);
             }
         }
         self.told.extend(before.into_iter().filter(|((.., reason), _)| *reason == FAILED));
+        shown
+    }
+}
+
+/// Marks what people hear of now: in these words it stands until the next Event.
+pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet<Said>) {
+    for (object, finding) in found {
+        let named = |(_, uid, _): &&Said| uid.as_ref() == Some(&object.uid);
+        if let Some(waits) = &mut finding.waits {
+            waits.told = shown.iter().filter(named).any(|(.., reason)| *reason == waits.topic);
+        }
     }
 }
 

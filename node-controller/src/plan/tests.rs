@@ -408,7 +408,7 @@ fn whoever_waits_is_told_why_and_looked_at_again() {
         Sighting::Ambiguous {
             provider_ids: vec!["sim://north/i-1".to_owned(), "sim://north/i-2".to_owned()],
         },
-        Sighting::Failed { error, again },
+        Sighting::Failed { reason: Reason::VendorUnavailable, error, again },
         Sighting::Away { link: "not reachable".to_owned() },
     ];
     let node = node("a").uninitialised();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use controller_core::{
     brake::Limits,
+    explain::Explain,
     health::Health,
     mirror::ObjectName,
     node::{DELETE_DESPITE_BRAKE, UNINITIALISED, has_taint},
@@ -38,6 +39,7 @@ pub(super) struct World {
     /// With what it is started.
     pub(super) settings: Settings,
     pub(super) health: Health,
+    pub(super) explain: Explain,
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -47,13 +49,15 @@ impl World {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.provider = "sim".to_owned());
         let (stop, health) = (CancellationToken::new(), Health::default());
-        Self { kube, cloud, settings: SETTINGS, health, stop, tasks: JoinSet::new() }
+        let explain = Explain::default();
+        Self { kube, cloud, settings: SETTINGS, health, explain, stop, tasks: JoinSet::new() }
     }
 
     pub(super) fn start(&mut self) {
         let process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
         self.health = process.health.clone();
+        self.explain = process.explain.clone();
         self.tasks.spawn(controller(process, self.settings));
     }
 

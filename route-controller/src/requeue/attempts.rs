@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use cloud_api_proto::Reason;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
@@ -29,9 +30,9 @@ pub(crate) enum Outcome {
     /// Under way.
     Pending { again: Option<Duration> },
     /// It is not so. Worth another try after `again`, else with backoff.
-    Failed { why: String, again: Option<Duration> },
+    Failed { reason: Reason, why: String, again: Option<Duration> },
     /// It is not so, and trying again soon is of no use.
-    Refused { why: String },
+    Refused { reason: Reason, why: String },
 }
 
 /// What was tried for each route.
@@ -53,6 +54,19 @@ struct Attempt {
     n_tries: u32,
     not_before: Instant,
     outcome: Outcome,
+    /// How long the try took.
+    took: Duration,
+}
+
+/// What came of the last try to lay a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Try {
+    /// Of how many in a row.
+    pub(crate) n_tries: u32,
+    /// When the next one is.
+    pub(crate) not_before: Instant,
+    /// Why it is not laid, after how long, if it failed.
+    pub(crate) failed: Option<(Reason, String, Duration)>,
 }
 
 impl Outcome {
@@ -106,12 +120,12 @@ impl Attempts {
         plan
     }
 
-    pub(crate) fn laid(&mut self, lay: &Lay, outcome: Outcome, now: Instant) {
-        self.record(Act::lay(lay), outcome, now);
+    pub(crate) fn laid(&mut self, lay: &Lay, (outcome, took): (Outcome, Duration), now: Instant) {
+        self.record(Act::lay(lay), (outcome, took), now);
     }
 
     pub(crate) fn removed(&mut self, removal: &Removal, outcome: Outcome, now: Instant) {
-        self.record(Act::Remove(removal.clone()), outcome, now);
+        self.record(Act::Remove(removal.clone()), (outcome, Duration::ZERO), now);
     }
 
     /// How it stands with a route that is to be laid, by what was tried last.
@@ -144,10 +158,26 @@ impl Attempts {
         Some(later.min()?.saturating_duration_since(now))
     }
 
-    fn record(&mut self, act: Act, outcome: Outcome, now: Instant) {
+    /// What came of the last try, or of the first route that is still in the way.
+    pub(crate) fn last(&self, lay: &Lay) -> Option<Try> {
+        let removals = lay.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
+        let acts = removals.chain([Act::lay(lay)]);
+        let tried = acts.filter_map(|act| self.entries.get(&act));
+        let last = tried
+            .max_by_key(|attempt| (attempt.outcome.standing() == Standing::Failed, attempt.not_before))?;
+        let failed = match &last.outcome {
+            Outcome::Failed { reason, why, .. } | Outcome::Refused { reason, why } => {
+                Some((*reason, why.clone(), last.took))
+            }
+            Outcome::Done | Outcome::Pending { .. } => None,
+        };
+        Some(Try { n_tries: last.n_tries, not_before: last.not_before, failed })
+    }
+
+    fn record(&mut self, act: Act, (outcome, took): (Outcome, Duration), now: Instant) {
         let n_tries = self.entries.get(&act).map_or(0, |attempt| attempt.n_tries).saturating_add(1);
         let not_before = now + outcome.delay(n_tries);
-        self.entries.insert(act, Attempt { n_tries, not_before, outcome });
+        self.entries.insert(act, Attempt { n_tries, not_before, outcome, took });
     }
 
     fn is_due(&self, act: &Act, now: Instant) -> bool {

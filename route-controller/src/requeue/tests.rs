@@ -17,7 +17,7 @@ fn item(reason: Reason, retry_after: Option<u64>) -> ItemError {
 fn each_answer_for_a_route_is_judged() {
     use route_result::Outcome as Answer;
     let seconds = Duration::from_secs;
-    let failed = |why: &str, again| Outcome::Failed { why: why.to_owned(), again };
+    let failed = |reason, why: &str, again| Outcome::Failed { reason, why: why.to_owned(), again };
     for (name, given, judged) in [
         ("applied", result(Answer::Applied, None, None), Outcome::Done),
         ("unchanged", result(Answer::Unchanged, None, None), Outcome::Done),
@@ -26,19 +26,23 @@ fn each_answer_for_a_route_is_judged() {
         (
             "throttled",
             result(Answer::Failed, Some(item(Reason::VendorThrottled, Some(7))), None),
-            failed("VENDOR_THROTTLED: why", Some(seconds(7))),
+            failed(Reason::VendorThrottled, "VENDOR_THROTTLED: why", Some(seconds(7))),
         ),
         (
             "a defect",
             result(Answer::Failed, Some(item(Reason::Internal, None)), None),
-            failed("INTERNAL: why", None),
+            failed(Reason::Internal, "INTERNAL: why", None),
         ),
         (
             "somebody else's",
             result(Answer::Conflict, Some(item(Reason::OwnedByOther, None)), None),
-            Outcome::Refused { why: "OWNED_BY_OTHER: why".to_owned() },
+            Outcome::Refused { reason: Reason::OwnedByOther, why: "OWNED_BY_OTHER: why".to_owned() },
         ),
-        ("no reason", result(Answer::Failed, None, None), failed("the adapter gives no reason", None)),
+        (
+            "no reason",
+            result(Answer::Failed, None, None),
+            failed(Reason::Unspecified, "the adapter gives no reason", None),
+        ),
     ] {
         assert_eq!(judge_item(Some(&given)), judged, "{name}");
     }

@@ -163,6 +163,10 @@ pub(crate) struct Outcome {
     pub(crate) hosts_updated: Option<Duration>,
     /// Other nodes should be behind it, and what there is serves nobody.
     pub(crate) hosts_failed: bool,
+    /// What is wrong, whether that is news or not.
+    pub(crate) trouble: Option<News>,
+    /// What the adapter waits for, in its words; mostly nothing.
+    pub(crate) waits: String,
 }
 
 /// When to look again.
@@ -178,8 +182,8 @@ pub(crate) enum Next {
 }
 
 impl Outcome {
-    fn later(news: Vec<News>, next: Next) -> Self {
-        Self { news, next, ..Self::default() }
+    fn later(waits: String, next: Next) -> Self {
+        Self { waits, next, ..Self::default() }
     }
 }
 
@@ -319,20 +323,23 @@ impl Memory {
                     self.agree();
                 }
                 news.extend(self.finish(ask));
-                news.extend(self.doubts(&answer));
+                let (doubts, trouble) = self.doubts(&answer);
+                news.extend(doubts);
                 self.settled = Some(Settled::new(ask, answer, seen));
-                Outcome { news, hosts_updated, ..Outcome::default() }
+                Outcome { news, hosts_updated, trouble, ..Outcome::default() }
             }
             State::Pending => {
                 news.extend(self.budget_waits.answered(answer.budget, ask.at).map(News::WaitsForBudget));
-                Outcome::later(news, Next::After(answer.retry_after.unwrap_or(ASK_AGAIN)))
+                let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
+                Outcome { news, ..Outcome::later(answer.why, next) }
             }
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
                 let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
                 news.extend(self.trouble(&ask.step(), &text));
+                let (hosts_failed, trouble) = (ask.why == Why::Hosts, Some(News::Failed(ask.step(), text)));
                 let next = answer.retry_after.map_or(Next::Backoff, Next::After);
-                Outcome { news, next, hosts_failed: ask.why == Why::Hosts, ..Outcome::default() }
+                Outcome { news, next, hosts_failed, trouble, ..Outcome::default() }
             }
         }
     }
@@ -370,11 +377,13 @@ impl Memory {
                 Outcome::default()
             }
             State::Deleting | State::Pending => {
-                Outcome::later(Vec::new(), Next::After(answer.retry_after.unwrap_or(ASK_AGAIN)))
+                let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
+                Outcome::later(answer.why.clone(), next)
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
                 let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));
-                Outcome::later(self.trouble(step, &text), Next::Backoff)
+                let (news, trouble) = (self.trouble(step, &text), News::Failed(step.clone(), text));
+                Outcome { news, trouble: Some(trouble), next: Next::Backoff, ..Outcome::default() }
             }
         }
     }
@@ -442,7 +451,7 @@ impl Memory {
 
     /// All is well: the next trouble is news again.
     pub(crate) fn calm(&mut self) {
-        if self.settled.as_ref().is_none_or(|settled| settled.state != State::Degraded) {
+        if !self.is_degraded() {
             self.told.remove(&Topic::Work);
         }
         self.told.remove(&Topic::Hosts);
@@ -557,12 +566,18 @@ impl Memory {
         self.work.filter(|(work, _)| *work == Work::Hosts).map(|(_, since)| since)
     }
 
-    fn doubts(&mut self, answer: &Answer) -> Vec<News> {
+    /// Whether what is there serves, and not all of it does.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.settled.as_ref().is_some_and(|settled| settled.state == State::Degraded)
+    }
+
+    /// What people shall hear of what is there, and what is wrong with it.
+    fn doubts(&mut self, answer: &Answer) -> (Vec<News>, Option<News>) {
         self.told.remove(&Topic::Hosts);
         match answer.state {
             State::Degraded => {
                 let text = format!("the load balancer serves, but is degraded{}", tail(&answer.why));
-                self.trouble(&Step::Sync, &text)
+                (self.trouble(&Step::Sync, &text), Some(News::Failed(Step::Sync, text)))
             }
             State::Active
             | State::Pending
@@ -571,7 +586,7 @@ impl Memory {
             | State::Absent
             | State::Unknown => {
                 self.told.remove(&Topic::Work);
-                Vec::new()
+                (Vec::new(), None)
             }
         }
     }

@@ -15,6 +15,7 @@ use tracing::warn;
 
 use super::{BREATH, Reconciler};
 use crate::{
+    explain,
     plan::{
         News, Step,
         cloud::Balancer,
@@ -32,6 +33,8 @@ const SHARE: usize = 30;
 const NUMBER: usize = 10;
 /// The window, if orphans are only told: for those that this process made itself.
 const WINDOW: Duration = Duration::from_hours(1);
+/// Its name among the brakes.
+const BRAKE: &str = "orphans";
 /// What the brake holds is asked about again after this.
 const HELD: Duration = Duration::from_mins(5);
 
@@ -72,19 +75,23 @@ impl Reconciler {
         memory: &mut Memory,
         seen: Option<&[Balancer]>,
     ) -> Result<Option<Next>, Error> {
+        let (ledger, object) = (&self.executor.ledger, id.object());
         if memory.removed {
-            self.sweep().waiting.remove(id);
+            ledger.settles(&object);
+            self.waits_no_more(id);
             self.executor.tell(id, &memory.released());
             return Ok(None);
         }
         let now = self.started.elapsed();
         let there = there(seen.unwrap_or_default());
         if there.is_empty() && !memory.made && !memory.removes() {
-            self.sweep().waiting.remove(id);
+            ledger.settles(&object);
+            self.waits_no_more(id);
             memory.calm();
             // Then it is forgotten.
             return Ok(memory.release_lasts(now).map(Next::After));
         }
+        ledger.plans(&object, &"delete, if its Service is gone");
         let doubt = memory.orphan_doubt(now);
         // What a person removed takes no more with it than parts that nobody sees: it needs no brake, and holds no other.
         let went = seen.is_some() && memory.orphan_went(!there.is_empty());
@@ -92,19 +99,23 @@ impl Reconciler {
             return Ok(Some(Next::After(doubt)));
         }
         if let Some(rest) = memory.held(now) {
+            ledger.stays(&object);
             return Ok(Some(Next::After(rest)));
         }
         let standing = self.executor.standing(id, &self.mirrors.reading).await?;
         match judge(standing, memory, self.orphans, now) {
             Verdict::Leave => {
-                self.sweep().waiting.remove(id);
+                ledger.settles(&object);
+                self.waits_no_more(id);
                 *memory = Memory::default();
                 Ok(None)
             }
             Verdict::Wait => Ok(Some(Next::After(BREATH))),
             Verdict::Report(again) => {
-                if !memory.tell_orphan() {
-                    self.executor.tell(id, &[News::Orphaned(there.join(", "))]);
+                let (news, told) = (News::Orphaned(there.join(", ")), memory.tell_orphan());
+                ledger.waits(&object, &explain::waiting(&news, !told));
+                if !told {
+                    self.executor.tell(id, &[news]);
                 }
                 if again.is_some() {
                     self.sweep().waiting.insert(id.clone());
@@ -129,7 +140,7 @@ impl Reconciler {
     }
 
     async fn removal(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {
-        self.sweep().waiting.remove(id);
+        self.waits_no_more(id);
         self.goes(id);
         warn!(service = %id, uid = %id.uid, "Removes a load balancer that no Service wants");
         self.executor.delete(id, memory, &Takeover::None, step).await
@@ -146,6 +157,9 @@ impl Reconciler {
         sweep.waiting.retain(|id| self.mirrors.service(id).is_none() && self.shards.has(&id.uid));
         let wanted = sweep.waiting.len();
         let verdict = sweep.brake.ask(now, all.max(wanted), wanted);
+        if !matches!(verdict, brake::Verdict::Tripped { .. }) {
+            self.brakes.holds(BRAKE, Vec::new());
+        }
         match verdict {
             brake::Verdict::Tripped { allowance } => {
                 drop(sweep);
@@ -163,6 +177,15 @@ impl Reconciler {
         sweep.waiting.remove(id);
         sweep.brake.went(now);
         None
+    }
+
+    /// One shall not go any more, or has gone. With the last one there is nothing left to hold.
+    fn waits_no_more(&self, id: &ServiceId) {
+        let mut sweep = self.sweep();
+        if sweep.waiting.remove(id) && sweep.waiting.is_empty() {
+            drop(sweep);
+            self.brakes.holds(BRAKE, Vec::new());
+        }
     }
 
     /// A replica that has come to a shard has removed nothing there, but another one may have: the brake begins anew. Who works alone has
@@ -184,7 +207,10 @@ impl Reconciler {
 
     /// Told at each of them, and once for all.
     fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
-        let news = memory.once(News::OrphanHeld(why));
+        self.brakes.holds(BRAKE, vec![why.clone()]);
+        let held = News::OrphanHeld(why);
+        let news = memory.once(held.clone());
+        self.executor.ledger.waits(&id.object(), &explain::waiting(&held, !news.is_empty()));
         news.iter().for_each(|news| self.executor.tell_all(news));
         self.executor.tell(id, &news);
     }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::{Capability, EnsureLoadBalancerRequest, capability::Level};
 use controller_core::{
+    explain::Explain,
     health::Health,
     mirror::ObjectName,
     testing::{FakeCloud, FakeKube, ServiceBuilder, eventually, node, process},
@@ -32,6 +33,7 @@ pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
     pub(super) health: Health,
+    pub(super) explain: Explain,
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
     work: Work,
@@ -44,7 +46,8 @@ impl World {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
         let (stop, health, running) = (CancellationToken::new(), Health::default(), JoinSet::new());
-        Self { kube, cloud, health, stop, running, work: work(), reconciler: None }
+        let explain = Explain::default();
+        Self { kube, cloud, health, explain, stop, running, work: work(), reconciler: None }
     }
 
     /// The controller that is started then understands these annotations, too.
@@ -98,6 +101,7 @@ impl World {
         let mut process = process(NAMES, &self.kube, &self.cloud);
         self.stop = process.stop.clone();
         self.health = process.health.clone();
+        self.explain = process.explain.clone();
         let rooms = Rooms::build(&mut process, self.work.clone());
         self.reconciler = Some(Arc::clone(&rooms.reconciler));
         self.running.spawn(rooms.work(process));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cloud_api_proto::Reason;
 use tokio::time::Instant;
 
 use super::{Attempts, Outcome};
@@ -14,7 +15,7 @@ fn seconds(n: u64) -> Duration {
 }
 
 fn failed(again: Option<Duration>) -> Outcome {
-    Outcome::Failed { why: "it rains".to_owned(), again }
+    Outcome::Failed { reason: Reason::Unspecified, why: "it rains".to_owned(), again }
 }
 
 /// A node without its route.
@@ -38,7 +39,7 @@ fn a_failed_route_waits_twice_as_long_each_time_but_never_forever() {
     let mut now = Instant::now();
     for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
         assert_eq!(attempts.due(&plan, now).lays.len(), 1);
-        attempts.laid(&lay, failed(None), now);
+        attempts.laid(&lay, (failed(None), Duration::ZERO), now);
         assert_eq!(attempts.next(now), Some(seconds(expected)));
         assert!(attempts.due(&plan, now + seconds(expected) - Duration::from_millis(1)).is_settled());
         now += seconds(expected);
@@ -56,12 +57,17 @@ fn each_outcome_has_its_delay_and_its_standing() {
         ("failed", failed(None), 1, Standing::Failed),
         ("failed, told when", failed(Some(seconds(40))), 40, Standing::Failed),
         ("failed, told later than we ever would", failed(Some(seconds(900))), 900, Standing::Failed),
-        ("refused", Outcome::Refused { why: String::new() }, 300, Standing::Failed),
+        (
+            "refused",
+            Outcome::Refused { reason: Reason::Unspecified, why: String::new() },
+            300,
+            Standing::Failed,
+        ),
     ] {
         let (_, lay) = one_lay();
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         assert_eq!(attempts.standing(&lay), Standing::Open, "{name}");
-        attempts.laid(&lay, outcome, now);
+        attempts.laid(&lay, (outcome, Duration::ZERO), now);
         assert_eq!(attempts.next(now), Some(seconds(delay)), "{name}");
         assert_eq!(attempts.standing(&lay), standing, "{name}");
     }
@@ -71,7 +77,7 @@ fn each_outcome_has_its_delay_and_its_standing() {
 fn a_route_that_is_wanted_elsewhere_now_is_tried_at_once() {
     let (plan, lay) = one_lay();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.laid(&lay, failed(None), now);
+    attempts.laid(&lay, (failed(None), Duration::ZERO), now);
     assert!(attempts.due(&plan, now).is_settled());
 
     let moved = settled(&[node("a").pods("10.244.1.0/24").at("192.0.2.1")], &[]);
@@ -82,7 +88,7 @@ fn a_route_that_is_wanted_elsewhere_now_is_tried_at_once() {
 fn what_settled_is_forgotten() {
     let (_, lay) = one_lay();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.laid(&lay, Outcome::Done, now);
+    attempts.laid(&lay, (Outcome::Done, Duration::ZERO), now);
     attempts.keep(&Plan::default());
     assert_eq!(attempts.next(now), None);
     assert_eq!(attempts.standing(&lay), Standing::Open);
@@ -104,7 +110,7 @@ fn a_removal_that_is_done_and_not_seen_yet_is_not_repeated() {
     let (plan, lay) = one_replacement();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
     attempts.removed(&lay.instead_of[0], Outcome::Done, now);
-    attempts.laid(&lay, failed(None), now);
+    attempts.laid(&lay, (failed(None), Duration::ZERO), now);
 
     let again = attempts.due(&plan, now + seconds(1));
     assert_eq!(again.lays, [Lay { instead_of: Vec::new(), ..lay }]);

@@ -1,0 +1,251 @@
+use axum::body::{Body, to_bytes};
+use serde_json::Value;
+use tokio::{task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::{
+    Again,
+    queue::Backoff,
+    testing::{BEGIN, FakeCloud, Seats},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(30), longest: Duration::from_secs(30) };
+
+/// Nodes whose UIDs are `uid-NAME`. All are there but `gone`.
+struct Shown;
+
+impl Look for Shown {
+    fn uid(&self, name: &ObjectName) -> Option<String> {
+        (name.name != "gone").then(|| format!("uid-{name}"))
+    }
+
+    fn look(&self, object: &Object) -> Seen {
+        Seen { wanted: vec![format!("a machine for {}", object.name)], ..Seen::default() }
+    }
+}
+
+struct World {
+    explain: Explain,
+    ledger: Ledger,
+    queue: Queue<ObjectName>,
+    seats: Seats,
+    tasks: JoinSet<()>,
+}
+
+impl World {
+    /// A process that has some of four shards.
+    fn new(held: impl IntoIterator<Item = usize>) -> Self {
+        let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 4));
+        held.into_iter().for_each(|shard| seats.give(shard, 1000 * SECOND));
+        let (explain, ledger) = (Explain::default(), Ledger::new(cloud.clock()));
+        let queue = Queue::new("Nodes", BACKOFF);
+        let instances: Mirror<String, u32> = Mirror::new("instances", cloud.clock());
+        let sources = Sources::of_each(Kind::Node, Arc::new(Shown), vec![ledger.clone()], &queue);
+        explain.by(sources.linked(&instances));
+        let (controller, shards) = ("node-controller", seats.shards());
+        explain.is_of(Identity { controller, adapter: cloud.adapter(), shards, clock: cloud.clock() });
+        Self { explain, ledger, queue, seats, tasks: JoinSet::new() }
+    }
+
+    /// One worker, which takes ten seconds and does not succeed.
+    fn works(&mut self) {
+        let queue = self.queue.clone();
+        self.tasks.spawn(async move {
+            let work = |_key, _attempt| async {
+                sleep(10 * SECOND).await;
+                Again::Backoff
+            };
+            queue.run(1, CancellationToken::new(), work).await;
+        });
+    }
+
+    fn one(&self, key: &str) -> Explanation {
+        self.explain.one(key).expect("a good key")
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+    }
+
+    async fn page(&self, path: &str) -> (u16, String) {
+        let request = http::Request::get(path).body(Body::empty()).expect("a good request");
+        let answer = pages(self.explain.clone()).oneshot(request).await.expect("infallible");
+        let status = answer.status().as_u16();
+        let body = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+fn object(name: &str) -> Object {
+    Object::node(name, &format!("uid-{name}"))
+}
+
+fn quota() -> Waits {
+    Waits {
+        text: "waits for a larger quota".to_owned(),
+        reason: Some("VENDOR_QUOTA"),
+        topic: "quota".to_owned(),
+        told: true,
+    }
+}
+
+/// After so long.
+fn at(seconds: i64) -> Option<Timestamp> {
+    Some(BEGIN + SignedDuration::from_secs(seconds))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ledger_says_why_and_the_queue_says_when() {
+    let mut world = World::new(0..4);
+    let seen = world.one("a");
+    assert_eq!((seen.state, seen.known, seen.held), (State::Settled, true, true));
+    assert_eq!((seen.wanted, seen.since), (vec!["a machine for a".to_owned()], None));
+
+    world.queue.add(ObjectName::cluster("a"));
+    sleep(SECOND).await;
+    let seen = world.one("a");
+    assert_eq!((seen.state, seen.since), (State::NotLookedAt, at(0)), "its turn has not come");
+    assert_eq!(world.keys(), ["a"]);
+
+    world.works();
+    sleep(SECOND).await;
+    world.ledger.begins(&object("a"));
+    world.ledger.plans(&object("a"), &"initialise\n");
+    let seen = world.one("a");
+    assert_eq!((seen.state, seen.plan.as_slice()), (State::Working, ["initialise".to_owned()].as_slice()));
+    assert_eq!((seen.waits_for, seen.next_try), (None, None));
+    world.ledger.waits(&object("a"), &quota());
+    world.ledger.ends(&object("a"));
+    assert_eq!(world.one("a").state, State::Working, "the turn has not ended");
+
+    sleep(10 * SECOND).await;
+    let seen = world.one("a");
+    assert_eq!((seen.state, seen.since, seen.next_try), (State::Waiting, at(2), at(41)));
+    assert_eq!(seen.waits_for.as_deref(), Some("waits for a larger quota"));
+    assert_eq!((seen.reason.as_deref(), seen.attempts), (Some("VENDOR_QUOTA"), 1));
+
+    world.ledger.settles(&object("a"));
+    let seen = world.one("a");
+    assert_eq!((seen.state, seen.plan, seen.waits_for), (State::Settled, vec![], None));
+    assert!(world.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_looked_at_because_all_are_is_settled() {
+    let world = World::new(0..4);
+    world.queue.add_with_all(ObjectName::cluster("a"));
+    assert_eq!((world.one("a").state, world.keys().len()), (State::Settled, 0));
+    world.queue.add(ObjectName::cluster("a"));
+    assert_eq!((world.one("a").state, world.keys().len()), (State::NotLookedAt, 1));
+    world.queue.add(ObjectName::cluster("gone"));
+    assert_eq!(world.keys(), ["a"], "who is gone waits for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_list_begins_with_the_oldest_and_ends_at_a_page() {
+    let world = World::new(0..4);
+    for n in (0..510).rev() {
+        world.ledger.waits(&object(&format!("n{n:03}")), &quota());
+        sleep(SECOND).await;
+    }
+    let all = world.explain.all().expect("it runs");
+    assert_eq!((all.objects.len(), all.more), (500, 10));
+    assert_eq!((all.objects[0].key.as_str(), all.objects[499].key.as_str()), ("n509", "n010"));
+    assert_eq!(world.explain.status().expect("it runs").unsettled, 510);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_shard_of_another_replica_nothing_is_told() {
+    let world = World::new([]);
+    let of = |name: &str| world.seats.shards().of(&format!("uid-{name}"));
+    let names = ["a", "b", "c", "d", "e", "f"];
+    names.iter().for_each(|name| world.ledger.waits(&object(name), &quota()));
+    world.explain.brakes().holds("deletions", vec!["3 of 10".to_owned()]);
+    let seen = world.one("a");
+    assert_eq!((seen.known, seen.held, seen.state), (true, false, State::NotLookedAt));
+    assert_eq!((seen.shard, seen.waits_for), (number(of("a")), None));
+    let status = world.explain.status().expect("it runs");
+    assert_eq!((status.held, status.unsettled, status.held_back), (vec![], 0, vec![]));
+
+    world.seats.give(of("a"), 1000 * SECOND);
+    let ours: Vec<&str> = names.into_iter().filter(|name| of(name) == of("a")).collect();
+    assert_eq!(world.keys(), ours);
+    assert_eq!((world.one("a").held, world.one("a").state), (true, State::Waiting));
+    let status = world.explain.status().expect("it runs");
+    assert_eq!((status.shards, status.held), (4, vec![number(of("a"))]));
+    assert_eq!(status.held_back, ["3 of 10"]);
+    world.explain.brakes().holds("deletions", Vec::new());
+    assert!(world.explain.status().expect("it runs").held_back.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_ledgers_are_one_answer() {
+    let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 1));
+    seats.give(0, 1000 * SECOND);
+    let (first, second) = (Ledger::new(cloud.clock()), Ledger::new(cloud.clock()));
+    let queue: Queue<u8> = Queue::new("Routes", BACKOFF);
+    let ledgers = vec![first.clone(), second.clone()];
+    let explain = Explain::default();
+    explain.by(Sources::of_all(Kind::Node, Arc::new(Shown), ledgers, (&queue, 0)));
+    let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
+    explain.is_of(Identity { controller: "route-controller", adapter, shards, clock });
+    queue.after(0, 60 * SECOND);
+    second.plans(&object("a"), &"delete");
+    sleep(SECOND).await;
+    first.plans(&object("a"), &"label");
+    second.waits(&object("a"), &quota());
+    let seen = explain.one("a").expect("it runs");
+    assert_eq!((seen.plan.join(", ").as_str(), seen.since), ("label, delete", at(0)));
+    assert_eq!((seen.state, seen.next_try), (State::Waiting, at(60)), "the next pass");
+    let finding = Finding { next: Some(Instant::now() + 5 * SECOND), ..Finding::default() };
+    first.replace([(object("a"), finding)].into(), |_| true);
+    assert_eq!(explain.one("a").expect("it runs").next_try, at(6), "a time of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_json_and_say_what_is_wrong_with_a_key() {
+    let world = World::new(0..4);
+    world.ledger.waits(&object("a"), &quota());
+    let long = "x".repeat(254);
+    for key in ["default%2Fa", "", "A", "a%20b", "%00", long.as_str()] {
+        let want = (400, "key: want the name of a Node\n".to_owned());
+        assert_eq!(world.page(&format!("/explain?key={key}")).await, want, "{key}");
+    }
+    assert_eq!(world.page("/explain?key=a&key=b").await.0, 400, "one at a time");
+    let json = |body: &str| serde_json::from_str::<Value>(body).expect("JSON");
+    let (status, body) = world.page("/explain?key=gone").await;
+    let body = json(&body);
+    assert_eq!((status, &body["known"], &body["key"]), (404, &Value::Bool(false), &"gone".into()));
+    let (status, body) = world.page("/explain?key=a").await;
+    let one = json(&body);
+    assert_eq!(
+        (status, &one["waitsFor"], &one["kind"]),
+        (200, &"waits for a larger quota".into(), &"Node".into())
+    );
+    let (status, body) = world.page("/explain").await;
+    assert_eq!((status, &json(&body)["objects"][0]), (200, &one));
+    let (status, body) = world.page("/status").await;
+    let body = json(&body);
+    assert_eq!((status, &body["clusterId"], &body["unsettled"]), (200, &"cluster-uid".into(), &1.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_services_have_a_namespace() {
+    let name = |key| Kind::Service.name(key);
+    assert_eq!(name("default/web"), Some(ObjectName::namespaced("default", "web")));
+    for key in ["web", "a/b/c", "/web", "default/", "", "default/Web", "../web "] {
+        assert_eq!(name(key), None, "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_not_started_says_so() {
+    let explain = Explain::default();
+    assert_eq!(explain.status(), Err(Unexplained::NotStarted));
+    let request = http::Request::get("/status").body(Body::empty()).expect("a good request");
+    let answer = pages(explain).oneshot(request).await.expect("infallible");
+    assert_eq!(answer.status().as_u16(), 503);
+}

@@ -1,0 +1,103 @@
+//! What is told of a node to who asks: lines made of the mirrors at that moment, and the words of Events for what it waits for.
+
+use cloud_api_proto::Reason;
+use controller_core::{
+    events::Notice,
+    explain::{Look, Object, Seen, Waits},
+    mirror::ObjectName,
+};
+
+use crate::{
+    events,
+    mirror::{Found, Mirrors},
+    plan::{Instance, Node, Pairs, Refusal},
+    requeue::Error,
+};
+
+/// What a node waits for.
+pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
+    let reason = match refusal {
+        Refusal::Failed { reason, .. } => Some(*reason).filter(|it| *it != Reason::Unspecified),
+        Refusal::NotVisible
+        | Refusal::Foreign
+        | Refusal::Ambiguous { .. }
+        | Refusal::Away { .. }
+        | Refusal::NoProviderId
+        | Refusal::ProvidedNodeIp { .. } => None,
+    };
+    Waits {
+        text: events::refused(node, refusal).note,
+        reason: reason.map(Reason::word),
+        topic: refusal.reason().to_owned(),
+        // Of a node that works the log alone tells.
+        told: node.is_uninitialised(),
+    }
+}
+
+/// What was not written.
+pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
+    Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), told: error.refused() }
+}
+
+/// The first listing is under way, which is nothing to hear of.
+pub(crate) fn listing() -> Waits {
+    let text = "Waits for the first listing of the cloud's instances".to_owned();
+    Waits { text, reason: None, topic: "listing".to_owned(), told: false }
+}
+
+impl Look for Mirrors {
+    fn uid(&self, name: &ObjectName) -> Option<String> {
+        self.nodes.get(name).map(|node| node.uid.clone())
+    }
+
+    fn look(&self, object: &Object) -> Seen {
+        let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
+            return Seen::default();
+        };
+        let found = self.find(&node);
+        let (wanted, cloud) = match &found {
+            Found::One(instance) => (as_it_says(instance), vec![shown(instance)]),
+            Found::Many(ids) => (asked(&node), ids.clone()),
+            Found::Nothing if !self.instances.is_synced() => {
+                (asked(&node), vec!["not listed yet".to_owned()])
+            }
+            Found::Nothing => (asked(&node), Vec::new()),
+        };
+        Seen { wanted, cloud, unseen: false }
+    }
+}
+
+/// What a node asks for whose machine is not known.
+fn asked(node: &Node) -> Vec<String> {
+    vec![match &node.provider_id {
+        Some(id) => format!("the machine {id}"),
+        None => format!("a machine named {}", node.name),
+    }]
+}
+
+/// What is to stand on the node.
+fn as_it_says(instance: &Instance) -> Vec<String> {
+    let Instance { provider_id, instance_type, region, zone, .. } = instance;
+    let labels = [("instance type", instance_type), ("region", region), ("zone", zone)];
+    let labels = labels.iter().filter(|(_, value)| !value.is_empty());
+    let labels: Vec<String> = labels.map(|(name, value)| format!("{name} {value}")).collect();
+    let lines = [format!("provider ID {provider_id}"), addresses(&instance.addresses), labels.join(", ")];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
+}
+
+fn shown(instance: &Instance) -> String {
+    let state = match (instance.ends, instance.stopped) {
+        (true, _) => "ends",
+        (false, true) => "switched off",
+        (false, false) => "there",
+    };
+    format!("{} {} {state}", instance.provider_id, instance.name)
+}
+
+fn addresses(pairs: &Pairs) -> String {
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let words: Vec<String> = pairs.iter().map(|(type_, address)| format!("{type_}={address}")).collect();
+    format!("addresses {}", words.join(" "))
+}

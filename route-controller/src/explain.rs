@@ -1,0 +1,125 @@
+//! What is told of a node's routes to who asks: what a pass has found, in the words of its Events, and lines made of the mirrors at that
+//! moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud_api_proto::Reason;
+use controller_core::explain::{Finding, Look, Object, Seen, Waits};
+use controller_core::mirror::ObjectName;
+use tokio::time::Instant;
+
+use crate::events::{not_laid, refused, waits};
+use crate::mirror::Mirrors;
+use crate::plan::Plan;
+use crate::plan::claims::Standing;
+use crate::plan::node::Node;
+use crate::plan::route::{Route, State};
+use crate::requeue::attempts::{Attempts, Try};
+
+/// The nodes whose routes are not as they should be, after a pass. Pure.
+pub(crate) fn findings(
+    nodes: &[Arc<Node>],
+    plan: &Plan,
+    attempts: &Attempts,
+    now: Instant,
+) -> BTreeMap<Object, Finding> {
+    let mut found: BTreeMap<&str, Finding> = BTreeMap::new();
+    for (claim, _) in plan.standings.iter().filter(|(_, standing)| **standing != Standing::Ready) {
+        let finding = found.entry(&claim.node_uid).or_default();
+        finding.plan.push(format!("wait for the cloud to show {} as active", claim.to));
+    }
+    for lay in &plan.lays {
+        let finding = found.entry(lay.place()).or_default();
+        finding.plan.push(lay.to_string());
+        let Some(Try { n_tries, not_before, failed }) = attempts.last(lay) else { continue };
+        finding.attempts = finding.attempts.max(n_tries);
+        let next = Some(not_before).filter(|at| *at > now);
+        finding.next = finding.next.into_iter().chain(next).min();
+        if let Some((reason, why, took)) = failed {
+            // An Event says so for each try.
+            finding.waits.get_or_insert_with(|| said(not_laid(lay, took, &why), Some(reason), true));
+        }
+    }
+    for removal in &plan.removals {
+        // Those of nodes that are gone are nobody's.
+        let uid = removal.node_uid.as_deref().unwrap_or_default();
+        found.entry(uid).or_default().plan.push(removal.to_string());
+    }
+    for refusal in &plan.refusals {
+        let finding = found.entry(&refusal.node_uid).or_default();
+        finding.plan.push(format!("refuse {}", refusal.cidr));
+        finding.waits.get_or_insert_with(|| said(refused(refusal).1, None, true));
+    }
+    let of = |node: &Arc<Node>| {
+        let finding = found.remove(node.uid.as_str()).or_else(|| uninitialised(node))?;
+        Some((Object::node(&node.name, &node.uid), finding))
+    };
+    nodes.iter().filter_map(of).collect()
+}
+
+/// Nobody knows yet which machine it runs on.
+fn uninitialised(node: &Node) -> Option<Finding> {
+    let text = "Route to this node's pods waits for its provider ID, which node-controller writes";
+    let waits = || Finding { waits: Some(said(text.to_owned(), None, false)), ..Finding::default() };
+    (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
+}
+
+/// What a node waits for while the cloud cannot be asked at all.
+pub(crate) fn waiting(why: &str, reason: Option<Reason>, told: bool) -> Waits {
+    Waits { topic: "cloud".to_owned(), ..said(waits(why), reason, told) }
+}
+
+fn said(text: String, reason: Option<Reason>, told: bool) -> Waits {
+    let reason = reason.filter(|reason| *reason != Reason::Unspecified).map(Reason::word);
+    Waits { topic: text.clone(), text, reason, told }
+}
+
+impl Look for Mirrors {
+    fn uid(&self, name: &ObjectName) -> Option<String> {
+        self.nodes.get(name).map(|node| node.uid.clone())
+    }
+
+    fn look(&self, object: &Object) -> Seen {
+        let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
+            return Seen::default();
+        };
+        let wanted = if node.pod_cidrs.is_empty() {
+            vec!["no route: the node has no spec.podCIDRs".to_owned()]
+        } else {
+            node.pod_cidrs.iter().map(|to| wanted(&node, to)).collect()
+        };
+        let cloud = if self.routes.is_synced() {
+            let all = self.routes();
+            let own =
+                all.iter().filter_map(|route| Option::as_ref(route)).filter(|route| is_about(&node, route));
+            own.map(shown).collect()
+        } else {
+            vec!["not listed yet".to_owned()]
+        };
+        let unseen = !node.pod_cidrs.is_empty() && self.judged(&node.uid).is_none();
+        Seen { wanted, cloud, unseen }
+    }
+}
+
+fn wanted(node: &Node, to: &ipnet::IpNet) -> String {
+    match node.next_hop(to) {
+        Some(via) => format!("route to {to} via {via}"),
+        None => format!("route to {to}, once it is known on which machine the node runs"),
+    }
+}
+
+/// Whether a route leads where the node asks for, or to the node.
+fn is_about(node: &Node, route: &Route) -> bool {
+    let machine = route.next_hop.provider_id.is_some() && route.next_hop.provider_id == node.provider_id;
+    machine || route.node_uid.as_deref() == Some(&node.uid) || node.pod_cidrs.contains(&route.destination)
+}
+
+fn shown(route: &Route) -> String {
+    let state = match route.state {
+        State::Active => "ACTIVE",
+        State::Pending => "PENDING",
+        State::Blackhole => "BLACKHOLE",
+    };
+    format!("{} to {} via {} {state}, {}", route.vendor_id, route.destination, route.next_hop, route.owner)
+}

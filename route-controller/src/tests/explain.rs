@@ -1,0 +1,116 @@
+//! What the page says of a node's routes, beside what its Events say.
+
+use controller_core::explain::report::{Explanation, State};
+
+use k8s_openapi::api::core::v1::Event;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl World {
+    fn explained(&self, node: &str) -> Explanation {
+        self.explain.one(node).expect("a good key")
+    }
+
+    fn unsettled(&self) -> Vec<String> {
+        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+    }
+
+    /// What the last Event of this reason on a node says.
+    fn told(&self, reason: &str, node: &str) -> Option<String> {
+        let events = self.kube.event_objects().into_iter().rev();
+        let of = |event: &Event| event.reason.as_deref() == Some(reason);
+        let about = |event: &Event| event.involved_object.name.as_deref() == Some(node);
+        events.filter(of).find(about).and_then(|event| event.message)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_its_route_is_settled_and_shows_both_sides() {
+    let world = World::with_nodes(2).await;
+    settle().await;
+    let seen = world.explained("n1");
+    assert_eq!((seen.state, seen.known), (State::Settled, true));
+    assert_eq!(seen.wanted, ["route to 10.244.1.0/24 via sim://north/n1 at 192.0.2.1"]);
+    let [route] = seen.cloud.as_slice() else { panic!("{:?}", seen.cloud) };
+    assert!(
+        route.ends_with(" to 10.244.1.0/24 via sim://north/n1 at 192.0.2.1 ACTIVE, of this cluster"),
+        "{route}"
+    );
+    assert!(world.unsettled().is_empty());
+    assert!(!world.explained("other").known);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_cannot_be_laid_waits_in_the_words_of_its_event() {
+    let world = World::with_nodes(1).await;
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorQuota, "50 routes"));
+    world.put(numbered(1));
+    eventually("it is told", || world.told("FailedToCreateRoute", "n1").is_some()).await;
+    tokio::time::sleep(2 * SECOND).await;
+    let seen = world.explained("n1");
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("FailedToCreateRoute", "n1")));
+    assert_eq!((seen.reason.as_deref(), seen.attempts), (Some("VENDOR_QUOTA"), 1));
+    assert_eq!(seen.plan, ["lay    10.244.1.0/24 to n1 via sim://north/n1 at 192.0.2.1"]);
+    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("it is tried again"));
+    assert!((295..=303).contains(&next.duration_since(since).as_secs()), "{since} {next}");
+    assert_eq!(world.unsettled(), ["n1"]);
+    eventually("it is served", || world.condition("n1") == SERVED).await;
+    settle().await;
+    assert!(world.unsettled().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_asks_for_in_vain_and_what_it_waits_for() {
+    let mut world = World::new();
+    world.marks_routes();
+    world.put(ready("a", "10.244.1.0/24"));
+    world.put(ready("same", "10.244.1.0/24"));
+    world.put(node("new").pods("10.244.2.0/24"));
+    world.start();
+    eventually("it is told", || world.told("PodCIDRRefused", "same").is_some()).await;
+    tokio::time::sleep(5 * SECOND).await;
+    let seen = world.explained("same");
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("PodCIDRRefused", "same")));
+    let seen = world.explained("new");
+    assert!(seen.waits_for.is_some_and(|it| it.contains("which node-controller writes")));
+    assert_eq!(world.unsettled(), ["new", "same"]);
+    world.delete("same");
+    world.delete("new");
+    settle().await;
+    assert!(world.unsettled().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_away_is_what_a_new_node_waits_for() {
+    let world = World::with_nodes(1).await;
+    world.cloud.away(true);
+    world.put(numbered(1));
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(world.explained("n1").state, State::Waiting, "before people hear of it");
+    eventually("it is told", || world.told("WaitsForCloud", "n1").is_some()).await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(world.explained("n1").waits_for, world.told("WaitsForCloud", "n1"));
+    assert_eq!((world.explained("n0").state, world.unsettled()), (State::Settled, vec!["n1".to_owned()]));
+    assert!(world.explain.status().expect("it runs").adapter.trouble.is_some());
+    world.cloud.away(false);
+    eventually("it is served", || world.condition("n1") == SERVED).await;
+    settle().await;
+    assert!(world.unsettled().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_that_are_held_are_told_for_the_cluster() {
+    let mut world = World::with_nodes(3).await;
+    world.stop().await;
+    (0..3).for_each(|n| world.delete(&format!("n{n}")));
+    world.start();
+    settle().await;
+    let status = world.explain.status().expect("it runs");
+    let told = world.told("RouteRemovalHeld", "kube-system").expect("for all of them");
+    assert_eq!((status.held_back, status.unsettled), (vec![told], 0), "none of the nodes is there");
+    (0..3).for_each(|n| world.put(numbered(n)));
+    settle().await;
+    assert!(world.explain.status().expect("it runs").held_back.is_empty());
+}

@@ -1,0 +1,141 @@
+//! What is told of a Service to who asks: lines made of the mirrors at that moment, and the words of Events for what it waits for.
+
+use controller_core::{
+    explain::{Ledger, Look, Object, ObjectKey, Seen, Waits},
+    mirror::ObjectName,
+};
+
+use crate::{
+    events::notice,
+    plan::{
+        News,
+        cloud::{Balancer, State},
+        memory::Outcome,
+        service::{Port, Role, Service, ServiceId},
+        wanted::Judged,
+    },
+    reconcile::Reconciler,
+    requeue::Error,
+};
+
+impl ServiceId {
+    /// The same for all controllers.
+    pub(crate) fn object(&self) -> Object {
+        let name = ObjectName::namespaced(&self.namespace, &self.name);
+        Object { name, uid: self.uid.clone() }
+    }
+}
+
+impl ObjectKey for ServiceId {
+    fn of(object: &Object) -> Self {
+        let ObjectName { namespace, name } = object.name.clone();
+        Self { namespace: namespace.unwrap_or_default(), name, uid: object.uid.clone() }
+    }
+
+    fn object(&self) -> (ObjectName, Option<String>) {
+        let Object { name, uid } = Self::object(self);
+        (name, Some(uid))
+    }
+}
+
+/// What a Service waits for that fails. `told`: people hear of it now.
+pub(crate) fn failing(error: &Error, told: bool) -> Waits {
+    let reason = error.reason().map(|reason| reason.word());
+    Waits { reason, topic: error.name(), ..waiting(&error.news(), told) }
+}
+
+/// What a Service waits for that is told in these words.
+pub(crate) fn waiting(news: &News, told: bool) -> Waits {
+    let text = notice(news).note;
+    Waits { topic: text.clone(), text, reason: None, told }
+}
+
+/// What followed from an answer of the adapter.
+pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
+    let Outcome { trouble, waits, news, .. } = outcome;
+    if let Some(trouble) = trouble {
+        ledger.waits(&id.object(), &waiting(trouble, news.contains(trouble)));
+    } else if !waits.is_empty() {
+        let (text, topic) = (waits.clone(), "progress".to_owned());
+        ledger.waits(&id.object(), &Waits { text, topic, reason: None, told: false });
+    }
+}
+
+impl Look for Reconciler {
+    fn uid(&self, name: &ObjectName) -> Option<String> {
+        self.mirrors.services.get(name).map(|service| service.id.uid.clone())
+    }
+
+    fn look(&self, object: &Object) -> Seen {
+        let id = ServiceId::of(object);
+        let cloud = match self.mirrors.balancers(&id.uid) {
+            Some(all) => all.iter().map(balancer).collect(),
+            None => vec!["not listed yet".to_owned()],
+        };
+        let wanted = match self.mirrors.service(&id) {
+            Some(service) => self.wanted(&service),
+            None => vec!["nothing: there is no such Service any more".to_owned()],
+        };
+        Seen { wanted, cloud, unseen: false }
+    }
+}
+
+impl Reconciler {
+    fn wanted(&self, service: &Service) -> Vec<String> {
+        match service.role() {
+            Role::Wanted => {
+                [Some(listeners(&service.ports)), self.nodes(service)].into_iter().flatten().collect()
+            }
+            Role::Cleanup => vec!["no load balancer".to_owned()],
+            Role::Ignored => vec!["nothing of ours: it is of another's class".to_owned()],
+        }
+    }
+
+    /// How many nodes stand behind it. `None`: nobody knows yet what is in force.
+    fn nodes(&self, service: &Service) -> Option<String> {
+        if !self.mirrors.nodes.is_synced() {
+            return None;
+        }
+        let (memory, now) = (self.remembers(&service.id), self.started.elapsed());
+        let (defaults, features) = (&self.mirrors.reading.defaults, self.mirrors.features());
+        let judged = Judged::of(service, &memory, defaults, features.as_deref(), now);
+        judged.wanted.as_ref()?;
+        let (targets, _since) = self.mirrors.targets(judged.selector());
+        Some(count(targets.len(), "node"))
+    }
+}
+
+fn listeners(ports: &[Port]) -> String {
+    let word = |it: &Port| match it.node_port {
+        0 => format!("{} {}", it.transport, it.port),
+        node_port => format!("{} {} -> {node_port}", it.transport, it.port),
+    };
+    let words: Vec<String> = ports.iter().map(word).collect();
+    format!("{}: {}", count(words.len(), "listener"), words.join(", "))
+}
+
+fn balancer(it: &Balancer) -> String {
+    let mut line = format!("{} {}", it.vendor_id, state(it.state));
+    for address in &it.ingress {
+        line = format!("{line} {address}");
+    }
+    line = format!("{line}, {}", count(usize::try_from(it.backends).unwrap_or(usize::MAX), "backend"));
+    if it.listeners.is_empty() { line } else { format!("{line}, {}", it.listeners.join(" ")) }
+}
+
+/// As the contract has it.
+const fn state(state: State) -> &'static str {
+    match state {
+        State::Unknown => "UNKNOWN",
+        State::Pending => "PENDING",
+        State::Active => "ACTIVE",
+        State::Degraded => "DEGRADED",
+        State::Error => "ERROR",
+        State::Deleting => "DELETING",
+        State::Absent => "ABSENT",
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}

@@ -1,0 +1,217 @@
+//! What the page says of a Service, beside what its Events say.
+
+use std::time::Duration;
+
+use cloud_api_proto::{AdapterError, DOMAIN, Reason};
+use controller_core::{
+    explain::report::{Explanation, State},
+    testing::service,
+};
+use k8s_openapi::api::core::v1::{Event, Service};
+
+use super::world::{World, name};
+use crate::plan::left_over::Orphans;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+impl World {
+    fn explained(&self, service: &str) -> Explanation {
+        self.explain.one(&format!("default/{service}")).expect("a good key")
+    }
+
+    /// The keys of those that are not as wanted.
+    fn unsettled(&self) -> Vec<String> {
+        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+    }
+
+    /// What the last Event of this reason on a Service says.
+    fn told(&self, service: &str, reason: &str) -> Option<String> {
+        let events = self.kube.event_objects().into_iter().rev();
+        let of = |event: &Event| event.reason.as_deref() == Some(reason);
+        let about = |event: &Event| event.involved_object.name.as_deref() == Some(service);
+        events.filter(of).find(about).and_then(|event| event.message)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_served_is_settled_and_shows_both_sides() {
+    let world = World::start().await;
+    world.node("a").node("b");
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let seen = world.explained("web");
+    assert_eq!((seen.state, seen.known, seen.held, seen.since), (State::Settled, true, true, None));
+    assert_eq!(seen.wanted, ["1 listener: TCP 80 -> 30080", "2 nodes"]);
+    assert_eq!(seen.cloud, ["lb-uid-web ACTIVE 203.0.113.1, 2 backends, tcp/80"]);
+    assert_eq!((seen.plan, seen.waits_for, seen.attempts), (vec![], None, 0));
+    assert!(world.unsettled().is_empty());
+    let none = world.explained("other");
+    assert_eq!((none.known, none.state), (false, State::NotLookedAt));
+    world.service(service("internal"));
+    world.change("internal", |it| it.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
+    world.quiet().await;
+    assert!(!world.explained("internal").known, "it is none of ours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_explained_in_the_words_of_its_event() {
+    let world = World::start().await;
+    let full = || AdapterError::new(Reason::VendorQuota, "50 load balancers");
+    (0..2).for_each(|_| world.cloud.fail_next("EnsureLoadBalancer", full()));
+    world.service(service("web").port(80));
+    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    let seen = world.explained("web");
+    assert_eq!(seen.waits_for, world.told("web", "SyncLoadBalancerFailed"));
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("VENDOR_QUOTA")));
+    assert_eq!(seen.plan.last().map(String::as_str), Some("ensure (not active yet, no nodes)"));
+    assert_eq!(world.unsettled(), ["default/web"]);
+    let attempts = seen.attempts;
+    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("it is tried again"));
+    assert!((295..=303).contains(&next.duration_since(since).as_secs()), "{since} {next}");
+    tokio::time::sleep(303 * SECOND).await;
+    let seen = world.explained("web");
+    assert!(seen.attempts > attempts, "{}", seen.attempts);
+    assert_eq!(seen.since, Some(since), "it waits since then");
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    assert_eq!((world.explained("web").state, world.unsettled()), (State::Settled, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mistake_is_explained_though_what_was_good_stays_in_force() {
+    let world = World::start().await;
+    let key = format!("lb.{DOMAIN}/internal");
+    world.service(service("web").port(80)).service(service("new").port(80).annotation(&key, "yes, please"));
+    world.eventually_ingress_of("web").await;
+    world.change("web", |it| {
+        it.metadata.annotations.get_or_insert_default().insert(key.clone(), "yes, please".to_owned());
+    });
+    world.quiet().await;
+    for name in ["web", "new"] {
+        let told = world.told(name, "SyncLoadBalancerFailed").expect("it is told");
+        assert_eq!(
+            (world.explained(name).state, world.explained(name).waits_for),
+            (State::Waiting, Some(told))
+        );
+    }
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(world.unsettled(), ["default/new", "default/web"]);
+    for name in ["web", "new"] {
+        world.change(name, |it| it.metadata.annotations = None);
+    }
+    world.quiet().await;
+    assert!(world.unsettled().is_empty());
+}
+
+/// The adapter refuses what the Service asks for by now, and what it asked for before is in force.
+#[tokio::test(start_paused = true)]
+async fn a_wish_that_is_refused_is_not_settled_by_what_stands_in_for_it() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    world.cloud.fail_next("EnsureLoadBalancer", AdapterError::field("spec.listeners", "no port 81"));
+    world.change("web", |it| it.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 81);
+    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    tokio::time::sleep(SECOND).await;
+    let seen = world.explained("web");
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("FIELD_INVALID")));
+    assert_eq!(seen.waits_for, world.told("web", "SyncLoadBalancerFailed"));
+    world.change("web", |it| it.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 82);
+    world.quiet().await;
+    assert!(world.unsettled().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_is_away_is_what_all_wait_for() {
+    let world = World::new();
+    world.cloud.away(true);
+    let world = world.started().await;
+    world.service(service("web").port(80));
+    tokio::time::sleep(5 * SECOND).await;
+    let seen = world.explained("web");
+    assert!(
+        seen.waits_for.is_some_and(|it| it.contains("the cloud adapter is ")),
+        "before people hear of it"
+    );
+    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    tokio::time::sleep(HOUR).await;
+    let seen = world.explained("web");
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("web", "SyncLoadBalancerFailed")));
+    assert_eq!(seen.cloud, ["not listed yet"]);
+    let trouble = world.explain.status().expect("it runs").adapter.trouble.expect("it is away");
+    assert!(trouble.starts_with("the cloud adapter is not reachable since "), "{trouble}");
+    world.cloud.away(false);
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    assert!(world.unsettled().is_empty());
+    assert_eq!(world.explain.status().expect("it runs").adapter.trouble, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_pending_is_worked_on() {
+    let world = World::start().await;
+    world.cloud.edit(|state| state.pending = 5);
+    world.service(service("web").port(80));
+    tokio::time::sleep(SECOND).await;
+    let seen = world.explained("web");
+    assert_eq!((seen.state, seen.waits_for), (State::Working, None), "{:?}", seen.plan);
+    assert_eq!((seen.known, world.unsettled().len()), (true, 1));
+    world.eventually_ingress_of("web").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_on_the_list_until_it_is_gone_and_its_brake_with_it() {
+    let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
+    for n in 0..10 {
+        world.service(service(&format!("web-{n}")).port(80));
+    }
+    let all = |world: &World| (0..10).all(|n| !world.ingress(&format!("web-{n}")).is_empty());
+    world.eventually("all have an address", all).await;
+    world.quiet().await;
+    for n in 0..6 {
+        world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
+    }
+    world
+        .eventually("they are held", |world| {
+            (0..6).all(|n| world.told(&format!("web-{n}"), "OrphanHeld").is_some())
+        })
+        .await;
+    tokio::time::sleep(SECOND).await;
+    for n in 0..6 {
+        let seen = world.explained(&format!("web-{n}"));
+        assert_eq!((seen.known, seen.state), (false, State::Waiting));
+        assert_eq!(seen.waits_for, world.told(&format!("web-{n}"), "OrphanHeld"));
+        assert!(seen.cloud[0].starts_with(&format!("lb-uid-web-{n} ACTIVE 203.0.113.")), "{:?}", seen.cloud);
+    }
+    let status = world.explain.status().expect("it runs");
+    let told = world.told("kube-system", "OrphanHeld").expect("for all of them");
+    assert_eq!((status.unsettled, status.held_back), (6, vec![told]));
+    for n in 0..6 {
+        world.cloud.edit(|state| drop(state.load_balancers.remove(&format!("lb-uid-web-{n}"))));
+    }
+    tokio::time::sleep(HOUR).await;
+    let status = world.explain.status().expect("it runs");
+    assert_eq!((status.unsettled, status.held_back), (0, vec![]));
+}
+
+/// Neither of Services that are served, nor of those that are gone.
+#[tokio::test(start_paused = true)]
+async fn what_is_settled_costs_nothing() {
+    let world = World::start().await;
+    for n in 0..50 {
+        world.service(service(&format!("web-{n}")).port(80));
+    }
+    world
+        .eventually("all have one", |world| (0..50).all(|n| !world.ingress(&format!("web-{n}")).is_empty()))
+        .await;
+    world.quiet().await;
+    assert_eq!(world.explain.status().expect("it runs").unsettled, 0);
+    for n in 0..50 {
+        world.kube.delete::<Service>(&name(&format!("web-{n}")));
+    }
+    world.quiet().await;
+    assert_eq!(world.explain.status().expect("it runs").unsettled, 0);
+}
