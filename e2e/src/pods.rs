@@ -344,6 +344,14 @@ impl Pod {
         self.http.get_text(&self.container.beside_readiness(path)?).await
     }
 
+    /// Where another page of the server of its probes is.
+    ///
+    /// # Errors
+    /// When it has no such server.
+    pub fn url(&self, path: &str) -> anyhow::Result<String> {
+        self.container.beside_readiness(path)
+    }
+
     /// The status with which the server of its probes answers.
     ///
     /// # Errors

@@ -164,7 +164,7 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 /// A command that dies with us, if the system has the means.
-fn guarded(program: &Path) -> Command {
+pub(crate) fn guarded(program: &Path) -> Command {
     static SETPRIV: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| in_path("setpriv").filter(|it| can_guard(it)));
     let Some(setpriv) = SETPRIV.as_ref() else {
@@ -187,7 +187,7 @@ fn can_guard(setpriv: &Path) -> bool {
 
 /// Starts a command from a thread that lasts as long as the process: the kernel takes the end of the *thread* that started
 /// a child for the parent's death, and threads of an async runtime come and go. The child is in the network that the caller is in.
-fn spawn(command: Command) -> io::Result<Child> {
+pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Order = (Command, File, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
         let (orders, inbox) = mpsc::channel::<Order>();

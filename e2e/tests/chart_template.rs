@@ -371,6 +371,8 @@ fn the_notes_warn_of_an_adapter_that_anybody_may_use() {
             None => assert!(!notes.contains("WARNING"), "{adapter}: {notes}"),
         }
         assert!(notes.contains("  helm test a --namespace b --logs\n"), "{notes}");
+        let page = notes.contains("  kubectl --namespace b port-forward deployment/cloud-adapter 10273\n");
+        assert_eq!(page, adapter["kind"] != "external", "{notes}");
     }
 }
 

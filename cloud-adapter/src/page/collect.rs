@@ -213,7 +213,61 @@ fn seconds(duration: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use cloud_api_proto::v1alpha1::Priority;
+    use tokio_util::task::TaskTracker;
+
     use super::*;
+    use crate::{
+        config::CacheSettings,
+        driver::testing::WriteOnly,
+        vendor::{
+            Purpose,
+            tests::{limits, read, vendor},
+        },
+    };
+
+    fn sources() -> Sources<WriteOnly> {
+        let (_fake, vendor) = vendor(&limits(0.1, 1));
+        let (rpc, driver) = (Rpc::testing(vendor, None), Arc::new(WriteOnly));
+        let cache = CacheSettings::default();
+        let snapshots = Snapshots::new(&cache, Duration::ZERO, &rpc.metrics);
+        let balancers = Arc::clone(&snapshots.load_balancers);
+        let converger = Converger::new(Arc::clone(&driver), balancers, &rpc, TaskTracker::new());
+        let config = Config { limits: limits(0.1, 1), cache, assumed: Vec::new(), revision: "7".to_owned() };
+        let config = watch::Sender::new(Arc::new(config)).subscribe();
+        Sources { driver, snapshots, converger: Arc::new(converger), rpc, config }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_budget_and_who_waits_for_it_are_shown_with_what_was() {
+        let sources = sources();
+        let session = sources.rpc.vendor.session(Purpose::own(Priority::Interactive, "test"));
+        let (page, keep) = Page::of(sources);
+        let reads = async { tokio::join!(read(&session, "/"), read(&session, "/")) };
+        tokio::select! {
+            both = reads => assert_eq!(both, (Ok(()), Ok(()))),
+            () = keep => panic!("it never ends"),
+        }
+        let status = page.status();
+        let [budget] = &status.budgets[..] else { panic!("{:?}", status.budgets) };
+        assert_eq!((budget.bucket.as_str(), budget.calls), ("compute", 2));
+        let steps: Vec<_> = budget.history.iter().map(|step| (step.calls, step.queued)).collect();
+        assert_eq!(steps.last(), Some(&(1, 1)), "one was sent and one waited: {steps:?}");
+        assert_eq!(status.config_revision, "7");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_knows_the_address_of_the_one_that_leads() {
+        let sources = sources();
+        let replica = sources.rpc.replica.clone();
+        let (page, _keep) = Page::of(sources);
+        let told = |page: &Page| (page.status().leader, page.status().leader_address);
+        assert_eq!(told(&page), (false, None));
+        replica.stand_by(Some("18c2@10.0.0.2:8443".into()));
+        assert_eq!(told(&page), (false, Some("10.0.0.2:8443".to_owned())));
+        replica.lead(1);
+        assert_eq!(told(&page), (true, None));
+    }
 
     #[test]
     fn a_scope_is_named_by_what_it_has() {

@@ -7,7 +7,7 @@ use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Snapshot, Step
 
 use super::{
     spark::{Used, Waited},
-    table::{Cell, Table, long, markup, number, state, text, words},
+    table::{Cell, Table, long, markup, name, number, state, text, words},
     text::{Count, Escaped, Number, Seconds},
 };
 
@@ -167,7 +167,7 @@ fn tasks(status: &AdapterStatus) -> String {
         title: "Load balancers under way",
         note: &more,
         empty: "None is being changed.",
-        columns: [words("Service"), long("Waits for"), number("For"), number("Changes made")],
+        columns: [name("Service"), long("Waits for"), number("For"), number("Changes made")],
         rows: rows.collect(),
     }
     .to_string()
@@ -261,7 +261,7 @@ fn writes(status: &AdapterStatus) -> Table<'_, 5> {
         title: "Recent changes at the cloud",
         note: "",
         empty: "Nothing was changed by this process.",
-        columns: [words("When"), words("Operation"), words("About"), words("Asked for by"), long("Outcome")],
+        columns: [words("When"), words("Operation"), name("About"), words("Asked for by"), long("Outcome")],
         rows: status.writes.iter().map(row).collect(),
     }
 }

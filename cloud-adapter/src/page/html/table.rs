@@ -21,6 +21,11 @@ pub(super) const fn number(name: &'static str) -> Column {
     Column { name, class: "number" }
 }
 
+/// A name that users chose: it may be long, and is broken anywhere.
+pub(super) const fn name(name: &'static str) -> Column {
+    Column { name, class: "name" }
+}
+
 /// Words that may be many, and need the room that others do not.
 pub(super) const fn long(name: &'static str) -> Column {
     Column { name, class: "long" }
