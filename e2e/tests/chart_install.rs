@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 
 use e2e::{ControlPlane, Pods, Release, Values, WITHIN, eventually, merge, rights};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, from_value, json};
 
 #[tokio::test]
@@ -455,6 +456,50 @@ async fn the_certificate_authority_is_kept() {
     assert!(before.contains_key("ca.crt") && before.contains_key("ca.key"), "{:?}", before.keys());
     release.upgrade(&control_plane, &values).await.unwrap();
     assert_eq!(secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap(), before);
+}
+
+/// Also those of what was switched off before, and of what there was more of; what others have stays.
+#[tokio::test]
+async fn no_lease_outlives_the_release() {
+    let mut control_plane = control_plane().await;
+    let base = Values::new(&mut control_plane).unwrap().render();
+    let with = |change: Value| {
+        let mut values = base.clone();
+        merge(&mut values, &change);
+        values
+    };
+    let two = json!({ "adapter": { "replicas": "active-standby" }, "nodeController": { "shards": 3 },
+        "serviceController": { "shards": 4 }, "routeController": { "shards": 2 } });
+    let release = Release::install(&control_plane, &with(two)).await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(control_plane.client(), "kube-system");
+    let names = async || -> BTreeSet<String> {
+        let listed = leases.list(&ListParams::default()).await.unwrap().items;
+        listed.into_iter().filter_map(|it| it.metadata.name).filter(|it| it.starts_with("cloud-")).collect()
+    };
+    assert_eq!(names().await.len(), 1 + 3 + 4 + 2);
+
+    let fewer = json!({ "adapter": { "replicas": "single" }, "nodeController": { "enabled": false },
+        "serviceController": { "shards": 2 }, "routeController": { "enabled": false } });
+    release.upgrade(&control_plane, &with(fewer.clone())).await.unwrap();
+    // As a holder makes them that had not ended yet, and as others have them.
+    let anew = json!({ "cloudadapter.dev/scope": "x" });
+    let other =
+        json!({ "app.kubernetes.io/name": "cloud-controllers", "app.kubernetes.io/instance": "other" });
+    for (name, labels, annotations) in [
+        ("cloud-node-controller", json!({}), &anew),
+        ("cloud-route-controller-1", other, &anew),
+        ("cloud-route-controller-x", json!({}), &anew),
+        ("cloud-adapter", json!({}), &json!({})),
+    ] {
+        leases.delete(name, &DeleteParams::default()).await.ok();
+        let metadata = json!({ "name": name, "labels": labels, "annotations": annotations });
+        let lease = from_value(json!({ "metadata": metadata })).unwrap();
+        leases.create(&PostParams::default(), &lease).await.unwrap();
+    }
+    release.upgrade(&control_plane, &with(fewer)).await.unwrap();
+    release.uninstall(&control_plane).await.unwrap();
+    let others = ["cloud-adapter", "cloud-route-controller-1", "cloud-route-controller-x"];
+    assert_eq!(names().await, BTreeSet::from(others.map(str::to_owned)));
 }
 
 /// To tell people what happens.

@@ -19,14 +19,14 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
         has_endpoints(bed, "web").await?;
         let before = objects(bed).await?;
         // With all that the chart can make without further kinds of objects.
-        let all = |shards: u8| {
+        let all = |enabled: bool, shards: u8| {
             json!({
                 "monitoring": { "dashboard": true },
                 "admissionPolicy": { "enabled": true },
-                "nodeController": { "shards": shards },
+                "nodeController": { "enabled": enabled, "shards": shards },
             })
         };
-        bed.install(&all(3)).await?;
+        bed.install(&all(true, 3)).await?;
         bed.until_initialised().await?;
         let address = bed.address("web").await?;
         let routed = |state: &e2e::State| {
@@ -35,8 +35,9 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
         };
         bed.until_cloud("the node has its route", routed).await?;
 
-        // What there was more of before is not forgotten.
-        bed.upgrade(&all(2)).await?;
+        // What there was more of before is not forgotten, nor what is not there any more.
+        bed.upgrade(&all(true, 2)).await?;
+        bed.upgrade(&all(false, 2)).await?;
         bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
         nothing_left(bed, &before).await?;
         let state = bed.cloud.state().await?;
@@ -44,7 +45,7 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
         ensure!(bed.address("web").await? == address, "the address has changed");
 
         // The next one goes on with what is there.
-        bed.install(&all(1)).await?;
+        bed.install(&all(true, 1)).await?;
         service("more").port(80).create(&bed.client).await?;
         bed.address("more").await?;
         ensure!(bed.address("web").await? == address, "the address has changed");

@@ -162,23 +162,6 @@ metadata:
     helm.sh/resource-policy: keep
   {{- end }}
 {{- end }}
-{{- $there := list }}
-{{- range dig "items" list (lookup "coordination.k8s.io/v1" "Lease" $namespace "") }}{{ $there = append $there .metadata.name }}{{ end }}
-{{- range $shard := untilStep 1 64 1 }}
-{{- $name := printf "%s-%d" $account $shard }}
-{{- if or (lt $shard (int $.values.shards)) (has $name $there) }}
----
-# What was kept goes at last, also what is left of more shards.
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata:
-  name: {{ $name }}
-  namespace: {{ $namespace | quote }}
-  annotations:
-    helm.sh/hook: post-delete
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-{{- end }}
-{{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
