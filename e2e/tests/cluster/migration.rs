@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::counts::Counts;
 use anyhow::{Context, ensure};
 use e2e::{Peer, PeerController, PeerFlags, PeerSite, State, delete_node, eventually, merge, node, service};
 use k8s_openapi::api::core::v1::Service;
@@ -14,7 +15,7 @@ use kube::config::Kubeconfig;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, WITHIN, scenario};
+use crate::bed::{Bed, RELEASE, WITHIN, scenario};
 use crate::picture::Picture;
 
 /// Its own pages, on the fabric's loopback.
@@ -29,7 +30,7 @@ fn values(change: &Value) -> Value {
     let mut values = json!({
         "serviceController": { "serviceDefaults": { "adopt": "owned" } },
         // What is done by hand is seen at once.
-        "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
+        "adapter": { "cache": { "instances": { "maxAge": "2s" }, "routes": { "maxAge": "2s" } } },
     });
     merge(&mut values, change);
     values
@@ -62,12 +63,14 @@ fn ours_takes_over_from_a_go_one_and_nothing_is_made_anew() {
             Ok(())
         })
         .await?;
-        before.is_still_so(bed).await?;
-        let counts = bed.cloud.counts().await?;
+        // The second look after that begins when what the first one showed has been told to the controllers: what they would do has come.
+        let (routes, instances) = (Operation::ListRoutes, Operation::ListInstances);
+        let counts = asked(bed, &bed.cloud.counts().await?, &[(routes, 2), (instances, 2)]).await?;
         ensure!(
             (counts.writes, counts.of(Operation::UpdateLoadBalancer)) == (2, 2),
             "tags alone: {counts:?}"
         );
+        before.is_still_so(bed).await?;
         pods_reach_each_other(bed, &pods).await?;
 
         // Ours is at work. What it does with what is new touches nothing of what was there.
@@ -77,8 +80,51 @@ fn ours_takes_over_from_a_go_one_and_nothing_is_made_anew() {
         lays_routes_again(bed, &pods).await?;
         goes_with_its_service(bed, "api").await?;
         ensure!(bed.cloud.state().await?.load_balancers.len() == 2, "web and new are left");
-        Ok(())
+        and_back_again(bed, &mut peer, &pods).await
     });
+}
+
+/// The Go one takes back what it made, as docs/migrate.md has it.
+async fn and_back_again(bed: &Bed, peer: &mut Peer, pods: &[Pod; 2]) -> anyhow::Result<()> {
+    // It knows nothing of what ours made.
+    bed.kubectl(&["delete", "service", "new", "--timeout=60s"]).await?;
+    let before = Picture::take(bed).await?;
+    ensure!(before.balancers.len() == 1 && before.routes.len() == 2, "web and two nodes: {before:#?}");
+    bed.cloud.reset_counts().await?;
+    bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
+    let gone = bed.cloud.counts().await?;
+    ensure!(gone.writes == 0, "an uninstall changes nothing: {gone:?}");
+    before.is_still_so(bed).await?;
+
+    release_the_lease(bed).await?;
+    peer.start().await?;
+    bed.step("the Go one leads again");
+    let looks = [(Operation::ListRoutes, 2), (Operation::ListLoadBalancers, 1), (Operation::GetInstance, 1)];
+    let counts = asked(bed, &gone, &looks).await?;
+    ensure!(counts.writes == 0, "nothing is made anew: {counts:?}");
+    service("last").port(80).create(&bed.client).await?;
+    bed.address("last").await?;
+    let counts = bed.cloud.counts().await?;
+    let (made, routed) = (counts.of(Operation::CreateLoadBalancer), counts.of(Operation::BatchRoutes));
+    ensure!((made, routed) == (1, 0), "last alone: {counts:?}");
+    before.is_still_so(bed).await?;
+    pods_reach_each_other(bed, pods).await?;
+    goes_with_its_service(bed, "web").await?;
+    peer.ensure_running()?;
+    peer.stop().await
+}
+
+/// Waits until the cloud was asked so many more times for each of these.
+async fn asked(bed: &Bed, before: &Counts, more: &[(Operation, u64)]) -> anyhow::Result<Counts> {
+    let counts = eventually(&format!("the cloud is asked for {more:?}"), WITHIN, || async {
+        let now = bed.cloud.counts().await?;
+        let all = more.iter().all(|(operation, more)| now.of(*operation) >= before.of(*operation) + more);
+        ensure!(all, "{now:?}, and before {before:?}");
+        Ok(now)
+    })
+    .await?;
+    bed.step(&format!("the cloud was asked for {more:?} more"));
+    Ok(counts)
 }
 
 #[test]
@@ -153,9 +199,14 @@ async fn peer(bed: &Bed, controllers: &[PeerController]) -> anyhow::Result<Peer>
     Ok(peer)
 }
 
-/// It stops. Its Lease would hold up the next one of it for 15 s.
+/// It stops, and its Lease does not hold up the next one of it for 15 s.
 async fn next(bed: &Bed, peer: &mut Peer) -> anyhow::Result<()> {
     peer.stop().await?;
+    release_the_lease(bed).await
+}
+
+/// Of the Go one, which stopped without that.
+async fn release_the_lease(bed: &Bed) -> anyhow::Result<()> {
     let lease = ["delete", "lease", "--namespace", "kube-system", "cloud-controller-manager"];
     bed.kubectl(&lease).await.map(drop)
 }
