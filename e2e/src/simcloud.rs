@@ -207,7 +207,7 @@ impl Simcloud {
         Ok(counts)
     }
 
-    /// The last requests since the reset of the counts, oldest first.
+    /// The last 10,000 requests since the reset of the counts, oldest first.
     ///
     /// # Errors
     /// When it does not answer.
@@ -216,7 +216,7 @@ impl Simcloud {
         struct Log {
             requests: Vec<LogEntry>,
         }
-        let log: Log = self.call(Method::GET, "/admin/log", None).await?;
+        let log: Log = self.call(Method::GET, "/admin/log?limit=10000", None).await?;
         Ok(log.requests)
     }
 

@@ -4,12 +4,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, ensure};
-use e2e::service;
+use e2e::{eventually, service};
 use e2e_cluster::layout::{Node, Place};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::Api;
+use kube::api::ListParams;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::bed::{Bed, IMAGES, Wanted, play_on, scenario, tell};
+use crate::bed::{Bed, IMAGES, NAMESPACE, WITHIN, Wanted, play_on, scenario, tell};
 
 /// An ordinary pod, which tolerates nothing.
 async fn ordinary_pod(bed: &Bed, name: &str) -> anyhow::Result<()> {
@@ -93,23 +96,19 @@ fn the_node_is_initialised_where_the_image_of_the_adapter_comes_late() {
         }
         let waits = async {
             let reasons = "jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}";
-            let args = ["get", "pods", "--namespace", "kube-system", "--output", reasons];
-            bed.until("the adapter waits for its image", &args, |all| all.contains("ErrImageNeverPull"))
+            let args = ["get", "pods", "--namespace", NAMESPACE, "--output", reasons];
+            bed.until("the adapter waits for its image", &args, |all| all.contains("ImagePullBackOff"))
                 .await?;
-            let ready = [
-                "get",
-                "pods",
-                "--namespace",
-                "kube-system",
-                "--output",
-                "jsonpath={.items[*].status.phase}",
-            ];
+            let ready =
+                ["get", "pods", "--namespace", NAMESPACE, "--output", "jsonpath={.items[*].status.phase}"];
             bed.until("the controllers run without it", &ready, |all| all.matches("Running").count() == 3)
                 .await?;
+            lacks_its_image_for_a_minute(bed).await?;
             bed.load("adapter-sim")
         };
-        let unchanged = json!({});
-        let (installed, late) = tokio::join!(bed.install(&unchanged), waits);
+        // As from a registry, which is not there.
+        let asked_for = json!({ "image": { "pullPolicy": "IfNotPresent" } });
+        let (installed, late) = tokio::join!(bed.install(&asked_for), waits);
         late?;
         installed?;
         bed.until_initialised().await?;
@@ -118,4 +117,28 @@ fn the_node_is_initialised_where_the_image_of_the_adapter_comes_late() {
         ordinary_pod(bed, "ordinary").await?;
         runs(bed, "ordinary").await
     });
+}
+
+/// Waits until the kubelet has told of it for so long: it tries less and less often.
+async fn lacks_its_image_for_a_minute(bed: &Bed) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
+    let events: Api<Event> = Api::namespaced(bed.client.clone(), NAMESPACE);
+    let of_adapter = ListParams::default().labels("app.kubernetes.io/component=cloud-adapter");
+    let (pods, events, of_adapter) = (&pods, &events, &of_adapter);
+    let told = eventually("the image has been missing for a minute", WITHIN, || async move {
+        let pod = pods.list(of_adapter).await?.items.into_iter().next().context("no pod")?;
+        let began = pod.status.and_then(|status| status.start_time).context("no kubelet has it")?;
+        let about = format!("involvedObject.uid={}", pod.metadata.uid.context("no UID")?);
+        let all = events.list(&ListParams::default().fields(&about)).await?.items;
+        let fails =
+            |event: &&Event| ["Failed", "BackOff"].iter().any(|it| event.reason.as_deref() == Some(*it));
+        let last = all.iter().filter(fails).filter_map(|event| Some(event.last_timestamp.as_ref()?.0)).max();
+        let told = last.context("nothing was told")?.duration_since(began.0);
+        ensure!(told.as_secs() >= 60, "it was told for {told}");
+        let count = |event: &Event| event.count.unwrap_or(1);
+        Ok(format!("{told}, {} times", all.iter().filter(fails).map(count).sum::<i32>()))
+    })
+    .await?;
+    bed.step(&format!("the kubelet told of the missing image for {told}"));
+    Ok(())
 }

@@ -160,6 +160,7 @@ async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
         let n = counts.of(operation);
         ensure!(n == u64::try_from(wanted)?, "{operation:?}: {n}, wanted {wanted}: {counts:?}");
     }
+    nothing_written_twice(bed, outcome).await?;
     let events: Api<Event> = Api::all(bed.client.clone());
     let events = events.list(&ListParams::default()).await?.items;
     let synced = events.iter().filter(|event| {
@@ -187,6 +188,38 @@ async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     ));
     Ok(())
 }
+
+/// A load balancer is completed once for each wish of its user, and its members change no more often than there are other nodes. What two
+/// did would be there twice.
+async fn nothing_written_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
+    let log = bed.cloud.requests().await?;
+    ensure!(bed.cloud.counts().await?.total == u64::try_from(log.len())?, "the log has not all of them");
+    // Each node of a user's comes, and all but those that are there went; the real ones came.
+    let other_nodes = 2 * outcome.n_joined - outcome.networks.len() + usize::from(NODES);
+    for (operation, at_most) in [
+        // Its user wants one port, and then two.
+        (Operation::UpdateLoadBalancer, WISHES),
+        (Operation::CreateListener, WISHES),
+        (Operation::UpdateListener, 0),
+        (Operation::CreatePool, WISHES),
+        (Operation::UpdatePool, 0),
+        (Operation::SetMembers, 1),
+        (Operation::UpdateMembers, other_nodes),
+        (Operation::DeleteLoadBalancer, 1),
+    ] {
+        let mut by_object = BTreeMap::<_, usize>::new();
+        for entry in log.iter().filter(|entry| entry.operation == operation) {
+            *by_object.entry(entry.object.as_deref().unwrap_or_default()).or_default() += 1;
+        }
+        let most = by_object.iter().max_by_key(|(_, n)| **n);
+        tell(&format!("  {operation:?}: {most:?} of {} objects, at most {at_most}", by_object.len()));
+        ensure!(most.is_none_or(|(_, n)| *n <= at_most), "{operation:?}: {most:?}, wanted at most {at_most}");
+    }
+    Ok(())
+}
+
+/// How often a user says what a Service shall have.
+const WISHES: usize = 2;
 
 /// As whom the controllers report Events.
 const REPORTERS: [&str; 4] =

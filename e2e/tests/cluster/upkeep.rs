@@ -1,8 +1,10 @@
 //! What operators do to a cluster that is in use: upgrades, a rollback, nodes that are drained.
 
 use std::collections::BTreeSet;
+use std::fs;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
+use e2e::CONTROLLERS;
 use e2e_cluster::layout::Node;
 use serde_json::{Value, json};
 
@@ -90,10 +92,49 @@ fn a_drained_node_gives_up_its_controllers_and_stays_behind_load_balancers() {
         bed.upgrade(&pairs).await?;
         users.work_while(bed, "budget", drain(bed, "node-2")).await?;
         run_on(bed, &["node-1"]).await?;
+        budgets_allow(bed, 0).await?;
+        the_last_ones_stay(bed).await?;
         bed.kubectl(&["uncordon", "node-2"]).await?;
         all_ready(bed).await?;
+        budgets_allow(bed, 1).await?;
         users.nothing_lost_or_twice(bed).await
     });
+}
+
+/// Each controller may lose so many pods now.
+async fn budgets_allow(bed: &Bed, each: usize) -> anyhow::Result<()> {
+    let path = r"jsonpath={range .items[*]}{.metadata.name}={.status.disruptionsAllowed} {end}";
+    let args = ["get", "poddisruptionbudgets", "--namespace", NAMESPACE, "--output", path];
+    let wanted = BTreeSet::from(CONTROLLERS.map(|controller| format!("{controller}={each}")));
+    let allow = |all: &str| all.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>() == wanted;
+    bed.until(&format!("the budgets allow {each} of each"), &args, allow).await.map(drop)
+}
+
+/// The one of each controller that runs is not evicted, by whoever asks.
+async fn the_last_ones_stay(bed: &Bed) -> anyhow::Result<()> {
+    for controller in CONTROLLERS {
+        let component = format!("app.kubernetes.io/component={controller}");
+        let running = ["get", "pods", "--namespace", NAMESPACE, "--field-selector", "status.phase=Running"];
+        let names = ["--selector", &component, "--output", "jsonpath={.items[*].metadata.name}"];
+        let name = bed.kubectl(&[&running[..], &names].concat()).await?;
+        ensure!(!name.is_empty() && !name.contains(' '), "{controller}: {name:?} run");
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": { "name": name, "namespace": NAMESPACE },
+        });
+        let file = bed.layout().home.join("eviction.json");
+        fs::write(&file, eviction.to_string())?;
+        // `kubectl drain` and our own client would ask again and again.
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction");
+        let asked = bed.kubectl(&["create", "--raw", &path, "--filename", &file.display().to_string()]).await;
+        let Err(refused) = asked else { bail!("{name} is evicted, and its budget allows none") };
+        ensure!(format!("{refused:#}").contains("disruption budget"), "{refused:#}");
+        bed.step(&format!("{name} is not evicted"));
+        let ends = ["get", "pod", &name, "--namespace", NAMESPACE, "--output"];
+        let ends = bed.kubectl(&[&ends[..], &["jsonpath={.metadata.deletionTimestamp}"]].concat()).await?;
+        ensure!(ends.is_empty(), "{name} goes since {ends}");
+    }
+    Ok(())
 }
 
 /// Drains a node, and waits until all that was there is ready elsewhere or has no place to go.
