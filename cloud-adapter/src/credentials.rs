@@ -73,33 +73,43 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
             return std::future::pending().await;
         }
     };
-    let mut content = follow.current();
-    let take_over = async {
-        while content.changed().await.is_ok() {
-            untried.set(true);
-            // It is not what was refused, and may not be judged here for long.
-            rpc.metrics.config_refused(KIND, false);
-            loop {
-                // The vendor hears of one replica alone.
-                leads(&rpc).await;
-                let newest = Arc::clone(&content.borrow_and_update());
-                let decided = attempt(&*driver, &rpc, &file, &newest).await;
-                untried.set(false);
-                if decided {
-                    break;
-                }
-                // A newer file need not wait.
-                let _sooner = tokio::time::timeout(AGAIN, content.changed()).await.is_ok();
-            }
-        }
-    };
+    let content = follow.current();
+    let (driver, file, to) = (&*driver, &file, &rpc);
     let unreadable = |result: Result<&Vec<u8>, &reload::ReloadError<Infallible>>| {
         if let Err(error) = result {
             rpc.metrics.config_reload(KIND, false);
             tracing::error!(%error, "New credentials cannot be read: the old ones stay in force");
         }
     };
+    let take_over =
+        take_over(content, &rpc, &untried, |newest| async move { attempt(driver, to, file, &newest).await });
     tokio::join!(follow.run(reload::EVERY, unreadable), take_over);
+}
+
+/// Has each new content tried while this replica leads, again and again until `attempt` says that it is decided.
+async fn take_over<Content, Tried: Future<Output = bool>>(
+    mut content: watch::Receiver<Arc<Content>>,
+    rpc: &Rpc,
+    untried: &Untried,
+    attempt: impl Fn(Arc<Content>) -> Tried,
+) {
+    while content.changed().await.is_ok() {
+        untried.set(true);
+        // It is not what was refused, and may not be judged here for long.
+        rpc.metrics.config_refused(KIND, false);
+        loop {
+            // The vendor hears of one replica alone.
+            leads(rpc).await;
+            let newest = Arc::clone(&content.borrow_and_update());
+            let decided = attempt(newest).await;
+            untried.set(false);
+            if decided {
+                break;
+            }
+            // A newer file need not wait.
+            let _sooner = tokio::time::timeout(AGAIN, content.changed()).await.is_ok();
+        }
+    }
 }
 
 /// Until this replica leads.
@@ -142,7 +152,12 @@ async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, co
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::RefCell, pin::pin};
+
+    use futures::FutureExt as _;
+
     use super::*;
+    use crate::vendor::tests::{limits, vendor};
 
     fn scope(project: &str) -> Scope {
         Scope { project: project.to_owned(), fingerprint: format!("print of {project}"), ..Scope::default() }
@@ -165,5 +180,39 @@ mod tests {
         for fault in [Fault::Unavailable, Fault::Throttled, Fault::Budget] {
             assert_eq!(judge(Some(&ours), failed(fault)), Verdict::Later("why".to_owned()));
         }
+    }
+
+    #[tokio::test]
+    async fn what_replaces_refused_credentials_counts_as_refused_only_once_a_leader_refuses_it() {
+        let (_fake, vendor) = vendor(&limits(1.0, 1));
+        let (rpc, untried) = (Rpc::testing(vendor, None), Untried::default());
+        let (file, tried) = (watch::Sender::new(Arc::new("old")), RefCell::new(Vec::new()));
+        let attempt = |newest: Arc<&'static str>| {
+            tried.borrow_mut().push(*newest);
+            rpc.metrics.config_reload(KIND, false);
+            std::future::ready(true)
+        };
+        let shows = |refused: u8| {
+            let line = format!("cloud_adapter_config_refused{{kind=\"credentials\"}} {refused}\n");
+            let page = rpc.metrics.render().expect("a page");
+            assert!(page.contains(&line), "not {refused}: {page}");
+        };
+        let mut over = pin!(take_over(file.subscribe(), &rpc, &untried, attempt));
+
+        rpc.replica.lead(1);
+        file.send_replace(Arc::new("bad"));
+        assert_eq!(over.as_mut().now_or_never(), None);
+        shows(1);
+
+        rpc.replica.stand_by(None);
+        file.send_replace(Arc::new("new"));
+        assert_eq!(over.as_mut().now_or_never(), None);
+        assert_eq!(*tried.borrow(), ["bad"], "the vendor hears of one replica alone");
+        shows(0);
+
+        rpc.replica.lead(2);
+        assert_eq!(over.as_mut().now_or_never(), None);
+        assert_eq!(*tried.borrow(), ["bad", "new"]);
+        shows(1);
     }
 }
