@@ -140,8 +140,8 @@ fn status(layout: &Layout) -> anyhow::Result<ExitCode> {
     Ok(if status.all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Builds the simulated cloud.
-fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
+/// Builds the simulated cloud, and says where it is: beside ourselves.
+pub(crate) fn build_simcloud() -> anyhow::Result<PathBuf> {
     let built = Command::new(cargo::program())
         .args(["build", "--package", "adapter-sim", "--bin", "simcloud"])
         .current_dir(cargo::root())
@@ -151,9 +151,16 @@ fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
         bail!("the simulated cloud does not build; mend what cargo names above");
     }
     let ourselves = env::current_exe().context("cannot tell where cargo puts programs")?;
+    Ok(ourselves.with_file_name("simcloud"))
+}
+
+/// The simulated cloud that is to run beside so many nodes.
+fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
+    let simcloud = build_simcloud()?;
+    let ourselves = env::current_exe().context("cannot tell where cargo puts programs")?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     Ok(Cloud {
-        simcloud: ourselves.with_file_name("simcloud"),
+        simcloud,
         register: words(&["cluster", "register", &nodes.to_string()]),
         data_plane: words(&["cluster", "data-plane"]),
         ourselves,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::layout::{HOME_FILE, Layout, NODES_MAX, Node, Place};
+use crate::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, Node, Place};
 use crate::process::{kill_all, known, stop};
 use crate::run::run_words;
 use crate::wait::say;
@@ -61,6 +61,10 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
 /// Those of the machine that `up` made. Only if they are empty: others may use them by now.
 fn remove_dirs(layout: &Layout) {
     for dir in fs::read_to_string(layout.made_dirs()).unwrap_or_default().lines() {
+        // `ip netns` makes a mount of its folder.
+        if dir == NAMESPACES && fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none()) {
+            run_words(&format!("umount {dir}")).ok();
+        }
         fs::remove_dir(dir).ok();
     }
 }

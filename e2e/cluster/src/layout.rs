@@ -34,6 +34,9 @@ const SOCKET_MAX: usize = 108;
 /// another's, and leave theirs behind.
 pub const PRIVATE_DIRS: [&str; 4] = ["/var/lib/kubelet", "/var/lib/cni", "/var/log", "/run/containerd"];
 
+/// Where `ip netns` keeps namespaces.
+pub(crate) const NAMESPACES: &str = "/run/netns";
+
 /// A network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -63,7 +66,7 @@ impl Place {
 
     /// The file that stands for the namespace.
     pub fn namespace_file(self) -> PathBuf {
-        Path::new("/run/netns").join(self.namespace())
+        Path::new(NAMESPACES).join(self.namespace())
     }
 
     /// Its address on the fabric's bridge.

@@ -9,7 +9,7 @@ use e2e_tools::Tool;
 use tokio::time::Instant;
 
 use crate::client::{import, runs};
-use crate::layout::{HOME_FILE, Layout, NODES_MAX, Node, PAUSE_IMAGE, PRIVATE_DIRS, Place};
+use crate::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, Node, PAUSE_IMAGE, PRIVATE_DIRS, Place};
 use crate::process::{Server, Started, enter, known};
 use crate::run::run;
 use crate::wait::{Seen, say, wait};
@@ -264,7 +264,8 @@ fn prepare(layout: &Layout) -> anyhow::Result<()> {
     for dir in [layout.logs(), layout.pids()] {
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
-    for dir in PRIVATE_DIRS.map(Path::new).iter().filter(|dir| !dir.exists()) {
+    let dirs = PRIVATE_DIRS.into_iter().chain([NAMESPACES]).map(Path::new);
+    for dir in dirs.filter(|dir| !dir.exists()) {
         // Noted first: what is cut off is removed all the same.
         let noted = fs::read_to_string(layout.made_dirs()).unwrap_or_default();
         write(&layout.made_dirs(), &format!("{noted}{}\n", dir.display()))?;

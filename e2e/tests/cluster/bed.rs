@@ -6,7 +6,7 @@ use std::io::Write;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// For anything that should happen. Kubelets and controllers look again after 10 s, images are retried after up to 20 s more.
@@ -38,6 +39,28 @@ pub(crate) const IMAGES: [&str; 4] =
 
 /// The machine has one cluster; cargo's threads would want several.
 static STAGE: Mutex<()> = Mutex::new(());
+
+/// Whether somebody ends this process: it cleans up then, and plays nothing more. Watched from the first scenario on, also in the moments
+/// between them, by a thread that nothing holds up.
+static ENDED: LazyLock<watch::Receiver<bool>> = LazyLock::new(|| {
+    let (ends, ended) = watch::channel(false);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    // From here on none of them ends the process by itself.
+    let signals = runtime.block_on(async { signals.map(|kind| signal(kind).unwrap()) });
+    thread::spawn(move || {
+        let [mut interrupt, mut terminate, mut hang_up] = signals;
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => (),
+                _ = terminate.recv() => (),
+                _ = hang_up.recv() => (),
+            }
+        });
+        ends.send_replace(true);
+    });
+    ended
+});
 
 /// A cluster for one scenario.
 pub(crate) struct Bed {
@@ -71,20 +94,33 @@ pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Re
     let _alone = STAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let name = thread::current().name().unwrap_or_default().to_owned();
     tell(&format!("\n=== {name}"));
+    LazyLock::force(&ENDED);
     let stage = Stage::new().unwrap();
     let _lock = e2e_cluster::lock(&stage.layout).unwrap();
     stage.down().unwrap();
     // A thread of its own goes into the cluster's network, with all that it starts; this one stays outside and cleans up.
     let end = thread::scope(|scope| scope.spawn(|| stage.play(wanted, play)).join());
-    let failed = !matches!(end, Ok(Ok(())));
+    let failed = !matches!(end, Ok(Ok(()))) && !*ENDED.borrow();
     if failed {
-        tell(&format!("=== {name}: FAILED; its logs: {}", stage.keep_logs().display()));
+        let logs = stage.keep_logs();
+        let again = format!("`cargo xtask test cluster -- {name}`");
+        tell(&format!("=== {name}: FAILED; its logs: {}; this one again: {again}", logs.display()));
     }
     stage.down().unwrap();
+    if *ENDED.borrow() {
+        tell(&format!("=== {name}: interrupted; nothing is left of its cluster"));
+        leave();
+    }
     match end {
         Ok(end) => end.unwrap(),
         Err(panic) => resume_unwind(panic),
     }
+}
+
+/// Without the scenarios that are left: whoever pressed Ctrl-C meant all of them.
+#[expect(clippy::exit, reason = "the test harness has no other end")]
+fn leave() -> ! {
+    std::process::exit(130)
 }
 
 /// What is there without a cluster.
@@ -119,11 +155,10 @@ impl Stage {
     fn play(&self, wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
+            let mut ended = ENDED.clone();
             tokio::select! {
                 end = async { play(&self.up(wanted).await?).await } => end,
-                _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-                _ = terminate.recv() => bail!("ended from outside"),
+                _ = ended.wait_for(|ended| *ended) => bail!("interrupted"),
             }
         })
     }

@@ -45,14 +45,14 @@ struct Profile {
 }
 
 /// A program with tests.
-struct Program {
+pub(super) struct Program {
     name: String,
     path: PathBuf,
 }
 
 /// Builds the test programs of a package in `folder` and runs all of them, whatever becomes of the first.
 pub(super) fn run(package: &str, folder: &Path, repair: &str) -> Outcome {
-    let failed = build(package).and_then(|programs| run_all(programs, folder));
+    let failed = build(&["--package", package]).and_then(|programs| run_all(programs, folder));
     match failed.as_deref() {
         Ok([]) => Outcome::Passed,
         Ok(names) => Outcome::Failed(format!("{}; {repair}", names.join(", "))),
@@ -60,9 +60,11 @@ pub(super) fn run(package: &str, folder: &Path, repair: &str) -> Outcome {
     }
 }
 
-fn build(package: &str) -> anyhow::Result<VecDeque<Program>> {
+/// Builds the test programs that these arguments of cargo name.
+pub(super) fn build(which: &[&str]) -> anyhow::Result<VecDeque<Program>> {
     let built = Command::new(cargo::program())
-        .args(["test", "--no-run", "--message-format=json-render-diagnostics", "--package", package])
+        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(which)
         .current_dir(cargo::root())
         .stderr(Stdio::inherit())
         .output()
@@ -118,12 +120,20 @@ fn run_all(programs: VecDeque<Program>, folder: &Path) -> anyhow::Result<Vec<Str
 }
 
 impl Program {
-    /// Whether it passed, and what it printed. Cargo, too, runs it in the package's folder.
+    /// How to run it: in the package's folder, as cargo does.
+    pub(super) fn command(&self, folder: &Path) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .current_dir(folder)
+            .envs([("CARGO", cargo::program()), ("CARGO_MANIFEST_DIR", OsString::from(folder))]);
+        command
+    }
+
+    /// Whether it passed, and what it printed.
     fn run(&self, folder: &Path) -> anyhow::Result<(bool, std::fs::File)> {
         let mut printed = tempfile::tempfile().context("no temporary file")?;
-        let status = Command::new(&self.path)
-            .current_dir(folder)
-            .envs([("CARGO", cargo::program()), ("CARGO_MANIFEST_DIR", OsString::from(folder))])
+        let status = self
+            .command(folder)
             .stdin(Stdio::null())
             .stdout(printed.try_clone()?)
             .stderr(printed.try_clone()?)
