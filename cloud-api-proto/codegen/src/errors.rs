@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_comment_without_a_code_is_named() {
-        let error = page(&[value("REASON_A", "A defect")]).expect_err("no code");
+        let error = page(&[value("REASON_A", "Another defect.")]).expect_err("no code");
         assert!(error.to_string().starts_with("REASON_A: "), "{error}");
     }
 }
