@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use e2e::{ControlPlane, Pods, Release, Values, WITHIN, eventually, merge, rights};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -456,6 +457,37 @@ async fn the_certificate_authority_is_kept() {
     assert!(before.contains_key("ca.crt") && before.contains_key("ca.key"), "{:?}", before.keys());
     release.upgrade(&control_plane, &values).await.unwrap();
     assert_eq!(secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap(), before);
+}
+
+/// Of a controller that was switched off before, too; that of another release stays.
+#[tokio::test]
+async fn no_record_of_routes_outlives_the_release() {
+    let mut control_plane = control_plane().await;
+    let mut values = Values::new(&mut control_plane).unwrap().render();
+    let records: Api<ConfigMap> = Api::namespaced(control_plane.client(), "kube-system");
+    let make_record = async || {
+        let record = from_value(json!({ "metadata": { "name": "route-controller-routes" } })).unwrap();
+        records.create(&PostParams::default(), &record).await.unwrap();
+    };
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    make_record().await;
+    merge(&mut values, &json!({ "routeController": { "enabled": false } }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    release.uninstall(&control_plane).await.unwrap();
+    assert!(records.get_opt("route-controller-routes").await.unwrap().is_none());
+
+    make_record().await;
+    let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
+    let labels = json!({ "app.kubernetes.io/instance": "other" });
+    let pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "x", "image": "x" }] } });
+    let other = json!({
+        "metadata": { "name": "route-controller", "labels": labels },
+        "spec": { "selector": { "matchLabels": labels }, "template": pod },
+    });
+    deployments.create(&PostParams::default(), &from_value(other).unwrap()).await.unwrap();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    release.uninstall(&control_plane).await.unwrap();
+    assert!(records.get_opt("route-controller-routes").await.unwrap().is_some());
 }
 
 /// Also those of what was switched off before, and of what there was more of; what others have stays.

@@ -65,6 +65,31 @@ fn an_adapter_that_runs_elsewhere_is_only_called() {
     assert!(!of_kind(&objects, "Role").any(|role| role.to_string().contains("endpointslices")));
 }
 
+/// An adapter of somebody else in the chart's pod: its image, the flags of the contract's server, and none of a cloud of ours.
+#[test]
+fn an_adapter_of_any_image_is_started_as_it_is() {
+    let mut values = base();
+    let own =
+        json!({ "kind": "custom", "image": "registry.example/adapter-acme:1.2", "extraArgs": ["--zone=a"] });
+    merge(&mut values, &json!({ "adapter": own }));
+    let objects = rendered(&values);
+    let adapter =
+        of_kind(&objects, "Deployment").find(|it| it["metadata"]["name"] == "cloud-adapter").unwrap();
+    let container = &adapter["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example/adapter-acme:1.2");
+    assert_eq!(container["command"], Value::Null);
+    let args: Vec<_> = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let has = |begin: &str| args.iter().any(|arg| arg.starts_with(begin));
+    assert!(
+        has("--cluster-id=") && has("--grpc-address=") && has("--tls-cert") && args.contains(&"--zone=a"),
+        "{args:?}"
+    );
+    assert!(
+        !has("--config") && !has("--endpoint") && !has("--token-file") && !has("--clouds-file"),
+        "{args:?}"
+    );
+}
+
 /// Every value that goes into a pod as it is gets there, in each of the four.
 #[test]
 fn what_is_given_for_pods_is_in_them() {

@@ -45,16 +45,15 @@ static STAGE: Mutex<()> = Mutex::new(());
 static ENDED: LazyLock<watch::Receiver<bool>> = LazyLock::new(|| {
     let (ends, ended) = watch::channel(false);
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()];
     // From here on none of them ends the process by itself.
     let signals = runtime.block_on(async { signals.map(|kind| signal(kind).unwrap()) });
     thread::spawn(move || {
-        let [mut interrupt, mut terminate, mut hang_up] = signals;
+        let [mut interrupt, mut terminate] = signals;
         runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => (),
                 _ = terminate.recv() => (),
-                _ = hang_up.recv() => (),
             }
         });
         ends.send_replace(true);

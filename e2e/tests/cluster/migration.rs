@@ -151,7 +151,7 @@ fn each_controller_works_alone_beside_a_go_one_that_does_the_rest() {
         bed.cloud.by_hand(Method::POST, "/v1/routes:batch", Some(&without_routes(&state))).await?;
         until_routed(bed, OUR_TAG).await?;
         service("two").port(80).create(&bed.client).await?;
-        bed.address("two").await?;
+        let two = bed.address("two").await?;
         made_by_go(&bed.cloud.state().await?, "two")?;
         joins(bed, "second").await?;
 
@@ -167,7 +167,8 @@ fn each_controller_works_alone_beside_a_go_one_that_does_the_rest() {
             ["one", "two", "three"].iter().try_for_each(|name| state.balancer(name).map(drop))
         })
         .await?;
-        ensure!(bed.address("one").await? == one, "it had {one}");
+        let now = (bed.address("one").await?, bed.address("two").await?);
+        ensure!(now == (one.clone(), two.clone()), "they had {one} and {two}, and have {now:?}");
         joins(bed, "third").await?;
         go.ensure_running()?;
         go.stop().await

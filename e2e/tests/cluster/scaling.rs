@@ -196,6 +196,9 @@ async fn nothing_written_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<(
     ensure!(bed.cloud.counts().await?.total == u64::try_from(log.len())?, "the log has not all of them");
     // Each node of a user's comes, and all but those that are there went; the real ones came.
     let other_nodes = 2 * outcome.n_joined - outcome.networks.len() + usize::from(NODES);
+    let laid: Vec<_> = log.iter().filter(|entry| entry.operation == Operation::BatchRoutes).collect();
+    ensure!(laid.len() <= other_nodes, "{} writes of routes for {other_nodes} changes", laid.len());
+    ensure!(laid.iter().all(|entry| entry.status == Some(200)), "{laid:?}");
     for (operation, at_most) in [
         // Its user wants one port, and then two.
         (Operation::UpdateLoadBalancer, WISHES),

@@ -38,7 +38,7 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
         // What there was more of before is not forgotten, nor what is not there any more.
         bed.upgrade(&all(true, 2)).await?;
         bed.upgrade(&all(false, 2)).await?;
-        bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
+        bed.helm(&["uninstall", RELEASE]).await?;
         nothing_left(bed, &before).await?;
         let state = bed.cloud.state().await?;
         ensure!(state.load_balancers.len() == 1 && state.routes.len() == 1, "{state:?}");
