@@ -84,7 +84,10 @@ impl Look for Mirrors {
         let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
             return Seen::default();
         };
-        let wanted = if node.pod_cidrs.is_empty() {
+        let node = self.seen(node);
+        let wanted = if node.elsewhere {
+            vec!["no route: the node's machine is another cloud's".to_owned()]
+        } else if node.pod_cidrs.is_empty() {
             vec!["no route: the node has no spec.podCIDRs".to_owned()]
         } else {
             node.pod_cidrs.iter().map(|to| wanted(&node, to)).collect()
@@ -97,7 +100,7 @@ impl Look for Mirrors {
         } else {
             vec!["not listed yet".to_owned()]
         };
-        let unseen = !node.pod_cidrs.is_empty() && self.judged(&node.uid).is_none();
+        let unseen = !node.pod_cidrs.is_empty() && !node.elsewhere && self.judged(&node.uid).is_none();
         Seen { wanted, cloud, unseen }
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Mirrors {
     pub(crate) routes: Mirror<String, Option<Route>>,
     /// `None`: not known yet.
     ability: watch::Sender<Option<Ability>>,
+    /// The scheme of its provider IDs. `None`: not known yet, or the adapter does not say it.
+    scheme: Arc<Mutex<Option<String>>>,
     deleted: Deleted,
     /// What the last pass found to be the case.
     judged: Arc<Mutex<Judged>>,
@@ -85,7 +87,8 @@ impl Mirrors {
     pub(crate) fn new(clock: Clock) -> Self {
         let (nodes, routes) = (Mirror::new("nodes", clock), Mirror::new("routes", clock));
         let ability = watch::Sender::new(None);
-        Self { nodes, routes, ability, deleted: Deleted::default(), judged: Arc::default() }
+        let (scheme, deleted, judged) = (Arc::default(), Deleted::default(), Arc::default());
+        Self { nodes, routes, ability, scheme, deleted, judged }
     }
 
     /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
@@ -162,9 +165,26 @@ impl Mirrors {
         }
     }
 
-    /// All nodes as they are now: shared with the mirror, since copies of a large cluster would count twice.
+    /// All nodes as they are now, and as the adapter's cloud sees them: shared with the mirror but for those of other clouds, since copies
+    /// of a large cluster would count twice.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.read(|content| content.values().cloned().collect())
+        let nodes: Vec<Arc<Node>> = self.nodes.read(|content| content.values().cloned().collect());
+        match self.scheme() {
+            Some(scheme) => nodes.into_iter().map(|node| node.seen_from(&scheme)).collect(),
+            None => nodes,
+        }
+    }
+
+    /// A node of the mirror as the adapter's cloud sees it.
+    pub(crate) fn seen(&self, node: Arc<Node>) -> Arc<Node> {
+        match self.scheme() {
+            Some(scheme) => node.seen_from(&scheme),
+            None => node,
+        }
+    }
+
+    fn scheme(&self) -> Option<String> {
+        self.scheme.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The same of all routes.

@@ -1,5 +1,6 @@
 //! What the adapter can do about routes, by its own words.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use cloud_api_proto::AdapterError;
@@ -62,7 +63,10 @@ impl Mirrors {
         let mut links = self.routes.links();
         loop {
             let known = match adapter.get_info().await {
-                Ok(info) => Some(Ability::of(&info)),
+                Ok(info) => {
+                    self.learn_scheme(&info.provider, trigger);
+                    Some(Ability::of(&info))
+                }
                 Err(error) => {
                     debug!(%error, "The adapter does not say what it can do");
                     Ability::of_error(&error)
@@ -82,6 +86,17 @@ impl Mirrors {
                 Some(Ability::None) => sleep(ASK_AGAIN).await,
                 None => sleep(ASK_SOON).await,
             }
+        }
+    }
+
+    /// Nodes whose provider IDs have another one are of other clouds.
+    fn learn_scheme(&self, scheme: &str, trigger: &Trigger) {
+        let scheme = Some(scheme.to_owned()).filter(|scheme| !scheme.is_empty());
+        let mut known = self.scheme.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != scheme {
+            info!(scheme, "Nodes with such provider IDs are this cloud's own");
+            *known = scheme;
+            trigger.wake();
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
         uid: node.metadata.uid.clone()?,
         created: node.metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0),
         provider_id: None,
+        elsewhere: false,
         pod_cidrs: Vec::new(),
         unreadable_cidrs: Vec::new(),
         internal_ips: internal_ips(node),
@@ -47,6 +48,8 @@ pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News
         uid,
         created,
         provider_id,
+        // Follows from the provider ID, and from what only the passes know.
+        elsewhere: _,
         pod_cidrs,
         unreadable_cidrs,
         internal_ips,

@@ -44,21 +44,22 @@ pub(crate) fn by_age(nodes: &[impl Borrow<Node>]) -> Vec<&Node> {
 }
 
 /// Hands each CIDR to the oldest node that asks for it. A node that is not initialised yet holds its place, so that nobody
-/// loses a route when it comes up.
+/// loses a route when it comes up. So does one on another cloud's machine, which hears of nothing.
 pub(crate) fn claims<'a>(nodes: &'a [impl Borrow<Node>], cluster: &ClusterCidrs) -> Claims<'a> {
     let mut claims = Claims::default();
     for node in by_age(nodes) {
-        for text in &node.unreadable_cidrs {
+        for text in node.unreadable_cidrs.iter().filter(|_| !node.elsewhere) {
             claims.refusals.push(Refusal::new(node, text, Why::Unreadable));
         }
         for to in &node.pod_cidrs {
             match claims.wanted.get(to) {
+                Some(_) if node.elsewhere => (),
                 Some(older) => {
                     let why = Why::Claimed { by: older.name.clone() };
                     claims.refusals.push(Refusal::new(node, to, why));
                 }
                 None => {
-                    if !cluster.contain(to) && node.provider_id.is_some() {
+                    if !cluster.contain(to) && node.next_hop(to).is_some() {
                         let why = Why::OutsideCluster { cluster: cluster.to_string() };
                         claims.outside.push(Refusal::new(node, to, why));
                     }

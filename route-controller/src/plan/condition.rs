@@ -67,7 +67,7 @@ pub(crate) struct Change {
 /// What is the case, by the UIDs of those nodes of which it is certain.
 pub(crate) type Judged = BTreeMap<String, Network>;
 
-/// Judges all nodes. `lay_standing` tells what became of a route that was to be laid.
+/// Judges all nodes on this cloud's machines. `lay_standing` tells what became of a route that was to be laid.
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
@@ -83,7 +83,8 @@ pub(crate) fn judged(
     for refusal in &plan.refusals {
         standings.entry(&refusal.node_uid).or_default().push(Standing::Failed);
     }
-    let judged = nodes.iter().map(Borrow::borrow).filter_map(|node: &Node| {
+    let ours = nodes.iter().map(Borrow::borrow).filter(|node: &&Node| !node.elsewhere);
+    let judged = ours.filter_map(|node| {
         let standings = standings.get(node.uid.as_str()).map_or(&[][..], Vec::as_slice);
         let stray = node.asks_for_nothing() && plan.reached.contains(&node.uid);
         Some((node.uid.clone(), judge(standings, stray)?))

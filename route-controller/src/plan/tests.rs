@@ -5,6 +5,7 @@ mod settles;
 mod unmarked;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use insta::assert_snapshot;
 use jiff::Timestamp;
@@ -22,6 +23,44 @@ fn a_node_gets_a_route_to_its_pods() {
     let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.11")];
 
     assert_snapshot!(settled(&nodes, &[]), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11");
+}
+
+#[test]
+fn a_node_on_another_clouds_machine_keeps_its_place_and_is_left_alone_otherwise() {
+    let other =
+        || node("a").pods("10.244.1.0/24").pods("10.99.0.0/24").unreadable("x").at("192.0.2.11").elsewhere();
+
+    for (name, nodes, routes) in [
+        ("alone", vec![other()], vec![]),
+        ("beside a younger one of ours", vec![other(), node("b").born(1)], vec![]),
+        (
+            "beside an older one of ours with its CIDR",
+            vec![other().born(1), node("b").pods("10.244.1.0/24")],
+            vec![route("1", "10.244.1.0/24").of("b").via("sim://r/b")],
+        ),
+        (
+            "with a route from former times",
+            vec![other()],
+            vec![route("1", "10.244.1.0/24").of("a").via("sim://r/a")],
+        ),
+    ] {
+        assert_eq!(settled(&nodes, &routes).to_string(), "", "{name}");
+    }
+}
+
+#[test]
+fn the_provider_id_says_whether_the_machine_is_another_clouds() {
+    for (id, elsewhere) in [
+        (Some("sim://r/a"), false),
+        (Some("sim:///a"), false),
+        (Some("aws:///z/i-1"), true),
+        (Some("simulated://r/a"), true),
+        (Some("i-1"), false),
+        (None, false),
+    ] {
+        let node = Node { provider_id: id.map(str::to_owned), ..node("a") };
+        assert_eq!(Arc::new(node).seen_from("sim").elsewhere, elsewhere, "{id:?}");
+    }
 }
 
 #[test]
@@ -295,6 +334,7 @@ pub(crate) fn node(name: &str) -> Node {
         uid: name.to_owned(),
         created: Timestamp::UNIX_EPOCH,
         provider_id: Some(format!("sim://r/{name}")),
+        elsewhere: false,
         pod_cidrs: Vec::new(),
         unreadable_cidrs: Vec::new(),
         internal_ips: Vec::new(),
@@ -327,6 +367,11 @@ impl Node {
 
     pub(crate) fn uninitialised(mut self) -> Self {
         self.provider_id = None;
+        self
+    }
+
+    pub(crate) fn elsewhere(mut self) -> Self {
+        self.elsewhere = true;
         self
     }
 

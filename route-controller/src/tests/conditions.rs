@@ -75,3 +75,23 @@ async fn somebody_elses_word_during_the_first_pass_after_a_start_is_put_right_by
     assert_eq!(world.spent(), (before.0 + 1, before.1 + 2));
     world.stop().await;
 }
+
+/// After a move to another provider, for as long as the former one's nodes are there.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cloud_is_left_alone_in_the_routes_and_in_the_condition() {
+    let mut world = World::new();
+    world.marks_routes();
+    world.cloud.edit(|state| state.info.provider = "sim".to_owned());
+    world.put(node("old").provider_id("aws:///z/i-1").pods("10.244.9.0/24").at("192.0.2.9"));
+    world.put(node("odd").provider_id("aws:///z/i-2").pods("10.244.x").at("192.0.2.8"));
+    says(&world, "old", "False", "RouteCreated");
+    world.put(numbered(0));
+    world.start();
+    eventually("the condition of ours", || world.condition("n0") == SERVED).await;
+    settle().await;
+    assert_eq!(world.routes(), ["10.244.0.0/24 via sim://north/n0 at 192.0.2.1"]);
+    assert_eq!((world.condition("old"), world.condition("odd")), (SERVED.to_owned(), String::new()));
+    assert_eq!(world.spent(), (1, 1), "for ours");
+    assert!(world.kube.events().is_empty(), "{:?}", world.kube.events());
+    world.stop().await;
+}
