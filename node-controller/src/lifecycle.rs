@@ -284,6 +284,7 @@ impl Deletions {
         let going = self.judge(crowd, &mut notices);
         self.brakes.holds(BRAKE, notices.tripped_words());
         let mut found = notices.findings(candidates.values().map(|candidate| &*candidate.node), &going);
+        self.others(&mut notices);
         let shown = self.board.show(notices);
         notices::mark_shown(&mut found, &shown);
         self.told.replace(found, |_| true);
@@ -306,6 +307,15 @@ impl Deletions {
             Some((Subject::of(&node)?, Candidate { node, shown }))
         });
         candidates.collect()
+    }
+
+    /// Nodes of other clouds, for which nothing is done here.
+    fn others(&self, notices: &mut Notices) {
+        let Lifecycle { mirrors, scheme, shards, .. } = &self.lifecycle;
+        let Some(scheme) = scheme.get() else { return };
+        let is_another = |node: &&Arc<Node>| plan::is_of_another(node, &scheme) && shards.has(&node.uid);
+        let others: Vec<_> = mirrors.nodes.read(|nodes| nodes.values().filter(is_another).cloned().collect());
+        others.iter().for_each(|node| notices.of_another_cloud(node, &scheme));
     }
 
     /// Machines of other nodes, which the cloud lists. An adapter that was just started, or was shown nothing for a moment, does not know

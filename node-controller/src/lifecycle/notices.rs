@@ -1,7 +1,7 @@
 //! What people read about the end of nodes.
 //!
 //! Why a node stays is found anew in each pass, every few seconds; it is told when it begins, and again each hour while it lasts,
-//! which is how long Events are kept.
+//! which is how long Events are kept. That a node is of another cloud is told once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +29,8 @@ const REMIND: Duration = Duration::from_hours(1);
 const FAILED: &str = "CloudProviderFailed";
 /// The brake holds.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
+/// It is so for as long as the node lives, and may be meant: said once.
+const ANOTHER: &str = "InstanceOfAnotherCloud";
 /// So many nodes are named in a notice about all of them.
 const NAMED: usize = 10;
 
@@ -65,6 +67,17 @@ impl Notices {
             id(node)
         );
         self.warn(node, "InstanceForeign", note);
+    }
+
+    /// Its cloud has the provider IDs of another scheme than this one.
+    pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
+        let note = format!(
+            "Leaves the node alone: its instance {} belongs to another cloud than the cloud adapter's, whose provider IDs begin with \
+             {scheme}://. Its addresses, labels and taints are not kept, and it stays when its instance goes: kubectl delete node {}",
+            id(node),
+            node.name
+        );
+        self.warn(node, ANOTHER, note);
     }
 
     pub(super) fn failed(&mut self, node: &Node, error: &str) {
@@ -182,13 +195,13 @@ impl Board {
         &self.recorder
     }
 
-    /// Tells what is new, or was told long ago. What is not said any more is forgotten: it is news when it comes back. What finds no
-    /// place now is told in a later pass. Returns what was told now.
+    /// Tells what is new, or was told long ago but for what is said once. What is not said any more is forgotten: it is news when it comes
+    /// back. What finds no place now is told in a later pass. Returns what was told now.
     pub(super) fn show(&mut self, notices: Notices) -> BTreeSet<Said> {
         let mut shown = BTreeSet::new();
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.told);
-        before.retain(|_, at| now.duration_since(*at) < REMIND);
+        before.retain(|(.., reason), at| *reason == ANOTHER || now.duration_since(*at) < REMIND);
         for (about, notice) in notices.0 {
             let said = (about.name.clone(), about.uid.clone(), notice.reason);
             if let Some(at) = before.remove(&said) {

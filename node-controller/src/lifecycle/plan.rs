@@ -90,6 +90,13 @@ pub(super) fn is_of(node: &Node, scheme: Option<&str>) -> bool {
     id.is_some_and(|id| Some(id.scheme()) == scheme)
 }
 
+/// Whether the node, which is initialised, says that it runs on a machine of another cloud than that with this scheme. What is no provider
+/// ID says nothing.
+pub(super) fn is_of_another(node: &Node, scheme: &str) -> bool {
+    let id = node.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
+    id.is_some_and(|id| id.scheme() != scheme) && !node.is_uninitialised() && !node.life.deleting
+}
+
 /// By the API server's clock, which wrote the creation time, and ours. A node without a creation time is as young as can be.
 fn is_older(node: &Node, now: Timestamp, minimum_age: Duration) -> bool {
     let age = node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok());

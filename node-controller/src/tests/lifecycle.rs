@@ -173,6 +173,37 @@ async fn nodes_of_other_clouds_and_nodes_without_a_machine_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_initialised_node_of_another_cloud_is_told_once() {
+    let mut world = World::new();
+    world.cloud.put(instance(&id("n0")).named("n0"));
+    world.kube.put::<Node>(known("n0").ready("True"));
+    for (name, id, ready) in [
+        ("aws", "aws:///z/i-1", "True"),
+        ("down", "simulated://north/i-1", "Unknown"),
+        ("odd", "i-1", "True"),
+    ] {
+        world.kube.put::<Node>(node(name).provider_id(id).ready(ready));
+    }
+    world.start();
+    let words = "Leaves the node alone: its instance aws:///z/i-1 belongs to another cloud than the cloud adapter's, \
+                 whose provider IDs begin with sim://";
+    eventually("it is told", || world.has_event("InstanceOfAnotherCloud", words)).await;
+    sleep(Duration::from_hours(26)).await;
+    let events = world.kube.events();
+    let told: Vec<_> = events.iter().filter(|event| event.contains(" InstanceOfAnotherCloud ")).collect();
+    assert_eq!(told.len(), 2, "aws and down, once each: {told:#?}");
+    assert!(told.iter().all(|event| !event.contains(" odd:") && !event.contains(" n0:")), "{told:#?}");
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
+    // News when it is so again.
+    world.cloud.edit(|state| state.info.provider = "aws".to_owned());
+    world.cloud.away(true);
+    sleep(Duration::from_secs(30)).await;
+    world.cloud.away(false);
+    eventually("the others are told", || world.has_event("InstanceOfAnotherCloud", "sim://north/n0 belongs"))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_adapter_that_is_away_deletes_nothing() {
     let world = running(3).await;
     world.lose("n1");

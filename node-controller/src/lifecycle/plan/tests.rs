@@ -168,3 +168,25 @@ fn an_uninitialised_node_must_have_an_age() {
     let initialised = trim_node(&known().build());
     assert!(absence(&initialised, &facts, BEGIN, AGE), "its machine was seen once");
 }
+
+#[test]
+fn only_who_says_so_is_of_another_cloud() {
+    for (name, node, expected) in [
+        ("another scheme", node("a").provider_id("aws:///z/i-1"), true),
+        ("another scheme, not ready", node("a").provider_id("simulated://north/i-1").ready("False"), true),
+        ("this cloud's", known(), false),
+        ("no provider ID", node("a"), false),
+        ("what is none", node("a").provider_id("i-1"), false),
+        (
+            "not initialised, so told why it waits",
+            node("a").provider_id("aws:///z/i-1").tainted(
+                controller_core::node::UNINITIALISED,
+                None,
+                "NoSchedule",
+            ),
+            false,
+        ),
+    ] {
+        assert_eq!(is_of_another(&trim_node(&node.build()), "sim"), expected, "{name}");
+    }
+}
