@@ -1,0 +1,182 @@
+//! What waits is explained by the page of its controller in the words of its Event, and is gone from the list once it is settled.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use adapter_sim::simcloud::model::Route;
+use anyhow::{Context, ensure};
+use cloud_api_proto::DOMAIN;
+use e2e::{ADAPTER, Bed, CONTROLLERS, State as Cloud, WITHIN, eventually, node, service};
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use pages::report::{ControllerStatus, Explanation, Explanations, State};
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// What somebody else's route takes from a node.
+const TAKEN: &str = "10.244.2.0/24";
+
+#[tokio::test]
+async fn what_waits_is_explained_in_the_words_of_its_event_until_it_is_settled() {
+    let values = json!({ "adapter": { "cache": { "routes": { "maxAge": "2s" } } } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    an_adapter_that_is_away(&mut bed).await;
+    a_mistake_in_an_annotation(&mut bed).await;
+    a_quota(&mut bed).await;
+    a_machine_that_is_not_there(&mut bed).await;
+    a_route_that_cannot_be_laid(&mut bed).await;
+    what_cannot_be_asked(&mut bed).await;
+}
+
+async fn an_adapter_that_is_away(bed: &mut Bed) {
+    for name in CONTROLLERS {
+        bed.cluster.pods.get(name).unwrap().start().unwrap();
+    }
+    bed.cluster.cloud.create_instance("a").await.unwrap();
+    node("a").pods("10.244.1.0/24").register(&bed.client()).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    let web = waits(bed, "service-controller", ("Service", "default/web")).await;
+    assert!(web.waits_for.is_some_and(|it| it.contains("waits until it is there")), "{:?}", web.plan);
+    assert!(web.wanted.iter().any(|it| it.starts_with("1 listener: TCP 80 -> ")), "{:?}", web.wanted);
+    bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
+    waits(bed, "node-controller", ("Node", "a")).await;
+    for name in CONTROLLERS {
+        let status: ControllerStatus = page(bed, name, "/status").await;
+        assert!(status.adapter.trouble.is_some_and(|it| it.contains("not reachable since")), "{name}");
+        assert_eq!((status.controller.as_str(), status.held), (name, vec![0]));
+    }
+    let of_node: ControllerStatus = page(bed, "node-controller", "/status").await;
+    assert_eq!(of_node.unsettled, 1);
+
+    bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
+    bed.initialised("a").await.unwrap();
+    bed.address("web").await.unwrap();
+    all_is_settled(bed).await;
+    let web = explained(bed, "service-controller", "default/web").await;
+    assert_eq!((web.state, web.known, web.held), (State::Settled, true, true));
+    assert!(web.cloud.iter().any(|it| it.contains(" ACTIVE ")), "{:?}", web.cloud);
+    let a = explained(bed, "route-controller", "a").await;
+    assert!(a.cloud.iter().any(|it| it.contains(" to 10.244.1.0/24 via ")), "{:?}", a.cloud);
+    let status: ControllerStatus = page(bed, "service-controller", "/status").await;
+    assert_eq!((status.adapter.trouble, status.adapter.replica.is_some()), (None, true));
+}
+
+async fn a_mistake_in_an_annotation(bed: &mut Bed) {
+    let key = format!("lb.{DOMAIN}/internal");
+    service("wrong").port(80).annotation(&key, "perhaps").create(&bed.client()).await.unwrap();
+    bed.told("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
+    let wrong = waits(bed, "service-controller", ("Service", "default/wrong")).await;
+    assert!(wrong.waits_for.is_some_and(|it| it.contains(&key)), "{:?}", wrong.plan);
+    assert_eq!((wrong.reason, wrong.next_try), (None, None), "only a change helps");
+    bed.patch_service("wrong", &json!({ "metadata": { "annotations": { key: "true" } } })).await.unwrap();
+    bed.address("wrong").await.unwrap();
+    all_is_settled(bed).await;
+}
+
+async fn a_quota(bed: &mut Bed) {
+    bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 2 } })).await.unwrap();
+    service("full").port(80).create(&bed.client()).await.unwrap();
+    bed.told("Service", "full", "SyncLoadBalancerFailed").await.unwrap();
+    let full = waits(bed, "service-controller", ("Service", "default/full")).await;
+    assert_eq!(full.reason.as_deref(), Some("VENDOR_QUOTA"));
+    assert!(full.since.is_some() && full.next_try > full.since && full.attempts > 0, "{full:?}");
+    assert!(full.plan.iter().any(|line| line.starts_with("ensure ")), "{:?}", full.plan);
+    bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 100 } })).await.unwrap();
+    // It would try again by itself, after five minutes.
+    let controller = bed.cluster.pods.get("service-controller").unwrap();
+    controller.terminate().await.unwrap();
+    controller.start().unwrap();
+    bed.address("full").await.unwrap();
+    all_is_settled(bed).await;
+}
+
+async fn a_machine_that_is_not_there(bed: &mut Bed) {
+    node("late").register(&bed.client()).await.unwrap();
+    bed.told("Node", "late", "InstanceNotVisible").await.unwrap();
+    let late = waits(bed, "node-controller", ("Node", "late")).await;
+    assert_eq!(late.wanted, ["a machine named late"]);
+    bed.cluster.cloud.create_instance("late").await.unwrap();
+    bed.initialised("late").await.unwrap();
+    all_is_settled(bed).await;
+}
+
+async fn a_route_that_cannot_be_laid(bed: &mut Bed) {
+    let there = bed.cluster.cloud.state().await.unwrap();
+    let a = there.instances.iter().find(|it| it.name == "a").unwrap();
+    bed.cluster.cloud.lay_route(TAKEN, &a.id).await.unwrap();
+    let theirs = route(&bed.cluster.cloud.state().await.unwrap()).unwrap();
+    bed.join("b", Some(TAKEN)).await.unwrap();
+    bed.told("Node", "b", "FailedToCreateRoute").await.unwrap();
+    let b = waits(bed, "route-controller", ("Node", "b")).await;
+    assert!(b.waits_for.is_some_and(|it| it.contains(TAKEN)), "{:?}", b.plan);
+    assert!(b.cloud.iter().any(|it| it.contains(TAKEN)), "{:?}", b.cloud);
+    let remove = json!({ "remove": [theirs.id] });
+    bed.cluster.cloud.by_hand(Method::POST, "/v1/routes:batch", Some(&remove)).await.unwrap();
+    bed.until_cloud("b has its route", route).await.unwrap();
+    all_is_settled(bed).await;
+}
+
+/// The one that leads where the node asks for.
+fn route(state: &Cloud) -> anyhow::Result<Route> {
+    let found = state.routes.iter().find(|it| it.destination.to_string() == TAKEN);
+    found.cloned().context("no route leads there")
+}
+
+async fn what_cannot_be_asked(bed: &mut Bed) {
+    let pod = &*bed.cluster.pods.get("service-controller").unwrap();
+    let form = pod.page("/explain?key=web").await.unwrap_err().to_string();
+    assert!(form.contains("400") && form.contains("want NAMESPACE/NAME of a Service"), "{form}");
+    let unknown = pod.page("/explain?key=default/nobody").await.unwrap_err().to_string();
+    assert!(unknown.contains("404") && unknown.contains("\"known\":false"), "{unknown}");
+    assert_eq!(pod.http_status(Method::POST, "/explain").await.unwrap(), 405, "nothing can be changed");
+}
+
+/// Waits until a controller's list says that an object waits, in the words of one of its Events.
+async fn waits(bed: &mut Bed, controller: &str, (kind, key): (&str, &str)) -> Explanation {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    let events: Api<Event> = Api::all(bed.client());
+    let about =
+        ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
+    let pod = &*bed.cluster.pods.get(controller).unwrap();
+    eventually(&format!("{controller} explains why {key} waits, as its Event does"), WITHIN, || async {
+        let seen: Explanations = serde_json::from_str(&pod.page("/explain").await?)?;
+        let one = seen.objects.into_iter().find(|it| it.key == key).context("it is not on the list")?;
+        ensure!(one.state == State::Waiting, "{one:#?}");
+        let told = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
+        let told: Vec<String> = told.collect();
+        ensure!(one.waits_for.as_ref().is_some_and(|words| told.contains(words)), "{one:#?} {told:#?}");
+        let alone: Explanation = serde_json::from_str(&pod.page(&format!("/explain?key={key}")).await?)?;
+        ensure!(alone.key == one.key && alone.since == one.since, "{alone:#?} {one:#?}");
+        Ok(one)
+    })
+    .await
+    .unwrap()
+}
+
+/// A page of a controller.
+async fn page<T: DeserializeOwned>(bed: &mut Bed, controller: &str, path: &str) -> T {
+    let text = bed.cluster.pods.get(controller).unwrap().page(path).await.unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+async fn explained(bed: &mut Bed, controller: &str, key: &str) -> Explanation {
+    page(bed, controller, &format!("/explain?key={key}")).await
+}
+
+/// Waits until nothing is on any list.
+async fn all_is_settled(bed: &mut Bed) {
+    for name in CONTROLLERS {
+        let pod = &*bed.cluster.pods.get(name).unwrap();
+        eventually(&format!("{name} has nothing on its list"), WITHIN, || async {
+            let seen: Explanations = serde_json::from_str(&pod.page("/explain").await?)?;
+            ensure!(seen.objects.is_empty() && seen.more == 0, "{seen:#?}");
+            let status: ControllerStatus = serde_json::from_str(&pod.page("/status").await?)?;
+            ensure!(status.unsettled == 0 && status.held_back.is_empty(), "{status:#?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}
