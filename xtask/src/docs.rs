@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Serves it on loopback until Ctrl-C; search works by `--open`, too
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "3000")]
     serve: Option<u16>,
-    /// Where the repository can be read, such as https://git.example/x/blob/main: links to what is no page of the book lead there
+    /// Where the repository can be read, such as `https://git.example/x/blob/main`: links to what is no page of the book lead there
     #[arg(long, value_name = "URL")]
     repository: Option<String>,
 }
