@@ -141,10 +141,16 @@ async fn an_adapter_of_one_cluster_answers_for_no_other() {
 async fn the_port_of_probes_serves_no_api() {
     let adapter = Program::start(&LOOPBACK).await;
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    for path in ["/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/"] {
+    for (path, refusal) in [
+        ("/cloudadapter.v1alpha1.AdapterService/GetInfo", 404),
+        ("/grpc.health.v1.Health/Check", 404),
+        // Pages are read.
+        ("/", 405),
+        ("/status.json", 405),
+    ] {
         let request = client.post(format!("http://{}{path}", adapter.http));
         let answer = request.header("content-type", "application/grpc").send().await.expect("an answer");
-        assert_eq!(answer.status(), 404, "{path}");
+        assert_eq!(answer.status(), refusal, "{path}");
     }
 }
 
