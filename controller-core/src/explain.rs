@@ -4,7 +4,7 @@
 //! the key in the queue, and lines that the controller makes of its mirrors. Neither the API server nor the adapter is asked.
 //!
 //! - [`ledger`]: what is not settled, and why.
-//! - [`pages`]: the two pages over HTTP.
+//! - `pages`: the two pages over HTTP.
 
 pub mod ledger;
 mod pages;
