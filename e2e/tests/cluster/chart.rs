@@ -72,9 +72,22 @@ async fn notes_are_right(bed: &Bed) -> anyhow::Result<()> {
     let commands: Vec<_> = notes.lines().filter(|line| line.starts_with("  kubectl ")).collect();
     ensure!(commands.len() >= 5, "{notes}");
     ensure!(notes.contains(&format!("  helm test {RELEASE} --namespace {NAMESPACE} --logs\n")), "{notes}");
+    let commands: Vec<_> = commands.into_iter().map(as_typed).collect();
     bed.shell(&bed.layout().home, &commands.join("\n").replace("service NAME", "service kubernetes")).await?;
     bed.step("the notes' commands work");
     Ok(())
+}
+
+/// A command as a person types it: what would go on until Ctrl-C gets that as soon as it works.
+fn as_typed(command: &str) -> String {
+    if !command.contains(" port-forward ") {
+        return command.to_owned();
+    }
+    format!(
+        "{command} >forwarded & forward=$!\n\
+         until grep -q '^Forwarding from' forwarded; do kill -0 $forward; sleep 0.1; done\n\
+         kill $forward; wait $forward || true; rm forwarded"
+    )
 }
 
 /// What of each pod says that it is the same process as before: its UID, and how often its container started.
