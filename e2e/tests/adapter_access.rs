@@ -101,12 +101,13 @@ async fn the_plain_port_serves_no_api() {
     assert!(BROKEN.contains(&refused.code), "{refused:?}");
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     for path in
-        ["/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/", "/debug/pprof"]
+        ["/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/debug/pprof"]
     {
         assert_eq!(adapter.http_status(Method::POST, path).await.unwrap(), 404, "{path}");
     }
-    for path in ["/metrics", "/healthz", "/readyz"] {
+    for path in ["/metrics", "/healthz", "/readyz", "/", "/status.json"] {
         assert_eq!(adapter.http_status(Method::GET, path).await.unwrap(), 200, "{path}");
+        assert_eq!(adapter.http_status(Method::POST, path).await.unwrap(), 405, "{path}");
     }
 }
 
