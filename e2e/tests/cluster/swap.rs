@@ -96,7 +96,7 @@ fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_th
         node("late").provider_id("sim://sim-1/i-0009").register(&bed.client).await?;
         told(bed, "Node", "late", "InstanceForeign", |_| true).await?;
         delete_node(&bed.client, "late").await?;
-        told(bed, "Node", "node-1", "FailedToCreateRoute", |_| true).await?;
+        told(bed, "Node", "node-1", "InstanceOfAnotherCloud", |_| true).await?;
         python.ensure_running()?;
         before.nodes_are_still_so(bed).await?;
         ensure!(no_writes(&bed.cloud).await?, "what is of the first is left alone");
