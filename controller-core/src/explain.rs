@@ -315,6 +315,7 @@ impl Explain {
             },
             unsettled: many(self.unsettled()?.len()),
             held_back,
+            ..ControllerStatus::default()
         })
     }
 

@@ -1,4 +1,4 @@
-//! What the status pages say, as JSON: made by the controllers (`/status`, `/explain`) and the adapter (`/status.json`), read by people and
+//! What the status pages say, as JSON: made by the controllers (`/status`, `/explain`, `/plan`) and the adapter (`/status.json`), read by people and
 //! by `cloudctl`.
 //!
 //! Field names are camelCase and do not change their meaning. A reader takes what it does not know for absent and what is absent for
@@ -10,6 +10,12 @@ mod controller;
 mod tests;
 
 pub use self::{
-    adapter::{AdapterStatus, Breaker, BreakerState, Budget, Queue, Snapshot, Step, Task, VendorWrite},
-    controller::{AdapterLink, ControllerStatus, Explanation, Explanations, State, WorkQueue},
+    adapter::{
+        AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Queue, Snapshot, Step, Task,
+        VendorWrite,
+    },
+    controller::{
+        AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, Plans, Priced, State, VendorStep,
+        WorkQueue,
+    },
 };

@@ -117,6 +117,7 @@ impl<D: Driver> Sources<D> {
                 self.snapshot(&self.snapshots.load_balancers),
                 self.snapshot(&self.snapshots.routes),
             ],
+            clusters: Vec::new(),
             tasks: tasks.into_iter().map(task).collect(),
             more_tasks: u64::try_from(more).unwrap_or(u64::MAX),
             writes: rpc.vendor.last_writes().into_iter().map(|it| self.write(it)).collect(),

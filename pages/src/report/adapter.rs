@@ -35,6 +35,8 @@ pub struct AdapterStatus {
     pub breakers: Vec<Breaker>,
     /// The listings that are kept.
     pub snapshots: Vec<Snapshot>,
+    /// Whose objects the listings show, as their tags say: the adapter's own cluster first.
+    pub clusters: Vec<ClusterObjects>,
     /// The load balancers that are converging: at most 200, the oldest first.
     pub tasks: Vec<Task>,
     /// How many more load balancers are converging.
@@ -172,4 +174,18 @@ pub struct VendorWrite {
     pub controller: String,
     /// `ok`, or what went wrong.
     pub outcome: String,
+}
+
+/// What a cluster has at the cloud, as the tags of the objects say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterObjects {
+    /// Its ID. Empty: objects that nobody's tags are on.
+    pub cluster_id: String,
+    /// It is the adapter's own.
+    pub own: bool,
+    /// Load balancers of it.
+    pub load_balancers: u64,
+    /// Routes of it.
+    pub routes: u64,
 }

@@ -25,6 +25,30 @@ pub struct ControllerStatus {
     pub unsettled: u64,
     /// What is not done for caution, such as by the deletion brake, in the words of its Event.
     pub held_back: Vec<String>,
+    /// It looks and plans, and changes nothing: `--dry-run`.
+    pub dry_run: bool,
+    /// Load balancers of its shards that no Service wants any more: at most 200, the oldest first.
+    pub orphans: Vec<Orphan>,
+    /// How many more of them there are.
+    pub more_orphans: u64,
+}
+
+/// A load balancer of this cluster whose Service is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Orphan {
+    /// The UID that its Service had.
+    pub uid: String,
+    /// `NAMESPACE/NAME` that its Service had, as its tags say.
+    pub key: String,
+    /// The vendor's IDs of what is there.
+    pub vendor_ids: Vec<String>,
+    /// Since when this process knows of it.
+    pub since: Option<Timestamp>,
+    /// A person has said that it may go.
+    pub released: bool,
+    /// Why it is still there, in the words of its Event.
+    pub waits_for: Option<String>,
 }
 
 /// How a controller gets on with its adapter.
@@ -110,4 +134,53 @@ pub enum State {
     Waiting,
     /// Everything is as wanted.
     Settled,
+}
+
+/// `GET /plan` of a controller: what it would do now about the objects that are not as wanted, tried out at the adapter without changing
+/// anything. In the order of their keys, at most 100 on a page; `GET /plan?after=KEY` has those that follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Plans {
+    /// Such as `service-controller`.
+    pub controller: String,
+    /// It changes nothing: `--dry-run`.
+    pub dry_run: bool,
+    /// How many objects of its shards were looked at since it started: those that are not among `objects` are as wanted.
+    pub looked_at: u64,
+    /// How many objects of its shards there are. More than `looked_at`: the plans are not complete yet.
+    pub of: u64,
+    /// At most 100.
+    pub objects: Vec<Priced>,
+    /// The key to go on after. `None`: these were the last.
+    pub next: Option<String>,
+}
+
+/// What would be done about one object, with its price.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Priced {
+    /// Of the object: `Service` or `Node`.
+    pub kind: String,
+    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    pub key: String,
+    /// What would be written to the API server. A line each, for people.
+    pub cluster: Vec<String>,
+    /// The changes at the vendor, a call each.
+    pub vendor: Vec<VendorStep>,
+    /// Why it cannot be said what would be done, or what it waits for first, in the words of its Event.
+    pub trouble: Option<String>,
+    /// The adapter's typed reason of `trouble`, if it was the adapter that refused.
+    pub reason: Option<String>,
+}
+
+/// One call that would change something at the vendor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VendorStep {
+    /// In words: `create listener tcp/443`.
+    pub description: String,
+    /// The vendor's operation, such as `CreateListener`.
+    pub operation: String,
+    /// The family whose budget pays, such as `loadbalancer`.
+    pub family: String,
 }

@@ -42,6 +42,7 @@ fn adapter() -> Value {
             "collection": "load-balancers", "ageSeconds": 12.0, "targetAgeSeconds": 60.0, "items": 10,
             "revision": 7, "error": null,
         }],
+        "clusters": [{ "clusterId": "c-1", "own": true, "loadBalancers": 10, "routes": 3 }],
         "tasks": [{
             "key": "6f1c", "name": "default/web", "waitsFor": "a look at the cloud", "sinceSeconds": 4.0,
             "done": 1, "total": 4,
@@ -75,7 +76,22 @@ fn the_pages_of_a_controller_are_read_as_they_are_written() {
         "controller": "service-controller", "version": "0.1.0", "clusterId": "c-1", "shards": 2, "held": [1],
         "adapter": { "replica": null, "trouble": "connection refused" },
         "queue": { "waiting": 3, "running": 1, "later": 2, "oldestSeconds": 1.25 },
-        "unsettled": 2, "heldBack": ["12 load balancers would be deleted at once"],
+        "unsettled": 2, "heldBack": ["12 load balancers would be deleted at once"], "dryRun": false,
+        "orphans": [{
+            "uid": "6f1c", "key": "default/web", "vendorIds": ["lb-1"], "since": "2026-01-02T03:04:05Z",
+            "released": false, "waitsFor": "a person",
+        }],
+        "moreOrphans": 0,
+    }));
+    round_trip::<Plans>(&json!({
+        "controller": "service-controller", "dryRun": true, "lookedAt": 3, "of": 4, "next": "default/web",
+        "objects": [{
+            "kind": "Service", "key": "default/web", "cluster": ["add the finalizer"],
+            "vendor": [{
+                "description": "create listener tcp/443", "operation": "CreateListener", "family": "loadbalancer",
+            }],
+            "trouble": null, "reason": null,
+        }],
     }));
     for (state, word) in [
         (State::NotLookedAt, "notLookedAt"),
