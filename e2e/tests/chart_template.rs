@@ -458,6 +458,45 @@ fn load_balancers_are_removed_by_the_controller_in_its_own_place() {
     assert_eq!(job, pod(controller.unwrap()));
 }
 
+/// As `helm upgrade --reuse-values` brings the values of an older chart. What somebody took out or switched off stays so.
+#[test]
+fn values_that_are_absent_are_the_defaults() {
+    let text = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let mut none: Value = serde_saphyr::from_str(&text).unwrap();
+    let expected = helm(&base()).unwrap();
+    for (key, given) in none.as_object_mut().unwrap() {
+        if base().get(key).is_none() {
+            let mut values = base();
+            merge(&mut values, &json!({ key: null }));
+            assert_eq!(helm(&values).unwrap(), expected, "{key}");
+        }
+        take_out(given);
+    }
+    merge(&mut none, &base());
+    assert_eq!(helm(&none).unwrap(), expected);
+
+    let mut less = base();
+    let own =
+        json!({ "hostNetwork": false, "selfTest": null, "adapter": { "resources": { "limits": null } } });
+    merge(&mut less, &own);
+    let objects = rendered(&less);
+    let adapter =
+        of_kind(&objects, "Deployment").find(|it| it["metadata"]["name"] == "cloud-adapter").unwrap();
+    let spec = &adapter["spec"]["template"]["spec"];
+    assert_eq!(spec["hostNetwork"], false);
+    assert!(spec["containers"][0]["resources"]["limits"].is_null(), "{spec}");
+}
+
+/// Every value below, but for what containers may have: there nothing is what somebody wants.
+fn take_out(values: &mut Value) {
+    match values {
+        Value::Object(below) => {
+            below.iter_mut().filter(|(key, _)| *key != "resources").for_each(|(_, it)| take_out(it));
+        }
+        other => *other = Value::Null,
+    }
+}
+
 /// What must be said of every cluster when there is none to ask.
 fn base() -> Value {
     json!({

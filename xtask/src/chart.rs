@@ -1,5 +1,5 @@
-//! `cargo xtask chart`: writes the table of values into the chart's README, from the comments in values.yaml, and tells what the schema
-//! does not know.
+//! `cargo xtask chart`: writes what comes from values.yaml, the table of values in the chart's README and the defaults that templates read,
+//! and tells what the schema does not know.
 //!
 //! It reads no YAML in general, only what values.yaml is written in: two spaces a level, comments above the key, lists and
 //! empty maps on the key's own line. Anything else is refused.
@@ -17,9 +17,12 @@ const CHART: &str = "helm/cloud-controllers";
 const BEGIN: &str = "<!-- Written by `cargo xtask chart` from values.yaml. -->\n";
 const END: &str = "<!-- End of what is written. -->\n";
 
+/// Templates cannot read values.yaml itself.
+const DEFAULTS: &str = "files/defaults.yaml";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Writes nothing, and fails if the table would change
+    /// Writes nothing, and fails if something would change
     #[arg(long)]
     check: bool,
 }
@@ -28,19 +31,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.check {
         return check();
     }
-    let (old, new) = readmes()?;
-    if old == new {
-        return Ok(());
+    for (name, old, new) in written()? {
+        if old != new {
+            say(&format!("writing {CHART}/{name}"));
+            let path = cargo::root().join(CHART).join(name);
+            fs::write(&path, new).with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
-    say(&format!("writing {CHART}/README.md"));
-    fs::write(cargo::root().join(CHART).join("README.md"), new).context("cannot write the chart's README.md")
+    Ok(())
 }
 
-/// Fails if the table or the schema differs from values.yaml.
+/// Fails if the table, the defaults or the schema differ from values.yaml.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let (old, new) = readmes()?;
-    if old != new {
-        bail!("the table of values in {CHART}/README.md differs from values.yaml");
+    for (name, old, new) in written()? {
+        if old != new {
+            bail!("{CHART}/{name} differs from values.yaml");
+        }
     }
     let faults = schema::faults(&entries(&read("values.yaml")?)?, &read("values.schema.json")?)?;
     if !faults.is_empty() {
@@ -54,11 +60,24 @@ fn read(name: &str) -> anyhow::Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The README as it is, and as it should be.
-fn readmes() -> anyhow::Result<(String, String)> {
-    let old = read("README.md")?;
-    let new = with_table(&old, &table(&read("values.yaml")?)?)?;
-    Ok((old, new))
+/// What is written: each file's name, as it is, and as it should be.
+fn written() -> anyhow::Result<[(&'static str, String, String); 2]> {
+    let (values, readme) = (read("values.yaml")?, read("README.md")?);
+    let with_table = with_table(&readme, &table(&values)?)?;
+    // It may not be there yet.
+    let defaults_before = fs::read_to_string(cargo::root().join(CHART).join(DEFAULTS)).unwrap_or_default();
+    Ok([("README.md", readme, with_table), (DEFAULTS, defaults_before, defaults(&values))])
+}
+
+/// The values without their comments.
+fn defaults(values: &str) -> String {
+    let keys = values.lines().filter(|line| !line.is_empty() && !line.trim_start().starts_with('#'));
+    let mut text = "# Written by `cargo xtask chart`: values.yaml, which templates cannot read.\n".to_owned();
+    for line in keys {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }
 
 /// The README with this table between its marks.
@@ -121,7 +140,7 @@ fn row(key: &str, default: &str, meaning: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, table, with_table};
+    use super::{BEGIN, END, defaults, table, with_table};
 
     #[test]
     fn a_value_has_its_whole_key_its_default_and_the_comment_above_it() {
@@ -135,6 +154,12 @@ mod tests {
              | `a.b.c` | `1` |  |\n\
              | `a.d` | `[]` |  |\n"
         );
+    }
+
+    #[test]
+    fn defaults_are_the_values_alone() {
+        let written = defaults("# A name.\na: x\n\nb:\n  # Of b.\n  c: \"#\"\n");
+        assert_eq!(written.split_once('\n').unwrap().1, "a: x\nb:\n  c: \"#\"\n");
     }
 
     #[test]

@@ -65,7 +65,7 @@ enum Command {
     Reference(reference::Args),
     /// Builds the documentation as a book
     Docs(docs::Args),
-    /// Writes the table of values into the chart's README
+    /// Writes what comes from the chart's values: the table in its README, and the defaults that templates read
     Chart(chart::Args),
     // Its help is its own.
     Manifests(manifests::Args),
