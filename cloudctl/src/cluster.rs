@@ -1,0 +1,225 @@
+//! The API server: what lies in the cluster, and the way to the ports of pods.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use kube::{
+    Api, Client, Config,
+    api::ListParams,
+    client::UpgradeConnectionError,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tokio::time::timeout;
+
+use crate::{
+    http::{self, Answer, plain},
+    missing::Missing,
+};
+
+/// For one question to the API server.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+/// For a connection to it.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+/// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
+const OURS: &str = "app.kubernetes.io/name=cloud-controllers";
+
+/// What stands for the API server where it is missing.
+pub(crate) const API_SERVER: &str = "API server";
+
+/// Why there is no way to the API server.
+#[derive(Debug)]
+pub(crate) enum Unconnected {
+    /// A flag names what is not there.
+    Usage(String),
+    /// Nothing says where it is.
+    Missing(String),
+}
+
+/// A way to the API server.
+pub(crate) struct Cluster {
+    client: Client,
+    url: String,
+    /// It did not answer once: nobody waits for it again.
+    away: AtomicBool,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// As the kubeconfig says. Nobody is asked yet.
+    pub(crate) async fn connect(
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+    ) -> Result<Self, Unconnected> {
+        let mut config = config(kubeconfig, context).await?;
+        config.connect_timeout = Some(CONNECTED_WITHIN);
+        let url = config.cluster_url.to_string();
+        let client = Client::try_from(config);
+        let client = client.map_err(|error| {
+            Unconnected::Missing(format!("cannot be asked with this kubeconfig: {}", chain(&error)))
+        })?;
+        Ok(Self { client, url, away: AtomicBool::new(false) })
+    }
+
+    /// A way to objects of one namespace.
+    pub(crate) fn namespaced<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// A way to objects of all namespaces, or of none.
+    pub(crate) fn all<K: kube::Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    /// The pods of the release, of one namespace or of all.
+    pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
+        let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
+        let pods = self.ask("pods", async { api.list(&ListParams::default().labels(OURS)).await }).await?;
+        Ok(pods.items)
+    }
+
+    /// All Leases of a namespace.
+    pub(crate) async fn leases(&self, namespace: &str) -> Result<Vec<Lease>, Missing> {
+        let api: Api<Lease> = self.namespaced(namespace);
+        Ok(self.ask("leases", async { api.list(&ListParams::default()).await }).await?.items)
+    }
+
+    /// Asks the API server for `what`, in time, and not again once it did not answer.
+    pub(crate) async fn ask<T>(
+        &self,
+        what: &str,
+        question: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Missing> {
+        let away = || {
+            self.away.store(true, Ordering::Relaxed);
+            let why =
+                format!("{} does not answer: look at the network and at the kubeconfig's context", self.url);
+            Missing::new(API_SERVER, why)
+        };
+        if self.away.load(Ordering::Relaxed) {
+            return Err(away());
+        }
+        match timeout(ANSWERED_WITHIN, question).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Err(_late) => Err(away()),
+            Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(Missing::new(
+                API_SERVER,
+                format!(
+                    "{} does not know these credentials: log in anew, or use another --context",
+                    self.url
+                ),
+            )),
+            Ok(Err(kube::Error::Api(status))) => Err(Missing::new(what, status.message.clone())),
+            Ok(Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_)))) => {
+                let Missing { source, .. } = away();
+                Err(Missing::new(source, format!("{} does not answer: {}", self.url, chain(&error))))
+            }
+            Ok(Err(error)) => Err(Missing::new(what, chain(&error))),
+        }
+    }
+
+    /// A page of a pod, by port-forward.
+    pub(crate) async fn page(
+        &self,
+        (namespace, pod): (&str, &str),
+        port: u16,
+        path: &str,
+    ) -> Result<Answer, String> {
+        let pods: Api<Pod> = self.namespaced(namespace);
+        let mut forward = pods.portforward(pod, &[port]).await.map_err(|error| refused(&error, namespace))?;
+        let told = forward.take_error(port);
+        let Some(stream) = forward.take_stream(port) else {
+            return Err("port-forward gave no stream".to_owned());
+        };
+        let answer = http::get(stream, pod, path).await;
+        // The kubelet says more than a connection that broke.
+        let told = told.and_then(|told| told.now_or_never()).flatten();
+        forward.abort();
+        answer.map_err(|error| told.unwrap_or_else(|| error.to_string()))
+    }
+}
+
+/// Of flags and environment, as kubectl does; inside of a pod also of its ServiceAccount.
+async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {
+    let read = match kubeconfig {
+        Some(file) => Kubeconfig::read_from(file).map_err(|error| {
+            Unconnected::Usage(format!("--kubeconfig {}: {}", file.display(), of_kubeconfig(&error)))
+        })?,
+        None => match Kubeconfig::read() {
+            Ok(read) => read,
+            Err(error) => return without_kubeconfig(&error, context),
+        },
+    };
+    let known: Vec<String> = read.contexts.iter().map(|it| it.name.clone()).collect();
+    if let Some(context) = context.filter(|context| !known.iter().any(|it| it == context)) {
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(Unconnected::Usage(format!(
+            "--context {context}: the kubeconfig has no such context; it has: {known}"
+        )));
+    }
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(read, &options).await;
+    config.map_err(|error| Unconnected::Missing(of_kubeconfig(&error)))
+}
+
+fn without_kubeconfig(error: &KubeconfigError, context: Option<&str>) -> Result<Config, Unconnected> {
+    if context.is_none()
+        && let Ok(config) = Config::incluster()
+    {
+        return Ok(config);
+    }
+    let why = of_kubeconfig(error);
+    Err(Unconnected::Missing(format!("{why}: name a kubeconfig by --kubeconfig or KUBECONFIG")))
+}
+
+fn of_kubeconfig(error: &KubeconfigError) -> String {
+    if let KubeconfigError::CurrentContextNotSet = error {
+        return "the kubeconfig has no current context: choose one by --context".to_owned();
+    }
+    if let KubeconfigError::ReadConfig(source, path) = error {
+        return format!("cannot read {}: {}", path.display(), plain(source));
+    }
+    chain(error)
+}
+
+/// Why there is no port-forward. The API server's words are lost in an upgrade that it refuses.
+fn refused(error: &kube::Error, namespace: &str) -> String {
+    if let kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) = error {
+        match status.as_u16() {
+            401 | 403 => {
+                return format!(
+                    "port-forward is forbidden: needs get and create on pods/portforward in {namespace}, or --url COMPONENT=URL"
+                );
+            }
+            404 => return "port-forward: the pod is gone".to_owned(),
+            _ => (),
+        }
+    }
+    format!("port-forward failed: {}", chain(error))
+}
+
+/// An error with all its causes, each said once, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

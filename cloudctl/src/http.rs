@@ -1,0 +1,82 @@
+//! One page over one connection: plain HTTP/1.1, bounded in time and size.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{Either, select};
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+/// For a connection to a URL.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
+/// Bytes of a page: a hundred times as large as any should be.
+const PAGE: usize = 32 * 1024 * 1024;
+
+/// Whatever was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpError {
+    /// Nobody is there, or not in time.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(String, String),
+    /// The connection broke, or something else than HTTP was spoken.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// It cannot be asked for.
+    #[error("cannot be asked for: {0}")]
+    Request(#[from] http::Error),
+}
+
+/// Connects to `HOST:PORT` and gets a page.
+pub(crate) async fn get_from(authority: &str, path: &str) -> Result<Answer, HttpError> {
+    let failed = |why: String| HttpError::Connect(authority.to_owned(), why);
+    let connected = tokio::time::timeout(CONNECTED_WITHIN, TcpStream::connect(authority)).await;
+    let stream = match connected {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(failed(plain(&error))),
+        Err(_late) => return Err(failed(format!("no answer within {}s", CONNECTED_WITHIN.as_secs()))),
+    };
+    get(stream, authority, path).await
+}
+
+/// Gets a page over a stream that leads to the process.
+pub(crate) async fn get(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    host: &str,
+    path: &str,
+) -> Result<Answer, HttpError> {
+    let broken = |error: hyper::Error| HttpError::Broken(error.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let mut request = Request::get(path).body(Empty::<Bytes>::new())?;
+    request.headers_mut().insert(header::HOST, HeaderValue::from_str(host).map_err(http::Error::from)?);
+    let exchange = async {
+        let answer = sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), PAGE).collect().await;
+        let body = body.map_err(|error| HttpError::Broken(error.to_string()))?.to_bytes();
+        Ok(Answer { status, body })
+    };
+    match select(std::pin::pin!(exchange), std::pin::pin!(connection)).await {
+        Either::Left((answer, _connection)) => answer,
+        // What has come before it ended is still to be read.
+        Either::Right((_ended, exchange)) => exchange.await,
+    }
+}
+
+/// Without the number of the system's error, which helps nobody.
+pub(crate) fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}

@@ -1,0 +1,175 @@
+//! The flags.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::output::{Color, Format};
+
+/// Where the chart is installed unless said otherwise.
+const NAMESPACE: &str = "kube-system";
+
+/// What to try first.
+const EXAMPLES: &str = "Examples:
+  How it goes, and who works:
+    cloudctl status
+  Why a Service has no address:
+    cloudctl explain service default/web
+  What would be done now, and what it costs:
+    cloudctl plan
+  With a page that the API server does not lead to:
+    cloudctl status --url cloud-adapter=http://10.0.0.1:10273
+
+Exit codes:
+  0  everything was read, and is well
+  1  something is missing or not well; it is named, and the rest is shown
+  2  a flag or an argument is wrong";
+
+/// Tells what the cloud controllers and their adapter do. It reads their pages, and has no access to the cloud.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cloudctl", version, after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What all commands know.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Common")]
+pub(crate) struct Common {
+    /// The file that says where the API server is [default: as for kubectl]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace in which the chart is installed
+    #[arg(long, short, global = true, value_name = "NAME", default_value = NAMESPACE)]
+    pub(crate) namespace: String,
+    /// Read the pages of a component there, and not by port-forward: service-controller=http://10.0.0.1:10271. May be repeated,
+    /// also for replicas of one component
+    #[arg(long, global = true, value_name = "COMPONENT=URL")]
+    pub(crate) url: Vec<Place>,
+    /// How the report is written
+    #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+    /// Whether there are colours
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) color: Color,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Adapters, budgets, queues, breakers, listings, controllers, and who holds which shard
+    Status,
+}
+
+/// A part of the release that has pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Component {
+    CloudAdapter,
+    NodeController,
+    RouteController,
+    ServiceController,
+}
+
+impl Component {
+    /// The controllers.
+    pub(crate) const CONTROLLERS: [Self; 3] =
+        [Self::NodeController, Self::RouteController, Self::ServiceController];
+
+    /// As the label `app.kubernetes.io/component` and the Deployment have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::CloudAdapter => "cloud-adapter",
+            Self::NodeController => "node-controller",
+            Self::RouteController => "route-controller",
+            Self::ServiceController => "service-controller",
+        }
+    }
+
+    /// The name of its ServiceAccount, and of its first Lease.
+    pub(crate) const fn lease(self) -> &'static str {
+        match self {
+            Self::CloudAdapter => "cloud-adapter",
+            Self::NodeController => "cloud-node-controller",
+            Self::RouteController => "cloud-route-controller",
+            Self::ServiceController => "cloud-service-controller",
+        }
+    }
+
+    /// By its name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::value_variants().iter().copied().find(|it| it.name() == name)
+    }
+}
+
+/// Where the pages of a component are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) component: Component,
+    /// `HOST:PORT`.
+    pub(crate) authority: String,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (component, url) = text.split_once('=').ok_or("write COMPONENT=URL")?;
+        let component = Component::named(component).ok_or_else(|| {
+            let known: Vec<&str> = Component::value_variants().iter().map(|it| it.name()).collect();
+            format!("{component} is no component; they are: {}", known.join(", "))
+        })?;
+        let form = || "write http://HOST:PORT".to_owned();
+        let rest = url.strip_prefix("http://").ok_or_else(|| {
+            if url.starts_with("https://") {
+                "pages are read over plain HTTP, at the port of --http-address: write http://HOST:PORT"
+                    .to_owned()
+            } else {
+                form()
+            }
+        })?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let parsed: http::uri::Authority = authority.parse().map_err(|_error| form())?;
+        parsed.port_u16().filter(|_| !parsed.host().is_empty()).ok_or_else(form)?;
+        Ok(Self { component, authority: authority.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_consistent_and_taught() {
+        Options::command().debug_assert();
+        let help = Options::command().render_help().to_string();
+        for told in ["cloudctl explain service default/web", "Exit codes", "[default: kube-system]"] {
+            assert!(help.contains(told), "{told}: {help}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_component_and_where_it_is() {
+        let place: Place = "cloud-adapter=http://[::1]:10273/".parse().expect("a place");
+        assert_eq!(place, Place { component: Component::CloudAdapter, authority: "[::1]:10273".to_owned() });
+        for (text, told) in [
+            ("http://10.0.0.1:1", "http:// is no component"),
+            ("cloud-adapter", "COMPONENT=URL"),
+            ("adapter=http://a:1", "node-controller, route-controller"),
+            ("cloud-adapter=http://a", "http://HOST:PORT"),
+            ("cloud-adapter=a:1", "http://HOST:PORT"),
+            ("cloud-adapter=https://a:1", "plain HTTP"),
+            ("cloud-adapter=http://a:1/status", "http://HOST:PORT"),
+        ] {
+            let refused = text.parse::<Place>().expect_err(text);
+            assert!(refused.contains(told) || text.starts_with("http"), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Tables: columns as wide as what is in them, nothing cut, nothing wrapped.
+
+/// What a word wants to say by its colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Title,
+    Good,
+    Warn,
+    Bad,
+    Dim,
+}
+
+impl Tone {
+    /// The text between the terminal's signs for its colour.
+    pub(crate) fn paint(self, text: &str, color: bool) -> String {
+        let sign = match self {
+            Self::Plain => "",
+            Self::Title => "1",
+            Self::Good => "32",
+            Self::Warn => "33",
+            Self::Bad => "31",
+            Self::Dim => "2",
+        };
+        if !color || sign.is_empty() || text.is_empty() {
+            return text.to_owned();
+        }
+        format!("\u{1b}[{sign}m{text}\u{1b}[0m")
+    }
+}
+
+/// What is in one place of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(crate) fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Self { text: text.into(), tone }
+    }
+
+    /// A dash, or the text in this tone.
+    pub(crate) fn if_any(tone: Tone, text: Option<&str>) -> Self {
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) => Self::new(tone, text),
+            None => Self::new(Tone::Dim, crate::words::NOTHING),
+        }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(Tone::Plain, text)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(Tone::Plain, text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::new(Tone::Plain, number.to_string())
+    }
+}
+
+/// Rows below a head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// One with this head.
+    pub(crate) fn new(head: &[&str]) -> Self {
+        Self { rows: vec![head.iter().map(|word| Cell::new(Tone::Dim, *word)).collect()] }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+        self.rows.push(Vec::from(cells));
+    }
+
+    /// A line a row. No line has spaces at its end.
+    pub(crate) fn render(&self, indent: usize, color: bool) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.text.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut all = String::new();
+        for row in &self.rows {
+            let mut line = " ".repeat(indent);
+            let mut owed = 0;
+            for (cell, width) in row.iter().zip(&widths) {
+                line.push_str(&" ".repeat(owed));
+                line.push_str(&cell.tone.paint(&cell.text, color));
+                owed = width.saturating_sub(cell.text.chars().count()) + 2;
+            }
+            all.push_str(line.trim_end());
+            all.push('\n');
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["NAME", "STATE", "WHY"]);
+        table.row(["a".into(), Cell::new(Tone::Bad, "OPEN"), "it is hot".into()]);
+        table.row(["größer".into(), Cell::new(Tone::Good, "CLOSED"), "".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let wanted = "  NAME    STATE   WHY\n  a       OPEN    it is hot\n  größer  CLOSED\n";
+        assert_eq!(table().render(2, false), wanted);
+    }
+
+    #[test]
+    fn colours_change_no_width() {
+        let colored = table().render(2, true);
+        assert!(colored.contains("\u{1b}[31mOPEN\u{1b}[0m    it is hot"), "{colored:?}");
+        let mut plain = colored;
+        for sign in ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[2m", "\u{1b}[0m"] {
+            plain = plain.replace(sign, "");
+        }
+        assert_eq!(plain.replace("CLOSED  \n", "CLOSED\n"), table().render(2, false));
+    }
+}

@@ -1,0 +1,95 @@
+//! Flags in, report and exit code out.
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
+use jiff::Timestamp;
+
+use crate::{
+    options::{Command, Options},
+    output::{self, Report, say},
+    session::Usage,
+    status,
+};
+
+/// A flag or an argument is wrong.
+const WRONG_USAGE: u8 = 2;
+/// The name under which kubectl finds it.
+const PLUGIN: &str = "kubectl-cloud";
+
+/// Does what the arguments say.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let options = match parsed(&args) {
+        Ok(options) => options,
+        Err(error) => {
+            // Where nobody listens, the exit code says it.
+            let _printed = error.print();
+            return if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match started(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::from(if error.is::<Usage>() { WRONG_USAGE } else { 1 })
+        }
+    }
+}
+
+/// Called by kubectl, it says `kubectl cloud` of itself.
+fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
+    let called = args.first().and_then(|it| Path::new(it).file_stem()).and_then(|it| it.to_str());
+    let mut command = Options::command();
+    if called == Some(PLUGIN) {
+        command = command.bin_name("kubectl cloud");
+    }
+    Options::from_arg_matches(&command.try_get_matches_from(args)?)
+}
+
+fn started(options: &Options) -> anyhow::Result<ExitCode> {
+    // Fails if there is one already, which is as good.
+    let _first = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.context("cannot start")?.block_on(answer(options))
+}
+
+async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
+    #[expect(clippy::disallowed_methods, reason = "here the time comes in; what is behind takes it")]
+    let now = Timestamp::now();
+    let common = &options.common;
+    match &options.command {
+        Command::Status => finish(options, &status::look(common, now).await?),
+    }
+}
+
+/// Prints the report, and tells by the exit code whether all is well.
+fn finish(options: &Options, report: &impl Report) -> anyhow::Result<ExitCode> {
+    let common = &options.common;
+    let text = output::written(report, common.output, common.color.is_on(no_color()))?;
+    output::print(&text)?;
+    let fine = report.is_well() && report.missing().is_empty();
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the environment wants no colours. Source: no-color.org.
+fn no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(args: &[&str]) -> String {
+        let args: Vec<OsString> = args.iter().map(Into::into).collect();
+        parsed(&args).expect_err("is wrong").to_string()
+    }
+
+    #[test]
+    fn called_by_kubectl_it_speaks_of_kubectl() {
+        assert!(refused(&["/usr/bin/kubectl-cloud", "--help"]).contains("Usage: kubectl cloud"));
+        assert!(refused(&["/usr/bin/cloudctl", "--help"]).contains("Usage: cloudctl"));
+    }
+}

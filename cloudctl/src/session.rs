@@ -1,0 +1,249 @@
+//! The processes of the release, and their pages: read by port-forward or at URLs, all at once, each in bounded time.
+
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+pub(crate) use self::pages::read;
+use crate::{
+    cluster::{API_SERVER, Cluster, Unconnected},
+    http::{self, Answer},
+    missing::Missing,
+    options::{Common, Component, Place},
+};
+
+/// For a page that is there already.
+const PAGE_WITHIN: Duration = Duration::from_secs(5);
+/// For a page that is made by asking the adapter.
+const TRIED_WITHIN: Duration = Duration::from_secs(15);
+/// Pages that are read at once.
+const AT_ONCE: usize = 8;
+/// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
+const PORT: &str = "http";
+/// The label that says which part of the release a pod is.
+const COMPONENT: &str = "app.kubernetes.io/component";
+
+/// What a command works with.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// `None`: there is no way to the API server, which `missing` tells.
+    pub(crate) cluster: Option<Cluster>,
+    /// Of the release.
+    pub(crate) namespace: String,
+    /// In the order of their components and names.
+    pub(crate) processes: Vec<Process>,
+    /// What was not found so far.
+    pub(crate) missing: Vec<Missing>,
+    pub(crate) now: Timestamp,
+}
+
+/// A process of the release.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Process {
+    pub(crate) component: Component,
+    /// Of its pod, or where it is.
+    pub(crate) name: String,
+    reach: Reach,
+}
+
+/// How its pages are reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    Pod { namespace: String, port: u16 },
+    Url,
+}
+
+/// A page, and whose it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Page<T> {
+    pub(crate) process: Process,
+    pub(crate) content: T,
+}
+
+/// A flag names what is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+impl Session {
+    /// Finds the processes of these components.
+    pub(crate) async fn open(
+        common: &Common,
+        components: &[Component],
+        now: Timestamp,
+    ) -> Result<Self, Usage> {
+        let mut missing = Vec::new();
+        let cluster = match Cluster::connect(common.kubeconfig.as_deref(), common.context.as_deref()).await {
+            Ok(cluster) => Some(cluster),
+            Err(Unconnected::Usage(why)) => return Err(Usage(why)),
+            Err(Unconnected::Missing(why)) => {
+                missing.push(Missing::new(API_SERVER, why));
+                None
+            }
+        };
+        let mut processes: Vec<Process> = common.url.iter().map(Process::at).collect();
+        processes.retain(|process| components.contains(&process.component));
+        let placed = |component: &&Component| common.url.iter().any(|place| place.component == **component);
+        let by_pod: Vec<Component> = components.iter().filter(|it| !placed(it)).copied().collect();
+        if let (Some(cluster), false) = (&cluster, by_pod.is_empty()) {
+            match pods(cluster, &common.namespace).await {
+                Ok(pods) => {
+                    let (found, lacking) = of_pods(&pods, &by_pod, &common.namespace);
+                    processes.extend(found);
+                    missing.extend(lacking);
+                }
+                Err(why) => missing.push(why),
+            }
+        }
+        processes.sort();
+        Ok(Self { cluster, namespace: common.namespace.clone(), processes, missing, now })
+    }
+
+    /// The same page of all processes of these components. What cannot be read is missing.
+    pub(crate) async fn pages<T: DeserializeOwned>(
+        &mut self,
+        components: &[Component],
+        path: &str,
+    ) -> Vec<Page<T>> {
+        let wanted = self.processes.iter().filter(|process| components.contains(&process.component));
+        let wanted: Vec<Process> = wanted.cloned().collect();
+        let reading = wanted.into_iter().map(|process| async {
+            let content = self.page(&process, path).await;
+            (process, content)
+        });
+        let read: Vec<(Process, Result<T, Missing>)> =
+            stream::iter(reading).buffered(AT_ONCE).collect().await;
+        let mut all = Vec::new();
+        for (process, content) in read {
+            match content {
+                Ok(content) => all.push(Page { process, content }),
+                Err(why) => self.missing.push(why),
+            }
+        }
+        all
+    }
+
+    /// A page of one process.
+    pub(crate) async fn page<T: DeserializeOwned>(
+        &self,
+        process: &Process,
+        path: &str,
+    ) -> Result<T, Missing> {
+        let answer = self.get(process, path).await;
+        answer.and_then(|answer| read(&answer, path)).map_err(|why| process.lacks(why))
+    }
+
+    async fn get(&self, process: &Process, path: &str) -> Result<Answer, String> {
+        let within = if path.starts_with("/plan") { TRIED_WITHIN } else { PAGE_WITHIN };
+        let got = async {
+            match (&process.reach, &self.cluster) {
+                (Reach::Url, _) => {
+                    http::get_from(&process.name, path).await.map_err(|error| error.to_string())
+                }
+                (Reach::Pod { namespace, port }, Some(cluster)) => {
+                    cluster.page((namespace, &process.name), *port, path).await
+                }
+                (Reach::Pod { .. }, None) => Err("there is no way to the API server".to_owned()),
+            }
+        };
+        timeout(within, got)
+            .await
+            .unwrap_or_else(|_late| Err(format!("no answer within {}s", within.as_secs())))
+    }
+}
+
+impl Process {
+    /// One whose pages are at a URL.
+    fn at(place: &Place) -> Self {
+        Self { component: place.component, name: place.authority.clone(), reach: Reach::Url }
+    }
+
+    /// One for tests.
+    #[cfg(test)]
+    pub(crate) fn fake(component: Component, name: &str) -> Self {
+        Self { component, name: name.to_owned(), reach: Reach::Url }
+    }
+
+    /// One whose page cannot be had.
+    pub(crate) fn lacks(&self, why: impl Into<String>) -> Missing {
+        let what = match &self.reach {
+            Reach::Pod { .. } => "pod ",
+            Reach::Url => "",
+        };
+        Missing::new(format!("{}, {what}{}", self.component.name(), self.name), why)
+    }
+}
+
+/// The pods in the namespace. If there is none: says where they are.
+async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
+    let pods = cluster.pods(Some(namespace)).await?;
+    if !pods.is_empty() {
+        return Ok(pods);
+    }
+    let elsewhere = cluster.pods(None).await.unwrap_or_default();
+    let mut names: Vec<String> = elsewhere.iter().filter_map(Pod::namespace).collect();
+    names.sort();
+    names.dedup();
+    let why = match names.first() {
+        Some(first) => format!("none in {namespace}; there are some in {}: use -n {first}", names.join(", ")),
+        None => format!(
+            "none in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for what runs outside of the cluster"
+        ),
+    };
+    Err(Missing::new("pods of the release", why))
+}
+
+/// Those of these components that have pages, and what is missing.
+fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Process>, Vec<Missing>) {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for &component in components {
+        let its = |pod: &&Pod| pod.labels().get(COMPONENT).is_some_and(|it| it == component.name());
+        let its: Vec<&Pod> = pods.iter().filter(its).collect();
+        if its.is_empty() {
+            missing.push(Missing::new(component.name(), no_pod(component, namespace)));
+        }
+        for pod in its {
+            let source = || format!("{}, pod {}", component.name(), pod.name_any());
+            match port_of(pod) {
+                Ok(port) => {
+                    let reach = Reach::Pod { namespace: namespace.to_owned(), port };
+                    found.push(Process { component, name: pod.name_any(), reach });
+                }
+                Err(why) => missing.push(Missing::new(source(), why)),
+            }
+        }
+    }
+    (found, missing)
+}
+
+fn no_pod(component: Component, namespace: &str) -> String {
+    let of_it = match component {
+        Component::CloudAdapter => "where the adapter is elsewhere, --url cloud-adapter=URL reads its page",
+        Component::NodeController | Component::RouteController | Component::ServiceController => {
+            "it does not run, or is switched off in the chart"
+        }
+    };
+    format!("no pod in {namespace}: {of_it}")
+}
+
+/// The port of the pages of a pod that runs.
+fn port_of(pod: &Pod) -> Result<u16, String> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Unknown");
+    if phase != "Running" {
+        return Err(format!("it is {phase}: kubectl describe pod tells why"));
+    }
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(PORT));
+    let port = port.and_then(|port| u16::try_from(port.container_port).ok());
+    port.ok_or_else(|| format!("it has no port called {PORT}"))
+}

@@ -1,0 +1,68 @@
+//! Which processes are found, and how their answers are read.
+
+use ::http::StatusCode;
+use ::pages::report::{ControllerStatus, Explanation};
+use serde_json::json;
+
+use super::*;
+
+fn pod(component: &str, name: &str, phase: &str, port: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": "ccm", "labels": { COMPONENT: component } },
+        "spec": { "containers": [{ "name": "it", "ports": [
+            { "name": "grpc", "containerPort": 1 }, { "name": port, "containerPort": 10_271 },
+        ] }] },
+        "status": { "phase": phase },
+    }))
+    .expect("a pod")
+}
+
+#[test]
+fn each_pod_of_a_component_is_a_process_or_is_missing() {
+    let pods = [
+        pod("service-controller", "sc-1", "Running", "http"),
+        pod("service-controller", "sc-2", "Pending", "http"),
+        pod("cloud-adapter", "ca", "Running", "metrics"),
+        pod("self-test", "test", "Running", "http"),
+    ];
+    let wanted = [Component::CloudAdapter, Component::NodeController, Component::ServiceController];
+    let (found, missing) = of_pods(&pods, &wanted, "ccm");
+    let found: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(found, ["sc-1"]);
+    let missing: Vec<String> = missing.iter().map(|it| format!("{}: {}", it.source, it.why)).collect();
+    assert_eq!(
+        missing,
+        [
+            "cloud-adapter, pod ca: it has no port called http",
+            "node-controller: no pod in ccm: it does not run, or is switched off in the chart",
+            "service-controller, pod sc-2: it is Pending: kubectl describe pod tells why",
+        ]
+    );
+}
+
+fn answer(status: StatusCode, body: &str) -> Answer {
+    Answer { status, body: body.to_owned().into() }
+}
+
+#[test]
+fn a_page_of_what_is_not_known_is_read() {
+    let known =
+        read::<Explanation>(&answer(StatusCode::NOT_FOUND, r#"{"known":false,"key":"a"}"#), "/explain?key=a");
+    assert_eq!(known.map(|it| (it.known, it.key)), Ok((false, "a".to_owned())));
+}
+
+#[test]
+fn what_is_no_page_says_why() {
+    for (status, body, told) in [
+        (StatusCode::NOT_FOUND, "", "it has no /status: it is older than this cloudctl"),
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "it has not started yet\n",
+            "/status answered 503: it has not started yet",
+        ),
+        (StatusCode::OK, "<html>", "/status is no page that this cloudctl reads"),
+    ] {
+        let refused = read::<ControllerStatus>(&answer(status, body), "/status").expect_err(body);
+        assert!(refused.starts_with(told), "{refused}");
+    }
+}

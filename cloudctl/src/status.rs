@@ -1,0 +1,186 @@
+//! `cloudctl status`: how it goes.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus};
+use jiff::Timestamp;
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    missing::Missing,
+    options::{Common, Component},
+    session::{Page, Session, Usage},
+    words,
+};
+
+/// A Lease that was not renewed for so long is held by nobody: three times as long as any holder may rely on it, for clocks differ.
+const LAPSED: i64 = 30;
+
+/// How it goes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusReport {
+    /// Of the release.
+    pub namespace: String,
+    /// When this was so.
+    pub at: Timestamp,
+    /// The replicas of the adapter.
+    pub adapters: Vec<Told<AdapterStatus>>,
+    /// The replicas of the controllers.
+    pub controllers: Vec<Told<ControllerStatus>>,
+    /// Who holds which shard of which controller.
+    pub shards: Vec<Shard>,
+    /// What is not well. A line each, for people.
+    pub troubles: Vec<String>,
+    /// What could not be read.
+    pub missing: Vec<Missing>,
+}
+
+/// What a process says on a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told<T> {
+    /// The name of its pod, or where it is.
+    pub process: String,
+    /// What it says.
+    pub page: T,
+}
+
+/// A part of the work, which one replica does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shard {
+    /// Such as `service-controller`. The adapter has one shard, where it has a standby.
+    pub controller: String,
+    /// Its number.
+    pub shard: u32,
+    /// Who holds it. `None`: nobody.
+    pub holder: Option<String>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// When the holder was last heard of.
+    pub renewed: Option<Timestamp>,
+}
+
+/// Reads all pages and all Leases.
+pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<StatusReport, Usage> {
+    let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
+    let mut session = Session::open(common, &components, now).await?;
+    let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
+    let controllers = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
+    let leases = match &session.cluster {
+        Some(cluster) => cluster.leases(&session.namespace).await,
+        None => Ok(Vec::new()),
+    };
+    let leases = leases.unwrap_or_else(|why| {
+        session.missing.push(why);
+        Vec::new()
+    });
+    Ok(report(&session, (adapters, controllers), &leases))
+}
+
+/// What comes of what was read.
+fn report(
+    session: &Session,
+    (adapters, controllers): (Vec<Page<AdapterStatus>>, Vec<Page<ControllerStatus>>),
+    leases: &[Lease],
+) -> StatusReport {
+    let adapters = told(adapters);
+    let controllers = told(controllers);
+    let shards = shards(&controllers, leases, session.now);
+    let mut missing = session.missing.clone();
+    missing.sort();
+    missing.dedup();
+    let mut troubles = Vec::new();
+    troubles.extend(of_adapters(&adapters));
+    troubles.extend(controllers.iter().flat_map(of_controller));
+    troubles.extend(shards.iter().filter(|it| it.holder.is_none()).map(unheld));
+    let (namespace, at) = (session.namespace.clone(), session.now);
+    StatusReport { namespace, at, adapters, controllers, shards, troubles, missing }
+}
+
+fn told<T>(pages: Vec<Page<T>>) -> Vec<Told<T>> {
+    pages.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
+}
+
+/// Of Leases; where those cannot be read, of what the replicas say.
+fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timestamp) -> Vec<Shard> {
+    let mut all = Vec::new();
+    for component in [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat() {
+        let its = || controllers.iter().filter(|it| it.page.controller == component.name());
+        let said = its().map(|it| it.page.shards).max();
+        let mut of_leases: Vec<Shard> =
+            leases.iter().filter_map(|lease| of_lease(component, lease, now)).collect();
+        of_leases.sort_by_key(|it| it.shard);
+        // Those of an earlier division stay, and nobody is to hold them.
+        of_leases.retain(|it| said.is_none_or(|said| it.shard < said) || it.holder.is_some());
+        for shard in 0..said.unwrap_or_default() {
+            let holder = its().find(|it| it.page.held.contains(&shard)).map(|it| it.process.clone());
+            if leases.is_empty() || (!of_leases.iter().any(|it| it.shard == shard) && holder.is_some()) {
+                let controller = component.name().to_owned();
+                of_leases.push(Shard { controller, shard, holder, ..Shard::default() });
+            }
+        }
+        all.extend(of_leases);
+    }
+    all
+}
+
+/// What a Lease says of a shard of this component, if it is one of its.
+fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard> {
+    let rest = lease.metadata.name.as_deref()?.strip_prefix(component.lease())?;
+    let shard = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
+    let spec = lease.spec.clone().unwrap_or_default();
+    let renewed = spec.renew_time.map(|MicroTime(at)| at);
+    let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= LAPSED);
+    let holder = spec.holder_identity.filter(|it| !it.is_empty() && fresh);
+    let since = spec.acquire_time.map(|MicroTime(at)| at).filter(|_| holder.is_some());
+    Some(Shard { controller: component.name().to_owned(), shard, holder, since, renewed })
+}
+
+fn unheld(shard: &Shard) -> String {
+    format!("shard {} of {}: nobody holds it, so nobody does its work", shard.shard, shard.controller)
+}
+
+fn of_adapters(adapters: &[Told<AdapterStatus>]) -> Vec<String> {
+    let mut all = Vec::new();
+    if !adapters.is_empty() && !adapters.iter().any(|it| it.page.leader) {
+        all.push("cloud-adapter: no replica leads, so nobody talks to the cloud".to_owned());
+    }
+    for Told { process, page } in adapters {
+        all.extend(page.trouble.iter().map(|why| format!("cloud-adapter {process}: {why}")));
+        let open = page.breakers.iter().filter(|it| it.state != BreakerState::Closed);
+        all.extend(open.map(|it| {
+            format!("cloud-adapter {process}: the breaker of {} is {}", it.family, breaker(it.state))
+        }));
+        let stale = page.snapshots.iter().filter_map(|it| Some((it, it.error.as_ref()?)));
+        all.extend(
+            stale.map(|(it, why)| {
+                format!("cloud-adapter {process}: {} cannot be listed: {why}", it.collection)
+            }),
+        );
+    }
+    all
+}
+
+fn of_controller(Told { process, page }: &Told<ControllerStatus>) -> Vec<String> {
+    let all = page.adapter.trouble.iter().chain(&page.held_back);
+    all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
+}
+
+/// As people say it.
+fn breaker(state: BreakerState) -> &'static str {
+    match state {
+        BreakerState::Closed => "closed",
+        BreakerState::HalfOpen => "half open",
+        BreakerState::Open => "open",
+    }
+}
+
+/// How long ago, or a dash.
+fn age(now: Timestamp, at: Option<Timestamp>) -> String {
+    at.map_or_else(|| words::NOTHING.to_owned(), |at| words::age(now, at))
+}

@@ -1,0 +1,141 @@
+//! What comes of pages and Leases.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::output::{Format, Report as _, written};
+
+fn now() -> Timestamp {
+    "2026-01-02T03:04:05Z".parse().expect("a time")
+}
+
+fn adapter() -> AdapterStatus {
+    serde_json::from_value(json!({
+        "at": now(), "adapter": "adapter-sim", "version": "0.1.0", "clusterId": "c1", "leader": true, "scope": "sim",
+        "budgets": [{ "bucket": "loadbalancer", "rate": 2.5, "ceiling": 5.0, "tokens": 0.25, "queued": 3, "calls": 17,
+            "throttled": 1, "pausedUntil": "2026-01-02T03:04:20Z" }],
+        "queues": [{ "bucket": "loadbalancer", "class": "INTERACTIVE", "controller": "service-controller", "queued": 3,
+            "oldestSeconds": 61.0 }],
+        "breakers": [{ "family": "loadbalancer", "state": "OPEN", "retryAt": "2026-01-02T03:04:10Z" },
+            { "family": "compute", "state": "CLOSED" }],
+        "snapshots": [{ "collection": "load-balancers", "ageSeconds": 12.0, "targetAgeSeconds": 60.0, "items": 4 },
+            { "collection": "routes", "targetAgeSeconds": 120.0, "error": "VENDOR_UNAVAILABLE" }],
+    }))
+    .expect("a page")
+}
+
+fn controller(held: &[u32]) -> ControllerStatus {
+    serde_json::from_value(json!({
+        "controller": "service-controller", "version": "0.1.0", "clusterId": "c1", "shards": 2, "held": held,
+        "adapter": { "replica": "ca-1" }, "queue": { "waiting": 1, "running": 2, "later": 3, "oldestSeconds": 0.5 },
+        "unsettled": 4, "heldBack": ["12 of 20 load balancers would go at once"],
+    }))
+    .expect("a page")
+}
+
+fn lease(name: &str, spec: &Value) -> Lease {
+    serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a Lease")
+}
+
+fn session(missing: Vec<Missing>) -> Session {
+    Session { cluster: None, namespace: "ccm".to_owned(), processes: Vec::new(), missing, now: now() }
+}
+
+fn page<T>(component: Component, name: &str, content: T) -> Page<T> {
+    Page { process: crate::session::Process::fake(component, name), content }
+}
+
+fn whole() -> StatusReport {
+    let leases = [
+        lease(
+            "cloud-service-controller",
+            &json!({ "holderIdentity": "sc-1", "acquireTime": "2026-01-02T02:00:00.000000Z", "renewTime": "2026-01-02T03:04:03.000000Z" }),
+        ),
+        lease(
+            "cloud-service-controller-1",
+            &json!({ "holderIdentity": "sc-2", "acquireTime": "2026-01-02T02:00:00.000000Z", "renewTime": "2026-01-02T03:00:03.000000Z" }),
+        ),
+        lease("cloud-service-controller-2", &json!({})),
+        lease("cloud-service-controller-x", &json!({})),
+        lease("somebody-else", &json!({ "holderIdentity": "it" })),
+    ];
+    let adapters = vec![page(Component::CloudAdapter, "ca-1", adapter())];
+    let controllers = vec![page(Component::ServiceController, "sc-1", controller(&[0]))];
+    let missing = vec![Missing::new("route-controller", "no pod"), Missing::new("leases", "why")];
+    report(&session(missing), (adapters, controllers), &leases)
+}
+
+#[test]
+fn people_see_tables_and_what_is_not_well() {
+    assert_snapshot!(written(&whole(), Format::Table, false).expect("written"), @r"
+    Adapters
+      REPLICA  ADAPTER      VERSION  ROLE    CLUSTER  CLOUD SCOPE  TROUBLE
+      ca-1     adapter-sim  0.1.0    leader  c1       sim          -
+
+    Budgets
+      BUCKET        RATE   CEILING  TOKENS  QUEUED  CALLS  THROTTLED  PAUSED
+      loadbalancer  2.5/s  5/s      0.25    3       17     1          for 15s
+
+    Queues
+      BUCKET        CLASS        CONTROLLER          QUEUED  OLDEST
+      loadbalancer  INTERACTIVE  service-controller  3       1m 1s
+
+    Breakers
+      FAMILY        STATE   NEXT TRY
+      loadbalancer  open    in 5s
+      compute       closed  -
+
+    Listings
+      COLLECTION      ITEMS  AGE  TARGET  ERROR
+      load-balancers  4      12s  1m      -
+      routes          0      -    2m      VENDOR_UNAVAILABLE
+
+    Controllers
+      CONTROLLER          REPLICA  VERSION  SHARDS  WAITING  RUNNING  LATER  OLDEST  UNSETTLED  ADAPTER
+      service-controller  sc-1     0.1.0    0 of 2  1        2        3      0.5s    4          ca-1
+
+    Shards
+      CONTROLLER          SHARD  HOLDER  SINCE  RENEWED
+      service-controller  0      sc-1    1h 4m  2s
+      service-controller  1      nobody  -      4m 2s
+
+    Not well
+      cloud-adapter ca-1: the breaker of loadbalancer is open
+      cloud-adapter ca-1: routes cannot be listed: VENDOR_UNAVAILABLE
+      service-controller sc-1: 12 of 20 load balancers would go at once
+      shard 1 of service-controller: nobody holds it, so nobody does its work
+
+    Missing
+      leases: why
+      route-controller: no pod
+    ");
+    assert!(!whole().is_well());
+}
+
+#[test]
+fn programs_read_what_was_written() {
+    let text = written(&whole(), Format::Json, true).expect("written");
+    assert_eq!(serde_json::from_str::<StatusReport>(&text).expect("read"), whole());
+    let text = written(&whole(), Format::Yaml, true).expect("written");
+    assert_eq!(serde_saphyr::from_str::<StatusReport>(&text).expect("read"), whole());
+}
+
+#[test]
+fn without_leases_the_pages_say_who_holds_what() {
+    let controllers = vec![
+        page(Component::ServiceController, "sc-1", controller(&[1])),
+        page(Component::ServiceController, "sc-2", controller(&[])),
+    ];
+    let shards = report(&session(Vec::new()), (Vec::new(), controllers), &[]).shards;
+    let shards: Vec<_> = shards.iter().map(|it| (it.shard, it.holder.as_deref())).collect();
+    assert_eq!(shards, [(0, None), (1, Some("sc-1"))]);
+}
+
+#[test]
+fn a_standby_alone_is_no_adapter() {
+    let standby = AdapterStatus { leader: false, breakers: Vec::new(), snapshots: Vec::new(), ..adapter() };
+    let report =
+        report(&session(Vec::new()), (vec![page(Component::CloudAdapter, "ca-2", standby)], Vec::new()), &[]);
+    assert_eq!(report.troubles, ["cloud-adapter: no replica leads, so nobody talks to the cloud"]);
+}

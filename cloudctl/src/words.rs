@@ -1,0 +1,87 @@
+//! Times and numbers as people read them.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// What stands for nothing in a table.
+pub(crate) const NOTHING: &str = "-";
+
+/// The two largest units: `4s`, `3m 4s`, `2h 5m`, `3d 1h`.
+pub(crate) fn duration(seconds: f64) -> String {
+    if seconds < 10.0 {
+        let text = format!("{:.1}", seconds.max(0.0));
+        return format!("{}s", text.trim_end_matches(".0"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "saturates, and nobody waits for so long")]
+    let whole = seconds.round() as i64;
+    let (minutes, hours, days) = (whole / 60, whole / 3600, whole / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{whole}s"),
+        (0, 0, minutes) => two((minutes, "m"), (whole % 60, "s")),
+        (0, hours, minutes) => two((hours, "h"), (minutes % 60, "m")),
+        (days, hours, _) => two((days, "d"), (hours % 24, "h")),
+    }
+}
+
+fn two((more, unit): (i64, &str), (less, part): (i64, &str)) -> String {
+    if less == 0 { format!("{more}{unit}") } else { format!("{more}{unit} {less}{part}") }
+}
+
+/// How long ago that was. Clocks differ: what has not come yet is now.
+pub(crate) fn age(now: Timestamp, at: Timestamp) -> String {
+    let seconds = now.duration_since(at).max(SignedDuration::ZERO).as_secs_f64();
+    duration(seconds.round())
+}
+
+/// In how long that is.
+pub(crate) fn until(now: Timestamp, at: Timestamp) -> String {
+    age(at, now)
+}
+
+/// A number with at most two decimals.
+pub(crate) fn number(value: f64) -> String {
+    let text = format!("{value:.2}");
+    let short = text.trim_end_matches('0').trim_end_matches('.');
+    short.to_owned()
+}
+
+/// A word, or a dash for none.
+pub(crate) fn or_nothing(text: &str) -> &str {
+    if text.is_empty() { NOTHING } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_two_units() {
+        for (seconds, text) in [
+            (0.24, "0.2s"),
+            (-3.0, "0s"),
+            (2.0, "2s"),
+            (12.0, "12s"),
+            (60.0, "1m"),
+            (184.0, "3m 4s"),
+            (7_500.0, "2h 5m"),
+            (262_800.0, "3d 1h"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [(5.0, "5"), (0.25, "0.25"), (1.0 / 3.0, "0.33"), (10.5, "10.5"), (100.0, "100")]
+        {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn a_time_that_has_not_come_is_now() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        assert_eq!(age(at(100), at(40)), "1m");
+        assert_eq!(age(at(40), at(100)), "0s");
+        assert_eq!(until(at(40), at(100)), "1m");
+    }
+}
