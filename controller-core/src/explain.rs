@@ -19,7 +19,7 @@ use std::{
 };
 
 pub use ::pages::report;
-use ::pages::report::{AdapterLink, ControllerStatus, Explanation, Explanations, State, WorkQueue};
+use ::pages::report::{AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, State, WorkQueue};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -35,6 +35,8 @@ use crate::{
 
 /// Objects on one page.
 const OBJECTS: usize = 500;
+/// Orphans on one page.
+const ORPHANS: usize = 200;
 
 /// What a controller tells of an object out of its mirrors. Called when somebody asks, and not before.
 pub trait Look: Send + Sync + 'static {
@@ -43,6 +45,11 @@ pub trait Look: Send + Sync + 'static {
 
     /// What the mirrors show of an object, which may be one that only the cloud still has.
     fn look(&self, object: &Object) -> Seen;
+
+    /// Load balancers that no Service wants any more, of all shards. Of a controller that has none: nothing.
+    fn orphans(&self) -> Vec<Orphan> {
+        Vec::new()
+    }
 }
 
 /// What the mirrors show of an object: lines for people. Nothing in them may be a secret.
@@ -300,6 +307,11 @@ impl Explain {
         if !held.is_empty() {
             held_back.extend(self.0.brakes.all().values().flatten().cloned());
         }
+        let mut orphans = sources.look.orphans();
+        orphans.retain(|orphan| shards.has(&orphan.uid));
+        orphans.sort_by(|a, b| (a.since, &a.key, &a.uid).cmp(&(b.since, &b.key, &b.uid)));
+        let more_orphans = many(orphans.len().saturating_sub(ORPHANS));
+        orphans.truncate(ORPHANS);
         Ok(ControllerStatus {
             controller: (*controller).to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -315,6 +327,8 @@ impl Explain {
             },
             unsettled: many(self.unsettled()?.len()),
             held_back,
+            orphans,
+            more_orphans,
             ..ControllerStatus::default()
         })
     }

@@ -1,6 +1,7 @@
 //! Local mirrors of both sides: what Kubernetes wants and what the cloud has, trimmed to what the controller uses.
 //!
 //! - [`kubernetes`] follows a watch on the API server, [`cloud`] a watch on the adapter; both keep one [`Mirror`].
+//! - [`one`] follows a single object of the API server, which need not be there.
 //! - A listing takes effect only when it is complete; until then the old content stays in force.
 //! - A change that the trimmed form does not show (a kubelet's heartbeat) wakes nobody.
 //! - Never evidence of absence: before anything that cannot be undone, ask again, live.
@@ -8,6 +9,7 @@
 pub mod cloud;
 pub mod kubernetes;
 mod metrics;
+pub mod one;
 
 use std::{
     collections::BTreeMap,

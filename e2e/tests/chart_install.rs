@@ -252,6 +252,10 @@ async fn each_process_has_the_least_rights() {
         "watch nodes",
     ];
     let route = ["list nodes", "watch nodes", "patch nodes/status"];
+    let releases = [
+        "list configmaps named cloud-controllers-orphans",
+        "watch configmaps named cloud-controllers-orphans",
+    ];
     let record = [
         "create configmaps",
         "get configmaps named route-controller-routes",
@@ -259,7 +263,7 @@ async fn each_process_has_the_least_rights() {
     ];
     let cases: [(&str, &[&str], &[&str]); 3] = [
         ("node-controller", &node, &[]),
-        ("service-controller", &service, &[]),
+        ("service-controller", &service, &releases),
         ("route-controller", &route, &record),
     ];
 

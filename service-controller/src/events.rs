@@ -4,9 +4,12 @@
 use controller_core::events::{Kind, Notice};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::plan::{
-    News, Step,
-    service::{FINALIZER, ServiceId},
+use crate::{
+    mirror::released::RELEASES,
+    plan::{
+        News, Step,
+        service::{FINALIZER, ServiceId},
+    },
 };
 
 /// The Service that an Event is about.
@@ -68,17 +71,33 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::Failed(Step::LeftOver, why) => {
             warning("DeleteLoadBalancerFailed", "Delete", format!("Error deleting load balancer: {why}"))
         }
-        News::Orphaned(ids) => {
-            let note = format!(
-                "No Service wants load balancer {ids} any more; delete it at the cloud if nobody needs it, or start \
-                 service-controller with --orphans=delete"
-            );
-            warning("OrphanedLoadBalancer", "Sweep", note)
-        }
+        News::Orphaned(ids) => orphaned(ids),
         News::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
+        News::OrphanReleased(ids) => {
+            let note = format!("Removes load balancer {ids} that a person released: no Service wants it");
+            normal("OrphanReleased", "Sweep", &note)
+        }
+        News::ReleaseRefused(given, owner) => release_refused(given, owner),
         News::OfAnother(ids) => of_another(ids),
         News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
     }
+}
+
+fn orphaned(ids: &str) -> Notice {
+    let note = format!(
+        "No Service wants load balancer {ids} any more; delete it at the cloud if nobody needs it, or start \
+         service-controller with --orphans=delete"
+    );
+    warning("OrphanedLoadBalancer", "Sweep", note)
+}
+
+fn release_refused(given: &str, owner: &ServiceId) -> Notice {
+    let uid = &owner.uid;
+    let note = format!(
+        "ConfigMap {RELEASES} releases {uid} as \"{given}\", and its load balancer says that it was made for {owner}: it stays; write that \
+         name, or take the key out"
+    );
+    warning("ReleaseRefused", "Sweep", note)
 }
 
 fn of_another(ids: &str) -> Notice {
@@ -124,6 +143,8 @@ mod tests {
 
     #[test]
     fn reasons_and_messages_are_the_classic_ones() {
+        let web =
+            ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() };
         let all = [
             News::Ensuring,
             News::Ensured,
@@ -138,6 +159,8 @@ mod tests {
             News::Failed(Step::LeftOver, "token expired".to_owned()),
             News::Orphaned("lb-1".to_owned()),
             News::OrphanHeld("12 of 20 would go".to_owned()),
+            News::OrphanReleased("lb-1".to_owned()),
+            News::ReleaseRefused("default/api".to_owned(), web),
             News::OfAnother("lb-1".to_owned()),
             News::HeldByAnother(Some("a and b".to_owned())),
             News::HeldByAnother(None),
@@ -150,7 +173,7 @@ mod tests {
             let notice = notice(news);
             format!("{} {}: {}", notice.kind.word(), notice.reason, notice.note)
         };
-        insta::assert_snapshot!(all.iter().map(line).collect::<Vec<_>>().join("\n"), @r"
+        insta::assert_snapshot!(all.iter().map(line).collect::<Vec<_>>().join("\n"), @r#"
         Normal EnsuringLoadBalancer: Ensuring load balancer
         Normal EnsuredLoadBalancer: Ensured load balancer
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
@@ -164,6 +187,8 @@ mod tests {
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
         Warning OrphanedLoadBalancer: No Service wants load balancer lb-1 any more; delete it at the cloud if nobody needs it, or start service-controller with --orphans=delete
         Warning OrphanHeld: 12 of 20 would go
+        Normal OrphanReleased: Removes load balancer lb-1 that a person released: no Service wants it
+        Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", and its load balancer says that it was made for default/web: it stays; write that name, or take the key out
         Warning LoadBalancerClassChanged: The Service is of a class that is not ours, and load balancer lb-1 in its status is: it is left alone; start service-controller with --load-balancer-class if the class is meant for it
         Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, a and b put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
         Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, nobody knows who put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
@@ -171,6 +196,6 @@ mod tests {
         Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
         Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here
         Normal WaitingForBudget: waits for the budget of loadbalancer
-        ");
+        "#);
     }
 }

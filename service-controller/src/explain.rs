@@ -1,15 +1,18 @@
 //! What is told of a Service to who asks: lines made of the mirrors at that moment, and the words of Events for what it waits for.
 
 use controller_core::{
-    explain::{Ledger, Look, Object, ObjectKey, Seen, Waits},
+    explain::{Ledger, Look, Object, ObjectKey, Seen, Waits, report::Orphan},
     mirror::ObjectName,
 };
+
+use jiff::Timestamp;
 
 use crate::{
     events::notice,
     plan::{
         News,
         cloud::{Balancer, State},
+        left_over::Release,
         memory::Outcome,
         service::{Port, Role, Service, ServiceId},
         wanted::Judged,
@@ -77,6 +80,19 @@ impl Look for Reconciler {
             None => vec!["nothing: there is no such Service any more".to_owned()],
         };
         Seen { wanted, cloud, unseen: false }
+    }
+
+    /// Those that people were told of, and those that a person has released.
+    fn orphans(&self) -> Vec<Orphan> {
+        let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
+            let (since, waits_for) = self.executor.ledger.unsettled(&id.object())?;
+            let released = self.mirrors.release(&id) == Release::Given;
+            let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
+            let (key, uid) = (id.to_string(), id.uid);
+            let orphan = Orphan { uid, key, vendor_ids, since: Some(since), released, waits_for };
+            (orphan.released || orphan.waits_for.is_some()).then_some(orphan)
+        };
+        self.mirrors.without_service().into_iter().filter_map(orphan).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 //! Services share, the sets of targets and what the adapter can do, is kept here too; a change of either wakes all of them.
 
 pub(crate) mod kubernetes;
+pub(crate) mod released;
 mod shared;
 
 use std::{sync::Arc, time::Duration};
@@ -20,7 +21,7 @@ use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{Api, Client};
 use tokio::{sync::Notify, time::sleep};
 
-use self::shared::Shared;
+use self::{released::Released, shared::Shared};
 use crate::plan::{
     annotations::settings::Defaults,
     cloud::Balancer,
@@ -90,6 +91,7 @@ pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     pub(crate) cloud: Mirror<String, Item>,
     shared: Arc<Shared>,
+    released: Released,
     pub(crate) reading: Arc<Reading>,
     nodes_changed: Arc<Notify>,
     queue: Queue<ServiceId>,
@@ -103,6 +105,7 @@ impl Mirrors {
             nodes: Mirror::new("nodes", clock),
             cloud: Mirror::new("load-balancers", clock),
             shared: Arc::default(),
+            released: Arc::default(),
             reading: Arc::new(reading),
             nodes_changed: Arc::default(),
             queue,
@@ -124,6 +127,7 @@ impl Mirrors {
             ),
             self.follow_balancers(adapter),
             self.follow_targets(),
+            self.follow_releases(client),
             self.resync(),
         );
     }

@@ -31,7 +31,7 @@ use self::{
     cloud::{Balancer, State},
     features::{Features, name},
     memory::Memory,
-    service::{Class, Holder, Ingress, Role, Service, same_ingress},
+    service::{Class, Holder, Ingress, Role, Service, ServiceId, same_ingress},
     spec::Takeover,
     targets::{Hosts, Targets},
     wanted::{Judged, Wanted},
@@ -108,6 +108,10 @@ pub(crate) enum News {
     Orphaned(String),
     /// The same, and it shall go; this holds it.
     OrphanHeld(String),
+    /// The same, and it goes, for a person has released it.
+    OrphanReleased(String),
+    /// A person has released it under this name, and its tags say the other one.
+    ReleaseRefused(String, ServiceId),
     /// The load balancer of this ID serves a Service of a class that is not ours.
     OfAnother(String),
     /// It shall go, and our finalizer is on it, which these put there.

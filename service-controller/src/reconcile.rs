@@ -46,7 +46,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 /// Takes Services through the four rooms.
 pub(crate) struct Reconciler {
     pub(crate) mirrors: Mirrors,
-    executor: Executor,
+    pub(crate) executor: Executor,
     clock: Clock,
     /// Ends the process when a newer one is at work.
     stop: CancellationToken,

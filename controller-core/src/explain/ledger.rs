@@ -192,6 +192,13 @@ impl Ledger {
         }
     }
 
+    /// Since when an object is not settled, and what it waits for. `None`: it is.
+    #[must_use]
+    pub fn unsettled(&self, object: &Object) -> Option<(Timestamp, Option<String>)> {
+        let entry = self.get(object)?;
+        Some((entry.since, entry.waits.map(|waits| waits.text)))
+    }
+
     pub(super) fn get(&self, object: &Object) -> Option<Entry> {
         self.entries().get(object).cloned()
     }

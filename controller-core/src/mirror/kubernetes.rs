@@ -145,7 +145,7 @@ fn name(object: &impl Resource) -> ObjectName {
     ObjectName { namespace: object.meta().namespace.clone(), name: object.name_any() }
 }
 
-fn text(error: watcher::Error) -> String {
+pub(super) fn text(error: watcher::Error) -> String {
     let step = |step: &str, source: kube::Error| format!("{step}: {}", kube_api::Error::from(source));
     match error {
         watcher::Error::InitialListFailed(source) => step("cannot list", source),

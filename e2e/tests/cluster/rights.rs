@@ -231,6 +231,10 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
         "list nodes",
         "watch nodes",
     ];
+    let releases = [
+        "list configmaps named cloud-controllers-orphans",
+        "watch configmaps named cloud-controllers-orphans",
+    ];
     let record = [
         "create configmaps",
         "get configmaps named route-controller-routes",
@@ -239,7 +243,7 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let (own, near): (&[&str], &[&str]) = match name {
         ADAPTER => return Ok(BTreeSet::new()),
         "node-controller" => (&node, &[]),
-        "service-controller" => (&service, &[]),
+        "service-controller" => (&service, &releases),
         "route-controller" => (&["list nodes", "watch nodes", "patch nodes/status"], &record),
         other => bail!("nobody knows {other}"),
     };

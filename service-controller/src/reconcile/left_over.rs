@@ -19,7 +19,7 @@ use crate::{
     plan::{
         News, Step,
         cloud::Balancer,
-        left_over::{Orphans, Verdict, judge, there},
+        left_over::{Orphans, Release, Verdict, judge, there},
         memory::{Memory, Next},
         service::ServiceId,
         spec::Takeover,
@@ -103,7 +103,8 @@ impl Reconciler {
             return Ok(Some(Next::After(rest)));
         }
         let standing = self.executor.standing(id, &self.mirrors.reading).await?;
-        match judge(standing, memory, self.orphans, now) {
+        let release = self.mirrors.release(id);
+        match judge(standing, memory, (self.orphans, &release), now) {
             Verdict::Leave => {
                 ledger.settles(&object);
                 self.waits_no_more(id);
@@ -112,11 +113,7 @@ impl Reconciler {
             }
             Verdict::Wait => Ok(Some(Next::After(BREATH))),
             Verdict::Report(again) => {
-                let (news, told) = (News::Orphaned(there.join(", ")), memory.tell_orphan());
-                ledger.waits(&object, &explain::waiting(&news, !told));
-                if !told {
-                    self.executor.tell(id, &[news]);
-                }
+                self.stays_there(id, memory, &there, release);
                 if again.is_some() {
                     self.sweep().waiting.insert(id.clone());
                 }
@@ -124,8 +121,31 @@ impl Reconciler {
             }
             Verdict::Remove(step) if went => self.removal(id, memory, &step).await.map(Some),
             Verdict::Remove(step) => self.remove(id, memory, &step).await.map(Some),
-            Verdict::RemoveOrphan if self.executor.knows(&id.uid).await? => Ok(Some(Next::After(HELD))),
+            Verdict::RemoveOrphan | Verdict::RemoveReleased if self.executor.knows(&id.uid).await? => {
+                let why = "a Service of another name has its UID: the load balancer stays";
+                self.waits(id, memory, &News::OrphanHeld(why.to_owned()));
+                Ok(Some(Next::After(HELD)))
+            }
             Verdict::RemoveOrphan => self.remove(id, memory, &Step::LeftOver).await.map(Some),
+            Verdict::RemoveReleased => {
+                // What is not shown may be there all the same.
+                if !there.is_empty() {
+                    self.executor.tell(id, &[News::OrphanReleased(there.join(", "))]);
+                }
+                self.removal(id, memory, &Step::LeftOver).await.map(Some)
+            }
+        }
+    }
+
+    /// An orphan stays: told once, and so is why its release counts for nothing.
+    fn stays_there(&self, id: &ServiceId, memory: &mut Memory, there: &[String], release: Release) {
+        let (news, told) = (News::Orphaned(there.join(", ")), memory.tell_orphan());
+        self.executor.ledger.waits(&id.object(), &explain::waiting(&news, !told));
+        if !told {
+            self.executor.tell(id, &[news]);
+        }
+        if let Release::Misnamed(given) = release {
+            self.waits(id, memory, &News::ReleaseRefused(given, id.clone()));
         }
     }
 

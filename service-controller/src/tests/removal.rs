@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Service;
 use super::world::{World, name};
 use crate::plan::{left_over::Orphans, service::FINALIZER};
 
-const DELETING: &str = "Normal DeletingLoadBalancer web: Deleting load balancer";
-const DELETED: &str = "Normal DeletedLoadBalancer web: Deleted load balancer";
+pub(super) const DELETING: &str = "Normal DeletingLoadBalancer web: Deleting load balancer";
+pub(super) const DELETED: &str = "Normal DeletedLoadBalancer web: Deleted load balancer";
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_service_goes_when_nothing_is_left() {
@@ -271,7 +271,7 @@ async fn a_load_balancer_that_nobody_wants_is_reported_and_kept() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
 }
 
-const HOUR: Duration = Duration::from_hours(1);
+pub(super) const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_goes_after_a_while_if_that_is_asked_for() {
@@ -345,7 +345,7 @@ async fn what_goes_already_is_no_orphan() {
 }
 
 /// A world in which `web` went without its load balancer while nobody watched.
-async fn orphaned(world: World) -> World {
+pub(super) async fn orphaned(world: World) -> World {
     let world = world.started().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;

@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use super::{world::work, *};
 use crate::{NAMES, Rooms};
 
-const LASTS: Duration = Duration::from_hours(10);
+pub(super) const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 24;
 
 /// A replica at work in these shards of four.
-fn replica(
+pub(super) fn replica(
     kube: &FakeKube,
     cloud: &FakeCloud,
     shards: impl IntoIterator<Item = usize>,

@@ -1,0 +1,185 @@
+//! Orphans that a person releases by name.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloud_api_proto::AdapterError;
+use controller_core::{
+    explain::report::Orphan,
+    mirror::ObjectName,
+    testing::{Fault, Verb, service},
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+
+use super::{
+    removal::{DELETED, DELETING, HOUR, orphaned},
+    shards::{LASTS, replica},
+    world::World,
+};
+use crate::{mirror::released::RELEASES, plan::left_over::Orphans};
+
+const RELEASED: &str =
+    "Normal OrphanReleased web: Removes load balancer lb-uid-web that a person released: no Service wants it";
+
+impl World {
+    /// A person writes these into the ConfigMap, and takes all others out.
+    fn release(&self, entries: &[(&str, &str)]) {
+        let entries = entries.iter().map(|(uid, name)| ((*uid).to_owned(), (*name).to_owned()));
+        let mut map = ConfigMap { data: Some(entries.collect::<BTreeMap<_, _>>()), ..ConfigMap::default() };
+        map.metadata.name = Some(RELEASES.to_owned());
+        map.metadata.namespace = Some("default".to_owned());
+        self.kube.put::<ConfigMap>(map);
+    }
+
+    fn orphans_shown(&self) -> Vec<Orphan> {
+        self.explain.status().expect("it runs").orphans
+    }
+
+    fn n_balancers(&self) -> usize {
+        self.cloud.read(|state| state.load_balancers.len())
+    }
+
+    async fn eventually_told(&self, reason: &str) {
+        self.eventually(reason, |world| world.events().iter().any(|it| it.contains(reason))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_a_person_releases_goes_at_once_and_until_then_it_is_on_the_page() {
+    let world = orphaned(World::new()).await;
+    world.quiet().await;
+    assert_eq!(world.orphans_shown(), [], "it may be the mirror's lag");
+    world.eventually_told("OrphanedLoadBalancer").await;
+    tokio::time::sleep(HOUR).await;
+    let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
+    assert_eq!((shown.uid.as_str(), shown.key.as_str()), ("uid-web", "default/web"));
+    assert_eq!((&shown.vendor_ids[..], shown.released), (&["lb-uid-web".to_owned()][..], false));
+    let waits_for = shown.waits_for.as_deref().expect("it waits for a person");
+    let told = format!("Warning OrphanedLoadBalancer web: {waits_for}");
+    assert!(world.events().contains(&told), "{told} is not among {:?}", world.events());
+    assert!(shown.since.is_some());
+
+    let throttled = AdapterError::new(cloud_api_proto::Reason::VendorThrottled, "429");
+    world.cloud.fail_next("DeleteLoadBalancer", throttled.retry_after(Duration::from_secs(30)));
+    let begin = tokio::time::Instant::now();
+    world.release(&[("uid-web", "default/web")]);
+    world.eventually("it is tried", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
+    assert!(shown.released && shown.waits_for.as_deref().is_some_and(|it| it.contains("429")), "{shown:?}");
+    world.eventually("it goes", |world| world.n_balancers() == 0).await;
+    world.eventually_events(&[RELEASED, DELETING, DELETED]).await;
+    world.quiet().await;
+    assert_eq!(world.orphans_shown(), []);
+    let deletes = world.cloud.calls("DeleteLoadBalancer");
+    let world = world.restart().await;
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "nothing is left to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_released_waits_for_no_age_and_no_brake() {
+    let world = World::new().orphans(Orphans::DeleteAfter(10 * HOUR)).started().await;
+    let web = |n: usize| format!("web-{n}");
+    for n in 0..10 {
+        world.service(service(&web(n)).port(80));
+    }
+    let all = |world: &World| (0..10).all(|n| !world.ingress(&web(n)).is_empty());
+    world.eventually("all have an address", all).await;
+    world.quiet().await;
+    (0..6).for_each(|n| world.kube.put::<Service>(service(&web(n)).port(80).deleted()));
+    let held = |world: &World| world.events().iter().filter(|it| it.contains("OrphanHeld web-")).count() == 6;
+    world.eventually("people hear of each", held).await;
+    assert_eq!(world.orphans_shown().len(), 6);
+    world.release(&[("uid-web-1", "default/web-1"), ("uid-web-4", "default/web-4")]);
+    world.eventually("both go", |world| world.n_balancers() == 8).await;
+    tokio::time::sleep(HOUR).await;
+    let left: Vec<_> = world.orphans_shown().into_iter().map(|it| (it.uid, it.released)).collect();
+    let still = ["uid-web-0", "uid-web-2", "uid-web-3", "uid-web-5"].map(|it| (it.to_owned(), false));
+    assert_eq!((left, world.n_balancers()), (still.to_vec(), 8));
+}
+
+/// Neither one that is served, nor one that the API server knows under another name than its tags.
+#[tokio::test(start_paused = true)]
+async fn what_has_a_service_stays_whoever_releases_it() {
+    let world = World::start().await;
+    world.service(service("web").port(80)).service(service("none").port(80));
+    world.eventually_ingress_of("web").await;
+    world.eventually_ingress_of("none").await;
+    let world = world.stop().await;
+    world.cloud.edit(|state| {
+        let cut = state.load_balancers.get_mut("lb-uid-none").unwrap();
+        cut.owner.as_mut().unwrap().name = "no".to_owned();
+    });
+    world.change("none", |service| {
+        service.metadata.finalizers = None;
+        service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+    });
+    world.release(&[("uid-web", "default/web"), ("uid-none", "default/no")]);
+    let world = world.restart().await;
+    world.eventually_told("OrphanHeld no: a Service of another name has its UID").await;
+    tokio::time::sleep(HOUR).await;
+    assert_eq!((world.cloud.calls("DeleteLoadBalancer"), world.n_balancers()), (0, 2));
+    assert_eq!(world.ingress("web").len(), 1);
+    let times = world.events().iter().filter(|it| it.contains("OrphanHeld no")).count();
+    assert_eq!(times, 1, "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_under_another_name_is_refused_and_told_once() {
+    let world = orphaned(World::new()).await;
+    world.release(&[("uid-web", "default/api"), ("uid-other", "default/web")]);
+    let refused = "Warning ReleaseRefused web: ConfigMap cloud-controllers-orphans releases uid-web as \"default/api\", and its load \
+                   balancer says that it was made for default/web: it stays; write that name, or take the key out";
+    world.eventually_events(&[refused]).await;
+    for _ in 0..3 {
+        world.release(&[("uid-web", "default/api")]);
+        world.release(&[]);
+        tokio::time::sleep(HOUR).await;
+    }
+    world.release(&[("uid-web", "default/api")]);
+    world.quiet().await;
+    assert_eq!((world.cloud.calls("DeleteLoadBalancer"), world.n_balancers()), (0, 1));
+    assert_eq!(world.events().iter().filter(|it| it.contains("ReleaseRefused")).count(), 1);
+    let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
+    assert!(!shown.released && refused.ends_with(shown.waits_for.as_deref().unwrap()), "{shown:?}");
+    world.release(&[("uid-web", "default/web")]);
+    world.eventually("it goes", |world| world.n_balancers() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_for_the_replica_that_has_the_shard() {
+    let world = World::start().await;
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    let world = world.stop().await;
+    world.kube.put::<Service>(service("web").port(80).deleted());
+    world.release(&[("uid-web", "default/web")]);
+    let (seats, _running) = replica(&world.kube, &world.cloud, []);
+    let shard = seats.shards().of("uid-web");
+    (0..4).filter(|it| *it != shard).for_each(|it| seats.give(it, LASTS));
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
+    seats.give(shard, LASTS);
+    world.eventually("it goes", |world| world.n_balancers() == 0).await;
+    let fence = world.cloud.read(|state| state.deletes.last().and_then(|it| it.fence.clone()));
+    assert_eq!(fence.map(|it| it.scope), Some(format!("service-controller/{shard}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_read_releases_all_else_goes_on() {
+    let world = World::new();
+    world.kube.order(Fault::status(403).on(Verb::List, "configmaps"));
+    let world = orphaned(world).await;
+    world.release(&[("uid-web", "default/web")]);
+    world.eventually_told("OrphanedLoadBalancer").await;
+    world.service(service("api").port(80));
+    world.eventually_ingress_of("api").await;
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(world.n_balancers(), 2);
+    world.kube.heal();
+    world.eventually("it goes", |world| world.n_balancers() == 1).await;
+    world.kube.delete::<ConfigMap>(&ObjectName::namespaced("default", RELEASES));
+    world.quiet().await;
+    assert_eq!(world.n_balancers(), 1);
+}
