@@ -43,6 +43,8 @@ pub(crate) enum Unconnected {
 /// A way to the API server.
 pub(crate) struct Cluster {
     client: Client,
+    /// The namespace that the kubeconfig names.
+    pub(crate) home: String,
     url: String,
     /// It did not answer once: nobody waits for it again.
     away: AtomicBool,
@@ -62,12 +64,12 @@ impl Cluster {
     ) -> Result<Self, Unconnected> {
         let mut config = config(kubeconfig, context).await?;
         config.connect_timeout = Some(CONNECTED_WITHIN);
-        let url = config.cluster_url.to_string();
+        let (home, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
         let client = Client::try_from(config);
         let client = client.map_err(|error| {
             Unconnected::Missing(format!("cannot be asked with this kubeconfig: {}", chain(&error)))
         })?;
-        Ok(Self { client, url, away: AtomicBool::new(false) })
+        Ok(Self { client, home, url, away: AtomicBool::new(false) })
     }
 
     /// A way to objects of one namespace.

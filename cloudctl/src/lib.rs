@@ -9,8 +9,10 @@
 //! - [`output`]: reports as tables, JSON or YAML.
 
 mod cluster;
+mod explain;
 mod http;
 mod missing;
+mod objects;
 mod options;
 mod output;
 mod program;
@@ -19,7 +21,9 @@ mod status;
 mod words;
 
 pub use self::{
+    explain::{ExplainReport, OfBudget},
     missing::Missing,
+    objects::Told as ToldEvent,
     program::run,
     status::{Shard, StatusReport, Told},
 };

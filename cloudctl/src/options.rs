@@ -4,7 +4,10 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::output::{Color, Format};
+use crate::{
+    explain::ExplainArgs,
+    output::{Color, Format},
+};
 
 /// Where the chart is installed unless said otherwise.
 const NAMESPACE: &str = "kube-system";
@@ -65,6 +68,8 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Adapters, budgets, queues, breakers, listings, controllers, and who holds which shard
     Status,
+    /// What is wanted for one object, what the cloud has, the plan, and what it waits for
+    Explain(ExplainArgs),
 }
 
 /// A part of the release that has pages.

@@ -7,6 +7,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
 
 use crate::{
+    explain,
     options::{Command, Options},
     output::{self, Report, say},
     session::Usage,
@@ -61,6 +62,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     let common = &options.common;
     match &options.command {
         Command::Status => finish(options, &status::look(common, now).await?),
+        Command::Explain(args) => finish(options, &explain::look(common, &args.what, now).await?),
     }
 }
 

@@ -108,6 +108,14 @@ impl Session {
         Ok(Self { cluster, namespace: common.namespace.clone(), processes, missing, now })
     }
 
+    /// What was not found, each thing once.
+    pub(crate) fn lacks(&self) -> Vec<Missing> {
+        let mut missing = self.missing.clone();
+        missing.sort();
+        missing.dedup();
+        missing
+    }
+
     /// The same page of all processes of these components. What cannot be read is missing.
     pub(crate) async fn pages<T: DeserializeOwned>(
         &mut self,

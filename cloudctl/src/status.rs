@@ -91,9 +91,7 @@ fn report(
     let adapters = told(adapters);
     let controllers = told(controllers);
     let shards = shards(&controllers, leases, session.now);
-    let mut missing = session.missing.clone();
-    missing.sort();
-    missing.dedup();
+    let missing = session.lacks();
     let mut troubles = Vec::new();
     troubles.extend(of_adapters(&adapters));
     troubles.extend(controllers.iter().flat_map(of_controller));
@@ -172,7 +170,7 @@ fn of_controller(Told { process, page }: &Told<ControllerStatus>) -> Vec<String>
 }
 
 /// As people say it.
-fn breaker(state: BreakerState) -> &'static str {
+pub(crate) fn breaker(state: BreakerState) -> &'static str {
     match state {
         BreakerState::Closed => "closed",
         BreakerState::HalfOpen => "half open",

@@ -1,0 +1,180 @@
+//! `cloudctl explain`: what is wanted for one object, what the cloud has, and what it waits for.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use ::pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanation, Queue, State, Task};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    missing::Missing,
+    objects::{self, Told as Event},
+    options::{Common, Component},
+    session::{Page, Session, Usage},
+    status::Told,
+};
+
+/// Events that are shown.
+const EVENTS: usize = 5;
+/// Reasons that the adapter's budget or the vendor's rate is behind.
+const OF_BUDGET: [&str; 3] = ["BUDGET_EXHAUSTED", "VENDOR_THROTTLED", "VENDOR_UNAVAILABLE"];
+
+/// Flags of `cloudctl explain`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExplainArgs {
+    #[command(subcommand)]
+    pub(crate) what: What,
+}
+
+/// What is explained.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum What {
+    /// A node: its initialisation and its routes
+    Node {
+        /// Its name
+        #[arg(value_parser = objects::name)]
+        name: String,
+    },
+    /// A Service: its load balancer
+    Service {
+        /// Its name, with its namespace if that is not the kubeconfig's
+        #[arg(value_name = "[NAMESPACE/]NAME", value_parser = objects::key)]
+        name: objects::Key,
+    },
+}
+
+/// What is known of an object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainReport {
+    /// `Node` or `Service`.
+    pub kind: String,
+    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    pub key: String,
+    /// When this was so.
+    pub at: Timestamp,
+    /// What the controllers say, each the replica that holds its shard, if one was read that does.
+    pub explanations: Vec<Told<Explanation>>,
+    /// The load balancer's way so far, if it is converging.
+    pub task: Option<Task>,
+    /// What the budget has to do with it.
+    pub budget: Option<OfBudget>,
+    /// The last Events of the controllers about it, the oldest first.
+    pub events: Vec<Event>,
+    /// Why no controller knows it, and what was perhaps meant.
+    pub unknown: Option<String>,
+    /// What could not be read.
+    pub missing: Vec<Missing>,
+}
+
+/// What of the adapter's budget stands between an object and the cloud.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfBudget {
+    /// Calls of its controller that wait.
+    pub queues: Vec<Queue>,
+    /// The buckets that they wait for, and those that are slowed or paused. Without their history.
+    pub budgets: Vec<Budget>,
+    /// Those that let nothing or little pass.
+    pub breakers: Vec<Breaker>,
+}
+
+/// Asks all replicas, the adapter, and the API server.
+pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result<ExplainReport, Usage> {
+    let controllers: &[Component] = match what {
+        What::Node { .. } => &[Component::NodeController, Component::RouteController],
+        What::Service { .. } => &[Component::ServiceController],
+    };
+    let components = [&[Component::CloudAdapter][..], controllers].concat();
+    let mut session = Session::open(common, &components, now).await?;
+    let object = match what {
+        What::Node { name } => objects::Object::node(name),
+        What::Service { name } => {
+            let home = session.cluster.as_ref().map(|cluster| cluster.home.as_str());
+            objects::Object::service(name, home.unwrap_or("default"))
+        }
+    };
+    let path = format!("/explain?key={}", object.key());
+    let pages = session.pages::<Explanation>(controllers, &path).await;
+    let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
+    let mut report = report(&object, now, (pages, adapters));
+    if let Some(cluster) = &session.cluster {
+        match objects::events(cluster, &object).await {
+            Ok(events) => {
+                let first = events.len().saturating_sub(EVENTS);
+                report.events = events.into_iter().skip(first).collect();
+            }
+            Err(why) => session.missing.push(why),
+        }
+        if !report.is_known() {
+            report.unknown = Some(objects::why_unknown(cluster, &object).await);
+        }
+    }
+    report.missing = session.lacks();
+    Ok(report)
+}
+
+impl ExplainReport {
+    /// Whether a controller knows it.
+    fn is_known(&self) -> bool {
+        self.explanations.iter().any(|it| it.page.known)
+    }
+}
+
+/// What comes of the pages.
+fn report(
+    object: &objects::Object,
+    now: Timestamp,
+    (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
+) -> ExplainReport {
+    let explanations = by_who_knows(pages);
+    let key = object.key();
+    let leader = adapters.into_iter().map(|it| it.content).find(|it| it.leader);
+    let service = object.kind() == "Service";
+    let task = leader.iter().flat_map(|it| &it.tasks).find(|it| service && it.name == key).cloned();
+    let budget = leader.and_then(|leader| of_budget(&explanations, task.as_ref(), leader));
+    let kind = object.kind().to_owned();
+    ExplainReport { kind, key, at: now, explanations, task, budget, ..ExplainReport::default() }
+}
+
+/// Of each controller the replica that holds the shard; else one that at least knows the object; else none.
+fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
+    let mut best: Vec<Page<Explanation>> = Vec::new();
+    for page in pages.into_iter().filter(|page| page.content.known) {
+        match best.iter_mut().find(|it| it.process.component == page.process.component) {
+            None => best.push(page),
+            Some(before) if page.content.held && !before.content.held => *before = page,
+            Some(_) => (),
+        }
+    }
+    best.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
+}
+
+/// The lines of the adapter that say more of why it waits.
+fn of_budget(
+    explanations: &[Told<Explanation>],
+    task: Option<&Task>,
+    leader: AdapterStatus,
+) -> Option<OfBudget> {
+    let waiting: Vec<&Explanation> =
+        explanations.iter().map(|it| &it.page).filter(|it| it.state != State::Settled).collect();
+    let by_reason = |it: &&Explanation| it.reason.as_deref().is_some_and(|it| OF_BUDGET.contains(&it));
+    let by_words = task.is_some_and(|task| task.waits_for.contains("budget"));
+    if !by_words && !waiting.iter().any(by_reason) {
+        return None;
+    }
+    let of_it = |queue: &Queue| waiting.iter().any(|it| it.controller == queue.controller);
+    let queues: Vec<Queue> = leader.queues.into_iter().filter(of_it).collect();
+    let concerned = |it: &Budget| {
+        queues.iter().any(|queue| queue.bucket == it.bucket)
+            || it.rate < it.ceiling
+            || it.paused_until.is_some_and(|until| until > leader.at)
+    };
+    let budgets = leader.budgets.into_iter().filter(concerned);
+    let budgets = budgets.map(|it| Budget { history: Vec::new(), ..it }).collect();
+    let breakers = leader.breakers.into_iter().filter(|it| it.state != BreakerState::Closed).collect();
+    Some(OfBudget { queues, budgets, breakers })
+}

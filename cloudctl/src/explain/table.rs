@@ -1,0 +1,139 @@
+//! How people see it.
+
+use ::pages::report::{Explanation, State};
+use jiff::Timestamp;
+
+use super::{ExplainReport, OfBudget};
+use crate::{
+    missing::Missing,
+    output::{Cell, Paper, Report, Table, Tone},
+    status::{Told, breaker},
+    words::{NOTHING, age, duration, number, until},
+};
+
+impl Report for ExplainReport {
+    fn show(&self, paper: &mut Paper) {
+        let title = format!("{} {}", self.kind, self.key);
+        for explanation in &self.explanations {
+            paper.gap();
+            one(&title, explanation, self.at, paper);
+        }
+        if !self.is_known() {
+            let why = self.unknown.as_deref().unwrap_or("no controller that was read knows it");
+            paper.toned(Tone::Bad, &format!("{title}: {why}"));
+        }
+        if let Some(task) = &self.task {
+            paper.heading("At the adapter");
+            let (for_, so_far) =
+                (duration(task.since_seconds), format!("{} of {} changes made", task.done, task.total));
+            paper.line(format!("  {so_far}, for {for_}; waits for {}", task.waits_for));
+        }
+        if let Some(budget) = &self.budget {
+            of_budget(budget, self.at, paper);
+        }
+        if !self.events.is_empty() {
+            events(self, paper);
+        }
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// An object that is not known is not well, and one that waits neither.
+    fn is_well(&self) -> bool {
+        self.is_known() && self.explanations.iter().all(|it| it.page.state != State::Waiting && it.page.held)
+    }
+}
+
+fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, paper: &mut Paper) {
+    let (tone, state) = match page.state {
+        State::NotLookedAt if page.held => (Tone::Warn, "not looked at yet"),
+        State::NotLookedAt => (Tone::Bad, "no replica that was read holds its shard"),
+        State::Working => (Tone::Warn, "under way"),
+        State::Waiting => (Tone::Bad, "waits"),
+        State::Settled => (Tone::Good, "as wanted"),
+    };
+    let since = page.since.map(|at| format!(" for {}", age(now, at))).unwrap_or_default();
+    paper.toned(tone, &format!("{title}: {state}{since}"));
+    let mut table = Table::default();
+    let shard = format!("{}, replica {process}, shard {}", page.controller, page.shard);
+    table.row(["said by".into(), shard.into()]);
+    lines(&mut table, "wanted", &page.wanted);
+    lines(&mut table, "cloud has", &page.cloud);
+    lines(&mut table, "plan", &page.plan);
+    if let Some(words) = &page.waits_for {
+        table.row(["waits for".into(), Cell::new(Tone::Bad, words.as_str())]);
+    }
+    if let Some(reason) = &page.reason {
+        table.row(["reason".into(), reason.as_str().into()]);
+    }
+    if page.attempts > 0 {
+        table.row(["tried".into(), format!("{} times", page.attempts).into()]);
+    }
+    if let Some(next) = page.next_try {
+        table.row(["next try".into(), format!("in {}", until(now, next)).into()]);
+    }
+    paper.table(&table, 2);
+}
+
+/// The word beside the first line.
+fn lines(table: &mut Table, word: &str, lines: &[String]) {
+    let none = [NOTHING.to_owned()];
+    let shown = if lines.is_empty() && word != "plan" { &none } else { lines };
+    for (at, line) in shown.iter().enumerate() {
+        let word = if at == 0 { word } else { "" };
+        table.row([word.into(), line.as_str().into()]);
+    }
+}
+
+fn of_budget(budget: &OfBudget, now: Timestamp, paper: &mut Paper) {
+    paper.heading("Budget");
+    for it in &budget.queues {
+        let queued = if it.queued == 1 { "call waits" } else { "calls wait" };
+        let text = format!(
+            "  queue of {}, {}, {}: {} {queued}, the oldest for {}",
+            it.bucket,
+            it.class,
+            it.controller,
+            it.queued,
+            duration(it.oldest_seconds)
+        );
+        paper.line(text);
+    }
+    for it in &budget.budgets {
+        let paused = it.paused_until.filter(|at| *at > now);
+        let paused =
+            paused.map(|at| format!(", paused by the vendor for {}", until(now, at))).unwrap_or_default();
+        let (rate, ceiling, tokens) = (number(it.rate), number(it.ceiling), number(it.tokens));
+        paper.line(format!(
+            "  bucket {}: {rate}/s of {ceiling}/s, {tokens} tokens, {} queued{paused}",
+            it.bucket, it.queued
+        ));
+    }
+    for it in &budget.breakers {
+        let retry = it.retry_at.map(|at| format!(", next try in {}", until(now, at))).unwrap_or_default();
+        paper.line(format!("  breaker {}: {}{retry}", it.family, breaker(it.state)));
+    }
+    if budget.queues.is_empty() && budget.budgets.is_empty() && budget.breakers.is_empty() {
+        paper.line("  nothing waits for it any more");
+    }
+}
+
+fn events(report: &ExplainReport, paper: &mut Paper) {
+    paper.heading("Events");
+    let mut table = Table::new(&["LAST", "TIMES", "TYPE", "REASON", "FROM", "MESSAGE"]);
+    for it in &report.events {
+        let tone = if it.r#type == "Warning" { Tone::Warn } else { Tone::Plain };
+        let last = it.at.map_or_else(|| NOTHING.to_owned(), |at| age(report.at, at));
+        table.row([
+            last.into(),
+            it.count.to_string().into(),
+            Cell::new(tone, it.r#type.as_str()),
+            it.reason.as_str().into(),
+            it.from.as_str().into(),
+            it.message.as_str().into(),
+        ]);
+    }
+    paper.table(&table, 2);
+}

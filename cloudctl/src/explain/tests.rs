@@ -1,0 +1,135 @@
+//! What comes of pages.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    objects::Object,
+    output::{Format, Report as _, written},
+    session::Process,
+};
+
+fn now() -> Timestamp {
+    "2026-01-02T03:04:05Z".parse().expect("a time")
+}
+
+fn web() -> Object {
+    Object::service(&objects::key("default/web").expect("a key"), "x")
+}
+
+fn said(component: Component, replica: &str, more: &Value) -> Page<Explanation> {
+    let mut page =
+        json!({ "controller": component.name(), "kind": "Service", "key": "default/web", "known": true });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        page[key] = value.clone();
+    }
+    let content = serde_json::from_value(page).expect("a page");
+    Page { process: Process::fake(component, replica), content }
+}
+
+fn waits() -> Page<Explanation> {
+    said(
+        Component::ServiceController,
+        "sc-2",
+        &json!({
+            "held": true, "shard": 1, "state": "waiting", "wanted": ["1 listener: TCP 80 -> 30080", "2 backends"],
+            "plan": ["add finalizer", "ensure (first look)"], "waitsFor": "The words of the Event", "reason": "BUDGET_EXHAUSTED",
+            "since": "2026-01-02T03:01:05Z", "nextTry": "2026-01-02T03:04:17Z", "attempts": 4,
+        }),
+    )
+}
+
+fn elsewhere() -> Page<Explanation> {
+    said(Component::ServiceController, "sc-1", &json!({ "held": false, "shard": 1, "state": "notLookedAt" }))
+}
+
+fn adapter() -> Page<AdapterStatus> {
+    let content = serde_json::from_value(json!({
+        "at": now(), "leader": true,
+        "budgets": [
+            { "bucket": "loadbalancer", "rate": 0.5, "ceiling": 5.0, "tokens": 0.1, "queued": 9,
+                "pausedUntil": "2026-01-02T03:04:15Z", "history": [{ "calls": 3 }] },
+            { "bucket": "compute", "rate": 5.0, "ceiling": 5.0 },
+        ],
+        "queues": [
+            { "bucket": "loadbalancer", "class": "INTERACTIVE", "controller": "service-controller", "queued": 9, "oldestSeconds": 70.0 },
+            { "bucket": "network", "class": "BACKGROUND", "controller": "route-controller", "queued": 1, "oldestSeconds": 7.0 },
+        ],
+        "breakers": [{ "family": "loadbalancer", "state": "HALF_OPEN" }, { "family": "compute", "state": "CLOSED" }],
+        "tasks": [{ "key": "u1", "name": "default/web", "waitsFor": "its turn at the budget", "sinceSeconds": 71.0, "done": 1, "total": 4 }],
+    }));
+    Page { process: Process::fake(Component::CloudAdapter, "ca"), content: content.expect("a page") }
+}
+
+#[test]
+fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
+    let mut report = report(&web(), now(), (vec![elsewhere(), waits()], vec![adapter()]));
+    report.events = vec![objects::Told {
+        at: Some("2026-01-02T03:02:05Z".parse().expect("a time")),
+        r#type: "Warning".to_owned(),
+        reason: "SyncLoadBalancerFailed".to_owned(),
+        from: "service-controller".to_owned(),
+        count: 2,
+        message: "The words of the Event".to_owned(),
+    }];
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    Service default/web: waits for 3m
+      said by    service-controller, replica sc-2, shard 1
+      wanted     1 listener: TCP 80 -> 30080
+                 2 backends
+      cloud has  -
+      plan       add finalizer
+                 ensure (first look)
+      waits for  The words of the Event
+      reason     BUDGET_EXHAUSTED
+      tried      4 times
+      next try   in 12s
+
+    At the adapter
+      1 of 4 changes made, for 1m 11s; waits for its turn at the budget
+
+    Budget
+      queue of loadbalancer, INTERACTIVE, service-controller: 9 calls wait, the oldest for 1m 10s
+      bucket loadbalancer: 0.5/s of 5/s, 0.1 tokens, 9 queued, paused by the vendor for 10s
+      breaker loadbalancer: half open
+
+    Events
+      LAST  TIMES  TYPE     REASON                  FROM                MESSAGE
+      2m    2      Warning  SyncLoadBalancerFailed  service-controller  The words of the Event
+    ");
+    assert!(!report.is_well(), "it waits");
+    let text = written(&report, Format::Json, false).expect("written");
+    assert_eq!(serde_json::from_str::<ExplainReport>(&text).expect("read"), report);
+}
+
+#[test]
+fn an_object_in_nobodys_shard_is_not_well() {
+    let report = report(&web(), now(), (vec![elsewhere()], Vec::new()));
+    let text = written(&report, Format::Table, false).expect("written");
+    assert!(text.starts_with("Service default/web: no replica that was read holds its shard\n"), "{text}");
+    assert!(!report.is_well());
+}
+
+#[test]
+fn what_is_settled_has_no_budget() {
+    let settled = said(
+        Component::ServiceController,
+        "sc",
+        &json!({ "held": true, "state": "settled", "cloud": ["lb-1 ACTIVE"] }),
+    );
+    let mut adapter = adapter();
+    adapter.content.tasks.clear();
+    let report = report(&web(), now(), (vec![settled], vec![adapter]));
+    assert!(report.is_well() && report.budget.is_none() && report.task.is_none(), "{report:#?}");
+}
+
+#[test]
+fn what_nobody_knows_is_said() {
+    let unknown = said(Component::ServiceController, "sc", &json!({ "known": false }));
+    let mut report = report(&web(), now(), (vec![unknown], vec![adapter()]));
+    report.unknown = Some("there is none of this name; there is webs".to_owned());
+    let text = written(&report, Format::Table, false).expect("written");
+    assert!(text.starts_with("Service default/web: there is none of this name; there is webs\n"), "{text}");
+    assert!(!report.is_well());
+}
