@@ -8,6 +8,7 @@
 //! - A module a command: what it asks for, a pure function that makes its report of that, and how people see it.
 //! - [`output`]: reports as tables, JSON or YAML.
 
+mod adopt;
 mod cluster;
 mod explain;
 mod http;
@@ -15,15 +16,18 @@ mod missing;
 mod objects;
 mod options;
 mod output;
+mod plan;
 mod program;
 mod session;
 mod status;
 mod words;
 
 pub use self::{
+    adopt::{AdoptReport, Change, Former, FormerLease},
     explain::{ExplainReport, OfBudget},
     missing::Missing,
     objects::Told as ToldEvent,
+    plan::{PlanReport, Planned, Planner, Price},
     program::run,
     status::{Shard, StatusReport, Told},
 };

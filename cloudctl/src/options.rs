@@ -70,6 +70,10 @@ pub(crate) enum Command {
     Status,
     /// What is wanted for one object, what the cloud has, the plan, and what it waits for
     Explain(ExplainArgs),
+    /// What would be done now about all that is not as wanted, tried out without changing anything, and its price in vendor calls
+    Plan,
+    /// What another cloud controller manager left, and what taking over would change
+    Adopt,
 }
 
 /// A part of the release that has pages.

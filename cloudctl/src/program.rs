@@ -7,9 +7,10 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
 
 use crate::{
-    explain,
+    adopt, explain,
     options::{Command, Options},
     output::{self, Report, say},
+    plan,
     session::Usage,
     status,
 };
@@ -62,6 +63,8 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     let common = &options.common;
     match &options.command {
         Command::Status => finish(options, &status::look(common, now).await?),
+        Command::Plan => finish(options, &plan::look(common, now).await?),
+        Command::Adopt => finish(options, &adopt::look(common, now).await?),
         Command::Explain(args) => finish(options, &explain::look(common, &args.what, now).await?),
     }
 }

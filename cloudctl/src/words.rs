@@ -49,6 +49,11 @@ pub(crate) fn or_nothing(text: &str) -> &str {
     if text.is_empty() { NOTHING } else { text }
 }
 
+/// `1 call`, `2 calls`.
+pub(crate) fn many(number: u64, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,166 @@
+//! What another cloud controller manager left in the cluster.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Node, Pod, Service},
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use serde::{Deserialize, Serialize};
+
+use crate::{cluster::Cluster, missing::Missing};
+
+/// Where it lives, and the name of its Lease. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "cloud-controller-manager";
+/// What its service controller puts on Services with a load balancer, as ours does.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// What kubelets put on nodes that no cloud provider has looked at.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Seconds since its last renewal after which it does not run any more: twice its Lease.
+const LAPSED: i64 = 30;
+/// The label of our own pods.
+const OURS: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
+
+/// What another cloud controller manager left in the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Former {
+    /// Its Lease `kube-system/cloud-controller-manager`.
+    pub lease: Option<FormerLease>,
+    /// Pods in `kube-system` that look like one.
+    pub pods: Vec<String>,
+    /// Services of type `LoadBalancer` with the finalizer that says that there is a load balancer.
+    pub services: Vec<String>,
+    /// Nodes that no cloud provider has initialised yet.
+    pub uninitialised: Vec<String>,
+}
+
+/// Its Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FormerLease {
+    /// Who held it last.
+    pub holder: String,
+    /// When it was renewed last.
+    pub renewed: Option<Timestamp>,
+    /// It was renewed just now.
+    pub running: bool,
+}
+
+/// Looks for it.
+pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
+    let (mut former, mut missing) = (Former::default(), Vec::new());
+    let leases: Api<Lease> = cluster.namespaced(NAMESPACE);
+    match cluster.ask("leases", async { leases.get_opt(NAME).await }).await {
+        Ok(found) => former.lease = found.map(|it| lease(it, now)),
+        Err(why) => missing.push(why),
+    }
+    let pods: Api<Pod> = cluster.namespaced(NAMESPACE);
+    match cluster.ask("pods", async { pods.list(&ListParams::default()).await }).await {
+        Ok(all) => former.pods = all.items.iter().filter(|it| is_one(it)).map(|it| it.name_any()).collect(),
+        Err(why) => missing.push(why),
+    }
+    let services: Api<Service> = cluster.all();
+    match cluster.ask("services", async { services.list(&ListParams::default()).await }).await {
+        Ok(all) => former.services = all.items.iter().filter(|it| has_balancer(it)).map(key).collect(),
+        Err(why) => missing.push(why),
+    }
+    let nodes: Api<Node> = cluster.all();
+    match cluster.ask("nodes", async { nodes.list(&ListParams::default()).await }).await {
+        Ok(all) => {
+            former.uninitialised = all.items.iter().filter(|it| is_new(it)).map(|it| it.name_any()).collect();
+        }
+        Err(why) => missing.push(why),
+    }
+    (former, missing)
+}
+
+fn lease(lease: Lease, now: Timestamp) -> FormerLease {
+    let spec = lease.spec.unwrap_or_default();
+    let holder = spec.holder_identity.unwrap_or_default();
+    let renewed = spec.renew_time.map(|MicroTime(at)| at);
+    let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= LAPSED);
+    FormerLease { running: fresh && !holder.is_empty(), holder, renewed }
+}
+
+/// Whether a pod looks like a cloud controller manager in Go: by what it runs, or with which cloud.
+fn is_one(pod: &Pod) -> bool {
+    if pod.labels().get(OURS.0).is_some_and(|it| it == OURS.1) {
+        return false;
+    }
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut words = containers.flat_map(|it| it.command.iter().chain(&it.args).flatten());
+    words.any(|word| {
+        let of_cloud = word.strip_prefix("--cloud-provider=");
+        of_cloud.is_some_and(|cloud| cloud != "external" && !cloud.is_empty()) || word.ends_with(NAME)
+    })
+}
+
+fn has_balancer(service: &Service) -> bool {
+    let of_type = service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    of_type == Some("LoadBalancer") && service.finalizers().iter().any(|it| it == FINALIZER)
+}
+
+fn key(service: &Service) -> String {
+    format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
+}
+
+fn is_new(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key == UNINITIALIZED)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn it_runs_while_its_lease_is_renewed() {
+        let now: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
+        let of = |holder: &str, renewed: &str| {
+            let spec = json!({ "holderIdentity": holder, "renewTime": renewed });
+            lease(serde_json::from_value(json!({ "metadata": {}, "spec": spec })).expect("a Lease"), now)
+                .running
+        };
+        assert!(of("a", "2026-01-02T03:04:00.000000Z"));
+        assert!(!of("a", "2026-01-02T03:00:00.000000Z"), "long ago");
+        assert!(!of("", "2026-01-02T03:04:00.000000Z"), "given back");
+    }
+
+    #[test]
+    fn one_is_known_by_what_it_runs() {
+        let pod = |label: &str, command: &[&str], args: &[&str]| {
+            let container = json!({ "name": "it", "command": command, "args": args });
+            let pod =
+                json!({ "metadata": { "labels": { OURS.0: label } }, "spec": { "containers": [container] } });
+            serde_json::from_value::<Pod>(pod).expect("a pod")
+        };
+        assert!(is_one(&pod("ccm", &["/bin/openstack-cloud-controller-manager"], &[])));
+        assert!(is_one(&pod("ccm", &[], &["--v=2", "--cloud-provider=openstack"])));
+        assert!(!is_one(&pod("kcm", &["kube-controller-manager"], &["--cloud-provider=external"])));
+        assert!(!is_one(&pod("cloud-controllers", &[], &["--cloud-provider=openstack"])));
+    }
+
+    #[test]
+    fn services_and_nodes_are_known_by_what_is_on_them() {
+        let service = |kind: &str, finalizer: &str| {
+            let service = json!({ "metadata": { "finalizers": [finalizer] }, "spec": { "type": kind } });
+            has_balancer(&serde_json::from_value(service).expect("a Service"))
+        };
+        assert!(service("LoadBalancer", FINALIZER));
+        assert!(!service("ClusterIP", FINALIZER));
+        assert!(!service("LoadBalancer", "somebody/else"));
+        let node = |key: &str| {
+            let node =
+                json!({ "metadata": {}, "spec": { "taints": [{ "key": key, "effect": "NoSchedule" }] } });
+            is_new(&serde_json::from_value(node).expect("a node"))
+        };
+        assert!(node(UNINITIALIZED) && !node("node.kubernetes.io/not-ready"));
+    }
+}

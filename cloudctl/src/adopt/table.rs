@@ -1,0 +1,89 @@
+//! How people see it.
+
+use super::{AdoptReport, Change};
+use crate::{
+    missing::Missing,
+    output::{Cell, Paper, Report, Table, Tone},
+    words::{NOTHING, age, many},
+};
+
+/// Names on a line.
+const NAMES: usize = 5;
+
+impl Report for AdoptReport {
+    fn show(&self, paper: &mut Paper) {
+        former(self, paper);
+        if !self.changes.is_empty() {
+            changes(&self.changes, paper);
+        }
+        paper.gap();
+        if self.safe {
+            let marks = many(self.marks, "mark");
+            paper.toned(
+                Tone::Good,
+                &format!("Safe: taking over sets {marks} at the cloud and changes nothing else there."),
+            );
+            paper.line(
+                "Stop the other cloud controller manager, then `helm upgrade` with --set dryRun=false.",
+            );
+        } else {
+            paper.toned(Tone::Bad, "Not known to be safe:");
+            for doubt in &self.doubts {
+                paper.line(format!("  {doubt}"));
+            }
+        }
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn is_well(&self) -> bool {
+        self.safe
+    }
+}
+
+fn former(report: &AdoptReport, paper: &mut Paper) {
+    let former = &report.former;
+    paper.heading("Another cloud controller manager");
+    let mut table = Table::default();
+    let lease = match &former.lease {
+        None => Cell::new(Tone::Dim, "no Lease kube-system/cloud-controller-manager"),
+        Some(lease) => {
+            let renewed = lease.renewed.map_or_else(|| NOTHING.to_owned(), |at| age(report.at, at));
+            let (tone, runs) =
+                if lease.running { (Tone::Warn, "runs") } else { (Tone::Plain, "does not run") };
+            let holder = if lease.holder.is_empty() { "nobody" } else { &lease.holder };
+            Cell::new(tone, format!("{runs}: held by {holder}, renewed {renewed} ago"))
+        }
+    };
+    table.row(["Lease".into(), lease]);
+    table.row(["pods".into(), named(&former.pods)]);
+    table.row(["Services with a load balancer".into(), named(&former.services)]);
+    table.row(["nodes nobody has initialised".into(), named(&former.uninitialised)]);
+    paper.table(&table, 2);
+}
+
+/// How many, and the first of them.
+fn named(names: &[String]) -> Cell {
+    if names.is_empty() {
+        return Cell::new(Tone::Dim, "none");
+    }
+    let shown: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
+    let more = if names.len() > NAMES { ", ..." } else { "" };
+    format!("{}: {}{more}", names.len(), shown.join(", ")).into()
+}
+
+fn changes(all: &[Change], paper: &mut Paper) {
+    paper.heading("What would change");
+    let mut table = Table::new(&["OBJECT", "CONTROLLER", "CHANGE", "OPERATION"]);
+    for it in all {
+        table.row([
+            format!("{} {}", it.kind, it.key).into(),
+            it.controller.as_str().into(),
+            it.what.as_str().into(),
+            Cell::if_any(Tone::Plain, it.operation.as_deref()),
+        ]);
+    }
+    paper.table(&table, 2);
+}

@@ -1,0 +1,107 @@
+//! What is safe, and what is not.
+
+use insta::assert_snapshot;
+
+use super::*;
+use crate::{
+    output::{Format, Report as _, written},
+    plan::tests::{planned, planner},
+};
+
+fn now() -> Timestamp {
+    "2026-01-02T03:04:05Z".parse().expect("a time")
+}
+
+fn adopted() -> Planned {
+    planned(
+        "service-controller",
+        "Service",
+        "default/web",
+        &[
+            ("tag load balancer lb-1 as ours", "UpdateLoadBalancer", "loadbalancer"),
+            ("describe floating IP 192.0.2.1 as ours", "UpdateFloatingIp", "network"),
+        ],
+    )
+}
+
+fn former() -> Former {
+    let renewed = Some("2026-01-02T03:04:03Z".parse().expect("a time"));
+    Former {
+        lease: Some(FormerLease { holder: "ccm-x".to_owned(), renewed, running: true }),
+        pods: vec!["openstack-ccm-1".to_owned()],
+        services: (0..7).map(|it| format!("default/web-{it}")).collect(),
+        uninitialised: Vec::new(),
+    }
+}
+
+fn of(objects: Vec<Planned>) -> AdoptReport {
+    report(now(), (vec![planner(4, 4)], objects), former(), Vec::new())
+}
+
+#[test]
+fn marks_alone_are_safe() {
+    let report = of(vec![adopted()]);
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    Another cloud controller manager
+      Lease                          runs: held by ccm-x, renewed 2s ago
+      pods                           1: openstack-ccm-1
+      Services with a load balancer  7: default/web-0, default/web-1, default/web-2, default/web-3, default/web-4, ...
+      nodes nobody has initialised   none
+
+    Safe: taking over sets 2 marks at the cloud and changes nothing else there.
+    Stop the other cloud controller manager, then `helm upgrade` with --set dryRun=false.
+    ");
+    assert!(report.is_well() && report.marks == 2, "{report:#?}");
+    let text = written(&report, Format::Json, false).expect("written");
+    assert_eq!(serde_json::from_str::<AdoptReport>(&text).expect("read"), report);
+}
+
+#[test]
+fn what_would_change_is_listed() {
+    let listener = ("create listener tcp/80", "CreateListener", "loadbalancer");
+    let attach = ("attach floating IP 192.0.2.1", "UpdateFloatingIp", "network");
+    let take_off =
+        ("take the tags off load balancer lb-1, which others use", "UpdateLoadBalancer", "loadbalancer");
+    let mut node = planned("node-controller", "Node", "a", &[]);
+    node.what.cluster = vec!["delete the node".to_owned(), "relabel".to_owned()];
+    let report = of(vec![
+        adopted(),
+        node,
+        planned("service-controller", "Service", "default/new", &[listener, attach, take_off]),
+    ]);
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    Another cloud controller manager
+      Lease                          runs: held by ccm-x, renewed 2s ago
+      pods                           1: openstack-ccm-1
+      Services with a load balancer  7: default/web-0, default/web-1, default/web-2, default/web-3, default/web-4, ...
+      nodes nobody has initialised   none
+
+    What would change
+      OBJECT               CONTROLLER          CHANGE                                                  OPERATION
+      Node a               node-controller     delete the node                                         -
+      Service default/new  service-controller  create listener tcp/80                                  CreateListener
+      Service default/new  service-controller  attach floating IP 192.0.2.1                            UpdateFloatingIp
+      Service default/new  service-controller  take the tags off load balancer lb-1, which others use  UpdateLoadBalancer
+
+    Not known to be safe:
+      4 things would change
+    ");
+    assert!(!report.is_well());
+}
+
+#[test]
+fn every_doubt_is_told() {
+    let mut refused = adopted();
+    refused.what.trouble = Some("The quota is reached".to_owned());
+    refused.what.reason = Some("VENDOR_QUOTA".to_owned());
+    let at_work = Planner { dry_run: false, ..planner(3, 4) };
+    let missing = vec![Missing::new("route-controller", "no pod")];
+    let doubts = report(now(), (vec![at_work], vec![refused]), former(), missing).doubts;
+    assert_snapshot!(doubts.join("\n"), @r"
+    service-controller sc-1: works already, so that its plan is what is left to do: install it with --set dryRun=true, before it works
+    service-controller sc-1: has looked at 3 of 4 objects so far: ask again
+    Service default/web: The quota is reached
+    not everything could be read
+    ");
+    assert_eq!(report(now(), (Vec::new(), Vec::new()), former(), Vec::new()).doubts, ["no plan was read"]);
+}

@@ -1,0 +1,73 @@
+//! What changes cost: calls, and the time that the adapter's rates leave for them.
+
+use std::collections::BTreeMap;
+
+use ::pages::report::{AdapterStatus, Budget, VendorStep};
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+/// The bucket that all calls pay from besides.
+const ACCOUNT: &str = "account";
+
+/// What the changes of a family cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Price {
+    /// Such as `loadbalancer`.
+    pub family: String,
+    /// Calls that change something. Reading what became of them comes on top.
+    pub calls: u64,
+    /// Calls a second that are granted now. `None`: the adapter's page was not read, or knows no such bucket.
+    pub rate: Option<f64>,
+    /// How long that takes at least. `None`: not known, or nothing is granted now.
+    pub at_least_seconds: Option<f64>,
+}
+
+/// What these steps cost, by family.
+pub(super) fn of<'a>(
+    steps: impl Iterator<Item = &'a VendorStep>,
+    adapter: Option<&AdapterStatus>,
+) -> Vec<Price> {
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    for step in steps {
+        *calls.entry(&step.family).or_default() += 1;
+    }
+    let price = |(family, calls): (&str, u64)| {
+        let budget = adapter.and_then(|adapter| bucket(adapter, family).map(|bucket| (adapter, bucket)));
+        Price {
+            family: family.to_owned(),
+            calls,
+            rate: budget.map(|(_, bucket)| bucket.rate),
+            at_least_seconds: budget.and_then(|(adapter, bucket)| seconds(calls, bucket, adapter)),
+        }
+    };
+    calls.into_iter().map(price).collect()
+}
+
+/// The longest of the families, and of what they share.
+pub(super) fn at_least(price: &[Price], adapter: Option<&AdapterStatus>) -> Option<f64> {
+    if price.is_empty() {
+        return Some(0.0);
+    }
+    let calls = price.iter().map(|it| it.calls).sum();
+    let shared = adapter.and_then(|adapter| bucket(adapter, ACCOUNT).map(|it| seconds(calls, it, adapter)));
+    let own = price.iter().map(|it| it.at_least_seconds);
+    own.chain(shared).try_fold(0.0_f64, |longest, next| Some(longest.max(next?)))
+}
+
+fn bucket<'a>(adapter: &'a AdapterStatus, name: &str) -> Option<&'a Budget> {
+    adapter.budgets.iter().find(|it| it.bucket == name)
+}
+
+/// After those that wait already, at the rate as it is now. `None`: nothing is granted.
+fn seconds(calls: u64, bucket: &Budget, adapter: &AdapterStatus) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "nobody counts calls beyond 2^52")]
+    let ahead = calls.saturating_add(bucket.queued) as f64 - bucket.tokens;
+    let paused = bucket
+        .paused_until
+        .map_or(0.0, |until| until.duration_since(adapter.at).max(SignedDuration::ZERO).as_secs_f64());
+    if ahead <= 0.0 {
+        return Some(paused);
+    }
+    (bucket.rate > 0.0).then(|| paused + ahead / bucket.rate)
+}

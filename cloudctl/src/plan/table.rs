@@ -1,0 +1,88 @@
+//! How people see it.
+
+use super::{PlanReport, Planned, Planner, Price};
+use crate::{
+    missing::Missing,
+    output::{Cell, Paper, Report, Table, Tone},
+    words::{NOTHING, duration, many, number, or_nothing},
+};
+
+impl Report for PlanReport {
+    fn show(&self, paper: &mut Paper) {
+        objects(&self.objects, paper);
+        if self.objects.is_empty() && !self.planners.is_empty() {
+            paper.line("Nothing is to be done.");
+        }
+        if !self.price.is_empty() {
+            price(self, paper);
+        }
+        incomplete(&self.planners, paper);
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// That something is to be done is no trouble. That it cannot be said, or not all of it, is.
+    fn is_well(&self) -> bool {
+        self.is_complete() && self.objects.iter().all(|it| it.what.trouble.is_none())
+    }
+}
+
+/// A block an object; what several controllers do about it stands together.
+fn objects(all: &[Planned], paper: &mut Paper) {
+    for block in all.chunk_by(|a, b| (&a.what.kind, &a.what.key) == (&b.what.kind, &b.what.key)) {
+        let Some(Planned { what, .. }) = block.first() else { continue };
+        paper.heading(&format!("{} {}", what.kind, what.key));
+        let mut table = Table::default();
+        for planned in block {
+            rows(planned, &mut table);
+        }
+        paper.table(&table, 2);
+    }
+}
+
+fn rows(Planned { controller, what }: &Planned, table: &mut Table) {
+    let mut row = |word: &str, cell: Cell| table.row([controller.as_str().into(), word.into(), cell]);
+    for line in &what.cluster {
+        row("cluster", line.as_str().into());
+    }
+    for step in &what.vendor {
+        let (operation, family) = (or_nothing(&step.operation), or_nothing(&step.family));
+        row("cloud", format!("{} ({operation}, {family})", step.description).into());
+    }
+    if let Some(trouble) = &what.trouble {
+        let reason = what.reason.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+        row("waits for", Cell::new(Tone::Bad, format!("{trouble}{reason}")));
+    }
+}
+
+fn price(report: &PlanReport, paper: &mut Paper) {
+    paper.heading("Price");
+    let mut table = Table::new(&["FAMILY", "CALLS", "RATE", "AT LEAST"]);
+    for Price { family, calls, rate, at_least_seconds } in &report.price {
+        let rate = rate.map_or_else(|| NOTHING.to_owned(), |rate| format!("{}/s", number(rate)));
+        table.row([
+            or_nothing(family).into(),
+            (*calls).into(),
+            rate.into(),
+            at_least_seconds.map_or_else(|| NOTHING.to_owned(), duration).into(),
+        ]);
+    }
+    paper.table(&table, 2);
+    let calls = report.price.iter().map(|it| it.calls).sum();
+    let time = match report.at_least_seconds {
+        Some(seconds) => format!("which takes at least {} at the present rates", duration(seconds)),
+        None => "and nobody can say how long that takes".to_owned(),
+    };
+    paper.line(format!("  {} change the cloud, {time}; reads come on top.", many(calls, "call")));
+}
+
+/// Who has not looked at everything yet.
+fn incomplete(planners: &[Planner], paper: &mut Paper) {
+    let lacking = planners.iter().filter(|it| !it.is_complete());
+    let lacking = lacking.map(|it| {
+        format!("{} {}: looked at {} of {} objects so far", it.controller, it.process, it.looked_at, it.of)
+    });
+    paper.list(("Not complete yet", Tone::Warn), lacking);
+}

@@ -1,0 +1,115 @@
+//! What comes of the pages.
+
+use ::pages::report::VendorStep;
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    output::{Format, Report as _, written},
+    session::Process,
+};
+
+pub(crate) fn planned(controller: &str, kind: &str, key: &str, steps: &[(&str, &str, &str)]) -> Planned {
+    let step = |&(description, operation, family): &(&str, &str, &str)| VendorStep {
+        description: description.to_owned(),
+        operation: operation.to_owned(),
+        family: family.to_owned(),
+    };
+    let vendor = steps.iter().map(step).collect();
+    let what = Priced { kind: kind.to_owned(), key: key.to_owned(), vendor, ..Priced::default() };
+    Planned { controller: controller.to_owned(), what }
+}
+
+pub(crate) fn planner(looked_at: u64, of: u64) -> Planner {
+    let (controller, process) = ("service-controller".to_owned(), "sc-1".to_owned());
+    Planner { controller, process, dry_run: true, looked_at, of, objects: 1 }
+}
+
+fn adapter(paused: bool) -> Vec<Page<AdapterStatus>> {
+    let until = paused.then_some("2026-01-02T03:05:05Z");
+    let content = serde_json::from_value(json!({
+        "at": "2026-01-02T03:04:05Z", "leader": true,
+        "budgets": [
+            { "bucket": "account", "rate": 1.0, "tokens": 1.0 },
+            { "bucket": "loadbalancer", "rate": 5.0, "tokens": 1.0, "queued": 9, "pausedUntil": until },
+            { "bucket": "network", "rate": 0.0, "tokens": 10.0 },
+        ],
+    }));
+    vec![Page { process: Process::fake(Component::CloudAdapter, "ca"), content: content.expect("a page") }]
+}
+
+fn some() -> Vec<Planned> {
+    let mut web = planned(
+        "service-controller",
+        "Service",
+        "default/web",
+        &[
+            ("create load balancer web", "CreateLoadBalancer", "loadbalancer"),
+            ("create listener tcp/80 with 2 members", "CreateListener", "loadbalancer"),
+        ],
+    );
+    web.what.cluster = vec!["add finalizer".to_owned()];
+    let mut full = planned("service-controller", "Service", "default/zzz", &[]);
+    full.what.trouble = Some("The quota is reached".to_owned());
+    full.what.reason = Some("VENDOR_QUOTA".to_owned());
+    let mut node = planned("node-controller", "Node", "a", &[]);
+    node.what.cluster = vec!["initialise provider ID sim://a".to_owned()];
+    let route =
+        planned("route-controller", "Node", "a", &[("remove 0 and add 1 routes", "BatchRoutes", "network")]);
+    vec![node, route, web, full]
+}
+
+fn of(objects: Vec<Planned>, adapters: Vec<Page<AdapterStatus>>) -> PlanReport {
+    report(Timestamp::UNIX_EPOCH, (vec![planner(3, 4)], objects), adapters)
+}
+
+#[test]
+fn people_see_blocks_and_the_price() {
+    let report = of(some(), adapter(false));
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    Node a
+      node-controller   cluster  initialise provider ID sim://a
+      route-controller  cloud    remove 0 and add 1 routes (BatchRoutes, network)
+
+    Service default/web
+      service-controller  cluster  add finalizer
+      service-controller  cloud    create load balancer web (CreateLoadBalancer, loadbalancer)
+      service-controller  cloud    create listener tcp/80 with 2 members (CreateListener, loadbalancer)
+
+    Service default/zzz
+      service-controller  waits for  The quota is reached (VENDOR_QUOTA)
+
+    Price
+      FAMILY        CALLS  RATE  AT LEAST
+      loadbalancer  2      5/s   2s
+      network       1      0/s   0s
+      3 calls change the cloud, which takes at least 2s at the present rates; reads come on top.
+
+    Not complete yet
+      service-controller sc-1: looked at 3 of 4 objects so far
+    ");
+    assert!(!report.is_well(), "one waits, and it is not complete");
+    let text = written(&report, Format::Json, false).expect("written");
+    assert_eq!(serde_json::from_str::<PlanReport>(&text).expect("read"), report);
+}
+
+#[test]
+fn the_time_is_that_of_the_slowest_bucket() {
+    let seconds = |objects, adapters| of(objects, adapters).at_least_seconds;
+    let two = || vec![some().remove(2)];
+    // 2 calls and 9 before them, less 1 token, at 5/s; of the account 2 less 1 token, at 1/s.
+    assert_eq!(seconds(two(), adapter(false)), Some(2.0));
+    assert_eq!(seconds(two(), adapter(true)), Some(62.0), "a pause comes first");
+    assert_eq!(seconds(Vec::new(), Vec::new()), Some(0.0));
+    assert_eq!(seconds(two(), Vec::new()), None, "no adapter was read");
+    let many = (0..12).map(|_| some().remove(1)).collect();
+    assert_eq!(seconds(many, adapter(false)), None, "nothing is granted");
+}
+
+#[test]
+fn nothing_to_do_is_said() {
+    let report = report(Timestamp::UNIX_EPOCH, (vec![planner(4, 4)], Vec::new()), Vec::new());
+    assert_eq!(written(&report, Format::Table, false).expect("written"), "Nothing is to be done.\n");
+    assert!(report.is_well());
+}
