@@ -7,12 +7,20 @@ use std::{collections::BTreeMap, time::Duration};
 use adapter_sim::simcloud::{Access, Operation};
 use anyhow::ensure;
 use e2e::{Bed, WITHIN, address, eventually, service};
-use k8s_openapi::api::core::v1::Service;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Service},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use pages::report::{ControllerStatus, Orphan};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{from_value, json};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+const RELEASES: &str = "cloud-controllers-orphans";
 /// What is just removed may be shown for a minute yet; only then an orphan is one.
 const ORPHANED_WITHIN: Duration = Duration::from_mins(2);
 
@@ -66,7 +74,7 @@ async fn only_what_is_proven_ours_goes() {
     assert_eq!(asked, [Operation::DeleteLoadBalancer], "to tell of it costs nothing");
 }
 
-/// Those without a class are another's here, and what nobody wants is told and stays.
+/// Those without a class are another's here, and what nobody wants is told and stays, until a person releases it.
 #[tokio::test]
 async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
     let values = json!({ "serviceController": {
@@ -129,6 +137,57 @@ async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
     assert_eq!((counts.writes, counts.of(Operation::GetLoadBalancer)), (0, 0), "{counts:?}");
     let left = bed.cluster.cloud.state().await.unwrap();
     assert!(ours.iter().all(|name| left.balancer(name).is_ok()), "{:?}", left.load_balancers);
+    a_person_releases_two(&mut bed, &told).await;
+}
+
+/// One that was told as an orphan, in these words, and one of those that the brake holds.
+async fn a_person_releases_two(bed: &mut Bed, told: &str) {
+    let shown = orphans(bed).await;
+    let all = ["default/one", "default/orphan", "default/three", "default/two"];
+    assert_eq!(shown.keys().collect::<Vec<_>>(), all);
+    assert!(shown.values().all(|it| !it.released && it.waits_for.is_some()), "{shown:#?}");
+    assert_eq!(waits_for(&shown, "default/orphan").as_deref(), Some(told));
+    let uid = |name: &str| shown.get(&of_default(name)).unwrap().uid.clone();
+    let release = |entries: [(&str, &str); 3]| {
+        let entries = entries.map(|(name, as_)| (uid(name), of_default(as_)));
+        ConfigMap {
+            metadata: ObjectMeta { name: Some(RELEASES.to_owned()), ..ObjectMeta::default() },
+            data: Some(entries.into()),
+            ..ConfigMap::default()
+        }
+    };
+    let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
+    let map = release([("orphan", "orphan"), ("two", "two"), ("three", "one")]);
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    gone(bed, "orphan", WITHIN).await;
+    gone(bed, "two", WITHIN).await;
+    for name in ["orphan", "two"] {
+        let told = bed.told("Service", name, "OrphanReleased").await.unwrap();
+        assert!(told.ends_with("that a person released: no Service wants it"), "{told}");
+        bed.told("Service", name, "DeletedLoadBalancer").await.unwrap();
+    }
+    let refused = bed.told("Service", "three", "ReleaseRefused").await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+    let shown = orphans(bed).await;
+    assert_eq!(shown.keys().collect::<Vec<_>>(), ["default/one", "default/three"]);
+    assert_eq!(waits_for(&shown, "default/three"), Some(refused));
+    let left = bed.cluster.cloud.state().await.unwrap();
+    assert!(["one", "three", "stays"].iter().all(|name| left.balancer(name).is_ok()), "{left:?}");
+}
+
+fn of_default(name: &str) -> String {
+    format!("default/{name}")
+}
+
+fn waits_for(shown: &BTreeMap<String, Orphan>, key: &str) -> Option<String> {
+    shown.get(key).unwrap().waits_for.clone()
+}
+
+/// What service-controller shows of load balancers without a Service, by the names that these had.
+async fn orphans(bed: &mut Bed) -> BTreeMap<String, Orphan> {
+    let page = bed.cluster.pods.get("service-controller").unwrap().page("/status").await.unwrap();
+    let status: ControllerStatus = serde_json::from_str(&page).unwrap();
+    status.orphans.into_iter().map(|it| (it.key.clone(), it)).collect()
 }
 
 /// A restored backup rather than what somebody wants: none goes, and people hear of each.

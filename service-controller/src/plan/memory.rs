@@ -7,6 +7,7 @@ mod narrowed;
 mod pace;
 mod remark;
 mod settled;
+mod topic;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::settled::Settled;
 use self::{budget::BudgetWaits, guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark};
+pub(crate) use self::{settled::Settled, topic::Topic};
 use super::{
     Ask, News, Step, Why,
     cloud::{Answer, Balancer, Removal, State},
@@ -93,29 +94,6 @@ pub(crate) struct Memory {
     pub(super) classed: bool,
     /// Since when another's finalizer holds it, which shall go.
     held_since: Option<Duration>,
-}
-
-/// What a trouble is about: one of each may last beside the others, and is told once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Topic {
-    /// What the Service asks for cannot be done.
-    Wish,
-    /// The adapter does not take it up.
-    Refused,
-    /// Whatever else fails.
-    Work,
-    /// Nodes could not be followed.
-    Hosts,
-}
-
-impl Topic {
-    /// What it is about if this fails for a while.
-    pub(crate) fn of(step: &Step) -> Self {
-        match step {
-            Step::Sync | Step::LeftOver => Self::Work,
-            Step::Hosts(_) => Self::Hosts,
-        }
-    }
 }
 
 /// A load balancer that nobody wants.

@@ -19,8 +19,8 @@ use crate::{
     plan::{
         News, Step,
         cloud::Balancer,
-        left_over::{Orphans, Release, Verdict, judge, there},
-        memory::{Memory, Next},
+        left_over::{Orphans, Release, Standing, Verdict, judge, there},
+        memory::{Memory, Next, Topic},
         service::ServiceId,
         spec::Takeover,
     },
@@ -104,7 +104,28 @@ impl Reconciler {
         }
         let standing = self.executor.standing(id, &self.mirrors.reading).await?;
         let release = self.mirrors.release(id);
-        match judge(standing, memory, (self.orphans, &release), now) {
+        let verdict = judge(standing, memory, (self.orphans, &release), now);
+        let next = self.as_judged(id, memory, (&there, went), verdict).await?;
+        if let Release::Misnamed(given) = release
+            && standing == Standing::Gone
+            && !memory.removes()
+            && !memory.removed
+        {
+            self.refuse(id, memory, given);
+        }
+        Ok(next)
+    }
+
+    /// `there`: what is shown; `went`: a person removed it.
+    async fn as_judged(
+        &self,
+        id: &ServiceId,
+        memory: &mut Memory,
+        (there, went): (&[String], bool),
+        verdict: Verdict,
+    ) -> Result<Option<Next>, Error> {
+        let (ledger, object) = (&self.executor.ledger, id.object());
+        match verdict {
             Verdict::Leave => {
                 ledger.settles(&object);
                 self.waits_no_more(id);
@@ -113,7 +134,11 @@ impl Reconciler {
             }
             Verdict::Wait => Ok(Some(Next::After(BREATH))),
             Verdict::Report(again) => {
-                self.stays_there(id, memory, &there, release);
+                let (news, told) = (News::Orphaned(there.join(", ")), memory.tell_orphan());
+                ledger.waits(&object, &explain::waiting(&news, !told));
+                if !told {
+                    self.executor.tell(id, &[news]);
+                }
                 if again.is_some() {
                     self.sweep().waiting.insert(id.clone());
                 }
@@ -137,16 +162,13 @@ impl Reconciler {
         }
     }
 
-    /// An orphan stays: told once, and so is why its release counts for nothing.
-    fn stays_there(&self, id: &ServiceId, memory: &mut Memory, there: &[String], release: Release) {
-        let (news, told) = (News::Orphaned(there.join(", ")), memory.tell_orphan());
-        self.executor.ledger.waits(&id.object(), &explain::waiting(&news, !told));
-        if !told {
-            self.executor.tell(id, &[news]);
-        }
-        if let Release::Misnamed(given) = release {
-            self.waits(id, memory, &News::ReleaseRefused(given, id.clone()));
-        }
+    /// It stays though a person has released one of its UID: that is nearer than why it stays.
+    fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
+        let name = given.clone();
+        let refused = News::ReleaseRefused(given, id.clone());
+        let said = memory.trouble_named(Topic::Release, &name, refused.clone());
+        self.executor.ledger.waits(&id.object(), &explain::waiting(&refused, !said.is_empty()));
+        self.executor.tell(id, &said);
     }
 
     async fn remove(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {

@@ -91,12 +91,22 @@ async fn who_is_released_waits_for_no_age_and_no_brake() {
     let held = |world: &World| world.events().iter().filter(|it| it.contains("OrphanHeld web-")).count() == 6;
     world.eventually("people hear of each", held).await;
     assert_eq!(world.orphans_shown().len(), 6);
-    world.release(&[("uid-web-1", "default/web-1"), ("uid-web-4", "default/web-4")]);
+    let given =
+        [("uid-web-1", "default/web-1"), ("uid-web-4", "default/web-4"), ("uid-web-5", "default/web-6")];
+    world.release(&given);
     world.eventually("both go", |world| world.n_balancers() == 8).await;
+    world.eventually_told("ReleaseRefused web-5").await;
     tokio::time::sleep(HOUR).await;
     let left: Vec<_> = world.orphans_shown().into_iter().map(|it| (it.uid, it.released)).collect();
     let still = ["uid-web-0", "uid-web-2", "uid-web-3", "uid-web-5"].map(|it| (it.to_owned(), false));
     assert_eq!((left, world.n_balancers()), (still.to_vec(), 8));
+    let times = |reason: &str| {
+        let events = world.kube.event_objects().into_iter();
+        let of = events.filter(|it| it.reason.as_deref() == Some(reason));
+        let of = of.filter(|it| it.involved_object.name.as_deref() == Some("web-5"));
+        of.map(|it| it.count.unwrap_or(1)).sum::<i32>()
+    };
+    assert_eq!((times("ReleaseRefused"), times("OrphanHeld")), (1, 2), "6 of 10 are held, and then 4 of 8");
 }
 
 /// Neither one that is served, nor one that the API server knows under another name than its tags.

@@ -1,0 +1,28 @@
+//! What a trouble may be about.
+
+use crate::plan::Step;
+
+/// What a trouble is about: one of each may last beside the others, and is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// What the Service asks for cannot be done.
+    Wish,
+    /// The adapter does not take it up.
+    Refused,
+    /// Whatever else fails.
+    Work,
+    /// Nodes could not be followed.
+    Hosts,
+    /// A person's release counts for nothing.
+    Release,
+}
+
+impl Topic {
+    /// What it is about if this fails for a while.
+    pub(crate) fn of(step: &Step) -> Self {
+        match step {
+            Step::Sync | Step::LeftOver => Self::Work,
+            Step::Hosts(_) => Self::Hosts,
+        }
+    }
+}
