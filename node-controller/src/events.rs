@@ -80,3 +80,44 @@ impl Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cloud_api_proto::Reason;
+    use controller_core::{kube_api, testing};
+
+    use super::*;
+    use crate::{lifecycle, mirror::trim_node};
+
+    #[test]
+    fn what_is_told_is_in_the_reference() {
+        let worker = testing::node("worker-1");
+        let new = trim_node(&worker.clone().build());
+        let old = trim_node(&worker.provider_id("sim://sim-1/i-0001").build());
+        let refusals = [
+            Refusal::NotVisible,
+            Refusal::Ambiguous {
+                provider_ids: vec!["sim://sim-1/i-0001".to_owned(), "sim://sim-1/i-0002".to_owned()],
+            },
+            Refusal::Failed {
+                reason: Reason::VendorAuth,
+                error: "VENDOR_AUTH: the token is rejected".to_owned(),
+            },
+            Refusal::Away { link: "not reachable since 12:00:00 (connection refused)".to_owned() },
+            Refusal::NoProviderId,
+            Refusal::ProvidedNodeIp { error: "192.0.2.1 is no address of the machine".to_owned() },
+        ];
+        let source = kube_api::Error::Held(kube_api::Held::NotLeading);
+        let failed = sync_failed(&Error::Labels { source }, "nodes \"worker-1\" is forbidden");
+        let mut all = vec![synced(), failed, refused(&old, &Refusal::Foreign)];
+        all.extend(refusals.iter().map(|refusal| refused(&new, refusal)));
+        all.extend(lifecycle::examples(&old));
+        let event = |Notice { kind, reason, note, .. }| metrics_reference::Event {
+            reason,
+            kind: kind.word(),
+            words: note,
+        };
+        let all: Vec<_> = all.into_iter().map(event).collect();
+        metrics_reference::assert_events_up_to_date("node-controller", &all);
+    }
+}

@@ -22,6 +22,9 @@ mod plan;
 mod question;
 mod scheme;
 
+#[cfg(test)]
+pub(crate) use self::notices::examples;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

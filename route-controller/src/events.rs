@@ -106,6 +106,8 @@ fn could_not_create(hint: &str, cidr: &str, node: &str, after: Duration, why: &s
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Cause, Removal};
+    use crate::requeue::guard;
 
     #[test]
     fn the_words_of_a_failure_are_those_that_people_look_for() {
@@ -115,5 +117,40 @@ mod tests {
             note,
             "Could not create route u-1 10.244.1.0/24 for node a after 1.2s: VENDOR_QUOTA: 50 routes"
         );
+    }
+
+    #[test]
+    fn what_is_told_is_in_the_reference() {
+        let after = Duration::from_millis(1234);
+        let quota = "VENDOR_QUOTA: 50 routes are there, and no more may be";
+        let refusal = |why| Refusal {
+            node_name: "worker-1".to_owned(),
+            node_uid: "67e08cc1".to_owned(),
+            cidr: "10.244.1.0/24".to_owned(),
+            why,
+        };
+        let removal = Removal {
+            cause: Cause::Unasked,
+            vendor_id: "rt-1".to_owned(),
+            to: "10.244.1.0/24".parse().unwrap(),
+            node_uid: None,
+            via: None,
+        };
+        let held = Held {
+            removals: vec![removal; 40],
+            why: guard::Why::Missing { allowance: 30, window: Duration::from_mins(5) },
+        };
+        let all = [
+            (FAILED_TO_CREATE_ROUTE, could_not_create("67e08cc1", "10.244.1.0/24", "worker-1", after, quota)),
+            refused(&refusal(Why::Claimed { by: "worker-0".to_owned() })),
+            refused(&refusal(Why::OutsideCluster { cluster: "10.0.0.0/16".to_owned() })),
+            (
+                WAITS_FOR_CLOUD,
+                waits("the cloud adapter is not reachable since 12:00:00 (connection refused)"),
+            ),
+            (ROUTE_REMOVAL_HELD, held.to_string()),
+        ];
+        let event = |(reason, words)| metrics_reference::Event { reason, kind: Kind::Warning.word(), words };
+        metrics_reference::assert_events_up_to_date("route-controller", &all.map(event));
     }
 }

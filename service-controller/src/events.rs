@@ -141,11 +141,10 @@ mod tests {
         Targets::of(&nodes, None).hosts
     }
 
-    #[test]
-    fn reasons_and_messages_are_the_classic_ones() {
+    fn all() -> Vec<News> {
         let web =
             ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() };
-        let all = [
+        vec![
             News::Ensuring,
             News::Ensured,
             News::Updated,
@@ -168,12 +167,26 @@ mod tests {
             News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
             News::Unnamed,
             News::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
-        ];
-        let line = |news| {
-            let notice = notice(news);
+        ]
+    }
+
+    #[test]
+    fn what_is_told_is_in_the_reference() {
+        let event = |news: News| {
+            let Notice { kind, reason, note, .. } = notice(&news);
+            metrics_reference::Event { reason, kind: kind.word(), words: note }
+        };
+        let all: Vec<_> = all().into_iter().map(event).collect();
+        metrics_reference::assert_events_up_to_date("service-controller", &all);
+    }
+
+    #[test]
+    fn reasons_and_messages_are_the_classic_ones() {
+        let line = |news: News| {
+            let notice = notice(&news);
             format!("{} {}: {}", notice.kind.word(), notice.reason, notice.note)
         };
-        insta::assert_snapshot!(all.iter().map(line).collect::<Vec<_>>().join("\n"), @r#"
+        insta::assert_snapshot!(all().into_iter().map(line).collect::<Vec<_>>().join("\n"), @r#"
         Normal EnsuringLoadBalancer: Ensuring load balancer
         Normal EnsuredLoadBalancer: Ensured load balancer
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts

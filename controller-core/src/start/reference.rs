@@ -1,10 +1,12 @@
-//! What every controller shows is in docs/reference/metrics.md.
+//! What every controller shows is in docs/reference/metrics.md, and what it tells in docs/reference/events.md.
 
+use cloud_api_proto::v1alpha1::Scope;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 
 use super::*;
 use crate::{
+    adapter::ScopeGuard,
     metrics::render,
     mirror::{self, Mirror, ObjectName},
     queue::{Backoff, Queue},
@@ -33,4 +35,23 @@ async fn what_every_controller_shows_is_in_the_reference() {
     mirror::register(process.metrics(), [mirror.measured()]);
     let page = render(&process.registry).expect("a page");
     metrics_reference::assert_up_to_date("every controller", &[], &page);
+}
+
+#[test]
+fn what_every_controller_tells_is_in_the_reference() {
+    let scope = |project: &str| Scope {
+        project: project.to_owned(),
+        fingerprint: project.to_owned(),
+        ..Scope::default()
+    };
+    let guard = ScopeGuard::default();
+    guard.heard(Some(&scope("a")));
+    guard.heard(Some(&scope("b")));
+    guard.remedy(
+        "kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-"
+            .to_owned(),
+    );
+    let told = scope::notice(guard.readiness().expect_err("moved"));
+    let event = metrics_reference::Event { reason: told.reason, kind: told.kind.word(), words: told.note };
+    metrics_reference::assert_events_up_to_date("every controller", &[event]);
 }

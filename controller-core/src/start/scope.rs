@@ -58,9 +58,7 @@ impl Keeper {
             });
             let moved = self.guard.readiness().err();
             if let Some(note) = moved.as_ref().filter(|note| told.as_ref() != Some(*note)) {
-                let note = note.clone();
-                let notice = Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note };
-                self.recorder.tell(&self.shards.regarding(), notice);
+                self.recorder.tell(&self.shards.regarding(), notice(note.clone()));
             } else if told.is_some() && moved.is_none() {
                 info!("The cloud adapter works where this controller does");
             }
@@ -88,6 +86,11 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// The controller's place in the cloud is another one.
+pub(super) fn notice(note: String) -> Notice {
+    Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note }
 }
 
 /// `scope_moved`, read when somebody asks.

@@ -175,6 +175,23 @@ impl Notices {
     }
 }
 
+/// One of each, for the reference.
+#[cfg(test)]
+pub(crate) fn examples(node: &Node) -> Vec<Notice> {
+    let limits = Limits { share: 30, number: 50, window: Duration::from_mins(10) };
+    let (mut all, held) = (Notices::default(), vec![Arc::new(node.clone()); 40]);
+    all.not_visible(node);
+    all.foreign(node);
+    all.of_another_cloud(node, "openstack");
+    all.failed(node, "VENDOR_AUTH: the token is rejected");
+    all.delayed(node, limits);
+    all.held(node, 40, 30, limits);
+    all.tripped(ObjectReference::default(), &held, (100, 30), limits);
+    let held = kube_api::Error::Held(kube_api::Held::NotLeading);
+    let alone = [deleting(node), deleting_failed(node, &held)];
+    all.0.into_iter().map(|(_, notice)| notice).chain(alone).collect()
+}
+
 /// Shows what there is to say, each thing once.
 #[derive(Debug)]
 pub(super) struct Board {

@@ -1,4 +1,5 @@
-//! Whether docs/troubleshoot.md tells of each reason that people meet: those of the controllers' Events, and those of the adapter.
+//! Whether docs/troubleshoot.md tells of each reason that people meet: those of the controllers' Events, and those of the adapter. And
+//! whether docs/reference/events.md, which tests write, has each of those Events.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,6 +39,8 @@ const OTHERS: [&str; 17] = [
     "Warning",
     "Writer",
 ];
+/// What unit tests of the controllers write.
+const REFERENCE: &str = "docs/reference/events.md";
 const CONTRACT: &str = "cloud-api-proto/proto/cloudadapter/v1alpha1/common.proto";
 const ENUM: &str = "enum Reason {";
 const PREFIX: &str = "REASON_";
@@ -56,6 +59,10 @@ pub(crate) fn are_told() -> anyhow::Result<()> {
         // What is removed and not yet committed is still listed.
         said.extend(fs::read_to_string(root.join(path)).map(|source| of_events(&source)).unwrap_or_default());
     }
+    let listed: BTreeSet<String> = first_cells(read(REFERENCE)?.lines()).collect();
+    let unlisted = differences("Events", &said, &listed);
+    let cure = "give the test `what_is_told_is_in_the_reference` one of it, then `cargo xtask metrics`";
+    ensure!(unlisted.is_empty(), "{REFERENCE}: {cure}:\n  {}", unlisted.join("\n  "));
     let mut faults = differences("Events", &said, &told(&page, EVENTS));
     faults.extend(differences("the contract", &of_contract(&read(CONTRACT)?), &told(&page, ERRORS)));
     ensure!(faults.is_empty(), "{PAGE}:\n  {}", faults.join("\n  "));
@@ -97,9 +104,13 @@ fn of_contract(proto: &str) -> BTreeSet<String> {
 /// What stands in backticks in the first column of the tables below a heading.
 fn told(page: &str, heading: &str) -> BTreeSet<String> {
     let below = page.lines().skip_while(|line| line.trim() != heading).skip(1);
-    let rows = below.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix('|'));
-    let cells = rows.filter_map(|row| row.split('|').next());
-    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+    first_cells(below.take_while(|line| !line.starts_with("## "))).collect()
+}
+
+/// What stands in backticks in the first column of all tables.
+fn first_cells<'a>(lines: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
+    let cells = lines.filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned)
 }
 
 fn differences(whose: &str, said: &BTreeSet<String>, told: &BTreeSet<String>) -> Vec<String> {
