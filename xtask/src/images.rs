@@ -2,10 +2,10 @@
 //! here and below in functions that touch nothing; `build` and this file run programs and write files.
 
 mod about;
-mod arch;
+pub(crate) mod arch;
 mod build;
 mod elf;
-mod layer;
+pub(crate) mod layer;
 mod manifest;
 mod sbom;
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 
-use self::about::{About, IMAGES, Image};
+use self::about::{About, IMAGES, Image, PROGRAMS};
 use self::arch::Arch;
 use self::build::Use;
 use self::layer::File;
@@ -34,19 +34,23 @@ use crate::step::say;
                   digests. docs/images.md tells what is in them.\n\nEach image becomes NAME.tar, an OCI layout for all its \
                   architectures, and beside it NAME.ARCH.spdx.json, what it is made of. Builds for release: minutes for each image. \
                   Progress goes to standard error, the table of images to standard output.",
-    after_help = "Examples:\n  \
-                  cargo xtask images                                     all images, for this machine's architecture\n  \
-                  cargo xtask images --only node-controller              one image\n  \
-                  cargo xtask images --registry registry.example         named as the chart's image.registry\n  \
-                  ctr -n k8s.io images import dist/images/simcloud.tar  into containerd, where a kubelet finds it\n  \
-                  skopeo copy --all oci-archive:dist/images/simcloud.tar docker://registry.example/simcloud:0.1.0\n  \
-                  \x20                                                      into a registry\n\n\
-                  Environment:\n  \
-                  CARGO_TARGET_DIR  where cargo builds, in its folder `images` [default: target]\n\n\
-                  Exit codes:\n  \
-                  0  all images are there, but for architectures that are told to be left out\n  \
-                  1  one is not, the last line says why\n  \
-                  2  the command line is wrong"
+    after_help = concat!(
+        "Examples:\n  \
+         cargo xtask images                                     all images, for this machine's architecture\n  \
+         cargo xtask images --only node-controller              one image\n  \
+         cargo xtask images --registry registry.example         named as the chart's image.registry\n  \
+         ctr -n k8s.io images import dist/images/simcloud.tar  into containerd, where a kubelet finds it\n  \
+         skopeo copy --all oci-archive:dist/images/simcloud.tar docker://registry.example/simcloud:",
+        env!("CARGO_PKG_VERSION"),
+        "\n  \
+         \x20                                                      into a registry\n\n\
+         Environment:\n  \
+         CARGO_TARGET_DIR  where cargo builds, in its folder `images` [default: target]\n\n\
+         Exit codes:\n  \
+         0  all images are there, but for architectures that are told to be left out\n  \
+         1  one is not, the last line says why\n  \
+         2  the command line is wrong"
+    )
 )]
 pub(crate) struct Args {
     /// Only this image; may be given several times
@@ -92,19 +96,73 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if about.revision.ends_with(about::DIRTY) {
         say("note: there are changes that are not committed, so nobody else can build these images");
     }
-    let asked = if args.arch.is_empty() { vec![Arch::of_this_machine()?] } else { args.arch.clone() };
-    let arches = arches(&asked, args.binaries.is_none())?;
-    let output =
-        std::path::absolute(&args.output).with_context(|| format!("--output {}", args.output.display()))?;
+    let arches = arches(&asked(&args.arch)?, args.binaries.is_none())?;
+    let from = args.binaries.as_deref().map_or(From::Cargo(Use::Release), From::Folder);
+    let images = IMAGES.iter().filter(|image| wanted(image, &args.only));
+    let rows = each(images, &about, &arches, from, &args.output)?;
+    io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
+}
+
+/// Without any named, this machine's.
+fn asked(arches: &[Arch]) -> anyhow::Result<Vec<Arch>> {
+    Ok(if arches.is_empty() { vec![Arch::of_this_machine()?] } else { arches.to_vec() })
+}
+
+/// Builds these images into `output`, and says what to tell of each.
+fn each<'a>(
+    images: impl Iterator<Item = &'a Image>,
+    about: &About,
+    arches: &[Arch],
+    from: From<'_>,
+    output: &Path,
+) -> anyhow::Result<Vec<Row>> {
+    let output = std::path::absolute(output).with_context(|| format!("--output {}", output.display()))?;
     fs::create_dir_all(&output)
         .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
     let mut rows = Vec::new();
-    let from = args.binaries.as_deref().map_or(From::Cargo(Use::Release), From::Folder);
-    for image in IMAGES.iter().filter(|image| wanted(image, &args.only)) {
+    for image in images {
         say(&format!("\n==> {}", image.name));
-        rows.push(one(image, &about, &arches, from, &output)?);
+        rows.push(one(image, about, arches, from, &output)?);
     }
-    io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
+    Ok(rows)
+}
+
+/// Builds all images for a release. Nothing that is asked for is left out.
+///
+/// # Errors
+/// When one does not build, or is too large.
+pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Path) -> anyhow::Result<()> {
+    let about = about::of(registry, tag, None, None)?;
+    let rows = each(IMAGES.iter(), &about, &every(arch)?, From::Cargo(Use::Release), output)?;
+    say(table(&rows).trim_end());
+    Ok(())
+}
+
+/// Builds the programs that people run by hand, and says of each its name, for which architecture it is, and where.
+///
+/// # Errors
+/// When one does not build.
+pub(crate) fn programs(arch: &[Arch]) -> anyhow::Result<Vec<(&'static str, Arch, PathBuf)>> {
+    let mut programs = Vec::new();
+    for arch in every(arch)? {
+        for program in &PROGRAMS {
+            let path = build::binary(program, arch, Use::Release)?;
+            let binary = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            elf::check(&binary, arch).with_context(|| path.display().to_string())?;
+            programs.push((program.name, arch, path));
+        }
+    }
+    Ok(programs)
+}
+
+/// All that are asked for.
+fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
+    let asked = asked(arch)?;
+    let arches = arches(&asked, true)?;
+    if asked.iter().any(|arch| !arches.contains(arch)) {
+        bail!("not all architectures can be built here; the lines above say what to install");
+    }
+    Ok(arches)
 }
 
 /// Builds these images for this machine and for tests: soon, and large. They are named as the chart names them with

@@ -17,6 +17,7 @@ mod new_adapter;
 mod openstack;
 mod python;
 mod reference;
+mod release;
 mod step;
 mod test;
 mod tools;
@@ -69,6 +70,8 @@ enum Command {
     Chart(chart::Args),
     // Its help is its own.
     Manifests(manifests::Args),
+    // Its help is its own.
+    Release(release::Args),
     /// Writes the tables of docs/reference/metrics.md, from what the processes show
     Metrics(metrics::Args),
 }
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Docs(args) => docs::run(&args),
         Command::Chart(args) => chart::run(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Release(args) => return ended(release::run(&args)),
         Command::Metrics(args) => metrics::run(&args),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
@@ -120,6 +124,7 @@ mod tests {
             (&["tests"], ["'test'", "Usage: cargo xtask"]),
             (&["openstack", "stop"], ["'stop'", "Usage: cargo xtask openstack"]),
             (&["images", "--only=node"], ["'--only", "simcloud"]),
+            (&["release", "prepare", "next"], ["0.2.0", "'<VERSION>'"]),
         ] {
             let error = said(wrong);
             assert_eq!(error.exit_code(), 2);

@@ -41,13 +41,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    fs::create_dir_all(&args.output)
-        .with_context(|| format!("cannot make {}; choose another --output", args.output.display()))?;
-    let values = if args.values.is_empty() { bundles()? } else { args.values.clone() };
+    write(&args.registry, &args.values, &args.output)
+}
+
+/// Writes a file for each of these values, or of ours if there are none.
+pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(output)
+        .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
+    let values = if values.is_empty() { bundles()? } else { values.to_vec() };
     for values in &values {
         let name = values.file_name().with_context(|| format!("--values {}: no file", values.display()))?;
-        let path = args.output.join(name).with_extension("yaml");
-        let rendered = rendered(values, &args.registry)?;
+        let path = output.join(name).with_extension("yaml");
+        let rendered = rendered(values, registry)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let text = format!("{}{rendered}", header(&name, &rendered));
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

@@ -47,6 +47,20 @@ pub(crate) const IMAGES: [Image; 6] = [
     },
 ];
 
+/// What people run by hand, and a release has beside the images.
+pub(crate) const PROGRAMS: [Image; 2] = [
+    Image {
+        name: "cloudctl",
+        package: "cloudctl",
+        description: "What the controllers and the adapter do, for people and programs: status, explanations, plans, and what is left over",
+    },
+    Image {
+        name: "adapter-conformance",
+        package: "adapter-conformance",
+        description: "Tests any cloud adapter, in any language, against the contract: black box, vendor proxy, process chaos",
+    },
+];
+
 /// What is the same for all images of a build.
 #[derive(Debug)]
 pub(crate) struct About {

@@ -1,0 +1,108 @@
+//! What is given away, but for the images, whose builds take minutes.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The chart renders without a cluster with these alone.
+const NEEDED: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16,\
+                      adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
+
+#[test]
+fn a_release_is_whole_works_and_is_the_same_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = built(&dir.path().join("first"));
+    let second = built(&dir.path().join("second"));
+    let files = files(&first);
+    assert_eq!(files, self::files(&second));
+    let version = first.file_name().unwrap().to_str().unwrap().strip_prefix("cloud-controllers-").unwrap();
+    let chart = format!("cloud-controllers-{version}.tgz");
+    for name in ["NOTES.md", "SHA256SUMS", "manifests/openstack.yaml", "manifests/sim.yaml", &chart] {
+        assert!(files.contains_key(Path::new(name)), "{name}: {:?}", files.keys());
+    }
+
+    let sums =
+        || Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&first).output();
+    let checked = sums().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(String::from_utf8(checked.stdout).unwrap().lines().count(), files.len() - 1);
+    fs::write(first.join("NOTES.md"), "something else").unwrap();
+    assert!(!sums().unwrap().status.success());
+
+    // As Helm renders the folder that it was packed from.
+    let packed = rendered(&first.join(&chart));
+    assert_eq!(packed, rendered(&root().join("helm/cloud-controllers")));
+    assert!(packed.contains(&format!("helm.sh/chart: cloud-controllers-{version}\n")), "{packed}");
+    assert!(packed.contains(&format!("image: \"node-controller:{version}\"")), "{packed}");
+}
+
+/// The one before it begins, the other when it is half done.
+#[test]
+fn what_fails_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, output) = (dir.path().join("file"), dir.path().join("dist"));
+    fs::write(&file, "").unwrap();
+    for (output, registry, said) in
+        [(&file, "", "choose another --output"), (&output, "a b", "/image/registry")]
+    {
+        let failed = xtask().arg("--output").arg(output).args(["--registry", registry]).output().unwrap();
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+        assert!(text(&failed).contains(said), "{}", text(&failed));
+    }
+    assert_eq!(fs::read_dir(output).unwrap().count(), 0);
+}
+
+/// The folder of a release that is built below `output`.
+fn built(output: &Path) -> PathBuf {
+    let done = xtask().arg("--output").arg(output).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done));
+    let mut made = fs::read_dir(output).unwrap();
+    let folder = made.next().unwrap().unwrap().path();
+    assert!(made.next().is_none(), "only the folder");
+    folder
+}
+
+/// The content of all files, by their paths.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.strip_prefix(folder).unwrap().to_path_buf(), fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+fn rendered(chart: &Path) -> String {
+    let mut helm = Command::new(e2e::tools().unwrap().helm.path);
+    let done = helm.args(["template", "a", "--set", NEEDED]).arg(chart).env("KUBECONFIG", "none").output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{}", text(&done));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// `cargo xtask test` is one, so that it is there.
+fn xtask() -> Command {
+    let program = e2e::binaries().unwrap().join("xtask");
+    assert!(program.exists(), "there is no {}; build it: cargo build --package xtask", program.display());
+    let mut command = Command::new(program);
+    command.args(["release", "build", "--draft", "--without-images"]).current_dir(root());
+    command
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}

@@ -1,0 +1,128 @@
+//! The folder of a release. It has its name once it is whole, and until then a hidden one, which goes when the work is cut off.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::images::layer;
+
+/// The sums of all other files.
+const SUMS: &str = "SHA256SUMS";
+
+/// A folder that is not whole yet. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    dir: TempDir,
+    whole: PathBuf,
+}
+
+impl Unfinished {
+    /// Beside where it will be, so that a rename is enough.
+    pub(super) fn begin(output: &Path, name: &str) -> anyhow::Result<Self> {
+        let fix = || format!("cannot make {}; choose another --output", output.display());
+        let output = std::path::absolute(output).with_context(fix)?;
+        fs::create_dir_all(&output).with_context(fix)?;
+        let dir = tempfile::Builder::new().prefix(&format!(".{name}.")).tempdir_in(&output);
+        Ok(Self { dir: dir.with_context(fix)?, whole: output.join(name) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
+        fs::write(self.path().join(name), content).with_context(|| format!("cannot write {name}"))
+    }
+
+    /// Adds the sums and gives it its name; what had that name before is gone.
+    pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
+        let sums = sums(&digests(self.path())?);
+        self.write(SUMS, sums.as_bytes())?;
+        let readable = fs::set_permissions(self.path(), permissions());
+        readable.context("cannot let others read the folder")?;
+        let Self { dir, whole } = self;
+        match fs::remove_dir_all(&whole) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", whole.display()));
+            }
+            Ok(()) | Err(_) => (),
+        }
+        fs::rename(dir.path(), &whole).with_context(|| format!("cannot make {}", whole.display()))?;
+        Ok(whole)
+    }
+}
+
+/// A temporary folder is its maker's alone, and this one is for all.
+fn permissions() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o755)
+}
+
+/// The sums of all files, by their paths below the folder.
+fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut digests = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).with_context(|| format!("cannot read {}", next.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+            digests.insert(name, layer::digest(&content));
+        }
+    }
+    Ok(digests)
+}
+
+/// As `sha256sum` writes and reads them.
+fn sums(digests: &BTreeMap<String, String>) -> String {
+    digests.iter().fold(String::new(), |mut text, (name, digest)| {
+        // Writing into a String cannot fail.
+        writeln!(text, "{}  {name}", digest.trim_start_matches("sha256:")).ok();
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::Unfinished;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap();
+        names.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_folder_that_is_not_whole_leaves_nothing_and_takes_nobodys_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = || Unfinished::begin(dir.path(), "a-1").unwrap();
+        let whole = dir.path().join("a-1");
+        for content in ["old", "new"] {
+            let folder = begin();
+            folder.write("f", content.as_bytes()).unwrap();
+            fs::create_dir(folder.path().join("sub")).unwrap();
+            folder.write("sub/g", b"").unwrap();
+            let before = names(dir.path());
+            assert!(before.iter().any(|name| name.starts_with(".a-1.")), "{before:?}");
+            folder.finish().unwrap();
+            assert_eq!(names(dir.path()), ["a-1"]);
+            assert_eq!(fs::read_to_string(whole.join("f")).unwrap(), content);
+        }
+        begin().write("f", b"half").unwrap();
+        assert_eq!(names(dir.path()), ["a-1"]);
+        assert_eq!(fs::read_to_string(whole.join("f")).unwrap(), "new");
+        let sums = fs::read_to_string(whole.join("SHA256SUMS")).unwrap();
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  sub/g\n";
+        assert!(sums.ends_with(empty) && sums.lines().count() == 2, "{sums}");
+    }
+}

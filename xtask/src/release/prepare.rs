@@ -1,0 +1,127 @@
+//! `cargo xtask release prepare`: what is changed for a release. A person looks at it, commits and tags.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use jiff::civil::Date;
+
+use super::changelog;
+use super::state::{self, read};
+use super::version::{PLACES, Version};
+use crate::cargo;
+use crate::step::say;
+
+const CHANGELOG: &str = "CHANGELOG.md";
+const FRAGMENTS: &str = "changelog.d";
+
+pub(super) fn run(version: &Version) -> anyhow::Result<()> {
+    let root = cargo::root();
+    let changed = !state::git(&root, &["status", "--porcelain"])?.is_empty();
+    let tagged = state::tagged(&root, &version.to_string())?.is_some();
+    let [first, ..] = &PLACES;
+    let text = read(&root, first.file)?;
+    let last = first.found(&text)?.first().map(|last| last.parse::<Version>());
+    let last = last.context("Cargo.toml has no version")?.map_err(anyhow::Error::msg)?;
+    if let Some(refusal) = state::refused(version, &last, changed, tagged) {
+        bail!(refusal);
+    }
+    write(&root, version, today())?;
+    say(&format!(
+        "Look at it (`git diff`), then:\n  \
+         git commit --all --message 'chore: release {version}'\n  \
+         git tag --annotate v{version} --message {version}\n  \
+         cargo xtask release build"
+    ));
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the day of the release is the day on which it is prepared")]
+fn today() -> Date {
+    jiff::Zoned::now().date()
+}
+
+/// Reads and judges everything before it writes anything.
+fn write(root: &Path, version: &Version, date: Date) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for place in &PLACES {
+        let text = read(root, place.file)?;
+        files.push((place.file, place.with(&text, version)?));
+    }
+    let fragments = fragments(root)?;
+    let changes = changelog::changes(&fragments)?;
+    let text =
+        changelog::with_section(&read(root, CHANGELOG)?, &version.to_string(), &date.to_string(), &changes)?;
+    files.push((CHANGELOG, text));
+    for (file, text) in files {
+        say(&format!("writing {file}"));
+        fs::write(root.join(file), text).with_context(|| format!("cannot write {file}"))?;
+    }
+    for name in fragments.keys() {
+        let path = root.join(FRAGMENTS).join(name);
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    say(&format!("removed {} fragments of {FRAGMENTS}", fragments.len()));
+    Ok(())
+}
+
+/// The changes that are not released, by the names of their files.
+pub(super) fn fragments(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut fragments = BTreeMap::new();
+    for file in fs::read_dir(root.join(FRAGMENTS)).with_context(|| format!("cannot read {FRAGMENTS}"))? {
+        let name = file?.file_name().to_string_lossy().into_owned();
+        if name != "README.md" {
+            let text = read(root, &format!("{FRAGMENTS}/{name}"))?;
+            fragments.insert(name, text);
+        }
+    }
+    Ok(fragments)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use jiff::civil::date;
+
+    use super::super::state::read;
+    use super::{PLACES, changelog, fragments, write};
+    use crate::cargo;
+
+    /// On a copy of our own files.
+    #[test]
+    fn all_places_say_the_version_and_the_fragments_are_a_section() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for file in PLACES.iter().map(|place| place.file).chain(["CHANGELOG.md", "changelog.d/README.md"]) {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::copy(cargo::root().join(file), root.join(file)).unwrap();
+        }
+        let version = "9.0.0".parse().unwrap();
+        let error = write(root, &version, date(2026, 2, 3)).unwrap_err();
+        assert!(error.to_string().contains("no fragments"), "{error}");
+        assert_eq!(read(root, "CHANGELOG.md").unwrap(), read(&cargo::root(), "CHANGELOG.md").unwrap());
+
+        fs::write(root.join("changelog.d/a.added.md"), "A thing.\n").unwrap();
+        write(root, &version, date(2026, 2, 3)).unwrap();
+        for place in &PLACES {
+            let text = read(root, place.file).unwrap();
+            assert!(place.found(&text).unwrap().iter().all(|it| *it == "9.0.0"), "{}", place.file);
+        }
+        let text = read(root, "CHANGELOG.md").unwrap();
+        assert!(text.contains("## 9.0.0 - 2026-02-03\n"), "{text}");
+        assert_eq!(changelog::section(&text, "9.0.0").unwrap().trim(), "### Added\n\n- A thing.");
+        assert!(fragments(root).unwrap().is_empty());
+        assert!(root.join("changelog.d/README.md").exists());
+    }
+
+    /// So that nobody finds out at the release.
+    #[test]
+    fn the_fragments_of_this_tree_can_be_a_section() {
+        let fragments = fragments(&cargo::root()).unwrap();
+        if !fragments.is_empty() {
+            changelog::changes(&fragments).unwrap();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the tree says of the version to be released, and whether it may be: git and files are read here, and judged in a function that
+//! touches nothing.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use super::changelog;
+use super::version::{PLACES, Version};
+
+/// What a release depends on.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// Each place that has a version, and what it says.
+    pub(super) versions: Vec<(&'static str, String)>,
+    /// Whether something is changed and not committed.
+    pub(super) changed: bool,
+    /// Whether the commit is the one that the version's tag names; none without such a tag.
+    pub(super) tagged: Option<bool>,
+    /// Whether the changelog has a section of the version.
+    pub(super) told: bool,
+}
+
+impl State {
+    pub(super) fn of(root: &Path) -> anyhow::Result<Self> {
+        let mut versions = Vec::new();
+        for place in &PLACES {
+            let text = read(root, place.file)?;
+            versions.extend(place.found(&text)?.into_iter().map(|found| (place.file, found.to_owned())));
+        }
+        let version = versions.first().map(|(_, version)| version.clone()).unwrap_or_default();
+        let changelog = read(root, "CHANGELOG.md")?;
+        Ok(Self {
+            changed: !git(root, &["status", "--porcelain"])?.is_empty(),
+            tagged: tagged(root, &version)?,
+            told: changelog::section(&changelog, &version).is_some(),
+            versions,
+        })
+    }
+
+    /// The version of the tree, if all places say the same.
+    pub(super) fn version(&self) -> anyhow::Result<Version> {
+        let Some((place, version)) = self.versions.first() else { bail!("there is no version") };
+        if let Some((other, differs)) = self.versions.iter().find(|(_, it)| it != version) {
+            bail!(
+                "{place} says {version}, and {other} says {differs}; write one to both: `cargo xtask release prepare {version}`"
+            );
+        }
+        let read = version.parse::<Version>().map_err(anyhow::Error::msg);
+        read.with_context(|| format!("{place}: version"))
+    }
+
+    /// Why this tree cannot be released, if it cannot.
+    pub(super) fn refusal(&self, version: &Version) -> Option<String> {
+        if self.changed {
+            Some("there are changes that are not committed; commit or remove them (`git status`), or add --draft".to_owned())
+        } else if self.tagged == Some(false) {
+            Some(format!(
+                "v{version} is the tag of another commit; check that out (`git checkout v{version}`), or prepare the next version"
+            ))
+        } else if !self.told {
+            Some(format!(
+                "CHANGELOG.md has no section {version}; run `cargo xtask release prepare {version}` and commit, or add --draft"
+            ))
+        } else {
+            None
+        }
+    }
+}
+
+/// Why this version cannot be the next one, if it cannot.
+pub(super) fn refused(next: &Version, last: &Version, changed: bool, tagged: bool) -> Option<String> {
+    if changed {
+        Some(
+            "there are changes that are not committed; commit or remove them first (`git status`)".to_owned(),
+        )
+    } else if next.is_older(last) {
+        Some(format!("{next} is older than {last}, which Cargo.toml has; choose a newer one"))
+    } else if tagged {
+        Some(format!("{next} is released: there is a tag v{next}; choose a newer version"))
+    } else {
+        None
+    }
+}
+
+/// Whether the version's tag names this commit; none if there is no such tag.
+pub(super) fn tagged(root: &Path, version: &str) -> anyhow::Result<Option<bool>> {
+    let tag = format!("v{version}");
+    if git(root, &["tag", "--list", &tag])?.is_empty() {
+        return Ok(None);
+    }
+    let commit = |name: &str| git(root, &["rev-parse", &format!("{name}^{{commit}}")]);
+    Ok(Some(commit(&tag)? == commit("HEAD")?))
+}
+
+/// What git writes.
+pub(super) fn git(root: &Path, args: &[&str]) -> anyhow::Result<String> {
+    let fix = "a release is made in a clone, with git installed";
+    let output = Command::new("git").args(args).current_dir(root).output().context(fix)?;
+    if !output.status.success() {
+        bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+pub(super) fn read(root: &Path, file: &str) -> anyhow::Result<String> {
+    fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{State, Version, refused};
+
+    fn state() -> State {
+        let versions = ["Cargo.toml", "Chart.yaml"].map(|place| (place, "0.2.0".to_owned())).to_vec();
+        State { versions, changed: false, tagged: None, told: true }
+    }
+
+    fn version(text: &str) -> Version {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_prepared_and_committed_can_be_built_before_and_after_it_is_tagged() {
+        let version = state().version().unwrap();
+        assert_eq!(state().refusal(&version), None);
+        assert_eq!(State { tagged: Some(true), ..state() }.refusal(&version), None);
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_told_with_what_mends_it() {
+        let said = |state: State| state.refusal(&version("0.2.0")).unwrap();
+        assert!(said(State { changed: true, ..state() }).contains("git status"));
+        assert!(said(State { tagged: Some(false), ..state() }).contains("git checkout v0.2.0"));
+        assert!(said(State { told: false, ..state() }).contains("release prepare 0.2.0"));
+    }
+
+    #[test]
+    fn versions_that_differ_are_told_with_their_files() {
+        let mut state = state();
+        state.versions.push(("docs/images.md", "0.1.0".to_owned()));
+        let said = state.version().unwrap_err().to_string();
+        assert!(said.contains("Cargo.toml says 0.2.0, and docs/images.md says 0.1.0"), "{said}");
+    }
+
+    #[test]
+    fn the_next_version_is_newer_or_what_is_not_released_yet() {
+        let said = |next: &str, changed, tagged| refused(&version(next), &version("0.2.0"), changed, tagged);
+        assert_eq!(said("0.2.0", false, false), None);
+        assert_eq!(said("0.3.0-rc.1", false, false), None);
+        assert!(said("0.1.9", false, false).unwrap().contains("older than 0.2.0"));
+        assert!(said("0.2.0-rc.1", false, false).unwrap().contains("older than 0.2.0"));
+        assert!(said("0.2.0", false, true).unwrap().contains("tag v0.2.0"));
+        assert!(said("0.3.0", true, false).unwrap().contains("git status"));
+    }
+}
