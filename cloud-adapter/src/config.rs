@@ -97,6 +97,8 @@ pub struct Config {
     pub limits: cloud_budget::Config,
     /// How vendor calls are saved.
     pub cache: CacheSettings,
+    /// This cluster's part of the account: what the file says of rates and bursts is taken times that.
+    pub share: f64,
     /// Families that neither the file nor the driver has limits for: they get 5 calls a second.
     pub assumed: Vec<&'static str>,
     /// A digest of the file: tells replicas and reloads apart.
@@ -135,8 +137,8 @@ impl Config {
             (limits, file.section("cache", cache::read))
         })
         .map_err(|faults| faults.join("; "))?;
-        let limits::Limits { scheduler, assumed } = limits;
-        Ok(Self { limits: scheduler, cache, assumed, revision: revision(text) })
+        let limits::Limits { scheduler, share, assumed } = limits;
+        Ok(Self { limits: scheduler, cache, share, assumed, revision: revision(text) })
     }
 }
 

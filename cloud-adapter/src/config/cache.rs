@@ -44,6 +44,15 @@ impl CollectionSettings {
     pub(crate) const fn aged(max_age: Duration) -> Self {
         Self { max_age, page_size: None, refresh_share: 0.25 }
     }
+
+    /// From one listing to the next: the target age, or longer where that would take more than its share of the family's rate.
+    #[must_use]
+    pub fn period(&self, rate: f64, pages: usize) -> Duration {
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        let share = f64::from(pages) / (self.refresh_share * rate);
+        // A rate of zero is a pause: the budget holds the listing back, not we.
+        Duration::try_from_secs_f64(share).unwrap_or(self.max_age).max(self.max_age)
+    }
 }
 
 impl Default for BatchWindow {

@@ -27,6 +27,8 @@ const CALLS_MAX: u32 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) scheduler: Config,
+    /// This cluster's part of the account.
+    pub(super) share: f64,
     /// Families whose limit nobody named.
     pub(super) assumed: Vec<&'static str>,
 }
@@ -64,7 +66,7 @@ pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -
         deadline: limits.section("deadline", deadline),
         breaker: limits.section("breaker", breaker),
     };
-    Limits { scheduler, assumed }
+    Limits { scheduler, share: scale.1, assumed }
 }
 
 fn buckets(

@@ -44,7 +44,7 @@ fn faults(text: &str) -> String {
 fn every_key_is_read() {
     let config = Config::parse(WHOLE, &[]).expect("valid");
     let limits = &config.limits;
-    assert_eq!((limits.mode, limits.free_floor, limits.reserve), (Mode::Shadow, 0.1, 0.2));
+    assert_eq!((limits.mode, limits.free_floor, limits.reserve, config.share), (Mode::Shadow, 0.1, 0.2, 0.5));
     assert_eq!((limits.weights.traffic, limits.weights.lifecycle), (9, 2));
     assert_eq!((limits.queue.total, limits.queue.per_leaf, limits.queue.per_object), (100, 50, 5));
     assert_eq!(limits.concurrency["loadbalancer"], 8);

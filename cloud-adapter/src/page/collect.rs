@@ -234,7 +234,8 @@ mod tests {
         let snapshots = Snapshots::new(&cache, Duration::ZERO, &rpc.metrics);
         let balancers = Arc::clone(&snapshots.load_balancers);
         let converger = Converger::new(Arc::clone(&driver), balancers, &rpc, TaskTracker::new());
-        let config = Config { limits: limits(0.1, 1), cache, assumed: Vec::new(), revision: "7".to_owned() };
+        let limits = limits(0.1, 1);
+        let config = Config { limits, cache, share: 1.0, assumed: Vec::new(), revision: "7".to_owned() };
         let config = watch::Sender::new(Arc::new(config)).subscribe();
         Sources { driver, snapshots, converger: Arc::new(converger), rpc, config }
     }

@@ -11,7 +11,6 @@ use tokio::{sync::watch as signal, time::Instant};
 
 use super::Snapshot;
 use crate::{
-    config::CollectionSettings,
     driver::{Collection, Item, VendorError},
     replica::{Duty, Replica},
     vendor::{Purpose, Vendor},
@@ -37,7 +36,8 @@ impl<T: Item> Snapshot<T> {
         let mut failing = false;
         loop {
             let wanted = self.watches.any() && replica.leads();
-            let period = self.with(|state| period(self.settings(), vendor.rate(T::FAMILY), state.pages));
+            let pages = self.with(|state| state.pages).unwrap_or(1);
+            let period = self.settings().period(vendor.rate(T::FAMILY), pages);
             *self.target.lock().unwrap_or_else(PoisonError::into_inner) = wanted.then_some(period);
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| match &state.attempt {
@@ -75,14 +75,6 @@ async fn turned(duty: &mut signal::Receiver<Duty>) {
     if duty.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-/// From one listing to the next: the target age, or longer where that would take more than its share of the family's rate.
-fn period(settings: CollectionSettings, rate: f64, pages: Option<usize>) -> Duration {
-    let pages = u32::try_from(pages.unwrap_or(1)).unwrap_or(u32::MAX);
-    let share = f64::from(pages) / (settings.refresh_share * rate);
-    // A rate of zero is a pause: the budget holds the listing back, not we.
-    Duration::try_from_secs_f64(share).unwrap_or(settings.max_age).max(settings.max_age)
 }
 
 /// When the next listing is due: at once if there was none, at the next tick after one, sooner after one that failed.

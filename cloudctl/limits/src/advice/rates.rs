@@ -1,0 +1,148 @@
+//! Rates, and calls in flight, that keep people waiting.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloud_budget::RateLimit;
+
+use super::{Advice, Change, figure, written};
+use crate::{
+    Question, Scenario,
+    report::{bucket_key, most_in_flight},
+    scenarios::{in_words, span},
+    world::WRITE,
+};
+
+/// What takes longer is worth a word.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// A rate that was just enough would leave nothing for what else happens.
+const ROOM: f64 = 1.1;
+
+/// What a bucket lacks.
+struct Short {
+    /// Whether nothing else is as scarce.
+    binds: bool,
+    calls: u64,
+    /// How long they take at its rate.
+    takes: f64,
+    wanted: f64,
+    what: String,
+}
+
+pub(super) fn advise(question: &Question, bootstrap: &Scenario, joins: &Scenario) -> Vec<Advice> {
+    let late = |scenario: &&Scenario| {
+        scenario.converged_seconds.is_none_or(|seconds| seconds > PATIENCE.as_secs_f64())
+    };
+    let mut short: BTreeMap<String, Short> = BTreeMap::new();
+    for (scenario, start) in [(bootstrap, true), (joins, false)] {
+        for (name, found) in lacking(question, scenario, start).filter(|_| late(&scenario)) {
+            let wanted = short.get(&name).map_or(0.0, |there| there.wanted);
+            if found.wanted > wanted {
+                short.insert(name, found);
+            }
+        }
+    }
+    let mut advice: Vec<_> = short.iter().filter_map(|(name, short)| rate(question, name, short)).collect();
+    let faster = |family: &str| short.get(family).map(|short| short.wanted);
+    for scenario in [bootstrap, joins].into_iter().filter(late) {
+        for more in in_flight(question, scenario, faster) {
+            if advice.iter().all(|there| there.key != more.key) {
+                advice.push(more);
+            }
+        }
+    }
+    advice
+}
+
+/// Buckets that alone take longer for what happens than it should take. `start`: they are empty at first.
+fn lacking(question: &Question, scenario: &Scenario, start: bool) -> impl Iterator<Item = (String, Short)> {
+    scenario.buckets.iter().filter_map(move |used| {
+        let limit = question.config.limits.buckets.get(&used.bucket)?.limit;
+        let burst = if start { 0 } else { u64::from(limit.burst) };
+        let calls = count(used.awaited.saturating_sub(burst));
+        let takes = calls / limit.rate;
+        let wanted = nice(calls * ROOM / PATIENCE.as_secs_f64());
+        let binds = scenario.bound_by.as_ref().is_some_and(|bound| bound.key == bucket_key(&used.bucket));
+        let what = what(question, &used.bucket, start);
+        let short = Short { binds, calls: used.awaited, takes, wanted, what };
+        (takes > PATIENCE.as_secs_f64()).then(|| (used.bucket.clone(), short))
+    })
+}
+
+fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
+    let limit = question.config.limits.buckets.get(name)?.limit;
+    let Short { binds, calls, takes, wanted, what } = short;
+    let binds = if *binds { "binds" } else { "is too slow" };
+    let wanted = RateLimit { rate: *wanted, ..limit };
+    Some(Advice {
+        text: format!(
+            "{name} {binds}: {what} {calls} calls, {} at {}/s; to converge in {} it needs {}/s, if the vendor allows that",
+            in_words(*takes),
+            figure(limit.rate),
+            span(PATIENCE),
+            figure(wanted.rate)
+        ),
+        key: bucket_key(name),
+        value: written(question, wanted),
+        change: Change::Limit(name.to_owned(), wanted),
+    })
+}
+
+/// Who needs the calls of a bucket.
+fn what(question: &Question, bucket: &str, start: bool) -> String {
+    if !start {
+        return format!("one node that joins {} load balancers needs", question.services);
+    }
+    match bucket.split(':').next() {
+        Some("compute") => format!("{} nodes need", question.nodes),
+        Some("loadbalancer") => format!("{} load balancers need", question.services),
+        Some(_) | None => {
+            let Question { nodes, services, routes, .. } = question;
+            format!("{nodes} nodes, {services} load balancers and {routes} routes need")
+        }
+    }
+}
+
+/// Families whose rate needs more calls in flight than there may be. `faster`: the rate that a family is to get.
+fn in_flight(question: &Question, scenario: &Scenario, faster: impl Fn(&str) -> Option<f64>) -> Vec<Advice> {
+    let limits = &question.config.limits;
+    let families = scenario.calls.iter().filter_map(|calls| {
+        let family = calls.family;
+        let most = most_in_flight(question, family);
+        let key = format!("limits.concurrency.{family}");
+        let binds = scenario.bound_by.as_ref().is_some_and(|bound| bound.key == key);
+        let rate = faster(family).or(Some(limits.buckets.get(family)?.limit.rate).filter(|_| binds))?;
+        let wanted = whole(rate * WRITE.as_secs_f64() * ROOM);
+        (wanted > most).then(|| Advice {
+            text: format!(
+                "{most} calls of {family} in flight are {}/s, as a write takes {}: {}/s need {wanted}",
+                figure(f64::from(most) / WRITE.as_secs_f64()),
+                span(WRITE),
+                figure(rate)
+            ),
+            key,
+            value: wanted.to_string(),
+            change: Change::InFlight(family, wanted),
+        })
+    });
+    families.collect()
+}
+
+/// Two figures, rounded up.
+fn nice(rate: f64) -> f64 {
+    let step = 10_f64.powf(rate.log10().floor() - 1.0);
+    (rate / step).ceil() * step
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 calls")]
+fn count(calls: u64) -> f64 {
+    calls as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates are at most 100,000, and not negative"
+)]
+fn whole(calls: f64) -> u32 {
+    calls.ceil() as u32
+}

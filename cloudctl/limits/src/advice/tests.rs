@@ -1,0 +1,76 @@
+use insta::assert_snapshot;
+
+use crate::{Cloud, Question, simulate};
+
+/// What is said to a cluster of a size with a file.
+fn said((nodes, services): (u32, u32), text: &str) -> String {
+    let question = Question::new((nodes, services, None), text, Cloud::Sim).expect("valid");
+    let advice = simulate(&question).advice;
+    advice.iter().map(|one| format!("{}\n  {}: {}\n", one.text, one.key, one.value)).collect()
+}
+
+#[test]
+fn a_bucket_that_is_too_slow_is_told_with_the_rate_that_does() {
+    assert_snapshot!(said((100, 300), "limits: {buckets: {loadbalancer: {rate: 2, burst: 20}}}"), @r#"
+    loadbalancer binds: 300 load balancers need 1210 calls, 10.1 min at 2/s; to converge in 5 min it needs 4.5/s, if the vendor allows that
+      limits.buckets.loadbalancer: {rate: 4.5, burst: 20}
+    "#);
+}
+
+#[test]
+fn a_share_of_an_account_is_reckoned_back() {
+    assert_snapshot!(said((100, 300), "limits: {share: 0.5, buckets: {loadbalancer: {rate: 4, burst: 40}}}"), @r#"
+    loadbalancer binds: 300 load balancers need 1210 calls, 10.1 min at 2/s; to converge in 5 min it needs 4.5/s, if the vendor allows that
+      limits.buckets.loadbalancer: {rate: 9, burst: 40}
+    "#);
+}
+
+#[test]
+fn few_calls_in_flight_are_told() {
+    assert_snapshot!(said((100, 300), "limits: {concurrency: {loadbalancer: 1}}"), @r#"
+    1 calls of loadbalancer in flight are 2/s, as a write takes 500 ms: 20/s need 11
+      limits.concurrency.loadbalancer: 11
+    "#);
+}
+
+#[test]
+fn an_account_below_its_families_is_told() {
+    assert_snapshot!(said((10, 2), "limits: {buckets: {account: {rate: 10, burst: 20}}}"), @r#"
+    account lets 10/s through, and the families that draw from it are given 65/s together: what is beyond the account's they never get at once. Raise it if the vendor allows that; else leave it, it is what holds
+      limits.buckets.account: {rate: 65, burst: 20}
+    "#);
+}
+
+#[test]
+fn a_burst_below_one_service_is_told() {
+    assert_snapshot!(said((10, 2), "limits: {buckets: {loadbalancer: {rate: 1, burst: 2}}}"), @r#"
+    loadbalancer has a burst of 2, and one Service takes 3 writes of it: its last write waits 1 s though nothing else is sent
+      limits.buckets.loadbalancer: {rate: 1, burst: 3}
+    "#);
+}
+
+#[test]
+fn listings_that_take_much_are_told() {
+    let text = "limits: {buckets: {compute: {rate: 1, burst: 5}}}\ncache: {instances: {pageSize: 10}}";
+    assert_snapshot!(said((100, 0), text), @r#"
+    steady listings use 25 % of compute: with a maxAge of 80s for instances it is 13 %
+      cache.instances.maxAge: 80s
+    "#);
+}
+
+#[test]
+fn queues_that_are_too_short_are_told() {
+    let text = "limits: {queue: {total: 100, perLeaf: 5}, buckets: {loadbalancer: {rate: 10, burst: 20}}}";
+    assert_snapshot!(said((10, 50), text), @r#"
+    calls found no place in the queue 139 times, and came back later: more places cost a little memory, and no calls
+      limits.queue.perLeaf: 1024
+    "#);
+}
+
+#[test]
+fn shadow_mode_is_told() {
+    assert_snapshot!(said((10, 2), "limits: {mode: shadow}"), @r#"
+    with mode shadow nothing is delayed; all figures here are those of enforce
+      limits.mode: enforce
+    "#);
+}

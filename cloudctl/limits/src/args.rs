@@ -1,0 +1,108 @@
+//! What is asked: flags, and the file that they name.
+
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+
+use crate::Cloud;
+
+/// More is a slip of the finger.
+const NODES_MAX: u64 = 10_000;
+const SERVICES_MAX: u64 = 5_000;
+
+/// The flags of `limits simulate`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Nodes of the cluster
+    #[arg(long, value_name = "N", value_parser = up_to(NODES_MAX))]
+    pub nodes: u32,
+
+    /// Services of type LoadBalancer, with one port each
+    #[arg(long, value_name = "S", value_parser = up_to(SERVICES_MAX))]
+    pub services: u32,
+
+    /// Routes to the nodes' pods; 0 where the pods' network takes care of itself [default: one a node]
+    #[arg(long, value_name = "R", value_parser = up_to(2 * NODES_MAX))]
+    pub routes: Option<u32>,
+
+    /// The adapter's configuration file: what the adapter is given by --config
+    #[arg(long, value_name = "FILE")]
+    pub limits: PathBuf,
+
+    /// Whose calls are made, and whose limits hold where the file has none
+    #[arg(long, value_enum, default_value_t)]
+    pub cloud: Cloud,
+}
+
+fn up_to(most: u64) -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(..=most)
+}
+
+impl Args {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not as the adapter takes it.
+    pub fn question(&self) -> Result<Question, Error> {
+        let path = || self.limits.display().to_string();
+        let text =
+            std::fs::read_to_string(&self.limits).map_err(|source| Error::Read { path: path(), source })?;
+        Question::new((self.nodes, self.services, self.routes), &text, self.cloud)
+            .map_err(|faults| Error::Invalid { path: path(), faults })
+    }
+}
+
+/// A cluster, a cloud, and limits.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Nodes.
+    pub nodes: u32,
+    /// Services of type LoadBalancer, with one port each.
+    pub services: u32,
+    /// Routes to the nodes' pods.
+    pub routes: u32,
+    /// Whose calls are made.
+    pub cloud: Cloud,
+    /// The adapter's settings.
+    pub config: cloud_adapter::Config,
+}
+
+impl Question {
+    /// Reads the text of the adapter's file, by the adapter's own code. Without routes there is one a node.
+    ///
+    /// # Errors
+    /// All faults of the text, with the paths of their keys, separated by semicolons.
+    pub fn new(
+        (nodes, services, routes): (u32, u32, Option<u32>),
+        text: &str,
+        cloud: Cloud,
+    ) -> Result<Self, String> {
+        // As the adapter has it: who writes a file in place empties it first.
+        if text.trim().is_empty() {
+            return Err("it is empty: write {} for the adapter's own limits".to_owned());
+        }
+        let config = cloud_adapter::Config::parse(text, cloud.call_limits())?;
+        Ok(Self { nodes, services, routes: routes.unwrap_or(nodes), cloud, config })
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("--limits {path}: cannot be read: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what the adapter expects. All faults are named.
+    #[error("--limits {path}: {faults}")]
+    Invalid {
+        /// The file.
+        path: String,
+        /// What is wrong, with the keys, separated by semicolons.
+        faults: String,
+    },
+}

@@ -1,0 +1,66 @@
+//! OpenStack, with public load balancers that are made at once, and without security groups. Source: `adapters/openstack/README.md`.
+//!
+//! What Octavia makes is there at the next look. Ports that are not the nodes', and what else the project has, are not counted.
+
+use std::time::Duration;
+
+use cloud_adapter::{
+    driver::VendorLimit,
+    vendor::{Family, Operation},
+};
+
+use super::{Collection, Stock, pages};
+
+pub(super) const CALL_LIMITS: [(&str, VendorLimit); 4] = [
+    ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
+    ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
+    ("loadbalancer", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
+    ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
+];
+
+/// A token, and a look at it.
+pub(super) const START: [Operation; 2] =
+    [Operation::read(Family::Identity, "CreateToken"), Operation::read(Family::Identity, "ShowToken")];
+pub(super) const CREATION: [Operation; 2] = [
+    Operation::write(Family::LoadBalancer, "CreateLoadBalancer"),
+    Operation::write(Family::Network, "CreateFloatingIp"),
+];
+pub(super) const MEMBERSHIP: Operation = Operation::write(Family::LoadBalancer, "UpdateMembers");
+pub(super) const ROUTE_BATCH: u32 = 50;
+pub(super) const POLL: Duration = Duration::from_secs(2);
+pub(super) const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
+
+const LIST_PORTS: Operation = Operation::read(Family::Network, "ListPorts");
+const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
+const ADD_ROUTES: Operation = Operation::write(Family::Network, "AddExtraRoutes");
+const PAGE: u32 = 1_000;
+
+pub(super) fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<Operation> {
+    let all = |operation, items| pages(operation, items, (size, PAGE));
+    let octavia = |name| all(Operation::read(Family::LoadBalancer, name), stock.balancers);
+    match what {
+        Collection::Instances => {
+            let servers = all(Operation::read(Family::Compute, "ListServers"), stock.nodes);
+            servers.chain(all(LIST_PORTS, stock.nodes)).collect()
+        }
+        Collection::LoadBalancers => {
+            let parts = ["ListListeners", "ListPools", "ListHealthMonitors"].into_iter().flat_map(octavia);
+            let parts = parts.filter(|_| stock.balancers > 0);
+            let addresses = all(Operation::read(Family::Network, "ListFloatingIps"), stock.balancers);
+            let unread = usize::try_from(stock.unread).unwrap_or(usize::MAX);
+            let members = std::iter::repeat_n(Operation::read(Family::LoadBalancer, "ListMembers"), unread);
+            octavia("ListLoadBalancers").chain(parts).chain(addresses).chain(members).collect()
+        }
+        Collection::Routes => {
+            let router = std::iter::once(Operation::read(Family::Network, "ShowRouter"));
+            let ports = all(LIST_PORTS, stock.nodes).filter(|_| stock.routes > 0);
+            router.chain(ports).collect()
+        }
+    }
+}
+
+/// Each machine's port is told of its pods' network before the router is.
+pub(super) fn laying(routes: u32) -> Vec<Operation> {
+    let ports = std::iter::repeat_n(UPDATE_PORT, usize::try_from(routes).unwrap_or(usize::MAX));
+    std::iter::once(LIST_PORTS).chain(ports).chain([ADD_ROUTES]).collect()
+}

@@ -1,0 +1,150 @@
+//! Load balancers that converge: look, one write, look again, until nothing is missing.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use cloud_adapter::vendor::Operation;
+use cloud_budget::{Class, Time};
+
+use super::{
+    Cluster, News, Plot,
+    listings::{Reader, tick_after},
+};
+use crate::{
+    cloud::Collection,
+    world::{Asked, Caller},
+};
+
+/// Services that the service-controller works on at once, and for how long it waits for each of them at most before it looks after the
+/// next one. Source: `--concurrent-service-syncs`, and the contract's longest wait.
+const AT_ONCE: u32 = 50;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A load balancer that is not as it shall be.
+#[derive(Debug)]
+pub(super) struct Balancer {
+    object: Arc<str>,
+    /// Packets wait for it, because of a node; or else somebody for all of it.
+    joins: bool,
+    pub(super) user: bool,
+    /// What is missing.
+    writes: VecDeque<Operation>,
+    pub(super) began: Time,
+    pub(super) ready: Option<Time>,
+}
+
+impl Cluster {
+    /// Who is in the plot.
+    pub(super) fn cast(&mut self, plot: &Plot) {
+        let creation: VecDeque<_> = self.cloud.creation().iter().copied().collect();
+        let kinds =
+            [(plot.create, creation.clone(), false), (plot.join, [self.cloud.membership()].into(), true)];
+        for (count, writes, joins) in kinds {
+            for _ in 0..count {
+                self.add(writes.clone(), joins, false);
+            }
+        }
+        for after in &plot.users {
+            let at = self.add(creation.clone(), false, true);
+            self.world.due(Time::ZERO + *after, News::HandIn(at));
+        }
+        self.unsettled = self.balancers.len();
+    }
+
+    fn add(&mut self, writes: VecDeque<Operation>, joins: bool, user: bool) -> usize {
+        let at = self.balancers.len();
+        let object = Arc::from(format!("Service {at}"));
+        self.balancers.push(Balancer { object, joins, user, writes, began: Time::ZERO, ready: None });
+        at
+    }
+
+    /// The service-controller hands its Services in, as many at once as it works on.
+    pub(super) fn hand_in_all(&mut self) {
+        let now = self.world.now();
+        let waiting = self.balancers.iter().enumerate().filter(|(_, balancer)| !balancer.user);
+        let waiting: Vec<usize> = waiting.map(|(at, _)| at).collect();
+        let mut after = Duration::ZERO;
+        for (turn, at) in waiting.into_iter().enumerate() {
+            let rounds = u32::try_from(turn).unwrap_or(u32::MAX) / AT_ONCE;
+            after = after.max(PATIENCE.saturating_mul(rounds));
+            self.world.due(now + after, News::HandIn(at));
+        }
+    }
+
+    /// A Service is handed in.
+    pub(super) fn begin(&mut self, at: usize) {
+        let now = self.world.now();
+        let Some(balancer) = self.balancers.get_mut(at) else { return };
+        balancer.began = now;
+        if balancer.joins {
+            // What is there is known well enough to begin with.
+            return self.act(at);
+        }
+        self.awaited += 1;
+        self.look(at, false);
+    }
+
+    /// Looks how a load balancer is. `polls`: after a write.
+    pub(super) fn look(&mut self, at: usize, polls: bool) {
+        if let Some((find, get)) = self.cloud.single_reads()
+            && self.is_worth_a_read(at)
+        {
+            return self.send(at, if polls { get } else { find }, (Class::Interactive, News::Read(at)));
+        }
+        let class = if polls { Class::Lifecycle } else { Class::Interactive };
+        if let Some(caller) = self.caller(at, class) {
+            self.read(Collection::LoadBalancers, self.world.now(), (caller, Reader::Balancer(at)));
+        }
+    }
+
+    /// Whether users wait for fewer load balancers than a listing has pages.
+    fn is_worth_a_read(&self, at: usize) -> bool {
+        let pages = self.listings.get(&Collection::LoadBalancers).map_or(0, |listing| listing.pages);
+        let joins = self.balancers.get(at).is_some_and(|balancer| balancer.joins);
+        !joins && pages > 1 && self.awaited < pages
+    }
+
+    /// Writes what is missing first, if anything is.
+    pub(super) fn act(&mut self, at: usize) {
+        let now = self.world.now();
+        let earliest = Time::ZERO + self.cloud.creates_after();
+        let poll = self.cloud.poll();
+        let untouched = self.cloud.creation().len();
+        let Some(balancer) = self.balancers.get_mut(at) else { return };
+        if !balancer.joins && balancer.writes.len() == untouched && self.starts && now < earliest {
+            return self.world.due(tick_after(earliest, poll), News::Poll(at));
+        }
+        let class = if balancer.joins { Class::Traffic } else { Class::Interactive };
+        match balancer.writes.pop_front() {
+            Some(write) => self.send(at, write, (class, News::Written(at))),
+            None => {
+                balancer.ready = Some(now);
+                self.awaited -= usize::from(!balancer.joins);
+                self.unsettled -= 1;
+                self.settle();
+            }
+        }
+    }
+
+    /// It was written, and is looked at when others are that wait as well.
+    pub(super) fn written(&mut self, at: usize) {
+        let (now, poll) = (self.world.now(), self.cloud.poll());
+        let Some(balancer) = self.balancers.get(at) else { return };
+        let done = self.cloud.creation().len() - balancer.writes.len().min(self.cloud.creation().len());
+        if balancer.joins || done == 1 {
+            self.stock.balancers += u32::from(!balancer.joins);
+            self.stock.unread += u32::from(self.cloud.reads_members());
+        }
+        self.world.due(tick_after(now, poll), News::Poll(at));
+    }
+
+    fn send(&mut self, at: usize, operation: Operation, (class, news): (Class, News)) {
+        if let Some(caller) = self.caller(at, class) {
+            self.world.submit(Asked { operation, caller, news });
+        }
+    }
+
+    fn caller(&self, at: usize, class: Class) -> Option<Caller> {
+        let Balancer { object, user, .. } = self.balancers.get(at)?;
+        Some(Caller { class, controller: "service-controller", object: Arc::clone(object), user: *user })
+    }
+}

@@ -1,0 +1,176 @@
+//! Listings that all who need one share: one at a time for a collection, in the name of the most urgent who waits. Whoever needs a
+//! fresher one than is under way waits for the next.
+
+use std::time::Duration;
+
+use cloud_adapter::vendor::Operation;
+use cloud_budget::{Class, Ticket, Time};
+
+use super::{Cluster, News, adapter, page_size, settings};
+use crate::{
+    cloud::Collection,
+    world::{Asked, Caller},
+};
+
+/// A collection, as the adapter knows it.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// When the last complete listing began.
+    pub(super) observed: Option<Time>,
+    /// The calls that it took.
+    pub(super) pages: usize,
+    under_way: Option<UnderWay>,
+    waiting: Vec<Waiter>,
+}
+
+/// Pages that are being read.
+#[derive(Debug)]
+struct UnderWay {
+    began: Time,
+    /// Those that are left, the next one last.
+    left: Vec<Operation>,
+    caller: Caller,
+    /// The one that waits for its turn, or is on its way.
+    ticket: Option<Ticket>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// The oldest observation that does.
+    bound: Time,
+    caller: Caller,
+    reader: Reader,
+}
+
+/// Who reads a listing.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reader {
+    /// The adapter, to keep it fresh.
+    Refresher,
+    /// The task of a load balancer.
+    Balancer(usize),
+    /// Nodes that are new.
+    Nodes,
+    /// Whoever lays routes.
+    Routes,
+}
+
+impl Cluster {
+    /// Lists a collection because it is time to.
+    pub(super) fn refresh(&mut self, what: Collection) {
+        let caller = adapter("refresh", Class::Background);
+        self.read(what, self.world.now(), (caller, Reader::Refresher));
+    }
+
+    /// A new node is asked for live, however new the last listing is.
+    pub(super) fn look_for_node(&mut self) {
+        let caller = Caller { controller: "node-controller", ..adapter("nodes", Class::Interactive) };
+        self.wait(Collection::Instances, self.world.now(), (caller, Reader::Nodes));
+    }
+
+    /// Reads a listing that is no older than `bound`.
+    pub(super) fn read(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
+        let listing = self.listings.entry(what).or_default();
+        if listing.observed.is_some_and(|observed| observed >= bound) {
+            return self.served(what, reader);
+        }
+        self.wait(what, bound, (caller, reader));
+    }
+
+    /// Waits for a listing, and begins one if none is under way.
+    fn wait(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
+        let listing = self.listings.entry(what).or_default();
+        let urgent = caller.clone();
+        listing.waiting.push(Waiter { bound, caller, reader });
+        match &mut listing.under_way {
+            None => self.list(what),
+            Some(under_way) if under_way.caller.class < urgent.class => {
+                under_way.caller = urgent.clone();
+                if let Some(ticket) = under_way.ticket {
+                    self.world.raise(ticket, &urgent);
+                }
+            }
+            Some(_) => (),
+        }
+    }
+
+    /// A page has come.
+    pub(super) fn page(&mut self, what: Collection) {
+        if self.next_page(what) {
+            return;
+        }
+        let listing = self.listings.entry(what).or_default();
+        let Some(UnderWay { began, .. }) = listing.under_way.take() else { return };
+        let first = listing.observed.replace(began).is_none();
+        let (done, waiting) = listing.waiting.drain(..).partition(|waiter| waiter.bound <= began);
+        listing.waiting = waiting;
+        if what == Collection::LoadBalancers {
+            self.stock.unread = 0;
+        }
+        self.listed(what, first);
+        let done: Vec<Waiter> = done;
+        for waiter in done {
+            self.served(what, waiter.reader);
+        }
+        let waits =
+            self.listings.get(&what).is_some_and(|one| one.under_way.is_none() && !one.waiting.is_empty());
+        if waits {
+            self.list(what);
+        }
+    }
+
+    /// Begins a listing for all who wait.
+    fn list(&mut self, what: Collection) {
+        let mut left = self.cloud.listing(what, self.stock, page_size(&self.cache, what));
+        left.reverse();
+        let began = self.world.now();
+        let listing = self.listings.entry(what).or_default();
+        listing.pages = left.len();
+        let most = listing.waiting.iter().rev().max_by_key(|waiter| waiter.caller.class);
+        let Some(caller) = most.map(|waiter| waiter.caller.clone()) else { return };
+        listing.under_way = Some(UnderWay { began, left, caller, ticket: None });
+        self.next_page(what);
+    }
+
+    /// Asks for the next page, if there is one.
+    fn next_page(&mut self, what: Collection) -> bool {
+        let listing = self.listings.entry(what).or_default();
+        let Some(under_way) = &mut listing.under_way else { return false };
+        let Some(operation) = under_way.left.pop() else { return false };
+        let caller = under_way.caller.clone();
+        under_way.ticket = self.world.submit(Asked { operation, caller, news: News::Page(what) });
+        true
+    }
+
+    fn served(&mut self, what: Collection, reader: Reader) {
+        match reader {
+            Reader::Refresher => self.schedule(what),
+            Reader::Balancer(at) => self.act(at),
+            Reader::Nodes => (),
+            Reader::Routes => self.lay_next(),
+        }
+    }
+
+    /// Notes the next tick after the last listing.
+    pub(super) fn schedule(&mut self, what: Collection) {
+        let period = self.period(what);
+        let observed = self.listings.get(&what).and_then(|listing| listing.observed).unwrap_or_default();
+        let at = tick_after(observed, period);
+        self.world.due(at.max(self.world.now()), News::Refresh(what));
+    }
+
+    /// How often a collection is listed by itself.
+    pub(crate) fn period(&self, what: Collection) -> Duration {
+        let buckets = self.world.report().buckets;
+        let family = buckets.into_iter().find(|bucket| bucket.name == what.family());
+        let rate = family.map_or(cloud_budget::BucketConfig::unconfigured().limit.rate, |one| one.rate);
+        let pages = self.listings.get(&what).map_or(1, |listing| listing.pages);
+        settings(&self.cache, what).period(rate, pages)
+    }
+}
+
+/// The next multiple of a time.
+pub(super) fn tick_after(at: Time, every: Duration) -> Time {
+    let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Time::from_nanos((at.as_nanos() / every).saturating_add(1).saturating_mul(every))
+}

@@ -1,0 +1,50 @@
+//! Routes, laid batch by batch, one call after the other: a route table is one object.
+
+use std::sync::Arc;
+
+use cloud_budget::Class;
+
+use super::{Cluster, News, listings::Reader};
+use crate::{
+    cloud::Collection,
+    world::{Asked, Caller},
+};
+
+impl Cluster {
+    /// Begins with the first batch.
+    pub(super) fn lay_first(&mut self) {
+        let batch = self.to_lay.min(self.cloud.route_batch());
+        if batch > 0 {
+            self.laying = Some(self.cloud.laying(batch).into_iter().rev().collect());
+            self.to_lay -= batch;
+            self.stock.routes += batch;
+            self.lay();
+        }
+    }
+
+    /// Makes the next call of the batch, if there is one.
+    pub(super) fn lay(&mut self) {
+        let caller = Caller {
+            class: Class::Traffic,
+            controller: "route-controller",
+            object: Arc::from("routes"),
+            user: false,
+        };
+        match self.laying.as_mut().and_then(Vec::pop) {
+            Some(operation) => {
+                self.world.submit(Asked { operation, caller, news: News::Laid });
+            }
+            None if self.cloud.lists_after_laying() => {
+                self.read(Collection::Routes, self.world.now(), (caller, Reader::Routes));
+            }
+            None => self.lay_next(),
+        }
+    }
+
+    /// A batch is laid.
+    pub(super) fn lay_next(&mut self) {
+        self.laying = None;
+        self.lay_first();
+        self.settle();
+    }
+}

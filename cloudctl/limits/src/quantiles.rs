@@ -1,0 +1,55 @@
+//! How long things took, many of them in three figures.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Seconds, to the millisecond. By nearest rank: each figure is one that was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Quantiles {
+    /// Half took no longer.
+    pub p50_seconds: f64,
+    /// 99 of 100 took no longer.
+    pub p99_seconds: f64,
+    /// None took longer.
+    pub max_seconds: f64,
+}
+
+impl Quantiles {
+    /// Those of some times. `None` of none.
+    pub(crate) fn of(times: &[Duration]) -> Option<Self> {
+        let mut times = times.to_vec();
+        times.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (times.len() * percent).div_ceil(100);
+            times.get(rank.saturating_sub(1)).copied().map(seconds)
+        };
+        Some(Self { p50_seconds: at(50)?, p99_seconds: at(99)?, max_seconds: at(100)? })
+    }
+}
+
+/// To the millisecond.
+pub(crate) fn seconds(time: Duration) -> f64 {
+    rounded(time.as_secs_f64(), 1_000.0)
+}
+
+/// To so many parts of one.
+pub(crate) fn rounded(number: f64, parts: f64) -> f64 {
+    (number * parts).round() / parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_is_one_that_was_measured() {
+        let times: Vec<_> = (1..=200).rev().map(Duration::from_secs).collect();
+        let all = Quantiles { p50_seconds: 100.0, p99_seconds: 198.0, max_seconds: 200.0 };
+        assert_eq!(Quantiles::of(&times), Some(all));
+        let one = Quantiles { p50_seconds: 0.25, p99_seconds: 0.25, max_seconds: 0.25 };
+        assert_eq!(Quantiles::of(&[Duration::from_millis(250)]), Some(one));
+        assert_eq!(Quantiles::of(&[]), None);
+    }
+}

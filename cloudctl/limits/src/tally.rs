@@ -1,0 +1,53 @@
+//! What is counted while things happen.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloud_adapter::vendor::{Family, Operation};
+use cloud_budget::Class;
+
+use crate::world::Caller;
+
+/// Calls that were sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) families: BTreeMap<Family, Calls>,
+    /// How long each call waited, by class.
+    pub(crate) waits: BTreeMap<Class, Vec<Duration>>,
+    /// The same of the calls of Services that users made meanwhile.
+    pub(crate) user_waits: Vec<Duration>,
+    /// Calls that were told to come back later.
+    pub(crate) refused: u64,
+}
+
+/// Calls of a family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    pub(crate) reads: u32,
+    pub(crate) writes: u32,
+    /// Those of them that nobody waits for: what is listed again and again.
+    pub(crate) background: u32,
+    /// For how long the vendor was at them, in sum.
+    pub(crate) under_way: Duration,
+}
+
+impl Tally {
+    pub(crate) fn sent(
+        &mut self,
+        operation: Operation,
+        caller: &Caller,
+        (wait, latency): (Duration, Duration),
+    ) {
+        let calls = self.families.entry(operation.family).or_default();
+        if operation.write {
+            calls.writes += 1;
+        } else {
+            calls.reads += 1;
+        }
+        calls.background += u32::from(caller.class == Class::Background);
+        calls.under_way += latency;
+        self.waits.entry(caller.class).or_default().push(wait);
+        if caller.user {
+            self.user_waits.push(wait);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What holds for any cluster and any limits.
+
+#![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use limits_simulation::{Cloud, Question, Report, simulate};
+use proptest::prelude::*;
+
+fn report((nodes, services): (u32, u32), cloud: Cloud, (rate, burst): (f64, u32)) -> Report {
+    let families = ["compute", "network", "loadbalancer", "identity"];
+    let buckets: Vec<_> = families.map(|family| format!("{family}: {{rate: {rate}, burst: {burst}}}")).into();
+    let text = format!("limits: {{buckets: {{{}}}}}", buckets.join(", "));
+    simulate(&Question::new((nodes, services, None), &text, cloud).expect("valid"))
+}
+
+fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
+    let clouds = prop_oneof![Just(Cloud::Sim), Just(Cloud::Openstack)];
+    ((0_u32..300, 0_u32..120), clouds, 0.5_f64..20.0, 1_u32..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The time that calls take stays; so does who looks when, to a poll or two.
+    #[test]
+    fn twice_the_rate_is_never_slower((size, cloud, rate, burst) in sizes()) {
+        let (slow, fast) = (report(size, cloud, (rate, burst)), report(size, cloud, (rate * 2.0, burst)));
+        for (slow, fast) in [(&slow.bootstrap, &fast.bootstrap), (&slow.joins, &fast.joins)] {
+            let (slow, fast) = (slow.converged_seconds, fast.converged_seconds);
+            let (slow, fast) = (slow.expect("it ends"), fast.expect("it ends"));
+            prop_assert!(fast <= slow + 4.0, "{} s at {}/s, {} s at twice that", slow, rate, fast);
+        }
+    }
+
+    /// No bucket lets more through than its rate and its burst.
+    #[test]
+    fn no_limit_is_passed((size, cloud, rate, burst) in sizes()) {
+        let report = report(size, cloud, (rate, burst));
+        for (scenario, full) in [(&report.bootstrap, 0), (&report.joins, burst)] {
+            let lasts = scenario.converged_seconds.expect("it ends");
+            for bucket in &scenario.buckets {
+                let most = rate * lasts + f64::from(full) + 1.0;
+                prop_assert!(f64::from(u32::try_from(bucket.calls).expect("few")) <= most, "{:?}", bucket);
+            }
+        }
+    }
+
+    /// Each Service is made by its own writes, and by no more.
+    #[test]
+    fn writes_are_those_of_the_plan(((nodes, services), cloud, rate, burst) in sizes()) {
+        let report = report((nodes, services), cloud, (rate, burst));
+        let writes = |calls: &[limits_simulation::CallCount]| calls.iter().map(|one| one.writes).sum::<u32>();
+        let (made, laid, joined) = match cloud {
+            Cloud::Sim => (3, nodes.div_ceil(200), u32::from(nodes > 0)),
+            Cloud::Openstack => (2, nodes + nodes.div_ceil(50), 2 * u32::from(nodes > 0)),
+        };
+        prop_assert_eq!(writes(&report.bootstrap.calls), made * services + laid);
+        prop_assert_eq!(writes(&report.joins.calls), services + joined);
+    }
+}
