@@ -10,11 +10,13 @@
 
 mod adopt;
 mod cluster;
+mod clusters;
 mod explain;
 mod http;
 mod missing;
 mod objects;
 mod options;
+mod orphans;
 mod output;
 mod plan;
 mod program;
@@ -24,9 +26,11 @@ mod words;
 
 pub use self::{
     adopt::{AdoptReport, Change, Former, FormerLease},
+    clusters::ClustersReport,
     explain::{ExplainReport, OfBudget},
     missing::Missing,
     objects::Told as ToldEvent,
+    orphans::{OrphansReport, Outcome},
     plan::{PlanReport, Planned, Planner, Price},
     program::run,
     status::{Shard, StatusReport, Told},

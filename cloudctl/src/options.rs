@@ -3,9 +3,11 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::{
     explain::ExplainArgs,
+    orphans::OrphansArgs,
     output::{Color, Format},
 };
 
@@ -74,6 +76,15 @@ pub(crate) enum Command {
     Plan,
     /// What another cloud controller manager left, and what taking over would change
     Adopt,
+    /// Load balancers that no Service wants any more, and their removal
+    Orphans(OrphansArgs),
+    /// Whose objects are at the cloud, as their owner tags say
+    Clusters,
+    /// What makes a shell complete words: source <(cloudctl completions bash)
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 /// A part of the release that has pages.

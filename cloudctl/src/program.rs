@@ -4,11 +4,14 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _};
+use clap_complete::Shell;
 use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    adopt, explain,
+    adopt, clusters, explain,
     options::{Command, Options},
+    orphans::{self, OrphansArgs},
     output::{self, Report, say},
     plan,
     session::Usage,
@@ -17,6 +20,8 @@ use crate::{
 
 /// A flag or an argument is wrong.
 const WRONG_USAGE: u8 = 2;
+/// By convention 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
 /// The name under which kubectl finds it.
 const PLUGIN: &str = "kubectl-cloud";
 
@@ -65,8 +70,32 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
         Command::Status => finish(options, &status::look(common, now).await?),
         Command::Plan => finish(options, &plan::look(common, now).await?),
         Command::Adopt => finish(options, &adopt::look(common, now).await?),
+        Command::Orphans(args) => orphans(options, args, now).await,
+        Command::Clusters => finish(options, &clusters::look(common, now).await?),
+        Command::Completions { shell } => completions(*shell),
         Command::Explain(args) => finish(options, &explain::look(common, &args.what, now).await?),
     }
+}
+
+/// Lists them, or releases some.
+async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyhow::Result<ExitCode> {
+    let mut session = orphans::open(&options.common, now).await?;
+    if !args.delete {
+        return finish(options, &orphans::look(&mut session).await);
+    }
+    let mut signal = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let interrupted = async { signal.recv().await.unwrap_or_default() };
+    let outcome = orphans::release(&mut session, args, interrupted).await?;
+    let code = finish(options, &outcome)?;
+    Ok(if outcome.interrupted { ExitCode::from(INTERRUPTED) } else { code })
+}
+
+/// Prints what a shell reads.
+fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Options::command(), "cloudctl", &mut text);
+    output::print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the report, and tells by the exit code whether all is well.

@@ -1,0 +1,110 @@
+//! `cloudctl clusters`: whose objects the adapter sees at the cloud, as their owner tags say.
+
+use ::pages::report::{AdapterStatus, ClusterObjects};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    missing::Missing,
+    options::{Common, Component},
+    output::{Cell, Paper, Report, Table, Tone},
+    session::{Page, Session, Usage},
+};
+
+/// Whose objects are at the cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClustersReport {
+    /// When this was so.
+    pub at: Timestamp,
+    /// The adapter's own first.
+    pub clusters: Vec<ClusterObjects>,
+    /// What could not be read.
+    pub missing: Vec<Missing>,
+}
+
+/// Reads the adapter's page.
+pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<ClustersReport, Usage> {
+    let mut session = Session::open(common, &[Component::CloudAdapter], now).await?;
+    let pages = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
+    if !pages.is_empty() && !pages.iter().any(|it| it.content.leader) {
+        let why = "no replica that was read leads, and a standby has no listings of its own";
+        session.missing.push(Missing::new(Component::CloudAdapter.name(), why));
+    }
+    Ok(ClustersReport { missing: session.lacks(), ..report(now, pages) })
+}
+
+/// What the leader says.
+fn report(now: Timestamp, pages: Vec<Page<AdapterStatus>>) -> ClustersReport {
+    let leader = pages.into_iter().map(|it| it.content).find(|it| it.leader);
+    let mut clusters = leader.map(|it| it.clusters).unwrap_or_default();
+    clusters.sort_by(|a, b| b.own.cmp(&a.own).then_with(|| a.cluster_id.cmp(&b.cluster_id)));
+    ClustersReport { at: now, clusters, missing: Vec::new() }
+}
+
+impl Report for ClustersReport {
+    fn show(&self, paper: &mut Paper) {
+        if self.clusters.is_empty() {
+            if self.missing.is_empty() {
+                paper.line("No objects of any cluster are listed.");
+            }
+            return;
+        }
+        let mut table = Table::new(&["CLUSTER ID", "WHOSE", "LOAD BALANCERS", "ROUTES"]);
+        for it in &self.clusters {
+            let whose = match (it.own, it.cluster_id.is_empty()) {
+                (true, _) => Cell::new(Tone::Good, "this one's"),
+                (false, true) => Cell::new(Tone::Dim, "without tags"),
+                (false, false) => "another's".into(),
+            };
+            let id = if it.cluster_id.is_empty() { crate::words::NOTHING } else { &it.cluster_id };
+            table.row([id.into(), whose, it.load_balancers.into(), it.routes.into()]);
+        }
+        paper.table(&table, 0);
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn is_well(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::{
+        output::{Format, written},
+        session::Process,
+    };
+
+    fn cluster(id: &str, own: bool) -> ClusterObjects {
+        ClusterObjects { cluster_id: id.to_owned(), own, load_balancers: 3, routes: 7 }
+    }
+
+    fn of(leader: bool) -> ClustersReport {
+        let clusters = vec![cluster("", false), cluster("other", false), cluster("zzz", true)];
+        let content = AdapterStatus { leader, clusters, ..AdapterStatus::default() };
+        let process = Process::fake(Component::CloudAdapter, "ca");
+        report(Timestamp::UNIX_EPOCH, vec![Page { process, content }])
+    }
+
+    #[test]
+    fn the_own_cluster_comes_first() {
+        assert_snapshot!(written(&of(true), Format::Table, false).expect("written"), @r"
+        CLUSTER ID  WHOSE         LOAD BALANCERS  ROUTES
+        zzz         this one's    3               7
+        -           without tags  3               7
+        other       another's     3               7
+        ");
+    }
+
+    #[test]
+    fn a_standby_is_not_believed() {
+        assert_eq!(of(false).clusters, []);
+    }
+}

@@ -1,0 +1,91 @@
+//! `cloudctl orphans`: load balancers that no Service wants any more, and their release.
+
+mod release;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use ::pages::report::{ControllerStatus, Orphan};
+use clap::Args;
+use jiff::{Timestamp, fmt::friendly::SpanParser};
+use serde::{Deserialize, Serialize};
+
+pub use self::release::Outcome;
+pub(crate) use self::release::release;
+use crate::{
+    missing::Missing,
+    options::{Common, Component},
+    session::{Page, Session, Usage},
+};
+
+/// Flags of `cloudctl orphans`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OrphansArgs {
+    /// Have service-controller remove load balancers: those named, or --all
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// The UIDs that their Services had
+    #[arg(value_name = "UID", requires = "delete", value_parser = uid)]
+    pub(crate) uids: Vec<String>,
+    /// All that are shown
+    #[arg(long, requires = "delete", conflicts_with = "uids")]
+    pub(crate) all: bool,
+    /// Do not ask first
+    #[arg(long, requires = "delete")]
+    pub(crate) yes: bool,
+    /// Wait so long until they are gone
+    #[arg(long, requires = "delete", default_value = "5m", value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Duration,
+}
+
+/// Load balancers that no Service wants any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrphansReport {
+    /// When this was so.
+    pub at: Timestamp,
+    /// The oldest first.
+    pub orphans: Vec<Orphan>,
+    /// How many more there are.
+    pub more: u64,
+    /// What could not be read.
+    pub missing: Vec<Missing>,
+}
+
+/// Reads the pages of service-controller.
+pub(crate) async fn look(session: &mut Session) -> OrphansReport {
+    let of = [Component::ServiceController];
+    let pages = session.pages::<ControllerStatus>(&of, "/status").await;
+    report(session, pages)
+}
+
+/// Finds service-controller.
+pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usage> {
+    Session::open(common, &[Component::ServiceController], now).await
+}
+
+/// What comes of the pages.
+fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansReport {
+    let more = pages.iter().map(|it| it.content.more_orphans).sum();
+    let mut orphans: Vec<Orphan> = pages.into_iter().flat_map(|it| it.content.orphans).collect();
+    orphans.sort_by(|a, b| (a.since, &a.key, &a.uid).cmp(&(b.since, &b.key, &b.uid)));
+    // While a shard changes hands, two replicas may tell of one.
+    orphans.dedup_by(|a, b| a.uid == b.uid);
+    OrphansReport { at: session.now, orphans, more, missing: session.lacks() }
+}
+
+/// A UID goes into a key of a ConfigMap.
+fn uid(text: &str) -> Result<String, String> {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if (1..=253).contains(&text.len()) && text.bytes().all(fine) {
+        return Ok(text.to_owned());
+    }
+    Err("write a UID, as `cloudctl orphans` shows it".to_owned())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let parsed = SpanParser::new().parse_unsigned_duration(text);
+    parsed.map_err(|_error| "write a number with its unit, such as 90s, 5m, 1h".to_owned())
+}

@@ -1,0 +1,245 @@
+//! A person says which of them go: by keys of a ConfigMap, which service-controller acts upon.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    time::Duration,
+};
+
+use ::pages::report::Orphan;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{OrphansArgs, OrphansReport, look, table::table};
+use crate::{
+    cluster::Cluster,
+    missing::Missing,
+    output::{Paper, Report, Tone, say},
+    session::{Session, Usage},
+};
+
+/// Where released load balancers are named. Source: service-controller/README.md.
+const RELEASES: &str = "cloud-controllers-orphans";
+/// Between two looks at the pages.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What came of a release.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// UIDs of those that are gone.
+    pub gone: Vec<String>,
+    /// Those that are still there. They stay released.
+    pub left: Vec<Orphan>,
+    /// It was told to end early.
+    pub interrupted: bool,
+    /// Somebody was asked, and did not want it. Nothing was released.
+    pub refused: bool,
+    /// What could not be read or written.
+    pub missing: Vec<Missing>,
+}
+
+impl Report for Outcome {
+    fn show(&self, paper: &mut Paper) {
+        for uid in &self.gone {
+            paper.toned(Tone::Good, &format!("{uid}: removed"));
+        }
+        for it in &self.left {
+            let why = it.waits_for.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+            paper.toned(Tone::Bad, &format!("{}, {}: still there{why}", it.uid, it.key));
+        }
+        if self.refused {
+            paper.line("Nothing is removed.");
+        }
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn is_well(&self) -> bool {
+        self.left.is_empty() && !self.refused
+    }
+}
+
+/// Releases those that are named, waits until they are gone, and takes the names back. `interrupted`: ends when somebody is in a hurry.
+pub(crate) async fn release(
+    session: &mut Session,
+    args: &OrphansArgs,
+    interrupted: impl Future<Output = ()>,
+) -> Result<Outcome, Usage> {
+    if !args.all && args.uids.is_empty() {
+        return Err(Usage("--delete: name the UIDs of those that are to go, or --all".to_owned()));
+    }
+    if !args.yes && !io::stdin().is_terminal() {
+        return Err(Usage("--delete: nobody can be asked here: add --yes".to_owned()));
+    }
+    let seen = look(session).await;
+    let (chosen, mut missing) = chosen(&seen, args);
+    missing.extend(seen.missing);
+    if chosen.is_empty() {
+        return Ok(Outcome { missing, ..Outcome::default() });
+    }
+    let mut paper = Paper::new(false);
+    paper.table(&table(&chosen, session.now), 0);
+    say(paper.text().trim_end());
+    if !args.yes && !agreed(chosen.len()) {
+        return Ok(Outcome { refused: true, missing, ..Outcome::default() });
+    }
+    let keys: BTreeMap<&str, Value> = chosen.iter().map(|it| (it.uid.as_str(), json!(it.key))).collect();
+    let named = match &session.cluster {
+        Some(cluster) => write(cluster, &session.namespace, &json!(keys)).await,
+        // Why there is none is told already.
+        None => return Ok(Outcome { left: chosen, missing, ..Outcome::default() }),
+    };
+    if let Err(why) = named {
+        missing.push(why);
+        return Ok(Outcome { left: chosen, missing, ..Outcome::default() });
+    }
+    say(&format!("Released in ConfigMap {}/{RELEASES}; service-controller removes them.", session.namespace));
+    let mut outcome = tokio::select! {
+        outcome = gone(session, &chosen, args.timeout) => outcome,
+        () = interrupted => Outcome { left: chosen, interrupted: true, ..Outcome::default() },
+    };
+    outcome.missing.extend(missing);
+    Ok(take_back(session, outcome).await)
+}
+
+/// What of what is there was meant, and what was named and is not there.
+fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing>) {
+    if args.all {
+        return (seen.orphans.clone(), Vec::new());
+    }
+    let wanted: BTreeSet<&String> = args.uids.iter().collect();
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for uid in wanted {
+        match seen.orphans.iter().find(|it| it.uid == *uid) {
+            Some(orphan) => found.push(orphan.clone()),
+            None => {
+                let why = "no load balancer without a Service has it, as far as service-controller says";
+                missing.push(Missing::new(format!("UID {uid}"), why));
+            }
+        }
+    }
+    (found, missing)
+}
+
+/// Asks whoever sits at the terminal.
+fn agreed(number: usize) -> bool {
+    let what =
+        if number == 1 { "this load balancer".to_owned() } else { format!("these {number} load balancers") };
+    let mut out = io::stderr();
+    let asked =
+        out.write_all(format!("Remove {what} at the cloud? [y/N] ").as_bytes()).and_then(|()| out.flush());
+    let mut answer = String::new();
+    asked.is_ok()
+        && io::stdin().lock().read_line(&mut answer).is_ok()
+        && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// Sets keys of the ConfigMap, or removes those whose value is null.
+async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> Result<(), Missing> {
+    let maps: Api<ConfigMap> = cluster.namespaced(namespace);
+    let what = format!("ConfigMap {namespace}/{RELEASES}");
+    let patch = Patch::Merge(json!({ "data": keys }));
+    let patching = async {
+        match maps.patch(RELEASES, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                let new = json!({ "metadata": { "name": RELEASES }, "data": keys });
+                let new = serde_json::from_value(new).map_err(kube::Error::SerdeError)?;
+                maps.create(&PostParams::default(), &new).await
+            }
+            patched => patched,
+        }
+    };
+    cluster.ask(&what, patching).await.map(drop)
+}
+
+/// Looks at the pages until none of them is there any more, or it takes too long.
+async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration) -> Outcome {
+    let end = Instant::now() + limit;
+    let mut before = chosen.len();
+    loop {
+        // What could not be read a moment ago may be read now.
+        session.missing.clear();
+        let seen = look(session).await;
+        let outcome = judged(chosen, &seen);
+        if outcome.left.len() < before {
+            before = outcome.left.len();
+            say(&format!("{} of {} are gone", outcome.gone.len(), chosen.len()));
+        }
+        if outcome.left.is_empty() || Instant::now() + LOOK_EVERY >= end {
+            return outcome;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What is gone, and what is not: what cannot be read is not gone.
+fn judged(chosen: &[Orphan], seen: &OrphansReport) -> Outcome {
+    if !seen.missing.is_empty() {
+        return Outcome { left: chosen.to_vec(), missing: seen.missing.clone(), ..Outcome::default() };
+    }
+    let still = |uid: &String| seen.orphans.iter().find(|it| it.uid == *uid);
+    let left = chosen.iter().filter_map(|it| still(&it.uid)).cloned().collect();
+    let gone = chosen.iter().map(|it| &it.uid).filter(|uid| still(uid).is_none()).cloned().collect();
+    Outcome { gone, left, ..Outcome::default() }
+}
+
+/// Takes the names of those that are gone out of the ConfigMap, and says of the others that they stay.
+async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
+    if let (Some(cluster), false) = (&session.cluster, outcome.gone.is_empty()) {
+        let keys: BTreeMap<&str, Value> =
+            outcome.gone.iter().map(|uid| (uid.as_str(), Value::Null)).collect();
+        outcome.missing.extend(write(cluster, &session.namespace, &json!(keys)).await.err());
+    }
+    if !outcome.left.is_empty() {
+        let place = format!("ConfigMap {}/{RELEASES}", session.namespace);
+        say(&format!(
+            "{place} still releases {}: they go as soon as they can; take their keys out to keep them",
+            outcome.left.len()
+        ));
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orphan(uid: &str) -> Orphan {
+        Orphan { uid: uid.to_owned(), key: format!("default/{uid}"), ..Orphan::default() }
+    }
+
+    fn seen(uids: &[&str]) -> OrphansReport {
+        OrphansReport { orphans: uids.iter().map(|it| orphan(it)).collect(), ..OrphansReport::default() }
+    }
+
+    fn args(uids: &[&str], all: bool) -> OrphansArgs {
+        let uids = uids.iter().map(|it| (*it).to_owned()).collect();
+        OrphansArgs { delete: true, uids, all, yes: true, timeout: Duration::ZERO }
+    }
+
+    #[test]
+    fn only_what_is_named_and_there_is_chosen() {
+        let (found, missing) = chosen(&seen(&["a", "b"]), &args(&["b", "c", "b"], false));
+        assert_eq!(found, [orphan("b")]);
+        assert!(matches!(missing.as_slice(), [one] if one.source == "UID c"), "{missing:?}");
+        assert_eq!(chosen(&seen(&["a", "b"]), &args(&[], true)).0, [orphan("a"), orphan("b")]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_gone() {
+        let both = [orphan("a"), orphan("b")];
+        let one = judged(&both, &seen(&["a"]));
+        assert_eq!((one.gone, one.left), (vec!["b".to_owned()], vec![orphan("a")]));
+        let unread = OrphansReport { missing: vec![Missing::new("pod", "away")], ..seen(&[]) };
+        assert_eq!(judged(&both, &unread).left, both);
+    }
+}

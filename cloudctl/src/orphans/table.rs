@@ -1,0 +1,50 @@
+//! How people see it.
+
+use ::pages::report::Orphan;
+use jiff::Timestamp;
+
+use super::OrphansReport;
+use crate::{
+    missing::Missing,
+    output::{Cell, Paper, Report, Table, Tone},
+    words::{NOTHING, age, many, or_nothing},
+};
+
+impl Report for OrphansReport {
+    fn show(&self, paper: &mut Paper) {
+        if self.orphans.is_empty() && self.missing.is_empty() {
+            return paper.line("Every load balancer has its Service.");
+        }
+        if !self.orphans.is_empty() {
+            paper.table(&table(&self.orphans, self.at), 0);
+        }
+        if self.more > 0 {
+            paper.line(format!("{} not shown.", many(self.more, "more load balancer")));
+        }
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn is_well(&self) -> bool {
+        self.orphans.is_empty()
+    }
+}
+
+/// A row each.
+pub(super) fn table(orphans: &[Orphan], now: Timestamp) -> Table {
+    let mut table =
+        Table::new(&["UID", "SERVICE THAT WAS", "AT THE CLOUD", "SINCE", "RELEASED", "WHY IT STAYS"]);
+    for it in orphans {
+        table.row([
+            it.uid.as_str().into(),
+            or_nothing(&it.key).into(),
+            or_nothing(&it.vendor_ids.join(",")).into(),
+            it.since.map_or_else(|| NOTHING.to_owned(), |at| age(now, at)).into(),
+            if it.released { "yes" } else { "no" }.into(),
+            Cell::if_any(Tone::Plain, it.waits_for.as_deref()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,53 @@
+//! What comes of the pages.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    output::{Format, Report as _, written},
+    session::Process,
+};
+
+fn session() -> Session {
+    let now = "2026-01-02T03:04:05Z".parse().expect("a time");
+    Session { cluster: None, namespace: "ccm".to_owned(), processes: Vec::new(), missing: Vec::new(), now }
+}
+
+fn page(orphans: &serde_json::Value, more: u64) -> Page<ControllerStatus> {
+    let content = serde_json::from_value(json!({ "orphans": orphans, "moreOrphans": more })).expect("a page");
+    Page { process: Process::fake(Component::ServiceController, "sc"), content }
+}
+
+#[test]
+fn people_see_whose_they_were_and_why_they_stay() {
+    let young = json!({ "uid": "u-2", "key": "default/new", "vendorIds": ["lb-2", "lb-3"], "since": "2026-01-02T03:04:00Z", "released": true });
+    let old = json!({ "uid": "u-1", "key": "default/web", "vendorIds": ["lb-1"], "since": "2026-01-01T03:04:00Z",
+        "waitsFor": "It stays: nobody has said that it may go" });
+    let report = report(&session(), vec![page(&json!([young, old]), 0), page(&json!([old]), 2)]);
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    UID  SERVICE THAT WAS  AT THE CLOUD  SINCE  RELEASED  WHY IT STAYS
+    u-1  default/web       lb-1          1d     no        It stays: nobody has said that it may go
+    u-2  default/new       lb-2,lb-3     5s     yes       -
+    2 more load balancers not shown.
+    ");
+    assert!(!report.is_well());
+}
+
+#[test]
+fn none_is_said() {
+    let report = report(&session(), vec![page(&json!([]), 0)]);
+    assert_eq!(
+        written(&report, Format::Table, false).expect("written"),
+        "Every load balancer has its Service.\n"
+    );
+    assert!(report.is_well());
+}
+
+#[test]
+fn a_uid_has_no_slash() {
+    assert!(uid("6f1c-88").is_ok());
+    for wrong in ["", "default/web", "a b"] {
+        assert!(uid(wrong).is_err(), "{wrong}");
+    }
+}
