@@ -66,6 +66,15 @@ impl Call {
     }
 }
 
+/// What a verb is called for.
+#[derive(Clone, Copy, Debug)]
+enum Aim {
+    /// To change something.
+    Change,
+    /// To hear what would be changed.
+    Rehearsal,
+}
+
 /// A client of the adapter. Cloning is cheap and shares the connection.
 #[derive(Clone, Debug)]
 pub struct Adapter {
@@ -76,6 +85,8 @@ pub struct Adapter {
     scope: ScopeGuard,
     /// When the cloud may be changed. `None`: always.
     shards: Option<Shards>,
+    /// It changes nothing: `--dry-run`.
+    only_looks: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +110,7 @@ impl Adapter {
             standing: Standing::default(),
             scope: ScopeGuard::default(),
             shards: None,
+            only_looks: false,
         }
     }
 
@@ -113,6 +125,13 @@ impl Adapter {
     #[must_use]
     pub fn writing_in(mut self, shards: Shards) -> Self {
         self.shards = Some(shards);
+        self
+    }
+
+    /// The same client, which changes nothing: the verbs that change the cloud are dry runs, or refused here.
+    #[must_use]
+    pub fn only_looking(mut self) -> Self {
+        self.only_looks = true;
         self
     }
 
@@ -208,7 +227,7 @@ impl Adapter {
         call: Call,
         mut request: EnsureLoadBalancerRequest,
     ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
-        self.may_change()?;
+        self.may(if request.dry_run { Aim::Rehearsal } else { Aim::Change })?;
         request.context = Some(self.context(call));
         let fence = request.fence.clone();
         let mut client = LoadBalancerServiceClient::new(self.channel());
@@ -229,7 +248,7 @@ impl Adapter {
         call: Call,
         mut request: DeleteLoadBalancerRequest,
     ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
-        self.may_change()?;
+        self.may(if request.dry_run { Aim::Rehearsal } else { Aim::Change })?;
         request.context = Some(self.context(call));
         let fence = request.fence.clone();
         let mut client = LoadBalancerServiceClient::new(self.channel());
@@ -250,7 +269,7 @@ impl Adapter {
         call: Call,
         mut request: ApplyRoutesRequest,
     ) -> Result<ApplyRoutesResponse, AdapterError> {
-        self.may_change()?;
+        self.may(if request.dry_run { Aim::Rehearsal } else { Aim::Change })?;
         request.context = Some(self.context(call));
         let fence = request.fence.clone();
         let mut client = RouteServiceClient::new(self.channel());
@@ -266,11 +285,23 @@ impl Adapter {
     /// `NOT_LEADER`, and why.
     pub fn may_change(&self) -> Result<(), AdapterError> {
         match &self.shards {
+            _ if self.only_looks => {
+                let error = "this controller runs with --dry-run, and changes nothing";
+                Err(AdapterError::new(Reason::NotLeader, error))
+            }
             Some(shards) if !shards.may_write() => {
                 let error = "this controller does not hold its Lease, and changes nothing";
                 Err(AdapterError::new(Reason::NotLeader, error))
             }
             Some(_) | None => self.scope.may_change(),
+        }
+    }
+
+    /// What would be done can be asked at any time, but in another part of the cloud it would not be done.
+    fn may(&self, aim: Aim) -> Result<(), AdapterError> {
+        match aim {
+            Aim::Change => self.may_change(),
+            Aim::Rehearsal => self.scope.may_change(),
         }
     }
 

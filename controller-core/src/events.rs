@@ -85,11 +85,18 @@ pub struct Notice {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     component: &'static str,
-    told: mpsc::Sender<Told>,
+    /// `None`: it only logs.
+    told: Option<mpsc::Sender<Told>>,
     dropped: Counter,
 }
 
 impl Recorder {
+    /// The same recorder, which writes no Events: nothing happens that they could tell of.
+    #[must_use]
+    pub fn only_logging(self) -> Self {
+        Self { told: None, ..self }
+    }
+
     /// The same recorder, speaking as another component: `kubectl describe` shows it as «From».
     ///
     /// For a process that does what several did in the classic cloud controller manager.
@@ -103,8 +110,9 @@ impl Recorder {
     /// `about` must carry the UID, or `kubectl describe` does not find the Event.
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
+        let Some(writer) = &self.told else { return };
         let told = Told { component: self.component, about: about.clone(), notice };
-        if self.told.try_send(told).is_err() {
+        if writer.try_send(told).is_err() {
             self.dropped.inc();
         }
     }
@@ -113,7 +121,11 @@ impl Recorder {
     /// before.
     #[must_use]
     pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
-        let Ok(place) = self.told.try_reserve() else { return false };
+        let Some(writer) = &self.told else {
+            log(about, &notice);
+            return true;
+        };
+        let Ok(place) = writer.try_reserve() else { return false };
         log(about, &notice);
         place.send(Told { component: self.component, about: about.clone(), notice });
         true
@@ -178,7 +190,7 @@ pub fn recorder(
 ) -> (Recorder, Writer) {
     let (sender, told) = mpsc::channel(QUEUE);
     let dropped = Counter::default();
-    let recorder = Recorder { component, told: sender, dropped: dropped.clone() };
+    let recorder = Recorder { component, told: Some(sender), dropped: dropped.clone() };
     let written = Counter::default();
     let writer = Writer { client, instance, clock, told, dropped, written, serial: 0, paced: None };
     (recorder, writer)

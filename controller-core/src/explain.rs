@@ -1,13 +1,16 @@
-//! What this controller does about an object, and what that waits for: `/status` and `/explain`, beside `/metrics`.
+//! What this controller does about an object, and what that waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
 //!
 //! Joined when somebody asks, out of what is there already: the ledger that the reconciler keeps of what is not settled, the place of
-//! the key in the queue, and lines that the controller makes of its mirrors. Neither the API server nor the adapter is asked.
+//! the key in the queue, and lines that the controller makes of its mirrors. Neither the API server nor the adapter is asked, but for
+//! plans, which are tried out.
 //!
 //! - [`ledger`]: what is not settled, and why.
-//! - `pages`: the two pages over HTTP.
+//! - [`rehearse`]: what would be done about it.
+//! - `pages`: the pages over HTTP.
 
 pub mod ledger;
 mod pages;
+pub mod rehearse;
 #[cfg(test)]
 mod tests;
 
@@ -21,10 +24,14 @@ use std::{
 pub use ::pages::report;
 use ::pages::report::{AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, State, WorkQueue};
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
-pub use self::ledger::{Finding, Ledger, Object, Waits};
 pub(crate) use self::pages::pages;
+use self::rehearse::Lately;
+pub use self::{
+    ledger::{Finding, Ledger, Object, Waits},
+    rehearse::{Rehearsal, Rehearse},
+};
 use crate::{
     Clock, Link,
     adapter::Adapter,
@@ -42,6 +49,9 @@ const ORPHANS: usize = 200;
 pub trait Look: Send + Sync + 'static {
     /// The UID of the object of this name. `None`: there is no such object in the mirror.
     fn uid(&self, name: &ObjectName) -> Option<String>;
+
+    /// All objects in the mirror.
+    fn all(&self) -> Vec<Object>;
 
     /// What the mirrors show of an object, which may be one that only the cloud still has.
     fn look(&self, object: &Object) -> Seen;
@@ -134,6 +144,7 @@ pub struct Sources {
     ledgers: Vec<Ledger>,
     places: Box<dyn Places>,
     link: Box<dyn Fn() -> Link + Send + Sync>,
+    rehearse: Option<Arc<dyn Rehearse>>,
 }
 
 /// Of which kind the objects are.
@@ -194,7 +205,7 @@ impl Sources {
         queue: &Queue<K>,
     ) -> Self {
         let places = Box::new(Each(queue.clone()));
-        Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting) }
+        Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
     /// Of a controller that compares all objects in one pass, under one key.
@@ -205,7 +216,7 @@ impl Sources {
         (queue, key): (&Queue<K>, K),
     ) -> Self {
         let places = Box::new(All(queue.clone(), key));
-        Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting) }
+        Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
     /// The mirror that tells how the connection to the adapter is.
@@ -219,6 +230,12 @@ impl Sources {
         self.link = Box::new(move || cloud.link());
         self
     }
+
+    /// Who tries out what would be done.
+    #[must_use]
+    pub fn rehearsed(self, by: Arc<dyn Rehearse>) -> Self {
+        Self { rehearse: Some(by), ..self }
+    }
 }
 
 /// Whose objects these are.
@@ -228,6 +245,10 @@ pub(crate) struct Identity {
     pub(crate) adapter: Adapter,
     pub(crate) shards: Shards,
     pub(crate) clock: Clock,
+    /// It looks and plans, and changes nothing.
+    pub(crate) dry_run: bool,
+    /// Where the controller runs.
+    pub(crate) runtime: Handle,
 }
 
 /// What a process tells of its work. Cloning gives another handle.
@@ -239,6 +260,7 @@ struct Inner {
     identity: OnceLock<Identity>,
     sources: OnceLock<Sources>,
     brakes: Brakes,
+    lately: Lately,
 }
 
 /// What brakes hold back. Cloning gives another handle.
@@ -270,6 +292,9 @@ pub enum Unexplained {
     /// The controller does not run yet.
     #[error("the controller has not started yet")]
     NotStarted,
+    /// A defect of the controller.
+    #[error("this is a bug, please report it with the log of the controller")]
+    Unknown,
 }
 
 impl Explain {
@@ -295,7 +320,7 @@ impl Explain {
     /// # Errors
     /// The controller does not run yet.
     pub fn status(&self) -> Result<ControllerStatus, Unexplained> {
-        let Identity { controller, adapter, shards, .. } = self.identity()?;
+        let Identity { controller, adapter, shards, dry_run, .. } = self.identity()?;
         let sources = self.sources()?;
         let load = sources.places.load();
         let held = (0..shards.count()).filter(|shard| shards.since(*shard).is_some());
@@ -329,6 +354,7 @@ impl Explain {
             held_back,
             orphans,
             more_orphans,
+            dry_run: *dry_run,
             ..ControllerStatus::default()
         })
     }

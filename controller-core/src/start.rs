@@ -24,6 +24,7 @@ use kube::Client;
 use pages::Tls;
 use tokio::{
     net::TcpListener,
+    runtime::Handle,
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
@@ -87,6 +88,8 @@ pub struct Process {
     pub health: Health,
     /// What is told of its objects.
     pub explain: Explain,
+    /// It looks and plans, and changes nothing: see [`Process::only_looking`].
+    pub dry_run: bool,
     /// Metrics under their full names; see [`Process::metrics`].
     pub registry: Registry,
     /// What the controller consists of; nothing of it runs before the term begins.
@@ -127,6 +130,7 @@ impl Process {
             stop: CancellationToken::new(),
             health,
             explain: Explain::default(),
+            dry_run: false,
             registry,
             tasks: Vec::new(),
             candidate: None,
@@ -134,6 +138,13 @@ impl Process {
             secure: None,
             events,
         }
+    }
+
+    /// The same process, which looks and plans, and changes nothing, neither in the cluster nor at the cloud.
+    #[must_use]
+    pub fn only_looking(self) -> Self {
+        let (adapter, recorder) = (self.adapter.only_looking(), self.recorder.only_logging());
+        Self { adapter, recorder, dry_run: true, ..self }
     }
 
     /// Where metrics are registered that begin with `cloud_controller_` and carry the label `controller`.
@@ -171,6 +182,8 @@ impl Process {
             adapter: self.adapter.clone(),
             shards: self.shards.clone(),
             clock: self.clock,
+            dry_run: self.dry_run,
+            runtime: Handle::current(),
         });
         let (shards, stop, health) = (self.shards, self.stop, self.health);
         shards.ends_by(&stop);

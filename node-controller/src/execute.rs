@@ -3,6 +3,8 @@
 //! Only fields that this controller owns are written, as patches that name the node's UID: a node that was made anew under the same
 //! name is another node.
 
+pub(crate) mod rehearse;
+
 use std::{sync::Arc, time::Duration};
 
 use controller_core::{

@@ -50,6 +50,10 @@ impl Look for Mirrors {
         self.nodes.get(name).map(|node| node.uid.clone())
     }
 
+    fn all(&self) -> Vec<Object> {
+        self.nodes.read(|all| all.values().map(|node| Object::node(&node.name, &node.uid)).collect())
+    }
+
     fn look(&self, object: &Object) -> Seen {
         let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
             return Seen::default();

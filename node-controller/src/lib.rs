@@ -33,7 +33,8 @@ use controller_core::{
 
 use self::{
     config::{Config, Settings},
-    lifecycle::Signs,
+    execute::rehearse::Rehearsals,
+    lifecycle::{Signs, Told},
 };
 
 const NAMES: Names = Names {
@@ -64,11 +65,23 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     process.health.watches(&queue);
     let executor =
         execute::Executor::new(&process, lookup.clone(), metrics.clone(), settings.address_writers);
-    let (ledger, ends) = (Ledger::new(process.clock), Ledger::new(process.clock));
-    let ledgers = vec![ledger.clone(), ends.clone()];
+    let [ledger, ends, taints] = [(); 3].map(|()| Ledger::new(process.clock));
+    let reconciler = Arc::new(reconcile::Reconciler {
+        mirrors: mirrors.clone(),
+        lookup,
+        executor,
+        recorder: process.recorder.clone(),
+        metrics,
+        shards: process.shards.clone(),
+        ledger: ledger.clone(),
+        dry_run: process.dry_run,
+    });
+    let ledgers = vec![ledger.clone(), ends.clone(), taints.clone()];
     let sources = Sources::of_each(Kind::Node, Arc::new(mirrors.clone()), ledgers, &queue);
-    process.explain.by(sources.linked(&mirrors.instances));
-    lifecycle::start(&mut process, &mirrors, &signs, (settings.lifecycle, ends));
+    let told = Told { ends: ends.clone(), taints: taints.clone() };
+    let rehearsals = Rehearsals { reconciler: Arc::clone(&reconciler), ends, taints };
+    process.explain.by(sources.linked(&mirrors.instances).rehearsed(Arc::new(rehearsals)));
+    lifecycle::start(&mut process, &mirrors, &signs, (settings.lifecycle, told));
     let (all, wakes) = (mirrors.clone(), queue.clone());
     process.background("comparison of all nodes", async move {
         loop {
@@ -77,7 +90,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
         }
     });
     let (all, wakes, shards) = (mirrors.clone(), queue.clone(), process.shards.clone());
-    let known = ledger.clone();
+    let known = ledger;
     process.background("shards that come", async move {
         let mut gains = shards.gains();
         loop {
@@ -86,15 +99,6 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
             known.forget(|uid| gained.contains(&shards.of(uid)));
             all.look_at_all(&wakes);
         }
-    });
-    let reconciler = Arc::new(reconcile::Reconciler {
-        mirrors,
-        lookup,
-        executor,
-        recorder: process.recorder.clone(),
-        metrics,
-        shards: process.shards.clone(),
-        ledger,
     });
     let stop = process.stop.clone();
     process.task("node queue", async move {

@@ -43,7 +43,6 @@ use tokio::time::{Instant, sleep};
 use traces::Origin;
 use tracing::{Instrument as _, debug, warn};
 
-pub(crate) use self::plan::View;
 use self::{
     absence::{Heard, Ledger, Shown, Subject},
     execute::{Ended, Executor},
@@ -53,6 +52,7 @@ use self::{
     plan::{Facts, absence, taint},
     scheme::Scheme,
 };
+pub(crate) use self::{notices::GOES, plan::View};
 use crate::{
     mirror::{Found, Mirrors},
     plan::{Instance, Node, Ready},
@@ -105,12 +105,21 @@ impl Signs {
     }
 }
 
+/// Which nodes are not as they should be, for people who ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// Those that may have to go, and why they do not.
+    pub(crate) ends: told::Ledger,
+    /// Those whose taint would be changed, where nothing is.
+    pub(crate) taints: told::Ledger,
+}
+
 /// Starts the loops.
 pub(crate) fn start(
     process: &mut Process,
     mirrors: &Mirrors,
     signs: &Signs,
-    (settings, told): (Settings, told::Ledger),
+    (settings, told): (Settings, Told),
 ) {
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
@@ -120,9 +129,10 @@ pub(crate) fn start(
         scheme: Scheme::default(),
         signs: signs.clone(),
         shards: process.shards.clone(),
+        dry_run: process.dry_run.then_some(told.taints),
         settings,
     };
-    let this = lifecycle.clone();
+    let (this, told) = (lifecycle.clone(), told.ends);
     process.background("provider ID scheme", async move {
         this.scheme.follow(&this.mirrors, &this.adapter).await;
     });
@@ -165,6 +175,8 @@ struct Lifecycle {
     signs: Signs,
     /// Whose nodes are of no concern here but as mirrors show them.
     shards: Shards,
+    /// Where stands what would be written. `None`: it is written.
+    dry_run: Option<told::Ledger>,
     settings: Settings,
 }
 
@@ -183,6 +195,13 @@ impl Lifecycle {
             }
         };
         let changes: Vec<_> = changes.collect();
+        if let Some(would) = &self.dry_run {
+            would.replace(
+                changes.iter().map(|(node, change)| notices::would_taint(node, *change)).collect(),
+                |_| true,
+            );
+            return;
+        }
         if changes.is_empty() {
             return;
         }
@@ -290,8 +309,12 @@ impl Deletions {
         self.others(&mut notices);
         let shown = self.board.show(notices);
         notices::mark_shown(&mut found, &shown);
+        let dry_run = self.lifecycle.dry_run.is_some();
+        if dry_run {
+            notices::rest(&mut found, &going);
+        }
         self.told.replace(found, |_| true);
-        if !going.is_empty() {
+        if !going.is_empty() && !dry_run {
             let span =
                 traces::child(traces::span!("delete", otel.name = "delete nodes", nodes = going.len()));
             self.delete(going).instrument(span).await;

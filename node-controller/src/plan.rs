@@ -80,6 +80,11 @@ impl Plan {
         !waits && self.refusal.is_none()
     }
 
+    /// Whether something is to be written.
+    pub(crate) fn writes(&self) -> bool {
+        self.actions.iter().any(|action| !matches!(action, Action::LookUp))
+    }
+
     /// Whether it does nothing but ask.
     pub(crate) fn asks(&self) -> bool {
         self.actions == [Action::LookUp]

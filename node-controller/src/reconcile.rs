@@ -31,6 +31,8 @@ pub(crate) struct Reconciler {
     pub(crate) shards: Shards,
     /// What is not as it should be, for people who ask.
     pub(crate) ledger: Ledger,
+    /// It looks and plans, and carries nothing out.
+    pub(crate) dry_run: bool,
 }
 
 impl Reconciler {
@@ -53,6 +55,7 @@ impl Reconciler {
         self.ledger.only(&object);
         let again = Box::pin(self.look(&node, &object)).await;
         self.ledger.ends(&object);
+        self.ledger.looked_at(&object);
         again
     }
 
@@ -60,10 +63,16 @@ impl Reconciler {
         if self.executor.is_ahead_of(node) {
             return Again::After(echo::LIMIT);
         }
-        let plan = self.plan(node);
+        let plan = self.plan(node, Lookup::answer);
         debug!(%plan, "Planned");
         self.ledger.plans(object, &plan);
         self.tell(node, object, &plan);
+        if self.dry_run && plan.writes() {
+            if plan.refusal.is_none() {
+                self.ledger.rests(object);
+            }
+            return plan.again;
+        }
         match self.executor.carry_out(node, &plan).await {
             Ok(()) => {
                 if plan.settles(node) {
@@ -93,11 +102,12 @@ impl Reconciler {
         }
     }
 
-    fn plan(&self, node: &Node) -> Plan {
+    /// `answer`: how an answer of the cloud is taken.
+    pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<Answer>) -> Plan {
         let found = match self.mirrors.sight(node) {
             Found::One(instance) => Ok(instance),
             Found::Many(provider_ids) => Err(Sighting::Ambiguous { provider_ids }),
-            Found::Nothing => self.beyond_the_mirror(node),
+            Found::Nothing => self.beyond_the_mirror(answer(&self.lookup, node)),
         };
         match found {
             Ok(instance) => plan(node, &Sighting::Seen(&instance)),
@@ -105,8 +115,8 @@ impl Reconciler {
         }
     }
 
-    fn beyond_the_mirror(&self, node: &Node) -> Result<Arc<Instance>, Sighting<'static>> {
-        match (self.lookup.answer(node), self.mirrors.unavailable()) {
+    fn beyond_the_mirror(&self, answer: Option<Answer>) -> Result<Arc<Instance>, Sighting<'static>> {
+        match (answer, self.mirrors.unavailable()) {
             (Some(Answer::Seen(instance)), _) => Ok(instance),
             (_, Some(unavailable)) => Err(unavailable),
             (Some(Answer::NotVisible), None) => Err(Sighting::NotVisible),

@@ -9,6 +9,7 @@ mod history;
 mod initialisation;
 mod lifecycle;
 mod progress;
+mod rehearse;
 mod shards;
 mod shutdown;
 mod spans;

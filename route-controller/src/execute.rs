@@ -4,6 +4,7 @@
 
 mod batch;
 pub(crate) mod record;
+pub(crate) mod rehearse;
 
 use std::time::Duration;
 
@@ -172,15 +173,8 @@ impl Executor {
 
     async fn send(&self, batch: &Batch<'_>, attempts: &mut Attempts) -> Result<(), Error> {
         let began = Instant::now();
-        let request = ApplyRoutesRequest {
-            context: None,
-            fence: Some(self.shards.fence()),
-            upserts: batch.upserts(self.adapter.cluster_id()),
-            deletes: batch.deletes(self.adapter.cluster_id()),
-            dry_run: false,
-            cluster_cidrs: batch.cidrs(&self.cluster_cidrs),
-        };
-        let answer = self.adapter.apply_routes(Call::with_priority(Priority::Traffic), request).await;
+        let answer =
+            self.adapter.apply_routes(Call::with_priority(Priority::Traffic), self.request(batch)).await;
         let outcomes: Box<dyn Iterator<Item = Outcome>> = match &answer {
             Ok(answer) => Box::new((0..).map(|place| judge_item(answer.results.get(place)))),
             Err(error) => match judge_call(error) {
@@ -193,6 +187,17 @@ impl Executor {
         };
         self.note(batch, outcomes, began, attempts);
         Ok(())
+    }
+
+    fn request(&self, batch: &Batch<'_>) -> ApplyRoutesRequest {
+        ApplyRoutesRequest {
+            context: None,
+            fence: Some(self.shards.fence()),
+            upserts: batch.upserts(self.adapter.cluster_id()),
+            deletes: batch.deletes(self.adapter.cluster_id()),
+            dry_run: false,
+            cluster_cidrs: batch.cidrs(&self.cluster_cidrs),
+        }
     }
 
     /// `outcomes`: first those of the lays, then those of the removals.

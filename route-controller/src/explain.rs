@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud_api_proto::Reason;
 use controller_core::explain::{Finding, Look, Object, Seen, Waits};
@@ -11,10 +12,11 @@ use tokio::time::Instant;
 
 use crate::events::{not_laid, refused, waits};
 use crate::mirror::Mirrors;
-use crate::plan::Plan;
 use crate::plan::claims::Standing;
+use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::node::Node;
 use crate::plan::route::{Route, State};
+use crate::plan::{Lay, Plan};
 use crate::requeue::attempts::{Attempts, Try};
 
 /// The nodes whose routes are not as they should be, after a pass. Pure.
@@ -65,6 +67,36 @@ fn uninitialised(node: &Node) -> Option<Finding> {
     (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
 }
 
+/// What a node would wait for after such an answer. Without `lay` it is about a removal.
+pub(crate) fn would_fail(lay: Option<&Lay>, why: &str, reason: Reason) -> Waits {
+    let text = match lay {
+        Some(lay) => not_laid(lay, Duration::ZERO, why),
+        None => format!("Could not remove the route: {why}"),
+    };
+    said(text, Some(reason), false)
+}
+
+/// Why nothing is tried.
+pub(crate) fn not_tried(text: String) -> Waits {
+    said(text, None, false)
+}
+
+/// What would be written to a node.
+pub(crate) fn would_say(Change { network, .. }: &Change) -> String {
+    format!("set the condition {NETWORK_UNAVAILABLE} to {} ({})", network.status(), network.reason())
+}
+
+/// Nodes of which something would be said, if anything were: they are not as they should be, either.
+pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
+    for change in changes {
+        let finding = found.entry(Object::node(&change.node_name, &change.node_uid)).or_default();
+        finding.plan.push(would_say(change));
+    }
+    for finding in found.values_mut().filter(|finding| !finding.plan.is_empty()) {
+        finding.waits.get_or_insert_with(Waits::dry_run);
+    }
+}
+
 /// What a node waits for while the cloud cannot be asked at all.
 pub(crate) fn waiting(why: &str, reason: Option<Reason>, told: bool) -> Waits {
     Waits { topic: "cloud".to_owned(), ..said(waits(why), reason, told) }
@@ -78,6 +110,10 @@ fn said(text: String, reason: Option<Reason>, told: bool) -> Waits {
 impl Look for Mirrors {
     fn uid(&self, name: &ObjectName) -> Option<String> {
         self.nodes.get(name).map(|node| node.uid.clone())
+    }
+
+    fn all(&self) -> Vec<Object> {
+        self.nodes.read(|all| all.values().map(|node| Object::node(&node.name, &node.uid)).collect())
     }
 
     fn look(&self, object: &Object) -> Seen {

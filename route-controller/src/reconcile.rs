@@ -1,13 +1,13 @@
 //! The corridor: takes the one key through the four rooms. Decides nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as Plain, PoisonError};
 use std::time::Duration;
 
 use cloud_api_proto::Reason;
 use controller_core::Again;
 use controller_core::brake::Limits;
-use controller_core::explain::{Brakes, Kind, Ledger, Object, Sources};
+use controller_core::explain::{Brakes, Kind, Ledger, Object, Rehearse, Sources};
 use controller_core::mirror;
 use controller_core::start::{Holdings, Process, Shards, Share, Turn};
 use kube::Api;
@@ -20,8 +20,9 @@ use crate::config::{ClusterCidrs, Config};
 use crate::events::Events;
 use crate::events::told::Told;
 use crate::execute::record::Store;
+use crate::execute::rehearse::Wanted;
 use crate::execute::{Applied, Executor};
-use crate::explain::{findings, waiting};
+use crate::explain::{findings, rest, waiting};
 use crate::metrics::Metrics;
 use crate::mirror::ability::Ability;
 use crate::mirror::{AllRoutes, Mirrors, Trigger};
@@ -47,9 +48,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// Compares all nodes with all routes, again and again.
 pub(crate) struct Reconciler {
-    mirrors: Mirrors,
+    pub(crate) mirrors: Mirrors,
     trigger: Trigger,
-    executor: Executor,
+    pub(crate) executor: Executor,
     cluster_cidrs: ClusterCidrs,
     /// The next pass is at the latest after this.
     period: Duration,
@@ -62,6 +63,10 @@ pub(crate) struct Reconciler {
     pub(crate) ledger: Ledger,
     /// What the guard holds, for the same.
     brakes: Brakes,
+    /// What the last pass wanted, for the same.
+    wanted: Plain<Arc<Wanted>>,
+    /// It looks and plans, and carries nothing out.
+    dry_run: bool,
 }
 
 /// What is known from earlier passes. Lost with the process but for the record, at the cost of an early retry and a repeated Event.
@@ -144,11 +149,13 @@ impl Reconciler {
             memory: Mutex::new(Memory::new(guard)),
             ledger: Ledger::new(process.clock),
             brakes: process.explain.brakes(),
+            wanted: Plain::default(),
+            dry_run: process.dry_run,
         }
     }
 
     /// Shows on the pages of the process how it stands with the mirrors and the passes.
-    pub(crate) fn show(&self, process: &mut Process) {
+    pub(crate) fn show(self: &Arc<Self>, process: &mut Process) {
         process.health.needs(&self.mirrors.nodes);
         let mirrors = self.mirrors.clone();
         process.health.ready_if("routes", move || mirrors.routes_readiness());
@@ -156,7 +163,8 @@ impl Reconciler {
         self.trigger.queue.register(&mut process.registry);
         let (look, ledgers) = (Arc::new(self.mirrors.clone()), vec![self.ledger.clone()]);
         let sources = Sources::of_all(Kind::Node, look, ledgers, (&self.trigger.queue, AllRoutes));
-        process.explain.by(sources.linked(&self.mirrors.routes));
+        let sources = sources.linked(&self.mirrors.routes);
+        process.explain.by(sources.rehearsed(Arc::clone(self) as Arc<dyn Rehearse>));
         let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
         mirror::register(process.metrics(), measured);
     }
@@ -185,6 +193,8 @@ impl Reconciler {
             // An adapter without routes is nothing that a node waits for.
             if self.mirrors.ability() == Some(Ability::None) {
                 self.ledger.replace(BTreeMap::new(), |_| true);
+                self.looked_at(&self.mirrors.nodes());
+                self.wants(Wanted::default());
             } else {
                 self.tell_waiting(memory, &self.mirrors.nodes(), (&missing, None));
             }
@@ -268,7 +278,8 @@ impl Reconciler {
         if !due.is_settled() {
             debug!(plan = %due, "Carries out");
         }
-        let turns_in_turn = in_turn(turns, memory.next);
+        self.wants(Wanted { plan: plan.clone(), held: judgement.held.clone() });
+        let turns_in_turn = if self.dry_run { Vec::new() } else { in_turn(turns, memory.next) };
         let Applied { left_out, reached } =
             self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
@@ -279,13 +290,18 @@ impl Reconciler {
         found.retain(|object, _| is_ours(&object.uid));
         let away = matches!(left_out, Err(Error::Adapter { .. }));
         found.values_mut().for_each(|finding| finding.stays = away);
+        let mut changes = self.mirrors.judge(&judged);
+        if self.dry_run {
+            rest(&mut found, &changes);
+            changes.clear();
+        }
         self.ledger.replace(found, is_ours);
-        let changes = self.mirrors.judge(&judged);
+        self.looked_at(&nodes);
         let (more, said) = self.executor.say(turns, changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
         self.tell_foreign(memory, &plan.foreign);
         self.tell_held(memory, &judgement);
-        let kept = match turns.iter().find(|turn| turn.shard() == 0) {
+        let kept = match turns.iter().find(|turn| turn.shard() == 0 && !self.dry_run) {
             Some(first) => first.run(self.keep(memory)).await,
             None => Ok(()),
         };
@@ -301,6 +317,20 @@ impl Reconciler {
         let deleted = self.mirrors.deleted(reached);
         let judgement = memory.guard.judge(&mut plan, Nodes { n_listed, deleted: &deleted }, Instant::now());
         (plan, judgement)
+    }
+
+    /// What the last pass wanted.
+    pub(crate) fn wanted(&self) -> Arc<Wanted> {
+        Arc::clone(&self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn wants(&self, wanted: Wanted) {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(wanted);
+    }
+
+    fn looked_at(&self, nodes: &[Arc<Node>]) {
+        let ours = nodes.iter().filter(|node| self.shards.has(&node.uid));
+        self.ledger.looked_at_all(ours.map(|node| Object::node(&node.name, &node.uid)));
     }
 
     /// Reads, once, what earlier processes knew of routes. Without it all goes on, but nothing of theirs is removed.

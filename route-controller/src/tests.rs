@@ -4,6 +4,7 @@ mod conditions;
 mod cost;
 mod explain;
 mod faults;
+mod rehearse;
 mod removal;
 mod shards;
 
@@ -29,6 +30,8 @@ struct World {
     stop: CancellationToken,
     health: Health,
     explain: Explain,
+    /// Whether it is started to look only.
+    dry_run: bool,
     controller: JoinSet<anyhow::Result<()>>,
 }
 
@@ -37,7 +40,7 @@ impl World {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         let (stop, health) = (CancellationToken::new(), Health::default());
         let explain = Explain::default();
-        Self { kube, cloud, stop, health, explain, controller: JoinSet::new() }
+        Self { kube, cloud, stop, health, explain, dry_run: false, controller: JoinSet::new() }
     }
 
     fn put(&self, node: NodeBuilder) {
@@ -51,6 +54,7 @@ impl World {
     fn start_with(&mut self, more: &[&str]) {
         let config = configured(more);
         let process = process(crate::NAMES, &self.kube, &self.cloud);
+        let process = if self.dry_run { process.only_looking() } else { process };
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();

@@ -2,14 +2,15 @@
 
 mod backends;
 pub(crate) mod patch;
+mod rehearse;
 
 use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Known, LoadBalancerKey, Owner, Priority,
-        VendorIds,
+        DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Known,
+        LoadBalancerKey, Owner, Priority, VendorIds,
     },
 };
 use controller_core::{
@@ -144,7 +145,7 @@ impl Executor {
                     self.metrics.hosts_failed();
                 }
                 let refused = error.refuses_the_wish() && !ask.stands_in;
-                if refused && (Self::narrows(job, ask, &error) || Self::drops_the_id(job, &error)) {
+                if refused && Self::asks_for_less(job, ask, &error) {
                     return Ok(Next::Now);
                 }
                 if refused {
@@ -172,6 +173,11 @@ impl Executor {
         Ok(outcome.next)
     }
 
+    /// Whether less is asked for from now on.
+    pub(crate) fn asks_for_less(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
+        Self::narrows(job, ask, error) || Self::drops_the_id(job, error)
+    }
+
     /// Whether less is asked for now, because what is there cannot get what is merely preferred.
     fn narrows(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
         let Some(features) = job.features.as_deref().filter(|_| error.fixes_the_families()) else {
@@ -193,14 +199,23 @@ impl Executor {
         true
     }
 
-    /// Names the set of backends, and puts it if the adapter does not know it (any more).
     async fn ask(&self, job: &Job<'_>, ask: &Ask) -> Result<Answer, Error> {
         let call = Call::with_priority(priority(&ask.why));
+        self.send((job, ask), call, self.request(job, ask)).await.map(Answer::from)
+    }
+
+    /// Names the set of backends, and puts it if the adapter does not know it (any more).
+    async fn send(
+        &self,
+        (job, ask): (&Job<'_>, &Ask),
+        call: Call,
+        request: EnsureLoadBalancerRequest,
+    ) -> Result<EnsureLoadBalancerResponse, Error> {
         for attempt in 0..2 {
             let put = self.backends.put(&self.adapter, call, &job.targets).await;
             put.map_err(|source| Error::Adapter { call: "PutBackendSet", step: ask.step(), source })?;
-            match self.adapter.ensure_load_balancer(call, self.request(job, ask)).await {
-                Ok(answer) => return Ok(answer.into()),
+            match Box::pin(self.adapter.ensure_load_balancer(call, request.clone())).await {
+                Ok(answer) => return Ok(answer),
                 Err(error) if error.reason == Reason::BackendSetUnknown && attempt == 0 => {
                     self.backends.forget(&job.targets).await;
                 }
@@ -244,7 +259,17 @@ impl Executor {
         step: &Step,
     ) -> Result<Next, Error> {
         self.tell(id, &memory.removing());
-        let request = DeleteLoadBalancerRequest {
+        let call = Call::with_priority(Priority::Interactive);
+        let answer = self.adapter.delete_load_balancer(call, self.removal(id, takeover)).await;
+        let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
+        let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?));
+        self.tell(id, &outcome.news);
+        explain::note(&self.ledger, id, &outcome);
+        Ok(outcome.next)
+    }
+
+    fn removal(&self, id: &ServiceId, takeover: &Takeover) -> DeleteLoadBalancerRequest {
+        DeleteLoadBalancerRequest {
             context: None,
             key: Some(self.key(id)),
             owner: Some(owner(id)),
@@ -252,14 +277,7 @@ impl Executor {
             known: None,
             dry_run: false,
             adoption: takeover.left_over().into(),
-        };
-        let call = Call::with_priority(Priority::Interactive);
-        let answer = self.adapter.delete_load_balancer(call, request).await;
-        let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
-        let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?));
-        self.tell(id, &outcome.news);
-        explain::note(&self.ledger, id, &outcome);
-        Ok(outcome.next)
+        }
     }
 
     /// Asks the API server what became of a Service, live.

@@ -69,6 +69,10 @@ impl Look for Reconciler {
         self.mirrors.services.get(name).map(|service| service.id.uid.clone())
     }
 
+    fn all(&self) -> Vec<Object> {
+        self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
+    }
+
     fn look(&self, object: &Object) -> Seen {
         let id = ServiceId::of(object);
         let cloud = match self.mirrors.balancers(&id.uid) {

@@ -29,7 +29,7 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use controller_core::{
-    explain::{Kind, Ledger, Look, Sources},
+    explain::{Kind, Ledger, Look, Rehearse, Sources},
     queue::{Backoff, Queue},
     start::{self, Names, Process},
 };
@@ -102,7 +102,8 @@ impl Rooms {
         let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, orphans, process));
         let look = Arc::clone(&reconciler) as Arc<dyn Look>;
         let sources = Sources::of_each(Kind::Service, look, vec![ledger], &queue);
-        process.explain.by(sources.linked(&mirrors.cloud));
+        let rehearse = Arc::clone(&reconciler) as Arc<dyn Rehearse>;
+        process.explain.by(sources.linked(&mirrors.cloud).rehearsed(rehearse));
         Self { queue, mirrors, reconciler, workers }
     }
 

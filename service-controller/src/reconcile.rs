@@ -1,10 +1,11 @@
 //! The corridor: takes one Service through the four rooms. Decides nothing itself.
 
 mod left_over;
+mod rehearse;
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -24,13 +25,16 @@ use crate::{
     explain,
     mirror::Mirrors,
     plan::{
-        Action, Facts, News, Wait,
+        Action, Facts, News, Plan, Wait,
         as_it_is::addresses_of,
+        cloud::Balancer,
+        features::Features,
         left_over::Orphans,
         memory::{Memory, Next},
         plan,
         service::{Holder, Role, Service, ServiceId},
         stale_id::without,
+        targets::Targets,
         wanted::{Judged, Wanted},
     },
     requeue::Error,
@@ -58,6 +62,29 @@ pub(crate) struct Reconciler {
     orphans: Orphans,
     /// Over what no Service wants any more.
     sweep: Mutex<Sweep>,
+    /// It looks and plans, and carries nothing out.
+    dry_run: bool,
+}
+
+/// What one look at a Service finds.
+struct Sight {
+    service: Service,
+    judged: Judged,
+    targets: Arc<Targets>,
+    /// When these became the targets.
+    targets_since: Instant,
+    features: Option<Arc<Features>>,
+    seen: Option<Vec<Balancer>>,
+    now: Duration,
+    plan: Plan,
+}
+
+impl Sight {
+    /// The look without its plan and its judgement, as its plan is carried out.
+    fn job(self, memory: &mut Memory) -> (Plan, Judged, Job<'_>) {
+        let Self { service, judged, targets, targets_since, features, seen, now, plan } = self;
+        (plan, judged, Job { service, memory, targets, targets_since, features, seen, now })
+    }
 }
 
 /// What is remembered of Services.
@@ -74,8 +101,8 @@ impl Reconciler {
         let (started, shards) = (Instant::now(), executor.shards.clone());
         let sweep = Mutex::new(Sweep::new(orphans, started));
         let (clock, stop, brakes) = (process.clock, process.stop.clone(), process.explain.brakes());
-        let memories = Mutex::default();
-        Self { mirrors, executor, shards, brakes, clock, stop, started, memories, orphans, sweep }
+        let (memories, dry_run) = (Mutex::default(), process.dry_run);
+        Self { mirrors, executor, shards, brakes, clock, stop, started, memories, orphans, sweep, dry_run }
     }
 
     /// Looks at one Service until nothing is left to do, or until it has to wait.
@@ -95,6 +122,10 @@ impl Reconciler {
             Err(error) => self.report(id, &mut memory, &error),
         };
         ledger.ends(&object);
+        match self.mirrors.service(id) {
+            Some(_) => ledger.looked_at(&object),
+            None => ledger.overlooks(&object),
+        }
         // What exists nowhere needs no memory.
         let outlives =
             || memory.outlives_its_service() || memory.release_lasts(self.started.elapsed()).is_some();
@@ -138,36 +169,21 @@ impl Reconciler {
 
     /// One look. `None`: nothing is left to do.
     async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<Next>, Error> {
-        let seen = self.mirrors.balancers(&id.uid);
         let Some(service) = self.mirrors.service(id) else {
+            let seen = self.mirrors.balancers(&id.uid);
             return self.left_over(id, memory, seen.as_deref()).await;
         };
-        let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
-        let now = self.started.elapsed();
-        let defaults = &self.mirrors.reading.defaults;
-        memory.observe(&service, seen.as_deref(), now);
-        let features = self.mirrors.features();
-        memory.widen(&service, features.as_deref());
-        let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
-        let (targets, targets_since) = self.mirrors.targets_of(id, judged.selector());
-        let facts = Facts {
-            judged: &judged,
-            targets: &targets,
-            defaults,
-            features: features.as_deref(),
-            cloud: seen.as_deref(),
-            now,
-        };
-        let plan = plan(&service, memory, &facts);
-        self.remark(&service, memory, &judged, plan.builds());
+        let sight = self.sight(service, memory);
+        let (plan, service, now) = (&sight.plan, &sight.service, sight.now);
+        self.remark(service, memory, &sight.judged, plan.builds());
         if plan.is_empty() {
-            self.is_done(id, memory, &judged);
+            self.is_done(id, memory, &sight.judged);
             return Ok(None);
         }
-        self.executor.ledger.plans(&id.object(), &plan);
+        self.executor.ledger.plans(&id.object(), plan);
         debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
         if let Some(wait) = plan.waits {
-            return self.blocked(wait).map_or(Ok(self.stays(wait, &service, memory, now)), Err);
+            return self.blocked(wait).map_or(Ok(self.stays(wait, service, memory, now)), Err);
         }
         if !plan.refusals.is_empty() {
             let refused = Error::Refused(plan.refusals.clone());
@@ -181,13 +197,47 @@ impl Reconciler {
             self.waits(id, memory, &News::OfAnother(plan.claimed.join(", ")));
             return Ok(None);
         }
-        let (due, wait) = due(&service, memory, plan.actions, now);
+        if self.dry_run {
+            if plan.refusals.is_empty() {
+                self.executor.ledger.rests(&id.object());
+            }
+            return Ok(None);
+        }
+        self.act(id, memory, sight).await
+    }
+
+    /// What one look at a Service finds, and what is to be done about it. Cost: no calls.
+    fn sight(&self, service: Service, memory: &mut Memory) -> Sight {
+        let seen = self.mirrors.balancers(&service.id.uid);
+        let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
+        let now = self.started.elapsed();
+        let defaults = &self.mirrors.reading.defaults;
+        memory.observe(&service, seen.as_deref(), now);
+        let features = self.mirrors.features();
+        memory.widen(&service, features.as_deref());
+        let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
+        let (targets, targets_since) = self.mirrors.targets_of(&service.id, judged.selector());
+        let facts = Facts {
+            judged: &judged,
+            targets: &targets,
+            defaults,
+            features: features.as_deref(),
+            cloud: seen.as_deref(),
+            now,
+        };
+        let plan = plan(&service, memory, &facts);
+        Sight { service, judged, targets, targets_since, features, seen, now, plan }
+    }
+
+    /// Does what is due of a plan.
+    async fn act(&self, id: &ServiceId, memory: &mut Memory, sight: Sight) -> Result<Option<Next>, Error> {
+        let (plan, judged, mut job) = sight.job(memory);
+        let (due, wait) = due(&job.service, job.memory, plan.actions, job.now);
         if due.is_empty() {
             self.executor.ledger.stays(&id.object());
             return Ok(wait.map(Next::After));
         }
-        self.count(id, memory, &due);
-        let mut job = Job { service, memory, targets, targets_since, features, seen, now };
+        self.count(id, job.memory, &due);
         match self.executor.carry_out(&mut job, &due).await {
             Err(error) if self.has_a_stand_in(&mut job, &judged, &error) => {
                 self.report(id, job.memory, &error);

@@ -9,6 +9,7 @@ mod families;
 mod faults;
 mod names;
 mod nodes;
+mod rehearse;
 mod released;
 mod removal;
 mod shards;

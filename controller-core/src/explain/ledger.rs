@@ -16,6 +16,8 @@ use crate::{Clock, events::cut, mirror::ObjectName};
 
 /// Lines of a plan that are kept.
 const LINES: usize = 20;
+/// What an object waits for whose controller changes nothing.
+const DRY_RUN: &str = "Dry run: nothing is changed";
 
 /// An object: one that was made anew under its name is another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +47,14 @@ pub struct Waits {
     pub topic: String,
     /// An Event with exactly these words is written now. While the trouble lasts and none is, the words of the last one stand.
     pub told: bool,
+}
+
+impl Waits {
+    /// For a controller that changes anything.
+    #[must_use]
+    pub fn dry_run() -> Self {
+        Self { text: DRY_RUN.to_owned(), reason: None, topic: DRY_RUN.to_owned(), told: false }
+    }
 }
 
 /// What is found about an object by who looks at all of them in one pass.
@@ -94,13 +104,15 @@ struct Inner {
     clock: Clock,
     /// Every operation on it is a single one: it is consistent whatever happened.
     entries: Mutex<BTreeMap<Object, Entry>>,
+    /// By name, the UIDs of the objects that were looked at.
+    seen: Mutex<BTreeMap<ObjectName, String>>,
 }
 
 impl Ledger {
     /// An empty one.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self(Arc::new(Inner { clock, entries: Mutex::default() }))
+        Self(Arc::new(Inner { clock, entries: Mutex::default(), seen: Mutex::default() }))
     }
 
     /// A turn at an object begins.
@@ -123,6 +135,11 @@ impl Ledger {
         self.note(object, Said::Waits, |entry| entry.wait(waits));
     }
 
+    /// It waits for a controller that changes anything.
+    pub fn rests(&self, object: &Object) {
+        self.waits(object, &Waits::dry_run());
+    }
+
     /// It is as it was at the last turn, if something was said of it then.
     pub fn stays(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
@@ -133,6 +150,24 @@ impl Ledger {
     /// It is as it should be.
     pub fn settles(&self, object: &Object) {
         self.entries().remove(object);
+    }
+
+    /// It was looked at, at least once.
+    pub fn looked_at(&self, object: &Object) {
+        self.seen().insert(object.name.clone(), object.uid.clone());
+    }
+
+    /// These were looked at, and nothing else is there.
+    pub fn looked_at_all(&self, objects: impl IntoIterator<Item = Object>) {
+        *self.seen() = objects.into_iter().map(|Object { name, uid }| (name, uid)).collect();
+    }
+
+    /// It is gone, whatever else is known of it.
+    pub fn overlooks(&self, object: &Object) {
+        let mut seen = self.seen();
+        if seen.get(&object.name) == Some(&object.uid) {
+            seen.remove(&object.name);
+        }
     }
 
     /// The turn ends. An object of which nothing was said in it is settled; one that waits for nothing is worked on.
@@ -149,6 +184,7 @@ impl Ledger {
 
     /// There is no object of this name.
     pub fn gone(&self, name: &ObjectName) {
+        self.seen().remove(name);
         let mut entries = self.entries();
         let first = Object { name: name.clone(), uid: String::new() };
         let named: Vec<Object> =
@@ -171,6 +207,7 @@ impl Ledger {
 
     /// What is known of objects of which that is true is worth nothing any more.
     pub fn forget(&self, of: impl Fn(&str) -> bool) {
+        self.seen().retain(|_, uid| !of(uid));
         self.entries().retain(|object, _| !of(&object.uid));
     }
 
@@ -197,6 +234,22 @@ impl Ledger {
     pub fn unsettled(&self, object: &Object) -> Option<(Timestamp, Option<String>)> {
         let entry = self.get(object)?;
         Some((entry.since, entry.waits.map(|waits| waits.text)))
+    }
+
+    /// What an object waits for, unless that is a controller that changes anything.
+    #[must_use]
+    pub fn trouble(&self, object: &Object) -> Option<Waits> {
+        self.get(object)?.waits.filter(|waits| waits.topic != DRY_RUN)
+    }
+
+    /// What is to be done about an object. A line an action.
+    #[must_use]
+    pub fn plan(&self, object: &Object) -> Vec<String> {
+        self.get(object).map(|entry| entry.plan).unwrap_or_default()
+    }
+
+    pub(super) fn has_seen(&self, object: &Object) -> bool {
+        self.seen().get(&object.name) == Some(&object.uid)
     }
 
     pub(super) fn get(&self, object: &Object) -> Option<Entry> {
@@ -226,6 +279,10 @@ impl Ledger {
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<Object, Entry>> {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<ObjectName, String>> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/status` and `/explain` over HTTP, as JSON.
+//! `/status`, `/explain` and `/plan` over HTTP, as JSON.
 
 use axum::{
     Json, Router,
@@ -17,9 +17,16 @@ struct Asked {
     key: Option<String>,
 }
 
+/// Which page of plans.
+#[derive(Debug, Deserialize)]
+struct Page {
+    after: Option<String>,
+}
+
 /// The pages, for whoever serves them.
 pub(crate) fn pages(explain: Explain) -> Router {
-    Router::new().route("/status", get(status)).route("/explain", get(explained)).with_state(explain)
+    let pages = Router::new().route("/status", get(status)).route("/explain", get(explained));
+    pages.route("/plan", get(planned)).with_state(explain)
 }
 
 async fn status(State(explain): State<Explain>) -> Response {
@@ -47,6 +54,17 @@ async fn explained(State(explain): State<Explain>, asked: Result<Query<Asked>, Q
     }
 }
 
+async fn planned(State(explain): State<Explain>, asked: Result<Query<Page>, QueryRejection>) -> Response {
+    let after = match asked {
+        Ok(Query(page)) => page.after.unwrap_or_default(),
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    match explain.plan(&after).await {
+        Ok(plans) => json(StatusCode::OK, &plans),
+        Err(error) => refused(&error),
+    }
+}
+
 fn json(status: StatusCode, page: &impl Serialize) -> Response {
     // What it says is true at this moment alone.
     (status, [(header::CACHE_CONTROL, "no-store")], Json(page)).into_response()
@@ -56,6 +74,7 @@ fn refused(error: &Unexplained) -> Response {
     let status = match error {
         Unexplained::Form(_) => StatusCode::BAD_REQUEST,
         Unexplained::NotStarted => StatusCode::SERVICE_UNAVAILABLE,
+        Unexplained::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, format!("{error}\n")).into_response()
 }

@@ -22,6 +22,10 @@ impl Look for Shown {
         (name.name != "gone").then(|| format!("uid-{name}"))
     }
 
+    fn all(&self) -> Vec<Object> {
+        ["a", "b", "c"].map(object).to_vec()
+    }
+
     fn look(&self, object: &Object) -> Seen {
         Seen { wanted: vec![format!("a machine for {}", object.name)], ..Seen::default() }
     }
@@ -46,7 +50,8 @@ impl World {
         let sources = Sources::of_each(Kind::Node, Arc::new(Shown), vec![ledger.clone()], &queue);
         explain.by(sources.linked(&instances));
         let (controller, shards) = ("node-controller", seats.shards());
-        explain.is_of(Identity { controller, adapter: cloud.adapter(), shards, clock: cloud.clock() });
+        let (adapter, clock, runtime) = (cloud.adapter(), cloud.clock(), Handle::current());
+        explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });
         Self { explain, ledger, queue, seats, tasks: JoinSet::new() }
     }
 
@@ -191,7 +196,8 @@ async fn several_ledgers_are_one_answer() {
     let explain = Explain::default();
     explain.by(Sources::of_all(Kind::Node, Arc::new(Shown), ledgers, (&queue, 0)));
     let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
-    explain.is_of(Identity { controller: "route-controller", adapter, shards, clock });
+    let (controller, runtime) = ("route-controller", Handle::current());
+    explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });
     queue.after(0, 60 * SECOND);
     second.plans(&object("a"), &"delete");
     sleep(SECOND).await;

@@ -91,6 +91,8 @@ pub struct State {
     pub under_way: BTreeMap<String, (u32, u32)>,
     /// What the next calls of an RPC are answered with.
     pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
+    /// Verbs that were asked what they would do, so far.
+    pub dry_runs: Vec<&'static str>,
     /// Requests so far.
     pub batch_gets: Vec<BatchGetInstancesRequest>,
     /// Requests so far.

@@ -14,12 +14,13 @@ use controller_core::{
     events::{Kind, Notice, Recorder},
     explain::{Finding, Object, Waits},
     kube_api,
-    node::DELETE_DESPITE_BRAKE,
+    node::{DELETE_DESPITE_BRAKE, SHUTDOWN},
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
+use super::plan::Change;
 use crate::{events::about, plan::Node};
 
 const ACTION: &str = "Delete";
@@ -31,6 +32,8 @@ const FAILED: &str = "CloudProviderFailed";
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
 /// It is so for as long as the node lives, and may be meant: said once.
 const ANOTHER: &str = "InstanceOfAnotherCloud";
+/// What is planned for a node that is proven to have no machine any more.
+pub(crate) const GOES: &str = "delete the node: its machine is gone";
 /// So many nodes are named in a notice about all of them.
 const NAMED: usize = 10;
 
@@ -166,7 +169,7 @@ impl Notices {
             let waits = Some(Waits { text, topic, reason: None, told: false });
             found.insert(object, Finding { waits, ..Finding::default() });
         }
-        found.extend(going.iter().map(|node| planned(node, "delete the node: its machine is gone")));
+        found.extend(going.iter().map(|node| planned(node, GOES)));
         found
     }
 
@@ -240,6 +243,24 @@ pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet
         if let Some(waits) = &mut finding.waits {
             waits.told = shown.iter().filter(named).any(|(.., reason)| *reason == waits.topic);
         }
+    }
+}
+
+/// What would be done about a node's shutdown taint, if anything were.
+pub(super) fn would_taint(node: &Node, change: Change) -> (Object, Finding) {
+    let plan = match change {
+        Change::Add => format!("add the taint {SHUTDOWN}: its machine is switched off"),
+        Change::Remove => format!("remove the taint {SHUTDOWN}: the node is ready"),
+    };
+    let finding = Finding { plan: vec![plan], waits: Some(Waits::dry_run()), ..Finding::default() };
+    (Object::node(&node.name, &node.uid), finding)
+}
+
+/// Those that would go, and do not.
+pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
+    for node in going {
+        let finding = found.get_mut(&Object::node(&node.name, &node.uid));
+        finding.into_iter().for_each(|finding| finding.waits = Some(Waits::dry_run()));
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) cloud: FakeCloud,
     /// With what it is started.
     pub(super) settings: Settings,
+    /// Whether it is started to look only.
+    pub(super) dry_run: bool,
     pub(super) health: Health,
     pub(super) explain: Explain,
     stop: CancellationToken,
@@ -50,11 +52,13 @@ impl World {
         cloud.edit(|state| state.info.provider = "sim".to_owned());
         let (stop, health) = (CancellationToken::new(), Health::default());
         let explain = Explain::default();
-        Self { kube, cloud, settings: SETTINGS, health, explain, stop, tasks: JoinSet::new() }
+        let (settings, dry_run, tasks) = (SETTINGS, false, JoinSet::new());
+        Self { kube, cloud, settings, dry_run, health, explain, stop, tasks }
     }
 
     pub(super) fn start(&mut self) {
         let process = process(NAMES, &self.kube, &self.cloud);
+        let process = if self.dry_run { process.only_looking() } else { process };
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();

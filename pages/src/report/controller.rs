@@ -159,13 +159,13 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Priced {
-    /// Of the object: `Service` or `Node`.
+    /// Of the object: `Service` or `Node`; `Route` for the route of a node that is gone.
     pub kind: String,
-    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    /// `NAMESPACE/NAME` of a Service, the name of a Node, the destination of a route.
     pub key: String,
     /// What would be written to the API server. A line each, for people.
     pub cluster: Vec<String>,
-    /// The changes at the vendor, a call each.
+    /// The changes at the vendor, a call each. One that several objects share is told of the first of them.
     pub vendor: Vec<VendorStep>,
     /// Why it cannot be said what would be done, or what it waits for first, in the words of its Event.
     pub trouble: Option<String>,

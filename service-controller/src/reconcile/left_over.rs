@@ -126,6 +126,10 @@ impl Reconciler {
     ) -> Result<Option<Next>, Error> {
         let (ledger, object) = (&self.executor.ledger, id.object());
         match verdict {
+            Verdict::Remove(_) | Verdict::RemoveOrphan | Verdict::RemoveReleased if self.dry_run => {
+                ledger.rests(&object);
+                Ok(Some(Next::After(HELD)))
+            }
             Verdict::Leave => {
                 ledger.settles(&object);
                 self.waits_no_more(id);

@@ -37,6 +37,7 @@ pub(super) struct World {
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
     work: Work,
+    dry_run: bool,
     reconciler: Option<Arc<Reconciler>>,
 }
 
@@ -47,7 +48,14 @@ impl World {
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
         let (stop, health, running) = (CancellationToken::new(), Health::default(), JoinSet::new());
         let explain = Explain::default();
-        Self { kube, cloud, health, explain, stop, running, work: work(), reconciler: None }
+        let (work, dry_run, reconciler) = (work(), false, None);
+        Self { kube, cloud, health, explain, stop, running, work, dry_run, reconciler }
+    }
+
+    /// The controller that is started then only looks, or acts again.
+    pub(super) fn only_looking(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
     }
 
     /// The controller that is started then understands these annotations, too.
@@ -98,7 +106,8 @@ impl World {
     }
 
     pub(super) async fn started(mut self) -> Self {
-        let mut process = process(NAMES, &self.kube, &self.cloud);
+        let process = process(NAMES, &self.kube, &self.cloud);
+        let mut process = if self.dry_run { process.only_looking() } else { process };
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();

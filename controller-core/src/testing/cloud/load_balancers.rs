@@ -7,7 +7,7 @@ use cloud_api_proto::{
     v1alpha1::{
         Backend, Cost, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
         EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerAddress, LoadBalancerGone, LoadBalancerItems,
-        LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Protocol, PutBackendSetRequest,
+        LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, PlannedStep, Protocol, PutBackendSetRequest,
         PutBackendSetResponse, VendorIds, WatchLoadBalancersRequest, WatchLoadBalancersResponse,
         load_balancer_address::{IpMode, Value},
         load_balancer_service_server::LoadBalancerService,
@@ -54,6 +54,9 @@ impl LoadBalancerService for Service {
     ) -> Answer<EnsureLoadBalancerResponse> {
         let request = request.into_inner();
         let _under_way = UnderWay::new(&self.0, "EnsureLoadBalancer", request.key.as_ref()).await;
+        if request.dry_run {
+            return Ok(Response::new(would_ensure(&mut *self.0.called("EnsureLoadBalancer")?, request)?));
+        }
         let answer = ensure(&mut *self.0.called("EnsureLoadBalancer")?, request)?;
         self.0.changed.send_replace(());
         Ok(Response::new(answer))
@@ -65,6 +68,9 @@ impl LoadBalancerService for Service {
     ) -> Answer<DeleteLoadBalancerResponse> {
         let request = request.into_inner();
         let _under_way = UnderWay::new(&self.0, "DeleteLoadBalancer", request.key.as_ref()).await;
+        if request.dry_run {
+            return Ok(Response::new(would_delete(&mut *self.0.called("DeleteLoadBalancer")?, &request)));
+        }
         let answer = delete(&mut *self.0.called("DeleteLoadBalancer")?, &request);
         self.0.changed.send_replace(());
         Ok(Response::new(answer))
@@ -171,6 +177,54 @@ fn ensure(
     };
     state.load_balancers.insert(vendor_id, load_balancer);
     Ok(answer)
+}
+
+/// One call for the load balancer, and one a listener; nothing for one that is as asked for.
+fn would_ensure(
+    state: &mut State,
+    request: EnsureLoadBalancerRequest,
+) -> Result<EnsureLoadBalancerResponse, Status> {
+    state.dry_runs.push("EnsureLoadBalancer");
+    let (spec, key) = (request.spec.unwrap_or_default(), request.key.unwrap_or_default());
+    if !state.backend_sets.contains_key(&spec.backend_set_id) {
+        return Err(AdapterError::new(Reason::BackendSetUnknown, "put it first").into());
+    }
+    let there = state.load_balancers.get(&format!("lb-{}", key.owner_uid));
+    if let Some(there) = there.filter(|it| it.applied_hash == hash(&spec)) {
+        return Ok(EnsureLoadBalancerResponse {
+            state: there.state,
+            addresses: there.addresses.clone(),
+            applied_hash: there.applied_hash.clone(),
+            vendor_ids: there.vendor_ids.clone(),
+            ..EnsureLoadBalancerResponse::default()
+        });
+    }
+    let verb = if there.is_some() { "update" } else { "create" };
+    let listeners = listeners(&spec);
+    let listeners = listeners.iter().map(|it| step(&format!("create listener {it}"), "CreateListener"));
+    let first = step(&format!("{verb} load balancer"), "WriteLoadBalancer");
+    Ok(EnsureLoadBalancerResponse {
+        state: LoadBalancerState::Pending.into(),
+        plan: [first].into_iter().chain(listeners).collect(),
+        ..EnsureLoadBalancerResponse::default()
+    })
+}
+
+fn would_delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadBalancerResponse {
+    state.dry_runs.push("DeleteLoadBalancer");
+    let there = state.load_balancers.values().any(|it| it.key == request.key);
+    let answer = if there { LoadBalancerState::Deleting } else { LoadBalancerState::Absent };
+    let plan = there.then(|| step("delete load balancer", "DeleteLoadBalancer"));
+    DeleteLoadBalancerResponse {
+        state: answer.into(),
+        plan: plan.into_iter().collect(),
+        ..DeleteLoadBalancerResponse::default()
+    }
+}
+
+fn step(description: &str, operation: &str) -> PlannedStep {
+    let (description, operation) = (description.to_owned(), operation.to_owned());
+    PlannedStep { description, operation, family: "loadbalancer".to_owned() }
 }
 
 fn delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadBalancerResponse {

@@ -3,9 +3,10 @@
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        ApplyRoutesRequest, ApplyRoutesResponse, Cost, Route, RouteDelete, RouteGone, RouteItems, RouteOwner,
-        RouteResult, RouteState, RouteUpsert, WatchRoutesRequest, WatchRoutesResponse, route_result::Outcome,
-        route_service_server::RouteService, watch_routes_response::Event,
+        ApplyRoutesRequest, ApplyRoutesResponse, Cost, PlannedStep, Route, RouteDelete, RouteGone,
+        RouteItems, RouteKey, RouteOwner, RouteResult, RouteState, RouteUpsert, WatchRoutesRequest,
+        WatchRoutesResponse, route_result::Outcome, route_service_server::RouteService,
+        watch_routes_response::Event,
     },
 };
 use tonic::{Request, Response};
@@ -29,6 +30,9 @@ impl RouteService for Service {
         self.0.takes_its_time("ApplyRoutes").await;
         let results = {
             let mut state = self.0.called("ApplyRoutes")?;
+            if request.dry_run {
+                return Ok(Response::new(would_apply(&mut state, request)));
+            }
             state.route_changes.push(request.clone());
             let upserts: Vec<_> = request.upserts.into_iter().map(|item| upsert(&mut state, item)).collect();
             let deletes: Vec<_> = request.deletes.into_iter().map(|item| delete(&mut state, item)).collect();
@@ -39,21 +43,51 @@ impl RouteService for Service {
     }
 }
 
+/// One call for all that are to be laid or removed; nothing is judged but what is somebody else's.
+fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesResponse {
+    state.dry_runs.push("ApplyRoutes");
+    let (add, remove) = (request.upserts.len(), request.deletes.len());
+    let upserts = request.upserts.into_iter().map(|item| match in_the_way(state, item.key.as_ref()) {
+        Some(error) => result(item.key, Outcome::Conflict, Some(error)),
+        None => result(item.key, Outcome::Pending, None),
+    });
+    let results: Vec<RouteResult> = upserts
+        .chain(request.deletes.into_iter().map(|item| result(item.key, Outcome::Pending, None)))
+        .collect();
+    let some = results.iter().any(|it| it.outcome() == Outcome::Pending);
+    let step = PlannedStep {
+        description: format!("add {add} and remove {remove} routes"),
+        operation: "BatchRoutes".to_owned(),
+        family: "network".to_owned(),
+    };
+    ApplyRoutesResponse {
+        results,
+        cost: Some(Cost::default()),
+        plan: some.then_some(step).into_iter().collect(),
+    }
+}
+
+/// Somebody else's route to the same destination.
+fn in_the_way(state: &State, key: Option<&RouteKey>) -> Option<AdapterError> {
+    let to = &key?.destination;
+    let foreign = |other: &Route| other.destination == *to && other.owner() != RouteOwner::Mine;
+    let some = state.routes.values().any(foreign);
+    some.then(|| AdapterError::new(Reason::OwnedByOther, format!("{to} is routed already")))
+}
+
 fn upsert(state: &mut State, item: RouteUpsert) -> RouteResult {
     let key = item.key.clone().unwrap_or_default();
     let route = Route {
         vendor_id: format!("route-{}-{}", key.node_uid, key.destination),
         key: item.key.clone(),
-        destination: key.destination.clone(),
+        destination: key.destination,
         next_hop: item.next_hop,
         table: String::new(),
         state: RouteState::Active.into(),
         owner: RouteOwner::Mine.into(),
         fence: None,
     };
-    let foreign = |other: &Route| other.destination == key.destination && other.owner() != RouteOwner::Mine;
-    if state.routes.values().any(foreign) {
-        let error = AdapterError::new(Reason::OwnedByOther, format!("{} is routed already", key.destination));
+    if let Some(error) = in_the_way(state, item.key.as_ref()) {
         return result(item.key, Outcome::Conflict, Some(error));
     }
     let old = state.routes.insert(route.vendor_id.clone(), route.clone());
@@ -77,11 +111,7 @@ fn delete(state: &mut State, item: RouteDelete) -> RouteResult {
     result(item.key, outcome, None)
 }
 
-fn result(
-    key: Option<cloud_api_proto::v1alpha1::RouteKey>,
-    outcome: Outcome,
-    error: Option<AdapterError>,
-) -> RouteResult {
+fn result(key: Option<RouteKey>, outcome: Outcome, error: Option<AdapterError>) -> RouteResult {
     let error = error.map(|error| error.to_item());
     RouteResult { key, outcome: outcome.into(), error, retry_after: None }
 }

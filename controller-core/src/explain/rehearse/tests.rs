@@ -1,0 +1,149 @@
+use std::sync::Mutex as Plain;
+
+use super::*;
+use crate::{
+    Clock,
+    explain::{Finding, Kind, Ledger, Look, Seen, Sources},
+    mirror::ObjectName,
+    queue::{Backoff, Queue},
+    testing::{FakeCloud, Seats},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// All nodes of the ledger, and a rehearsal that takes its time.
+#[derive(Default)]
+struct Stage {
+    /// Those that were asked about, in order.
+    asked: Plain<Vec<String>>,
+    takes: Duration,
+    all: Vec<Object>,
+}
+
+impl Stage {
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().expect("no panic"))
+    }
+}
+
+impl Look for Stage {
+    fn uid(&self, name: &ObjectName) -> Option<String> {
+        Some(format!("uid-{name}"))
+    }
+
+    fn all(&self) -> Vec<Object> {
+        self.all.clone()
+    }
+
+    fn look(&self, _object: &Object) -> Seen {
+        Seen::default()
+    }
+}
+
+impl Rehearse for Stage {
+    fn others(&self) -> Vec<Object> {
+        vec![Object::node("10.0.9.0/24", "uid-gone")]
+    }
+
+    fn rehearse(self: Arc<Self>, objects: Vec<Object>) -> BoxStream<'static, (Object, Rehearsal)> {
+        let said = move |object: Object| {
+            let this = Arc::clone(&self);
+            async move {
+                this.asked.lock().expect("no panic").push(object.name.to_string());
+                tokio::time::sleep(this.takes).await;
+                (object, Rehearsal { cluster: vec!["patch".to_owned()], ..Rehearsal::default() })
+            }
+        };
+        stream::iter(objects).then(said).boxed()
+    }
+}
+
+/// A controller with so many nodes that are not as wanted.
+fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
+    let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 1));
+    seats.give(0, 1000 * SECOND);
+    let ledger = Ledger::new(Clock::starting_at(crate::testing::BEGIN));
+    let all: Vec<Object> =
+        (0..nodes).map(|n| Object::node(&format!("n{n:03}"), &format!("uid-n{n:03}"))).collect();
+    let plan = || Finding { plan: vec!["patch".to_owned()], ..Finding::default() };
+    ledger.replace(all.iter().map(|object| (object.clone(), plan())).collect(), |_| true);
+    let stage = Arc::new(Stage { takes, all, ..Stage::default() });
+    let backoff = Backoff { first: SECOND, longest: SECOND };
+    let queue: Queue<ObjectName> = Queue::new("Nodes", backoff);
+    let explain = Explain::default();
+    let look = Arc::clone(&stage) as Arc<dyn Look>;
+    let sources = Sources::of_each(Kind::Node, look, vec![ledger.clone()], &queue);
+    explain.by(sources.rehearsed(Arc::clone(&stage) as Arc<dyn Rehearse>));
+    let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
+    let (controller, runtime) = ("node-controller", tokio::runtime::Handle::current());
+    explain.is_of(Identity { controller, adapter, shards, clock, dry_run: true, runtime });
+    (explain, stage, ledger)
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_follow_one_another_in_the_order_of_keys() {
+    let (explain, stage, ledger) = staged(250, Duration::ZERO);
+    for object in stage.all.iter().take(20) {
+        ledger.looked_at(object);
+    }
+    ledger.gone(&ObjectName::cluster("n000"));
+    let (mut keys, mut after) = (Vec::new(), String::new());
+    for size in [100, 100, 50] {
+        let page = explain.plan(&after).await.expect("it runs");
+        assert_eq!((page.objects.len(), page.looked_at, page.of), (size, 19, 250));
+        assert!(page.dry_run);
+        keys.extend(page.objects.into_iter().map(|it| (it.kind, it.key)));
+        let Some(next) = page.next else { break };
+        after = next;
+    }
+    assert_eq!(keys[0], ("Route".to_owned(), "10.0.9.0/24".to_owned()));
+    let nodes: Vec<&str> = keys[1..].iter().map(|(_, key)| key.as_str()).collect();
+    assert!(nodes.is_sorted() && nodes.len() == 249 && nodes[0] == "n001", "{nodes:?}");
+    assert_eq!(explain.plan("n249").await.expect("it runs").objects, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_is_good_for_five_seconds_whoever_asks_and_for_whatever_page() {
+    let (explain, stage, _ledger) = staged(3, Duration::ZERO);
+    let first = explain.plan("").await.expect("it runs");
+    assert_eq!(stage.asked(), ["10.0.9.0/24", "n000", "n001", "n002"]);
+    for after in ["", "a", "n000", "n0005"] {
+        tokio::time::sleep(SECOND).await;
+        let page = explain.plan(after).await.expect("it runs");
+        assert!(page.objects.iter().all(|it| first.objects.contains(it)) && stage.asked().is_empty());
+    }
+    tokio::time::sleep(SECOND).await;
+    explain.plan("n001").await.expect("it runs");
+    assert_eq!(stage.asked(), ["n002"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_does_not_wait_for_long_and_who_hangs_up_wins_nothing() {
+    let (explain, stage, _ledger) = staged(10, SECOND * 3 / 2);
+    let page = explain.plan("a").await.expect("it runs");
+    let late: Vec<bool> = page.objects.iter().map(|it| it.trouble.is_some()).collect();
+    assert_eq!(late, [false, false, true, true, true, true, true, true, true, true]);
+    let words = page.objects[9].trouble.as_deref();
+    assert_eq!(words, Some("No answer of the cloud adapter within 4 s: ask again"));
+    assert_eq!(stage.asked().len(), 3);
+
+    tokio::time::sleep(5 * SECOND).await;
+    let hung_up = tokio::time::timeout(SECOND / 10, explain.plan("a")).await;
+    assert!(hung_up.is_err() && stage.asked().len() == 1);
+    for _ in 0..20 {
+        explain.plan("a").await.expect("it runs");
+    }
+    assert!(stage.asked().is_empty(), "it was asked a moment ago");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_the_way_comes_from_the_ledger() {
+    let (explain, stage, ledger) = staged(2, Duration::ZERO);
+    let reason = Some("VENDOR_QUOTA");
+    let waits = Waits { text: "no quota".to_owned(), reason, topic: "quota".to_owned(), told: true };
+    ledger.waits(&stage.all[0], &waits);
+    ledger.rests(&stage.all[1]);
+    let page = explain.plan("n").await.expect("it runs");
+    let told = |n: usize| (page.objects[n].trouble.as_deref(), page.objects[n].reason.as_deref());
+    assert_eq!((told(0), told(1)), ((Some("no quota"), reason), (None, None)));
+}

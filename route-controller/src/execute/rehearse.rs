@@ -1,0 +1,179 @@
+//! What would become of the routes of the last pass, tried out at the adapter. Nothing is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Priority};
+use controller_core::adapter::Call;
+use controller_core::explain::rehearse::{BoxStream, StreamExt as _, steps, stream};
+use controller_core::explain::report::VendorStep;
+use controller_core::explain::{Object, Rehearsal, Rehearse, Waits};
+
+use super::Executor;
+use super::batch::{Batch, batches};
+use crate::explain::{not_tried, would_fail, would_say};
+use crate::mirror::Mirrors;
+use crate::plan::claims::Standing;
+use crate::plan::condition::{changes, judged};
+use crate::plan::{Lay, Plan, Removal};
+use crate::reconcile::Reconciler;
+use crate::requeue::attempts::Outcome;
+use crate::requeue::guard::Held;
+use crate::requeue::judge_item;
+
+/// What the last pass wanted, in the shards that it was in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) plan: Plan,
+    /// Removals that do not go until a person says that it is right.
+    pub(crate) held: Vec<Held>,
+}
+
+impl Wanted {
+    /// All removals that are not for a route in its place, also those that are held.
+    fn removals(&self) -> impl Iterator<Item = &Removal> {
+        self.plan.removals.iter().chain(self.held.iter().flat_map(|held| &held.removals))
+    }
+
+    /// Why a route stays.
+    fn holds(&self, object: &Object) -> Option<String> {
+        let held = |held: &&Held| held.removals.iter().any(|removal| named(removal) == *object);
+        self.held.iter().find(held).map(ToString::to_string)
+    }
+
+    /// The part of it that is about these.
+    fn about(&self, objects: &[Object]) -> (Vec<&Lay>, Vec<&Removal>) {
+        let uids: BTreeSet<&str> = objects.iter().map(|object| object.uid.as_str()).collect();
+        let lays = self.plan.lays.iter().filter(|lay| uids.contains(lay.place()));
+        let removals = self.plan.removals.iter().filter(|removal| uids.contains(&*removal.place()));
+        (lays.collect(), removals.collect())
+    }
+}
+
+/// A route whose node is gone stands for itself.
+fn named(removal: &Removal) -> Object {
+    Object::node(&removal.to.to_string(), &removal.place())
+}
+
+impl Rehearse for Reconciler {
+    fn others(&self) -> Vec<Object> {
+        let nodes = uids(&self.mirrors);
+        let wanted = self.wanted();
+        let gone = wanted.removals().filter(|removal| !nodes.contains(&*removal.place()));
+        gone.map(named).collect()
+    }
+
+    fn rehearse(self: Arc<Self>, objects: Vec<Object>) -> BoxStream<'static, (Object, Rehearsal)> {
+        let found = async move {
+            let wanted = self.wanted();
+            stream::iter(self.executor.rehearsed(&self.mirrors, &wanted, objects).await)
+        };
+        stream::once(found).flatten().boxed()
+    }
+}
+
+fn uids(mirrors: &Mirrors) -> BTreeSet<String> {
+    mirrors.nodes.read(|nodes| nodes.values().map(|node| node.uid.clone()).collect())
+}
+
+/// What was heard, by the object that it is about.
+#[derive(Debug, Default)]
+struct Heard {
+    vendor: BTreeMap<Object, Vec<VendorStep>>,
+    trouble: BTreeMap<Object, Waits>,
+}
+
+impl Executor {
+    async fn rehearsed(
+        &self,
+        mirrors: &Mirrors,
+        wanted: &Wanted,
+        objects: Vec<Object>,
+    ) -> Vec<(Object, Rehearsal)> {
+        let mut heard = self.hear(wanted, &objects).await;
+        let nodes = mirrors.nodes();
+        let failed = |lay: &Lay| heard.trouble.contains_key(&of_lay(lay));
+        let standing = |lay: &Lay| if failed(lay) { Standing::Failed } else { Standing::Ready };
+        let judged = judged(&nodes, &wanted.plan, standing);
+        let mut said: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for change in changes(nodes.iter().map(Arc::as_ref), &judged) {
+            said.entry(change.node_uid.clone()).or_default().push(would_say(&change));
+        }
+        let rehearsal = |object: Object| {
+            let vendor = heard.vendor.remove(&object).unwrap_or_default();
+            let held = wanted.holds(&object).map(not_tried);
+            let trouble = heard.trouble.remove(&object).or(held);
+            let cluster = said.remove(&object.uid).unwrap_or_default();
+            (object, Rehearsal { cluster, vendor, trouble })
+        };
+        objects.into_iter().map(rehearsal).collect()
+    }
+
+    /// Asks for as much in a call as when it is carried out: what calls share is told of the first of those that share it.
+    async fn hear(&self, wanted: &Wanted, objects: &[Object]) -> Heard {
+        let (mut heard, (lays, removals)) = (Heard::default(), wanted.about(objects));
+        for shard in 0..self.shards.count() {
+            let here = |place: &str| self.shards.of(place) == shard;
+            let lays: Vec<&Lay> = lays.iter().copied().filter(|lay| here(lay.place())).collect();
+            let removals: Vec<&Removal> =
+                removals.iter().copied().filter(|removal| here(&removal.place())).collect();
+            let (free, blocked): (Vec<&Lay>, Vec<&Lay>) =
+                lays.into_iter().partition(|lay| lay.instead_of.is_empty());
+            for lay in blocked {
+                let obstacles: Vec<&Removal> = lay.instead_of.iter().collect();
+                self.ask(&batches(&[], &obstacles), |_removal| of_lay(lay), &mut heard).await;
+                let text = format!("Route to {} is laid once those in its way are removed", lay.claim.to);
+                heard.trouble.entry(of_lay(lay)).or_insert_with(|| not_tried(text));
+            }
+            let of = |removal: &Removal| of_removal(removal, objects);
+            self.ask(&batches(&free, &removals), of, &mut heard).await;
+        }
+        heard
+    }
+
+    async fn ask(&self, batches: &[Batch<'_>], of: impl Fn(&Removal) -> Object, heard: &mut Heard) {
+        for batch in batches {
+            let request = ApplyRoutesRequest { dry_run: true, ..self.request(batch) };
+            let call = Call::with_priority(Priority::Background);
+            let lays = batch.lays.iter().map(|lay| (of_lay(lay), Some(*lay), lay.claim.to));
+            let items = lays.chain(batch.removals.iter().map(|it| (of(it), None, it.to)));
+            let items: Vec<_> = items.collect();
+            match self.adapter.apply_routes(call, request).await {
+                Ok(answer) => {
+                    for (place, (object, lay, _)) in items.iter().enumerate() {
+                        let (Outcome::Failed { reason, why, .. } | Outcome::Refused { reason, why }) =
+                            judge_item(answer.results.get(place))
+                        else {
+                            continue;
+                        };
+                        heard.trouble.insert(object.clone(), would_fail(*lay, &why, reason));
+                    }
+                    for step in steps(answer.plan) {
+                        let named = |to: &str| step.description.split(' ').any(|word| word == to);
+                        let own = items.iter().find(|(.., to)| named(&to.to_string()));
+                        let fine = || items.iter().find(|(object, ..)| !heard.trouble.contains_key(object));
+                        let Some((object, ..)) = own.or_else(fine).or(items.first()) else { continue };
+                        heard.vendor.entry(object.clone()).or_default().push(step);
+                    }
+                }
+                Err(error) => {
+                    for (object, lay, _) in &items {
+                        let waits = would_fail(*lay, &error.to_string(), error.reason);
+                        heard.trouble.insert(object.clone(), waits);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn of_lay(lay: &Lay) -> Object {
+    Object::node(&lay.node_name, lay.place())
+}
+
+/// The node that it is asked about with, or else itself.
+fn of_removal(removal: &Removal, objects: &[Object]) -> Object {
+    let itself = named(removal);
+    let node = || objects.iter().find(|object| object.uid == itself.uid).cloned();
+    if objects.contains(&itself) { itself } else { node().unwrap_or(itself) }
+}

@@ -1,0 +1,184 @@
+//! The corridor on a copy of what is remembered: what would be done for a Service, tried out at the adapter. Nothing is written.
+
+use std::sync::Arc;
+
+use cloud_api_proto::v1alpha1::LoadBalancerState;
+use controller_core::explain::{
+    Object, ObjectKey as _, Rehearsal, Rehearse,
+    rehearse::{BoxStream, StreamExt as _, steps, stream},
+};
+
+use super::{ROUNDS, Reconciler, Sight, falls_back};
+use crate::{
+    execute::{Executor, Job},
+    explain::{failing, waiting},
+    plan::{
+        Action, Ask, Step,
+        memory::{Memory, Next},
+        service::{FINALIZER, ServiceId},
+        spec::Takeover,
+        wanted::Judged,
+    },
+    requeue::Error,
+};
+
+/// Services that the adapter is asked about at once.
+const AT_ONCE: usize = 10;
+
+impl Rehearse for Reconciler {
+    fn rehearse(self: Arc<Self>, objects: Vec<Object>) -> BoxStream<'static, (Object, Rehearsal)> {
+        let rehearsed = move |object: Object| {
+            let this = Arc::clone(&self);
+            async move {
+                let rehearsal = Box::pin(this.rehearsal(&object)).await;
+                (object, rehearsal)
+            }
+        };
+        stream::iter(objects).map(rehearsed).buffer_unordered(AT_ONCE).boxed()
+    }
+}
+
+/// How a round of a rehearsal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// With what is known by now there is more to plan.
+    More,
+    /// What follows depends on what was not done.
+    End,
+}
+
+impl Reconciler {
+    /// What would be done. What waits only for its time counts as well.
+    async fn rehearsal(&self, object: &Object) -> Rehearsal {
+        let id = ServiceId::of(object);
+        let (mut memory, mut found) = (self.remembers(&id), Rehearsal::default());
+        let Some(service) = self.mirrors.service(&id) else {
+            return self.rehearse_left_over(&id, object).await;
+        };
+        for _ in 0..ROUNDS {
+            let sight = self.sight(service.clone(), &mut memory);
+            match self.rehearse_round(sight, &mut memory, &mut found).await {
+                Ok(After::More) => (),
+                Ok(After::End) => break,
+                Err(error) => {
+                    found.trouble.get_or_insert_with(|| failing(&error, false));
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    async fn rehearse_round(
+        &self,
+        sight: Sight,
+        memory: &mut Memory,
+        found: &mut Rehearsal,
+    ) -> Result<After, Error> {
+        let (plan, judged, mut job) = sight.job(memory);
+        if let Some(error) = plan.waits.and_then(|wait| self.blocked(wait)) {
+            return Err(error);
+        }
+        if !plan.refusals.is_empty() {
+            found.trouble = Some(failing(&Error::Refused(plan.refusals), false));
+        }
+        if plan.actions.is_empty() {
+            return Ok(After::End);
+        }
+        for action in plan.actions {
+            match self.rehearse_action(&mut job, &action, found).await {
+                Err(error) if self.goes_on(&mut job, (&action, &judged), &error) => {
+                    // What is asked for next stands in for it.
+                    if falls_back(job.memory, &judged, &error, job.now) {
+                        found.trouble = Some(failing(&error, false));
+                    }
+                    return Ok(After::More);
+                }
+                Ok(After::More) => (),
+                ended => return ended,
+            }
+        }
+        Ok(After::More)
+    }
+
+    /// Notes what an action would do, and goes on as if it had been done.
+    async fn rehearse_action(
+        &self,
+        job: &mut Job<'_>,
+        action: &Action,
+        found: &mut Rehearsal,
+    ) -> Result<After, Error> {
+        match action {
+            Action::AddFinalizer => {
+                found.cluster.push(format!("add the finalizer {FINALIZER}"));
+                job.service.finalizer = true;
+                job.memory.wrote_finalizer(&job.service, job.now);
+            }
+            Action::WriteStatus(ingress) => {
+                let words: Vec<String> = ingress.iter().map(ToString::to_string).collect();
+                found.cluster.push(format!("write the status: {}", words.join(" ")));
+                job.service.ingress.clone_from(ingress);
+                job.memory.wrote_status(&job.service, job.now);
+            }
+            Action::Ensure(ask) => return self.rehearse_ensure(job, ask, found).await,
+            Action::Delete(takeover) => {
+                let answer = self.executor.try_delete(&job.service.id, takeover, &Step::Sync).await?;
+                found.vendor.extend(steps(answer.plan));
+                job.memory.removed = true;
+            }
+            Action::Release => {
+                found.cluster.push(format!("remove the finalizer {FINALIZER}, and empty the status"));
+                return Ok(After::End);
+            }
+            Action::Forget => return Ok(After::End),
+        }
+        Ok(After::More)
+    }
+
+    async fn rehearse_ensure(
+        &self,
+        job: &mut Job<'_>,
+        ask: &Ask,
+        found: &mut Rehearsal,
+    ) -> Result<After, Error> {
+        let answer = self.executor.try_ensure(job, ask).await?;
+        let state = answer.state();
+        if !answer.plan.is_empty() {
+            found.vendor.extend(steps(answer.plan));
+            if job.service.ingress.is_empty() {
+                found.cluster.push("write the status, once the load balancer has an address".to_owned());
+            }
+            return Ok(After::End);
+        }
+        let outcome = job.memory.answered(ask, answer.into(), job.seen.as_deref());
+        if let Some(trouble) = &outcome.trouble {
+            found.trouble = Some(waiting(trouble, false));
+        }
+        let serves = matches!(state, LoadBalancerState::Active | LoadBalancerState::Degraded);
+        Ok(if serves && outcome.next == Next::Now { After::More } else { After::End })
+    }
+
+    /// Whether something else would be asked for after this answer, as when it is carried out.
+    fn goes_on(&self, job: &mut Job<'_>, (action, judged): (&Action, &Judged), error: &Error) -> bool {
+        let Action::Ensure(ask) = action else { return false };
+        let refused = error.refuses_the_wish() && !ask.stands_in;
+        if refused && Executor::asks_for_less(job, ask, error) {
+            return true;
+        }
+        if refused {
+            job.memory.refuse(ask);
+        }
+        self.has_a_stand_in(job, judged, error)
+    }
+
+    /// Of what no Service wants. What holds it stands in the ledger, and then nothing would be done.
+    async fn rehearse_left_over(&self, id: &ServiceId, object: &Object) -> Rehearsal {
+        if self.executor.ledger.trouble(object).is_some() {
+            return Rehearsal::default();
+        }
+        match self.executor.try_delete(id, &Takeover::None, &Step::LeftOver).await {
+            Ok(answer) => Rehearsal { vendor: steps(answer.plan), ..Rehearsal::default() },
+            Err(error) => Rehearsal::trouble(failing(&error, false)),
+        }
+    }
+}
