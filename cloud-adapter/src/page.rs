@@ -6,9 +6,11 @@
 //! In reading order:
 //!
 //! - [`Page`]: where the data is from. Costs no vendor call.
+//! - `clusters`: whose objects there are. Pure.
 //! - `history`: the last ten minutes of the budgets. Pure.
 //! - `html`: the page for people. Pure.
 
+mod clusters;
 mod collect;
 mod history;
 mod html;

@@ -14,6 +14,7 @@ mod tests;
 mod watch;
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -204,6 +205,21 @@ impl<T: Item> Snapshot<T> {
         self.with(|state| {
             let error = state.attempt.as_ref().and_then(|(_, error)| error.clone());
             (state.observed, state.items.len(), state.log.end(), error)
+        })
+    }
+
+    /// How many items there are of each group. Cost: one pass over all of them.
+    pub(crate) fn tally(&self, group: impl Fn(&T) -> &str) -> BTreeMap<String, u64> {
+        self.with(|state| {
+            let mut tally = BTreeMap::<String, u64>::new();
+            for entry in state.items.values() {
+                let group = group(&entry.item);
+                match tally.get_mut(group) {
+                    Some(number) => *number += 1,
+                    None => drop(tally.insert(group.to_owned(), 1)),
+                }
+            }
+            tally
         })
     }
 

@@ -111,6 +111,13 @@ async fn what_was_done_is_listed(bed: &Bed) {
     assert_eq!((made.controller.as_str(), made.outcome.as_str()), ("service-controller", "ok"), "{made:?}");
     let object = made.object.clone().unwrap_or_default();
     assert!(SERVICES.iter().any(|name| object == format!("default/{name}")), "{made:?}");
+    let counted = eventually("it is counted as this cluster's", WITHIN, || async {
+        let status = status(bed).await?;
+        let own = status.clusters.first().filter(|it| it.own && it.cluster_id == status.cluster_id);
+        ensure!(own.is_some_and(|it| it.load_balancers > 0), "{:?}", status.clusters);
+        Ok(())
+    });
+    counted.await.unwrap();
 }
 
 /// At the width of a desk and of a phone, by day and by night. The pictures are kept.

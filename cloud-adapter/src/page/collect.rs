@@ -9,13 +9,16 @@ use std::{
 use cloud_api_proto::v1alpha1::Scope;
 use cloud_budget::{self as budget, BucketReport, QueueReport, Time};
 use jiff::Timestamp;
-use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Queue, Task, VendorWrite};
+use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Queue, Task, VendorWrite};
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior},
 };
 
-use super::history::{History, STEP};
+use super::{
+    clusters::clusters,
+    history::{History, STEP},
+};
 use crate::{
     config::Config,
     driver::{Driver, Item, VendorError},
@@ -117,11 +120,18 @@ impl<D: Driver> Sources<D> {
                 self.snapshot(&self.snapshots.load_balancers),
                 self.snapshot(&self.snapshots.routes),
             ],
-            clusters: Vec::new(),
+            clusters: self.clusters(),
             tasks: tasks.into_iter().map(task).collect(),
             more_tasks: u64::try_from(more).unwrap_or(u64::MAX),
             writes: rpc.vendor.last_writes().into_iter().map(|it| self.write(it)).collect(),
         }
+    }
+
+    fn clusters(&self) -> Vec<ClusterObjects> {
+        let Snapshots { load_balancers, routes, .. } = &self.snapshots;
+        // What its owner has done with, and others share, has its tags all the same.
+        let balancers = load_balancers.tally(|it| it.summary.key.as_ref().map_or("", |key| &key.cluster_id));
+        clusters(&self.rpc.cluster(), balancers, routes.tally(Item::cluster))
     }
 
     fn budget(&self, bucket: &BucketReport, now: Time, history: &History) -> Budget {
@@ -214,13 +224,13 @@ fn seconds(duration: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use cloud_api_proto::v1alpha1::Priority;
+    use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, Priority, Route, RouteKey};
     use tokio_util::task::TaskTracker;
 
     use super::*;
     use crate::{
         config::CacheSettings,
-        driver::testing::WriteOnly,
+        driver::{LoadBalancerRecord, testing::WriteOnly},
         vendor::{
             Purpose,
             tests::{limits, read, vendor},
@@ -256,6 +266,32 @@ mod tests {
         let steps: Vec<_> = budget.history.iter().map(|step| (step.calls, step.queued)).collect();
         assert_eq!(steps.last(), Some(&(1, 1)), "one was sent and one waited: {steps:?}");
         assert_eq!(status.config_revision, "7");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_counted_by_the_cluster_that_their_tags_name() {
+        let sources = sources();
+        let balancer = |n: usize, cluster: Option<&str>, left: bool| {
+            let key =
+                cluster.map(|id| LoadBalancerKey { cluster_id: id.to_owned(), owner_uid: n.to_string() });
+            let summary = LoadBalancer { vendor_id: format!("lb-{n}"), key, ..LoadBalancer::default() };
+            LoadBalancerRecord { summary, detail: (), left }
+        };
+        for (n, (cluster, left)) in
+            [(Some("a"), false), (Some("a"), true), (Some("b"), false), (None, false)].into_iter().enumerate()
+        {
+            sources.snapshots.load_balancers.upsert(balancer(n, cluster, left));
+        }
+        for n in 0..10_000 {
+            let key = RouteKey { cluster_id: format!("c-{}", n % 2), ..RouteKey::default() };
+            let key = Some(key).filter(|_| n % 10 != 0);
+            sources.snapshots.routes.upsert(Route { vendor_id: n.to_string(), key, ..Route::default() });
+        }
+        let (page, _keep) = Page::of(sources);
+        let all = page.status().clusters;
+        let all: Vec<_> =
+            all.iter().map(|it| (it.cluster_id.as_str(), it.load_balancers, it.routes)).collect();
+        assert_eq!(all, [("", 1, 1_000), ("a", 2, 0), ("b", 1, 0), ("c-0", 0, 4_000), ("c-1", 0, 5_000)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display};
 
 use jiff::Timestamp;
-use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Snapshot, Step, VendorWrite};
+use pages::report::{
+    AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Snapshot, Step, VendorWrite,
+};
 
 use super::{
     spark::{Used, Waited},
@@ -16,15 +18,20 @@ const STEP: f64 = 5.0;
 /// A listing may be so many times as old as it should be before that is a state to look at.
 const OLD: f64 = 3.0;
 
+/// What the charts show.
+const BUDGETS: &str =
+    "What may be asked of the cloud. The charts show the last 10 minutes; the thin line is what was granted.";
+
 /// Everything between the head and the foot.
 pub(super) fn sections(status: &AdapterStatus) -> String {
-    let parts: [String; 7] = [
+    let parts: [String; 8] = [
         Head(status).to_string(),
         budgets(status).to_string(),
-        tasks(status),
+        tasks(status).to_string(),
         queues(status).to_string(),
         breakers(status).to_string(),
         snapshots(status).to_string(),
+        clusters(status).to_string(),
         writes(status).to_string(),
     ];
     let [head, rest @ ..] = parts;
@@ -88,7 +95,7 @@ impl Head<'_> {
     }
 }
 
-fn budgets(status: &AdapterStatus) -> Table<'_, 7> {
+fn budgets(status: &AdapterStatus) -> Table<7> {
     let row = |budget: &Budget| {
         let Budget { bucket, rate, ceiling, tokens, queued, calls, throttled, history, .. } = budget;
         let newest = history.first();
@@ -113,12 +120,10 @@ fn budgets(status: &AdapterStatus) -> Table<'_, 7> {
             }),
         ]
     };
-    Table {
-        id: "budgets",
-        title: "Budgets",
-        note: "What may be asked of the cloud. The charts show the last 10 minutes; the thin line is what was granted.",
-        empty: "Nothing was asked of the cloud yet.",
-        columns: [
+    Table::new(
+        ("budgets", "Budgets"),
+        "Nothing was asked of the cloud yet.",
+        [
             words("Bucket"),
             words("State"),
             words("Granted"),
@@ -127,8 +132,9 @@ fn budgets(status: &AdapterStatus) -> Table<'_, 7> {
             number("Tokens"),
             number("Calls so far"),
         ],
-        rows: status.budgets.iter().map(row).collect(),
-    }
+        status.budgets.iter().map(row),
+    )
+    .note(BUDGETS)
 }
 
 /// The newest number beside its chart.
@@ -149,7 +155,7 @@ fn budget_state(budget: &Budget, at: Timestamp) -> Cell {
     state("good", "free", "")
 }
 
-fn tasks(status: &AdapterStatus) -> String {
+fn tasks(status: &AdapterStatus) -> Table<4> {
     let rows = status.tasks.iter().map(|task| {
         let name = if task.name.is_empty() { &task.key } else { &task.name };
         let progress = match task.total {
@@ -162,18 +168,16 @@ fn tasks(status: &AdapterStatus) -> String {
         0 => String::new(),
         more => format!("The oldest {} are shown; there are {} more.", status.tasks.len(), Count(more)),
     };
-    Table {
-        id: "tasks",
-        title: "Load balancers under way",
-        note: &more,
-        empty: "None is being changed.",
-        columns: [name("Service"), long("Waits for"), number("For"), number("Changes made")],
-        rows: rows.collect(),
-    }
-    .to_string()
+    Table::new(
+        ("tasks", "Load balancers under way"),
+        "None is being changed.",
+        [name("Service"), long("Waits for"), number("For"), number("Changes made")],
+        rows,
+    )
+    .note(more)
 }
 
-fn queues(status: &AdapterStatus) -> Table<'_, 5> {
+fn queues(status: &AdapterStatus) -> Table<5> {
     let row = |queue: &pages::report::Queue| {
         [
             text(&queue.bucket),
@@ -183,23 +187,15 @@ fn queues(status: &AdapterStatus) -> Table<'_, 5> {
             text(Seconds(queue.oldest_seconds)),
         ]
     };
-    Table {
-        id: "queues",
-        title: "Calls that wait",
-        note: "",
-        empty: "No call waits for its turn.",
-        columns: [
-            words("Bucket"),
-            words("Class"),
-            words("Controller"),
-            number("Waiting"),
-            number("The oldest for"),
-        ],
-        rows: status.queues.iter().map(row).collect(),
-    }
+    Table::new(
+        ("queues", "Calls that wait"),
+        "No call waits for its turn.",
+        [words("Bucket"), words("Class"), words("Controller"), number("Waiting"), number("The oldest for")],
+        status.queues.iter().map(row),
+    )
 }
 
-fn breakers(status: &AdapterStatus) -> Table<'_, 2> {
+fn breakers(status: &AdapterStatus) -> Table<2> {
     let row = |Breaker { family, state: now, retry_at }: &Breaker| {
         let again = retry_at.map(|at| format!("tried again in {}", Seconds(between(status.at, at))));
         let cell = match now {
@@ -209,17 +205,15 @@ fn breakers(status: &AdapterStatus) -> Table<'_, 2> {
         };
         [text(family), cell]
     };
-    Table {
-        id: "breakers",
-        title: "Breakers",
-        note: "",
-        empty: "Nothing was asked of the cloud yet.",
-        columns: [words("Family"), words("State")],
-        rows: status.breakers.iter().map(row).collect(),
-    }
+    Table::new(
+        ("breakers", "Breakers"),
+        "Nothing was asked of the cloud yet.",
+        [words("Family"), words("State")],
+        status.breakers.iter().map(row),
+    )
 }
 
-fn snapshots(status: &AdapterStatus) -> Table<'_, 5> {
+fn snapshots(status: &AdapterStatus) -> Table<5> {
     let row = |snapshot: &Snapshot| {
         let Snapshot { collection, age_seconds, target_age_seconds, items, revision, error } = snapshot;
         let cell = match (age_seconds, error) {
@@ -235,17 +229,35 @@ fn snapshots(status: &AdapterStatus) -> Table<'_, 5> {
         };
         [text(collection), cell, text(age), text(Count(*items)), text(Count(*revision))]
     };
-    Table {
-        id: "snapshots",
-        title: "Listings",
-        note: "What is known of the cloud. They are made anew at their age while a controller watches.",
-        empty: "There are none.",
-        columns: [words("Collection"), long("State"), number("Age"), number("Items"), number("Revision")],
-        rows: status.snapshots.iter().map(row).collect(),
-    }
+    Table::new(
+        ("snapshots", "Listings"),
+        "There are none.",
+        [words("Collection"), long("State"), number("Age"), number("Items"), number("Revision")],
+        status.snapshots.iter().map(row),
+    )
+    .note("What is known of the cloud. They are made anew at their age while a controller watches.")
 }
 
-fn writes(status: &AdapterStatus) -> Table<'_, 5> {
+fn clusters(status: &AdapterStatus) -> Table<4> {
+    let row = |cluster: &ClusterObjects| {
+        let ClusterObjects { cluster_id, own, load_balancers, routes } = cluster;
+        let (id, whose) = match (own, cluster_id.as_str()) {
+            (true, id) => (id, "this one's"),
+            (false, "") => ("-", "nobody's: they have no tags"),
+            (false, id) => (id, "another one's"),
+        };
+        [text(id), text(whose), text(Count(*load_balancers)), text(Count(*routes))]
+    };
+    Table::new(
+        ("clusters", "Clusters"),
+        "No load balancer and no route is known.",
+        [name("Cluster"), words("Whose"), number("Load balancers"), number("Routes")],
+        status.clusters.iter().map(row),
+    )
+    .note("Whose the load balancers and routes of the listings are, as their tags say.")
+}
+
+fn writes(status: &AdapterStatus) -> Table<5> {
     let row = |write: &VendorWrite| {
         let VendorWrite { at, operation, object, controller, outcome } = write;
         let outcome = if outcome == "ok" { state("good", "ok", "") } else { state("bad", "failed", outcome) };
@@ -256,14 +268,12 @@ fn writes(status: &AdapterStatus) -> Table<'_, 5> {
         );
         [markup(ago), text(operation), text(object.as_deref().unwrap_or("-")), text(controller), outcome]
     };
-    Table {
-        id: "writes",
-        title: "Recent changes at the cloud",
-        note: "",
-        empty: "Nothing was changed by this process.",
-        columns: [words("When"), words("Operation"), name("About"), words("Asked for by"), long("Outcome")],
-        rows: status.writes.iter().map(row).collect(),
-    }
+    Table::new(
+        ("writes", "Recent changes at the cloud"),
+        "Nothing was changed by this process.",
+        [words("When"), words("Operation"), name("About"), words("Asked for by"), long("Outcome")],
+        status.writes.iter().map(row),
+    )
 }
 
 /// Seconds from one time to the other; none if it is over.

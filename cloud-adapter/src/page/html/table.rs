@@ -57,17 +57,32 @@ impl Display for Cell {
 }
 
 /// A section with one table. The first cell of a row is its name. `empty`: what is said in place of a table without rows.
-pub(super) struct Table<'a, const N: usize> {
-    pub(super) id: &'static str,
-    pub(super) title: &'a str,
-    /// What the columns mean, where they do not say it.
-    pub(super) note: &'a str,
-    pub(super) empty: &'a str,
-    pub(super) columns: [Column; N],
-    pub(super) rows: Vec<[Cell; N]>,
+pub(super) struct Table<const N: usize> {
+    id: &'static str,
+    title: &'static str,
+    note: String,
+    empty: &'static str,
+    columns: [Column; N],
+    rows: Vec<[Cell; N]>,
 }
 
-impl<const N: usize> Display for Table<'_, N> {
+impl<const N: usize> Table<N> {
+    pub(super) fn new(
+        (id, title): (&'static str, &'static str),
+        empty: &'static str,
+        columns: [Column; N],
+        rows: impl Iterator<Item = [Cell; N]>,
+    ) -> Self {
+        Self { id, title, note: String::new(), empty, columns, rows: rows.collect() }
+    }
+
+    /// What the columns mean, where they do not say it.
+    pub(super) fn note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+}
+
+impl<const N: usize> Display for Table<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, title, note, empty, columns, rows } = self;
         writeln!(f, "<section id=\"{id}\">")?;

@@ -1,4 +1,4 @@
-use pages::report::{Budget, Snapshot, Step, Task, VendorWrite};
+use pages::report::{Budget, ClusterObjects, Snapshot, Step, Task, VendorWrite};
 
 use super::{
     sections::sections,
@@ -28,6 +28,7 @@ fn what_comes_from_elsewhere_is_escaped_wherever_it_is_shown() {
         }],
         breakers: vec![pages::report::Breaker { family: text(), ..pages::report::Breaker::default() }],
         snapshots: vec![Snapshot { collection: text(), error: Some(text()), ..Snapshot::default() }],
+        clusters: vec![ClusterObjects { cluster_id: text(), ..ClusterObjects::default() }],
         tasks: vec![
             Task { name: text(), waits_for: text(), ..Task::default() },
             Task { key: text(), ..Task::default() },
@@ -45,7 +46,7 @@ fn what_comes_from_elsewhere_is_escaped_wherever_it_is_shown() {
         let page = document(&AdapterStatus { leader, ..status.clone() });
         assert!(!page.to_lowercase().contains("<script"), "{page}");
         let shown = "&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;";
-        assert!(page.matches(shown).count() >= 18, "all of them are there: {page}");
+        assert!(page.matches(shown).count() >= 19, "all of them are there: {page}");
     }
 }
 
@@ -73,6 +74,31 @@ fn a_page_without_anything_says_what_is_not_there() {
     {
         assert!(page.contains(said), "{said}: {page}");
     }
+}
+
+#[test]
+fn each_cluster_is_a_row_that_says_whose_it_is() {
+    let cluster = |id: &str, own, load_balancers, routes| {
+        let cluster_id = id.to_owned();
+        ClusterObjects { cluster_id, own, load_balancers, routes }
+    };
+    let clusters = vec![cluster("a", true, 3, 1_200), cluster("", false, 1, 0), cluster("b", false, 0, 7)];
+    let page = document(&AdapterStatus { clusters, ..AdapterStatus::default() });
+    let cells = |row: &str| {
+        let cells = row.split("<div>").skip(1).filter_map(|it| it.split("</div>").next());
+        cells.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let section = page.split("<section id=\"clusters\">").nth(1).expect("it is there");
+    let section = section.split("</section>").next().expect("it ends");
+    let rows: Vec<_> = section.split("<tr>").skip(2).map(cells).collect();
+    assert_eq!(
+        rows,
+        [
+            ["this one&#39;s", "3", "1,200"],
+            ["nobody&#39;s: they have no tags", "1", "0"],
+            ["another one&#39;s", "0", "7"]
+        ]
+    );
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! Whose objects the listings show, as their tags say. Pure.
+
+use std::collections::BTreeMap;
+
+use pages::report::ClusterObjects;
+
+/// How many objects of a listing each cluster has, by its ID. Those that nobody's tags are on are under the empty one.
+pub(super) type Tally = BTreeMap<String, u64>;
+
+/// The adapter's own cluster first, the others by their IDs.
+pub(super) fn clusters(own: &str, load_balancers: Tally, routes: Tally) -> Vec<ClusterObjects> {
+    let mut all = BTreeMap::<String, ClusterObjects>::new();
+    for (cluster, number) in load_balancers {
+        all.entry(cluster).or_default().load_balancers = number;
+    }
+    for (cluster, number) in routes {
+        all.entry(cluster).or_default().routes = number;
+    }
+    let own = all.remove_entry(own).into_iter().map(|(id, it)| (!id.is_empty(), id, it));
+    let mut listed: Vec<_> = own.collect();
+    listed.extend(all.into_iter().map(|(id, it)| (false, id, it)));
+    listed.into_iter().map(|(own, cluster_id, it)| ClusterObjects { cluster_id, own, ..it }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(of: &[(&str, u64)]) -> Tally {
+        of.iter().map(|(cluster, number)| ((*cluster).to_owned(), *number)).collect()
+    }
+
+    fn lines(own: &str, load_balancers: &[(&str, u64)], routes: &[(&str, u64)]) -> Vec<String> {
+        let all = clusters(own, tally(load_balancers), tally(routes));
+        let line = |it: &ClusterObjects| {
+            let own = if it.own { " own" } else { "" };
+            format!("{:?} {} {}{own}", it.cluster_id, it.load_balancers, it.routes)
+        };
+        all.iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_own_cluster_is_first_and_the_others_follow_by_their_ids() {
+        let (balancers, routes) = ([("b", 2), ("a", 1), ("", 4)], [("c", 3), ("b", 5), ("", 1)]);
+        assert_eq!(lines("b", &balancers, &routes), ["\"b\" 2 5 own", "\"\" 4 1", "\"a\" 1 0", "\"c\" 0 3"]);
+        assert_eq!(lines("x", &balancers, &[]), ["\"\" 4 0", "\"a\" 1 0", "\"b\" 2 0"]);
+        assert_eq!(
+            lines("", &balancers, &[]),
+            ["\"\" 4 0", "\"a\" 1 0", "\"b\" 2 0"],
+            "nobody's is no cluster's own"
+        );
+        assert_eq!(lines("b", &[], &[]), [""; 0]);
+    }
+}
