@@ -489,11 +489,10 @@ fn values_that_are_absent_are_the_defaults() {
 
 /// Every value below, but for what containers may have: there nothing is what somebody wants.
 fn take_out(values: &mut Value) {
-    match values {
-        Value::Object(below) => {
-            below.iter_mut().filter(|(key, _)| *key != "resources").for_each(|(_, it)| take_out(it));
-        }
-        other => *other = Value::Null,
+    if let Value::Object(below) = values {
+        below.iter_mut().filter(|(key, _)| *key != "resources").for_each(|(_, it)| take_out(it));
+    } else {
+        *values = Value::Null;
     }
 }
 
