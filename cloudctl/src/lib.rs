@@ -13,6 +13,7 @@ mod cluster;
 mod clusters;
 mod explain;
 mod http;
+mod limits;
 mod missing;
 mod objects;
 mod options;

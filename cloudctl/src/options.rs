@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use crate::{
     explain::ExplainArgs,
+    limits::LimitsArgs,
     orphans::OrphansArgs,
     output::{Color, Format},
 };
@@ -22,6 +23,8 @@ const EXAMPLES: &str = "Examples:
     cloudctl explain service default/web
   What would be done now, and what it costs:
     cloudctl plan
+  How long limits would keep a cluster of 1,000 nodes waiting, and what to write in their file:
+    cloudctl limits simulate --nodes 1000 --services 300 --limits limits.yaml
   With a page that the API server does not lead to:
     cloudctl status --url cloud-adapter=http://10.0.0.1:10273
 
@@ -80,6 +83,8 @@ pub(crate) enum Command {
     Orphans(OrphansArgs),
     /// Whose objects are at the cloud, as their owner tags say
     Clusters,
+    /// What limits on vendor calls mean for a cluster
+    Limits(LimitsArgs),
     /// What makes a shell complete words: source <(cloudctl completions bash)
     Completions {
         /// The shell

@@ -1,4 +1,4 @@
-//! The answer for people.
+//! The answer for people: a title at the margin, what belongs to it indented.
 
 use std::fmt;
 
@@ -6,45 +6,48 @@ use crate::{Quantiles, Report, Scenario, scenarios::in_words};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, services, routes, .. } = self;
-        writeln!(f, "{nodes} nodes, {services} Services, {routes} routes")?;
+        let sizes = [(self.nodes, "node"), (self.services, "Service"), (self.routes, "route")];
+        writeln!(f, "{}", sizes.map(|(count, what)| counted(count, what)).join(", "))?;
         scenario(
             f,
-            "START: adapter and controllers start, all nodes and Services are there",
+            "Start: adapter and controllers start, and all nodes and Services are there",
             &self.bootstrap,
         )?;
-        if let Some(users) = &self.users {
-            writeln!(f, "\nA USER'S SERVICE IN THE MIDDLE OF IT, {} of them", users.services)?;
-            writeln!(f, "  {:<22} {}", "a call waits", figures(&users.wait))?;
-            writeln!(f, "  {:<22} {}", "ready after", figures(&users.ready))?;
-        }
+        self.users(f)?;
         self.steady(f)?;
-        scenario(f, "ONE NODE JOINS", &self.joins)?;
+        scenario(f, "One node joins", &self.joins)?;
         self.advice(f)
     }
 }
 
 impl Report {
+    fn users(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(users) = &self.users else { return Ok(()) };
+        writeln!(f, "\nA user's Service in the middle of the start: {} of them", users.services)?;
+        row(f, "a call waits", &figures(&users.wait))?;
+        row(f, "ready after", &figures(&users.ready))
+    }
+
     fn steady(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nAN HOUR WITHOUT CHANGES")?;
+        writeln!(f, "\nAn hour without changes")?;
         for family in &self.steady.families {
-            let share = format!("{:.1} % of its rate", family.share * 100.0);
-            writeln!(f, "  {:<22} {} calls, {share}", family.family, family.calls_per_hour)?;
+            let calls = family.calls_per_hour;
+            row(f, family.family, &format!("{calls} calls, {:.1} % of its rate", family.share * 100.0))?;
         }
         Ok(())
     }
 
     fn advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nADVICE")?;
+        writeln!(f, "\nAdvice")?;
         if self.advice.is_empty() {
-            writeln!(f, "  none: nobody waits long")?;
+            writeln!(f, "  none: nobody waits long for a limit")?;
         }
         for advice in &self.advice {
             writeln!(f, "  {}\n      {}: {}", advice.text, advice.key, advice.value)?;
         }
         if let Some(advised) = &self.advised_bootstrap {
             let takes = time(advised.converged_seconds);
-            writeln!(f, "  With all of this the start takes {takes}, bound by {}.", bound(advised))?;
+            writeln!(f, "  with all of this a start takes {takes}, bound by {}", bound(advised))?;
         }
         Ok(())
     }
@@ -52,19 +55,27 @@ impl Report {
 
 fn scenario(f: &mut fmt::Formatter<'_>, title: &str, scenario: &Scenario) -> fmt::Result {
     writeln!(f, "\n{title}")?;
-    writeln!(f, "  {:<22} {}", "converged after", time(scenario.converged_seconds))?;
-    writeln!(f, "  {:<22} {}", "  nodes known", time(scenario.nodes_seconds))?;
-    writeln!(f, "  {:<22} {}", "  routes laid", time(scenario.routes_seconds))?;
-    writeln!(f, "  {:<22} {}", "  load balancers ready", time(scenario.load_balancers_seconds))?;
-    writeln!(f, "  {:<22} {}", "bound by", bound(scenario))?;
+    row(f, "converged after", &time(scenario.converged_seconds))?;
+    row(f, "  nodes known", &time(scenario.nodes_seconds))?;
+    row(f, "  routes laid", &time(scenario.routes_seconds))?;
+    row(f, "  load balancers ready", &time(scenario.load_balancers_seconds))?;
+    row(f, "bound by", &bound(scenario))?;
     for calls in &scenario.calls {
-        writeln!(f, "  {:<22} {} reads, {} writes", calls.family, calls.reads, calls.writes)?;
+        let (reads, writes) = (counted(calls.reads, "read"), counted(calls.writes, "write"));
+        row(f, calls.family, &format!("{reads}, {writes}"))?;
     }
     for waits in &scenario.waits {
-        let class = format!("{} calls wait", waits.class);
-        writeln!(f, "  {class:<22} {}", figures(&waits.wait))?;
+        row(f, &format!("{} calls wait", waits.class), &figures(&waits.wait))?;
     }
     Ok(())
+}
+
+fn row(f: &mut fmt::Formatter<'_>, what: &str, value: &str) -> fmt::Result {
+    writeln!(f, "  {what:<23} {value}")
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn time(seconds: Option<f64>) -> String {

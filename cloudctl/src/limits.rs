@@ -1,0 +1,75 @@
+//! `cloudctl limits`: what limits on vendor calls mean. The only command that reads nothing but a file.
+
+use clap::{Args, Subcommand};
+use limits_simulation::{Error, run};
+
+use crate::{
+    missing::Missing,
+    output::{Paper, Report, Tone},
+    session::Usage,
+};
+
+/// Flags of `cloudctl limits`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitsArgs {
+    #[command(subcommand)]
+    pub(crate) what: What,
+}
+
+/// What is asked about limits.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum What {
+    /// Try an adapter's file out on a cluster of some size: the adapter's own scheduler decides, in virtual time. How long a start
+    /// and a new node take, what users wait for meanwhile, which limit binds, and what to write where
+    Simulate(limits_simulation::Args),
+}
+
+/// Answers.
+///
+/// # Errors
+/// If the file cannot be read or is not as the adapter takes it.
+pub(crate) fn answer(what: &What) -> Result<limits_simulation::Report, Usage> {
+    match what {
+        What::Simulate(args) => {
+            run(args).map_err(|error @ (Error::Read { .. } | Error::Invalid { .. })| Usage(error.to_string()))
+        }
+    }
+}
+
+impl Report for limits_simulation::Report {
+    fn show(&self, paper: &mut Paper) {
+        for line in self.to_string().lines() {
+            let tone = if line.starts_with(' ') { Tone::Plain } else { Tone::Title };
+            paper.toned(tone, line);
+        }
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &[]
+    }
+
+    /// Advice is no fault: what a vendor allows may well be slow.
+    fn is_well(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limits_simulation::{Cloud, Question, simulate};
+
+    use crate::output::{Format, written};
+
+    #[test]
+    fn a_simulation_is_shown_to_people_and_programs() {
+        let question = Question::new((3, 1, None), "{}", Cloud::Sim).expect("valid");
+        let report = simulate(&question);
+        let shown = written(&report, Format::Table, true).expect("is text");
+        assert!(shown.contains("\u{1b}[1m3 nodes, 1 Service, 3 routes\u{1b}[0m\n"), "{shown}");
+        assert!(shown.contains("\n  converged after "), "{shown}");
+        for format in [Format::Json, Format::Yaml] {
+            let told = written(&report, format, false).expect("is told");
+            assert!(told.contains("convergedSeconds") && told.contains("callsPerHour"), "{told}");
+        }
+    }
+}
