@@ -57,7 +57,7 @@ pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries, run_pod};
 pub use ports::Ports;
 pub use process::{Launch, Process};
-pub use prometheus::{Prometheus, Rule, Sample};
+pub use prometheus::{Alert, Prometheus, Rule, Sample};
 pub use rights::{rights, rights_listed};
 pub use simcloud::{Simcloud, State};
 

@@ -54,6 +54,17 @@ pub struct Rule {
     pub last_error: String,
 }
 
+/// An alert that is pending or firing.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Alert {
+    /// `alertname` is its name.
+    pub labels: BTreeMap<String, String>,
+    /// What people are told.
+    pub annotations: BTreeMap<String, String>,
+    /// `pending` or `firing`.
+    pub state: String,
+}
+
 impl Prometheus {
     /// Starts one that asks every process each `every`, and waits until it answers. The processes need not run yet.
     ///
@@ -147,6 +158,24 @@ impl Prometheus {
         let answer = self.http.get_text(&format!("{}/api/v1/rules", self.url)).await?;
         let answer: Answer = serde_json::from_str(&answer).context("Prometheus' rules")?;
         Ok(answer.data.groups.into_iter().flat_map(|group| group.rules).collect())
+    }
+
+    /// The alerts that are pending or firing, as people read them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn alerts(&self) -> anyhow::Result<Vec<Alert>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            data: Data,
+        }
+        #[derive(Deserialize)]
+        struct Data {
+            alerts: Vec<Alert>,
+        }
+        let answer = self.http.get_text(&format!("{}/api/v1/alerts", self.url)).await?;
+        let answer: Answer = serde_json::from_str(&answer).context("Prometheus' alerts")?;
+        Ok(answer.data.alerts)
     }
 
     /// Ends it.

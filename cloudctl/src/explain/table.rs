@@ -1,5 +1,7 @@
 //! How people see it.
 
+use std::borrow::Cow;
+
 use ::pages::report::{Explanation, State};
 use jiff::Timestamp;
 
@@ -24,9 +26,12 @@ impl Report for ExplainReport {
         }
         if let Some(task) = &self.task {
             paper.heading("At the adapter");
-            let (for_, so_far) =
-                (duration(task.since_seconds), format!("{} of {} changes made", task.done, task.total));
-            paper.line(format!("  {so_far}, for {for_}; waits for {}", task.waits_for));
+            let so_far = match task.total {
+                0 => "nothing changed yet".to_owned(),
+                total => format!("{} of {total} changes made", task.done),
+            };
+            let for_ = duration(task.since_seconds);
+            paper.line(format!("  {so_far}, for {for_}; {}", waits(&task.waits_for)));
         }
         if let Some(budget) = &self.budget {
             of_budget(budget, self.at, paper);
@@ -63,7 +68,7 @@ fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, 
     lines(&mut table, "cloud has", &page.cloud);
     lines(&mut table, "plan", &page.plan);
     if let Some(words) = &page.waits_for {
-        table.row(["waits for".into(), Cell::new(Tone::Bad, words.as_str())]);
+        table.row(["because".into(), Cell::new(Tone::Bad, words.as_str())]);
     }
     if let Some(reason) = &page.reason {
         table.row(["reason".into(), reason.as_str().into()]);
@@ -136,4 +141,9 @@ fn events(report: &ExplainReport, paper: &mut Paper) {
         ]);
     }
     paper.table(&table, 2);
+}
+
+/// The sentence about a budget says by itself that something waits.
+fn waits(for_what: &str) -> Cow<'_, str> {
+    if for_what.starts_with("waits for ") { for_what.into() } else { format!("waits for {for_what}").into() }
 }

@@ -81,7 +81,7 @@ fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
       cloud has  -
       plan       add finalizer
                  ensure (first look)
-      waits for  The words of the Event
+      because    The words of the Event
       reason     BUDGET_EXHAUSTED
       tried      4 times
       next try   in 12s

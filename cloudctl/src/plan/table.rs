@@ -53,7 +53,7 @@ fn rows(Planned { controller, what }: &Planned, table: &mut Table) {
     }
     if let Some(trouble) = &what.trouble {
         let reason = what.reason.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-        row("waits for", Cell::new(Tone::Bad, format!("{trouble}{reason}")));
+        row("because", Cell::new(Tone::Bad, format!("{trouble}{reason}")));
     }
 }
 

@@ -78,7 +78,7 @@ fn people_see_blocks_and_the_price() {
       service-controller  cloud    create listener tcp/80 with 2 members (CreateListener, loadbalancer)
 
     Service default/zzz
-      service-controller  waits for  The quota is reached (VENDOR_QUOTA)
+      service-controller  because  The quota is reached (VENDOR_QUOTA)
 
     Price
       FAMILY        CALLS  RATE  AT LEAST
