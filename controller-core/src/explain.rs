@@ -355,7 +355,6 @@ impl Explain {
             orphans,
             more_orphans,
             dry_run: *dry_run,
-            ..ControllerStatus::default()
         })
     }
 

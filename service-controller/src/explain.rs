@@ -86,15 +86,18 @@ impl Look for Reconciler {
         Seen { wanted, cloud, unseen: false }
     }
 
-    /// Those that people were told of, and those that a person has released.
+    /// Those that people were told of, and those that a person has released, whether they were looked at or not: whoever waits for their
+    /// end must not take a restart for it.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
-            let (since, waits_for) = self.executor.ledger.unsettled(&id.object())?;
             let released = self.mirrors.release(&id) == Release::Given;
-            let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
-            let (key, uid) = (id.to_string(), id.uid);
-            let orphan = Orphan { uid, key, vendor_ids, since: Some(since), released, waits_for };
-            (orphan.released || orphan.waits_for.is_some()).then_some(orphan)
+            let known = self.executor.ledger.unsettled(&id.object());
+            let (since, waits_for) = known.map_or((None, None), |(since, waits)| (Some(since), waits));
+            let since = since.map(|it| Timestamp::from_second(it.as_second()).unwrap_or(it));
+            (released || waits_for.is_some()).then(|| {
+                let (key, uid) = (id.to_string(), id.uid);
+                Orphan { uid, key, vendor_ids, since, released, waits_for }
+            })
         };
         self.mirrors.without_service().into_iter().filter_map(orphan).collect()
     }

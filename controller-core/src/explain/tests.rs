@@ -29,6 +29,12 @@ impl Look for Shown {
     fn look(&self, object: &Object) -> Seen {
         Seen { wanted: vec![format!("a machine for {}", object.name)], ..Seen::default() }
     }
+
+    /// The last ones are the oldest.
+    fn orphans(&self) -> Vec<Orphan> {
+        let orphan = |n: i64| Orphan { uid: format!("uid-lb-{n}"), since: at(1000 - n), ..Orphan::default() };
+        (0..1000).map(orphan).collect()
+    }
 }
 
 struct World {
@@ -100,6 +106,19 @@ fn quota() -> Waits {
 /// After so long.
 fn at(seconds: i64) -> Option<Timestamp> {
     Some(BEGIN + SignedDuration::from_secs(seconds))
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_of_our_shards_are_shown_the_oldest_first_and_no_more_than_fit() {
+    let world = World::new([0, 2]);
+    let uids = (0..1000).rev().map(|n| format!("uid-lb-{n}"));
+    let ours: Vec<String> = uids.filter(|uid| world.seats.shards().has(uid)).collect();
+    let status = world.explain.status().expect("it runs");
+    let shown: Vec<String> = status.orphans.into_iter().map(|it| it.uid).collect();
+    assert!(ours.len() > 300 && ours.len() < 700, "{}", ours.len());
+    assert_eq!(shown, ours[..200]);
+    assert_eq!(status.more_orphans, u64::try_from(ours.len()).unwrap() - 200);
+    assert_eq!(World::new([]).explain.status().expect("it runs").orphans, []);
 }
 
 #[tokio::test(start_paused = true)]

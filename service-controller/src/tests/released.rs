@@ -77,6 +77,24 @@ async fn an_orphan_that_a_person_releases_goes_at_once_and_until_then_it_is_on_t
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "nothing is left to do");
 }
 
+/// A restart forgets since when it is one: whoever waits until it is gone must not take that for its end.
+#[tokio::test(start_paused = true)]
+async fn what_is_released_is_on_the_page_until_it_is_gone() {
+    let world = World::new();
+    world.release(&[("uid-web", "default/web")]);
+    let world = orphaned(world).await;
+    world.eventually("it is shown", |world| world.orphans_shown().len() == 1).await;
+    let begin = tokio::time::Instant::now();
+    while world.n_balancers() > 0 {
+        let shown = world.orphans_shown();
+        assert!(matches!(&shown[..], [one] if one.released), "{:?} after {:?}", shown, begin.elapsed());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(begin.elapsed() > Duration::from_secs(30), "it may be the mirror's lag: {:?}", begin.elapsed());
+    world.quiet().await;
+    assert_eq!(world.orphans_shown(), []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_is_released_waits_for_no_age_and_no_brake() {
     let world = World::new().orphans(Orphans::DeleteAfter(10 * HOUR)).started().await;
