@@ -102,7 +102,7 @@ impl Executor {
                 Action::WriteStatus(ingress) => self.write_status(job, ingress).await?,
                 Action::Delete(takeover) => {
                     let id = job.service.id.clone();
-                    self.delete(&id, job.memory, takeover, &Step::Sync).await?
+                    self.delete(&id, (job.memory, job.now), takeover, &Step::Sync).await?
                 }
                 Action::Release => self.release(job).await?,
                 Action::Forget => {
@@ -254,7 +254,7 @@ impl Executor {
     pub(crate) async fn delete(
         &self,
         id: &ServiceId,
-        memory: &mut Memory,
+        (memory, now): (&mut Memory, Duration),
         takeover: &Takeover,
         step: &Step,
     ) -> Result<Next, Error> {
@@ -262,7 +262,7 @@ impl Executor {
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, self.removal(id, takeover)).await;
         let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
-        let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?));
+        let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?), now);
         self.tell(id, &outcome.news);
         explain::note(&self.ledger, id, &outcome);
         Ok(outcome.next)

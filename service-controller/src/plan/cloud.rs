@@ -139,6 +139,8 @@ impl From<EnsureLoadBalancerResponse> for Answer {
 pub(crate) struct Removal {
     pub(crate) state: State,
     pub(crate) why: String,
+    /// As in [`Answer`].
+    pub(crate) budget: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -147,6 +149,7 @@ impl From<DeleteLoadBalancerResponse> for Removal {
         Self {
             state: answer.state().into(),
             why: words(&answer.conditions),
+            budget: budget(&answer.conditions),
             retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
         }
     }

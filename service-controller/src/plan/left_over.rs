@@ -215,7 +215,7 @@ mod tests {
 
     /// Anything that may happen to what is remembered; tells whether this process has something of its own at the cloud then.
     fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
-        let answer = |state| Removal { state, why: String::new(), retry_after: None };
+        let answer = |state| Removal { state, why: String::new(), budget: None, retry_after: None };
         let other = Service { class: Class::Others, ..Service::default() };
         match event {
             0 => {
@@ -223,8 +223,10 @@ mod tests {
                 memory.removed = false;
             }
             1 => drop(memory.removing()),
-            2 if memory.removes() => drop(memory.removal(&Step::Sync, &answer(State::Absent))),
-            3 => drop(memory.removal(&Step::Sync, &answer(State::Deleting))),
+            2 if memory.removes() => {
+                drop(memory.removal(&Step::Sync, &answer(State::Absent), Duration::ZERO))
+            }
+            3 => drop(memory.removal(&Step::Sync, &answer(State::Deleting), Duration::ZERO)),
             4 if memory.removed => drop(memory.released()),
             5 => drop(memory.orphan_doubt(now)),
             6 => drop(memory.tell_orphan()),

@@ -328,10 +328,12 @@ impl Memory {
         self.good = None;
         (self.refused, self.guess) = (None, None);
         self.narrowed = None;
-        self.budget_waits = BudgetWaits::default();
         match self.work.replace((Work::Remove, Duration::ZERO)) {
             Some((Work::Remove, _)) => Vec::new(),
-            Some((Work::Hosts | Work::Build, _)) | None => vec![News::Deleting],
+            Some((Work::Hosts | Work::Build, _)) | None => {
+                self.budget_waits = BudgetWaits::default();
+                vec![News::Deleting]
+            }
         }
     }
 
@@ -346,8 +348,8 @@ impl Memory {
         (since + LAG).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// What follows from the answer to a delete.
-    pub(crate) fn removal(&mut self, step: &Step, answer: &Removal) -> Outcome {
+    /// What follows from the answer to a delete that was asked for at this time since the start of the process.
+    pub(crate) fn removal(&mut self, step: &Step, answer: &Removal, at: Duration) -> Outcome {
         match answer.state {
             State::Absent => {
                 self.removed = true;
@@ -355,8 +357,10 @@ impl Memory {
                 Outcome::default()
             }
             State::Deleting | State::Pending => {
+                let words = self.budget_waits.answered(answer.budget.clone(), at);
+                let news = words.map(News::WaitsForBudget).into_iter().collect();
                 let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
-                Outcome::later(answer.why.clone(), next)
+                Outcome { news, ..Outcome::later(answer.why.clone(), next) }
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
                 let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));

@@ -189,7 +189,8 @@ impl Reconciler {
         self.waits_no_more(id);
         self.goes(id);
         warn!(service = %id, uid = %id.uid, "Removes a load balancer that no Service wants");
-        self.executor.delete(id, memory, &Takeover::None, step).await
+        let now = self.started.elapsed();
+        self.executor.delete(id, (memory, now), &Takeover::None, step).await
     }
 
     /// What holds it, and for how long. `None`: it may go.

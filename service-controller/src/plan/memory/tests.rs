@@ -77,8 +77,8 @@ fn unknown_words_are_neither_success_nor_absence() {
     let mut memory = Memory::default();
     let outcome = memory.answered(&ask(Why::FirstLook), answer(State::Unknown, ""), None);
     assert_eq!((outcome.next, &memory.settled), (Next::Backoff, &None));
-    let unknown = Removal { state: State::Unknown, why: String::new(), retry_after: None };
-    assert_eq!(memory.removal(&Step::Sync, &unknown).next, Next::Backoff);
+    let unknown = Removal { state: State::Unknown, why: String::new(), budget: None, retry_after: None };
+    assert_eq!(memory.removal(&Step::Sync, &unknown, Duration::ZERO).next, Next::Backoff);
     assert!(!memory.removed);
 }
 
@@ -88,10 +88,13 @@ fn the_adapter_says_when_to_ask_again() {
     let pending = Answer { retry_after: Some(Duration::from_secs(7)), ..answer(State::Pending, "") };
     let outcome = memory.answered(&ask(Why::FirstLook), pending, None);
     assert_eq!((outcome.news, outcome.next), (vec![News::Ensuring], Next::After(Duration::from_secs(7))));
-    let deleting = Removal { state: State::Deleting, why: String::new(), retry_after: None };
-    assert_eq!(memory.removal(&Step::Sync, &deleting).next, Next::After(ASK_AGAIN));
+    let deleting = Removal { state: State::Deleting, why: String::new(), budget: None, retry_after: None };
+    assert_eq!(memory.removal(&Step::Sync, &deleting, Duration::ZERO).next, Next::After(ASK_AGAIN));
     let told = Removal { retry_after: Some(Duration::from_secs(9)), ..deleting };
-    assert_eq!(memory.removal(&Step::LeftOver, &told).next, Next::After(Duration::from_secs(9)));
+    assert_eq!(
+        memory.removal(&Step::LeftOver, &told, Duration::ZERO).next,
+        Next::After(Duration::from_secs(9))
+    );
 }
 
 /// What people hear of answers that come at these seconds and say that it waits for this budget, if it does.
@@ -124,6 +127,24 @@ fn a_long_wait_for_the_budget_is_told_once_and_a_short_one_never() {
 }
 
 #[test]
+fn a_removal_that_waits_for_the_budget_for_long_is_told_once_too() {
+    let mut memory = Memory::default();
+    let mut told = |at: u64, budget: Option<&str>| {
+        let budget = budget.map(str::to_owned);
+        let (why, retry_after) = (String::new(), None);
+        let answer = Removal { state: State::Deleting, why, budget, retry_after };
+        let mut news = memory.removing();
+        news.extend(memory.removal(&Step::Sync, &answer, Duration::from_secs(at)).news);
+        news
+    };
+    let waits = Some("waits for the budget of b");
+    assert_eq!(told(0, waits), [News::Deleting]);
+    assert_eq!(told(9, waits), []);
+    assert_eq!(told(11, waits), [News::WaitsForBudget("waits for the budget of b".to_owned())]);
+    assert_eq!(told(60, waits), []);
+}
+
+#[test]
 fn the_time_of_a_change_of_nodes_counts_from_the_first_question() {
     let mut memory = Memory::default();
     let at = |seconds| Ask { at: Duration::from_secs(seconds), ..ask(Why::Hosts) };
@@ -152,8 +173,11 @@ fn a_removal_voids_what_was_confirmed() {
     assert_eq!(memory.removing(), [News::Deleting]);
     assert_eq!(memory.removing(), []);
     assert_eq!(memory.settled, None);
-    let absent = Removal { state: State::Absent, why: String::new(), retry_after: None };
-    assert_eq!((memory.removal(&Step::Sync, &absent).next, memory.removed), (Next::Now, true));
+    let absent = Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
+    assert_eq!(
+        (memory.removal(&Step::Sync, &absent, Duration::ZERO).next, memory.removed),
+        (Next::Now, true)
+    );
     memory.asking(&ask(Why::Missing));
     assert!(!memory.removed, "it may exist again");
 }

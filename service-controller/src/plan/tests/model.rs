@@ -363,7 +363,7 @@ impl World {
             Action::Delete(_) => {
                 let mut news = self.memory.removing();
                 let answer = self.delete();
-                news.extend(self.memory.removal(&Step::Sync, &answer).news);
+                news.extend(self.memory.removal(&Step::Sync, &answer, Duration::ZERO).news);
                 return news;
             }
         }
@@ -402,6 +402,6 @@ impl World {
         if state == State::Absent {
             self.cloud.clear();
         }
-        Removal { state, why: String::new(), retry_after: None }
+        Removal { state, why: String::new(), budget: None, retry_after: None }
     }
 }
