@@ -3,6 +3,8 @@
 
 mod openstack;
 mod sim;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
