@@ -78,6 +78,21 @@ pub struct CommonArgs {
     #[command(flatten, next_help_heading = "Adapter")]
     pub adapter: AdapterArgs,
 
+    /// Looks and plans, and changes nothing: neither in the cluster nor at the cloud. What would be done is at /plan. Leases of its own are
+    /// taken all the same.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = clap::ArgAction::Set,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        help_heading = "Work"
+    )]
+    pub dry_run: bool,
+
     /// Which of several replicas works.
     #[command(flatten, next_help_heading = "Leader election")]
     pub election: ElectionArgs,
@@ -117,6 +132,8 @@ pub struct CommonConfig {
     pub kube_api_rate: Option<Rate>,
     /// How mirrors of the API server begin.
     pub listing: Listing,
+    /// Nothing is changed.
+    pub dry_run: bool,
     /// The way to the adapter.
     pub adapter: Connection,
     /// The Lease that replicas compete for. `None`: this is the only one.
@@ -160,6 +177,7 @@ impl CommonArgs {
             kubeconfig: kubeconfig?,
             kube_api_rate,
             listing: if self.streaming_lists { Listing::Stream } else { Listing::Pages },
+            dry_run: self.dry_run,
             adapter: adapter?,
             election,
             http_address: http_address?,

@@ -28,7 +28,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use self::{election::Candidate, pulse::Pulse, scope::Keeper, tasks::Tasks};
 pub use self::{
@@ -299,6 +299,11 @@ where
         let endpoint = config.adapter.target();
         let version = env!("CARGO_PKG_VERSION");
         info!(controller = names.controller, version, cluster_id, %endpoint, "Starts");
+        if config.dry_run {
+            warn!(
+                "Runs with --dry-run: looks and plans, and changes nothing; what would be done is at /plan"
+            );
+        }
         tokio::select! {
             ended = Box::pin(controller(process)) => ended?,
             never = signals => match never {},
@@ -360,6 +365,7 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     };
     let shards = Shards::new(names.controller, terms);
     let requests = Requests::new(shards.clone(), config.kube_api_rate);
+    let requests = if config.dry_run { requests.only_reading() } else { requests };
     let kube = kube_api::client(kubeconfig, &requests)?;
     let channel = config.adapter.clone().through(kube.clone()).open();
     let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
@@ -373,7 +379,8 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
             Some((listener.with_context(|| format!("--secure-port: {address}"))?, Arc::clone(tls)))
         }
     };
-    let mut process = Process::new(names, kube, adapter, clock);
+    let process = Process::new(names, kube, adapter, clock);
+    let mut process = if config.dry_run { process.only_looking() } else { process };
     requests.register(&mut process.registry);
     let listing = config.listing;
     Ok(Process { listener: Some(listener), secure, shards, candidate, listing, ..process })

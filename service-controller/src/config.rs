@@ -128,6 +128,13 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
         faults.in_range("--concurrent-service-syncs <N>", &args.concurrent_service_syncs, 1..=MOST_SYNCS);
     let common = args.common.check(&args.http_address, faults);
     let classes = classes(args, faults);
+    if args.remove_all && args.common.dry_run {
+        faults.add(
+            "--remove-all",
+            "true",
+            "with --dry-run nothing would be removed, and it would never end: leave out one of them",
+        );
+    }
     let orphans = orphans(args, faults);
     let defaults = defaults(&args.service_default, faults).called(names(args, faults));
     let reading = Reading { defaults, compat: args.compat, classes: classes?, none_wanted: args.remove_all };
@@ -213,6 +220,14 @@ mod tests {
         assert_eq!(config.work.orphans, Orphans::Report);
         assert_eq!(config.work.reading.classes, Classes { own: None, unclassed: true });
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10271");
+    }
+
+    #[test]
+    fn who_changes_nothing_cannot_remove_all() {
+        assert!(parse(&["--dry-run"]).unwrap().common.dry_run);
+        assert!(!parse(&["--dry-run=false", "--remove-all"]).unwrap().common.dry_run);
+        let error = parse(&["--dry-run", "--remove-all"]).unwrap_err();
+        assert!(error.contains("with --dry-run nothing would be removed"), "{error}");
     }
 
     #[test]

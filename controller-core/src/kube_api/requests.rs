@@ -1,4 +1,4 @@
-//! What every request of a controller to the API server passes: no write outside of a term, peace when the server asks for it, and
+//! What every request of a controller to the API server passes: no write outside of a term or in a dry run, peace when the server asks for it, and
 //! an account of what was asked and answered.
 
 use std::{
@@ -32,6 +32,8 @@ pub struct Requests {
     metrics: RequestMetrics,
     /// `None`: as fast as they come.
     pace: Option<Pace>,
+    /// Nothing is written.
+    dry_run: bool,
     /// The server wants to hear nothing before.
     peace_until: Arc<Mutex<Option<Instant>>>,
 }
@@ -42,6 +44,9 @@ pub enum Held {
     /// Another process may write now.
     #[error("this process does not lead, and writes nothing")]
     NotLeading,
+    /// Nothing is written at all.
+    #[error("this process runs with --dry-run, and writes nothing")]
+    DryRun,
     /// The server wants to hear nothing for a while.
     #[error("the API server is busy ({}) and asks for {} s of peace", .status.as_u16(), .retry_after.as_secs())]
     Busy {
@@ -57,7 +62,13 @@ impl Requests {
     #[must_use]
     pub fn new(shards: Shards, rate: Option<Rate>) -> Self {
         let (metrics, pace) = (RequestMetrics::default(), rate.map(Pace::new));
-        Self { shards, metrics, pace, peace_until: Arc::default() }
+        Self { shards, metrics, pace, dry_run: false, peace_until: Arc::default() }
+    }
+
+    /// The same, which let no write through but to Leases, whoever asks for it.
+    #[must_use]
+    pub fn only_reading(self) -> Self {
+        Self { dry_run: true, ..self }
     }
 
     /// Registers `rest_client_requests_total` and `rest_client_request_duration_seconds`.
@@ -137,6 +148,9 @@ where
             {
                 return Err(Held::NotLeading.into());
             }
+            if requests.dry_run && !reads(&request) && !is_lease(&request) {
+                return Err(Held::DryRun.into());
+            }
             let account = requests.metrics.open(&request);
             let span = span(&request);
             let answer = inner.call(request).instrument(span.clone()).await;
@@ -176,10 +190,23 @@ fn told(span: &Span, status: Option<StatusCode>) {
     }
 }
 
+fn reads<B>(request: &Request<B>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
 /// Whether it tells people something.
 fn is_event<B>(request: &Request<B>) -> bool {
-    let mut path = request.uri().path().split('/').skip_while(|part| *part != "namespaces");
-    path.nth(2) == Some("events")
+    resource(request) == Some("events")
+}
+
+/// Whether it is about who works.
+fn is_lease<B>(request: &Request<B>) -> bool {
+    request.uri().path().contains("/apis/coordination.k8s.io/") && resource(request) == Some("leases")
+}
+
+/// Of what has a namespace, which kind of it is asked for.
+fn resource<B>(request: &Request<B>) -> Option<&str> {
+    request.uri().path().split('/').skip_while(|part| *part != "namespaces").nth(2)
 }
 
 fn is_watch<B>(request: &Request<B>) -> bool {
@@ -264,6 +291,36 @@ mod tests {
                 ask(method.clone()).await.is_err_and(|error| error.contains("does not lead")),
                 "{method}"
             );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_dry_run_nothing_is_written_but_leases() {
+        let requests = requests().only_reading();
+        let ask = async |method: Method, path: &str| {
+            let server = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(())) });
+            let request = Request::builder().method(method).uri(format!("https://a/{path}"));
+            let asked = requests.layer(server).oneshot(request.body(Body::empty()).expect("good")).await;
+            asked.map(drop).map_err(|error| error.to_string())
+        };
+        let (node, lease) = ("api/v1/nodes/a", "apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l");
+        for method in [Method::GET, Method::HEAD] {
+            assert_eq!(ask(method, node).await, Ok(()));
+        }
+        let refused = Err("this process runs with --dry-run, and writes nothing".to_owned());
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            assert_eq!(ask(method.clone(), lease).await, Ok(()));
+            for path in [
+                node,
+                "api/v1/nodes/a/status",
+                "api/v1/namespaces/default/events",
+                "api/v1/namespaces/default/services/web/status",
+                "api/v1/namespaces/leases/services/leases",
+                "api/v1/namespaces/default/leases/a",
+                "apis/coordination.k8s.io/v1/namespaces/leases",
+            ] {
+                assert_eq!(ask(method.clone(), path).await, refused, "{method} {path}");
+            }
         }
     }
 

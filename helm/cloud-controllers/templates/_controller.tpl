@@ -66,6 +66,9 @@ containers:
       - --cluster-name={{ $root.Values.clusterName }}
       - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
       - --shards={{ int .values.shards }}
+      {{- if $root.Values.dryRun }}
+      - --dry-run
+      {{- end }}
       {{- include "cloud-controllers.adapterClientArgs" $root | nindent 6 }}
       {{- toYaml .args | nindent 6 }}
       {{- include "cloud-controllers.commonArgs" . | nindent 6 }}

@@ -57,7 +57,7 @@ impl Ended {
     /// before it, gave up on.
     fn without_success(error: &kube_api::Error) -> Self {
         match (error, error.status()) {
-            (kube_api::Error::Held(Held::NotLeading), _) => Self::Failed,
+            (kube_api::Error::Held(Held::NotLeading | Held::DryRun), _) => Self::Failed,
             (_, Some(status)) if status < 500 => Self::Failed,
             (_, Some(_) | None) => Self::Unknown,
         }

@@ -182,7 +182,7 @@ impl Notices {
 #[cfg(test)]
 pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     let limits = Limits { share: 30, number: 50, window: Duration::from_mins(10) };
-    let (mut all, held) = (Notices::default(), vec![Arc::new(node.clone()); 40]);
+    let (mut all, held) = (Notices::default(), [(); 40].map(|()| Arc::new(node.clone())));
     all.not_visible(node);
     all.foreign(node);
     all.of_another_cloud(node, "openstack");
