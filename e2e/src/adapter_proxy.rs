@@ -1,7 +1,10 @@
 //! A proxy before the adapter: controllers that go through it meet what a test orders, or an adapter that can do less than ours.
 //!
 //! It speaks gRPC without TLS, to both sides: who may call the adapter, and how that is kept secret, has tests of its own. What is
-//! changed on the way is what the adapter says that it can do; everything else passes as it is, bytes and trailers.
+//! changed on the way is what the adapter says that it can do, and fields that a later one would add; everything else passes as it is,
+//! bytes and trailers.
+
+mod longer;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -50,6 +53,8 @@ struct Shared {
     adapter: OnceLock<Channel>,
     /// Capabilities that are not told.
     hidden: watch::Sender<&'static [&'static str]>,
+    /// Whether each answer has a field that nobody knows.
+    newer: watch::Sender<bool>,
     order: watch::Sender<Option<Order>>,
     counts: watch::Sender<Counts>,
 }
@@ -72,6 +77,7 @@ impl AdapterProxy {
         let shared = Arc::new(Shared {
             adapter: OnceLock::new(),
             hidden: watch::Sender::new(&[]),
+            newer: watch::Sender::new(false),
             order: watch::Sender::new(None),
             counts: watch::Sender::default(),
         });
@@ -102,6 +108,11 @@ impl AdapterProxy {
     /// From now on the adapter does not say that it can do this.
     pub fn hide(&self, capabilities: &'static [&'static str]) {
         self.shared.hidden.send_replace(capabilities);
+    }
+
+    /// From now on each message of the adapter has a field more, as one of a later release says it.
+    pub fn say_more(&self) {
+        self.shared.newer.send_replace(true);
     }
 
     /// From now on calls meet this. Streams that are open go on.
@@ -152,7 +163,8 @@ async fn meet(State(shared): State<Arc<Shared>>, request: Request, next: Next) -
         return Status::unimplemented(format!("there is no {name}, as ordered by the test")).into_http();
     }
     shared.hold(&name).await;
-    next.run(request).await
+    let answer = next.run(request).await;
+    if *shared.newer.borrow() { answer.map(longer::longer) } else { answer }
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {

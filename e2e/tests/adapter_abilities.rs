@@ -1,5 +1,5 @@
 //! Adapters that can do less than the one of the simulated cloud: by their own words, since they are only half upgraded, or since one of
-//! their calls hangs.
+//! their calls hangs. And one that says more.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
@@ -281,6 +281,24 @@ async fn many_at_once(bed: &Bed, proxy: &AdapterProxy) {
     for name in &names {
         bed.address(name).await.unwrap();
     }
+}
+
+/// What an adapter of a later release says besides is passed over, in each answer and each stream.
+#[tokio::test]
+async fn what_a_newer_adapter_says_more_is_passed_over() {
+    let (mut bed, proxy) = Bed::install_behind_proxy(&json!({})).await.unwrap();
+    proxy.say_more();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    bed.targets(1).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    served(&bed, "a").await;
+    for call in ["GetInfo", "WatchInstances", "EnsureLoadBalancer", "ApplyRoutes"] {
+        assert!(proxy.calls(call) > 0, "{call}");
+    }
+    assert_eq!(bed.warnings().await.unwrap(), [""; 0]);
 }
 
 /// Waits until a node hears that its routes are there.
