@@ -67,7 +67,7 @@ containers:
       - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
       - --shards={{ int .values.shards }}
       {{- if $root.Values.dryRun }}
-      - --dry-run
+      - --dry-run=true
       {{- end }}
       {{- include "cloud-controllers.adapterClientArgs" $root | nindent 6 }}
       {{- toYaml .args | nindent 6 }}
