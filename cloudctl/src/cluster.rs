@@ -1,10 +1,6 @@
 //! The API server: what lies in the cluster, and the way to the ports of pods.
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{path::Path, sync::OnceLock, time::Duration};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
@@ -46,8 +42,8 @@ pub(crate) struct Cluster {
     /// The namespace that the kubeconfig names.
     pub(crate) home: String,
     url: String,
-    /// It did not answer once: nobody waits for it again.
-    away: AtomicBool,
+    /// Why it did not answer once: nobody waits for it again.
+    away: OnceLock<Missing>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -69,7 +65,7 @@ impl Cluster {
         let client = client.map_err(|error| {
             Unconnected::Missing(format!("cannot be asked with this kubeconfig: {}", chain(&error)))
         })?;
-        Ok(Self { client, home, url, away: AtomicBool::new(false) })
+        Ok(Self { client, home, url, away: OnceLock::new() })
     }
 
     /// A way to objects of one namespace.
@@ -104,18 +100,16 @@ impl Cluster {
         what: &str,
         question: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Missing> {
-        let away = || {
-            self.away.store(true, Ordering::Relaxed);
-            let why =
-                format!("{} does not answer: look at the network and at the kubeconfig's context", self.url);
-            Missing::new(API_SERVER, why)
-        };
-        if self.away.load(Ordering::Relaxed) {
-            return Err(away());
+        if let Some(told) = self.away.get() {
+            return Err(told.clone());
         }
+        let away = |why: String| {
+            let why = format!("{} does not answer: {why}", self.url);
+            self.away.get_or_init(|| Missing::new(API_SERVER, why)).clone()
+        };
         match timeout(ANSWERED_WITHIN, question).await {
             Ok(Ok(answer)) => Ok(answer),
-            Err(_late) => Err(away()),
+            Err(_late) => Err(away(format!("nothing came within {}s", ANSWERED_WITHIN.as_secs()))),
             Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(Missing::new(
                 API_SERVER,
                 format!(
@@ -125,8 +119,7 @@ impl Cluster {
             )),
             Ok(Err(kube::Error::Api(status))) => Err(Missing::new(what, status.message.clone())),
             Ok(Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_)))) => {
-                let Missing { source, .. } = away();
-                Err(Missing::new(source, format!("{} does not answer: {}", self.url, chain(&error))))
+                Err(away(root(&error)))
             }
             Ok(Err(error)) => Err(Missing::new(what, chain(&error))),
         }
@@ -224,4 +217,14 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What is behind it all: the layers above only say that they pass it on.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(cause) = deepest.source() {
+        deepest = cause;
+    }
+    let text = deepest.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }

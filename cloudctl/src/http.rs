@@ -80,3 +80,55 @@ pub(crate) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// What comes of a server that answers just this and closes.
+    async fn of(answer: &str) -> Result<Answer, HttpError> {
+        let (ours, mut theirs) = duplex(64 * 1024);
+        let server = async move {
+            let mut request = [0; 1024];
+            let read = theirs.read(&mut request).await.expect("a request");
+            theirs.write_all(answer.as_bytes()).await.expect("written");
+            theirs.shutdown().await.expect("closed");
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        };
+        let (answer, request) = tokio::join!(get(ours, "pod", "/explain?key=a/b"), server);
+        assert!(request.starts_with("GET /explain?key=a/b HTTP/1.1\r\nhost: pod\r\n"), "{request}");
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_page_and_its_status_are_read() {
+        let read = of("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno").await.expect("an answer");
+        assert_eq!(read, Answer { status: StatusCode::NOT_FOUND, body: Bytes::from_static(b"no") });
+        let read =
+            of("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nuntil it closes").await.expect("an answer");
+        assert_eq!(read.body, "until it closes");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_http_is_an_error() {
+        for answer in ["", "SSH-2.0\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"] {
+            let error = of(answer).await.expect_err(answer).to_string();
+            assert!(error.starts_with("the connection broke: "), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_where_nobody_listens_is_named() {
+        let place = {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            listener.local_addr().expect("an address").to_string()
+        };
+        let error = get_from(&place, "/status").await.expect_err("nobody is there").to_string();
+        assert_eq!(error, format!("cannot connect to {place}: connection refused"));
+    }
+}

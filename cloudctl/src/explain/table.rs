@@ -10,7 +10,7 @@ use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
     status::{Told, breaker},
-    words::{NOTHING, age, duration, number, until},
+    words::{NOTHING, age, duration, many, number, until},
 };
 
 impl Report for ExplainReport {
@@ -74,7 +74,7 @@ fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, 
         table.row(["reason".into(), reason.as_str().into()]);
     }
     if page.attempts > 0 {
-        table.row(["tried".into(), format!("{} times", page.attempts).into()]);
+        table.row(["tried".into(), many(page.attempts, "time").into()]);
     }
     if let Some(next) = page.next_try {
         table.row(["next try".into(), format!("in {}", until(now, next)).into()]);

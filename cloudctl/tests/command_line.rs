@@ -1,0 +1,111 @@
+//! What the program says to wrong usage, and where there is nothing to read. No cluster is needed.
+
+#![expect(clippy::expect_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use cloudctl::{ClustersReport, StatusReport};
+
+/// Nobody listens there: the port of a protocol that is not used.
+const NOBODY: &str = "127.0.0.1:9";
+
+/// A run in an empty home, without a kubeconfig unless `args` name one.
+fn run(home: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
+    command.args(args).env_clear().env("HOME", home);
+    command.output().expect("it runs")
+}
+
+/// Exit code, standard output and standard error.
+fn said(args: &[&str]) -> (i32, String, String) {
+    let home = tempfile::tempdir().expect("a directory");
+    let kubeconfig = home.path().join("config");
+    std::fs::write(&kubeconfig, kubeconfig_of(NOBODY)).expect("written");
+    let kubeconfig = kubeconfig.display().to_string();
+    let args: Vec<&str> =
+        args.iter().map(|it| if *it == "CONFIG" { kubeconfig.as_str() } else { it }).collect();
+    let output = run(home.path(), &args);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(!err.contains("panicked") && !out.contains("panicked"), "{err}");
+    (output.status.code().expect("it ends by itself"), out, err)
+}
+
+fn kubeconfig_of(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
+         clusters: [{{name: c, cluster: {{server: 'http://{server}'}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\n\
+         contexts: [{{name: here, context: {{cluster: c, user: u}}}}, {{name: there, context: {{cluster: c, user: u}}}}]\n"
+    )
+}
+
+#[test]
+fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
+    for (args, told) in [
+        (&[][..], "Usage: cloudctl"),
+        (&["statsu"], "'status'"),
+        (&["explain", "service"], "[NAMESPACE/]NAME"),
+        (&["explain", "node", "a/b"], "lower case letters"),
+        (&["status", "--url", "adapter=http://a:1"], "cloud-adapter, node-controller"),
+        (&["status", "-o", "xml"], "table, json, yaml"),
+        (&["status", "--kubeconfig", "/nowhere/config"], "--kubeconfig /nowhere/config: cannot read"),
+        (&["status", "--kubeconfig", "CONFIG", "--context", "elsewhere"], "it has: here, there"),
+        (&["orphans", "some-uid"], "--delete"),
+        (&["orphans", "--delete", "--kubeconfig", "CONFIG"], "or --all"),
+        (&["orphans", "--delete", "--all", "--kubeconfig", "CONFIG"], "add --yes"),
+        (&["orphans", "--delete", "--all", "--timeout", "5"], "such as 90s"),
+    ] {
+        let (code, out, err) = said(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.contains(told), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn without_a_kubeconfig_it_says_where_one_is_named() {
+    for command in
+        [&["status"][..], &["plan"], &["adopt"], &["orphans"], &["clusters"], &["explain", "node", "a"]]
+    {
+        let (code, out, err) = said(command);
+        assert_eq!((code, err.as_str()), (1, ""), "{command:?}: {out}");
+        assert!(out.contains("name a kubeconfig by --kubeconfig or KUBECONFIG"), "{command:?}: {out}");
+    }
+}
+
+#[test]
+fn a_server_that_is_away_is_told_once_and_what_is_elsewhere_is_still_asked() {
+    let place = format!("cloud-adapter=http://{NOBODY}");
+    let (code, out, err) = said(&["status", "--kubeconfig", "CONFIG", "--url", &place, "-o", "json"]);
+    assert_eq!(code, 1, "{err}");
+    let report: StatusReport = serde_json::from_str(&out).expect("JSON");
+    let sources: Vec<&str> = report.missing.iter().map(|it| it.source.as_str()).collect();
+    assert_eq!(sources, ["API server", "cloud-adapter, 127.0.0.1:9"], "{out}");
+    assert!(report.missing.iter().all(|it| it.why.contains("refused")), "{out}");
+}
+
+#[test]
+fn yaml_is_read_by_programs() {
+    let (code, out, _) = said(&["clusters", "-o", "yaml"]);
+    let report: ClustersReport = serde_saphyr::from_str(&out).expect("YAML");
+    assert_eq!((code, report.missing.len()), (1, 1), "{out}");
+}
+
+#[test]
+fn shells_learn_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, _) = said(&["completions", shell]);
+        assert!(code == 0 && out.contains("orphans"), "{shell}: {out}");
+    }
+}
+
+#[test]
+fn there_are_no_colours_where_none_are_wanted() {
+    let (_, out, _) = said(&["status"]);
+    assert!(!out.contains('\u{1b}'), "{out}");
+    let (_, out, _) = said(&["status", "--color", "always"]);
+    assert!(out.contains('\u{1b}'), "{out}");
+}
