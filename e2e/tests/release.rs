@@ -1,9 +1,10 @@
-//! What is given away, but for the images, whose builds take minutes.
+//! What is given away. The programs take minutes to build: here tiny ones stand in for them.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -39,6 +40,59 @@ fn a_release_is_whole_works_and_is_the_same_each_time() {
     assert!(packed.contains(&format!("image: \"node-controller:{version}\"")), "{packed}");
 }
 
+/// All of it, from programs that a stand-in for cargo builds. One that grew too large ends it.
+#[test]
+fn images_and_programs_are_part_of_it_unless_one_is_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, output) = (dir.path().join("program"), dir.path().join("dist"));
+    fs::write(dir.path().join("main.c"), "int main(void) { return 0; }").unwrap();
+    let mut cc = Command::new("cc");
+    let done = cc.args(["-static", "main.c", "-o"]).arg(&program).current_dir(dir.path()).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done));
+    let cargo = stand_in(dir.path());
+    let build = || {
+        let mut command = xtask();
+        command.args(["release", "build", "--draft", "--output"]).arg(&output).env("CARGO", &cargo);
+        command.env("CARGO_TARGET_DIR", dir.path().join("target")).output().unwrap()
+    };
+
+    let done = build();
+    assert!(done.status.success(), "{}", text(&done));
+    let folder = fs::read_dir(&output).unwrap().next().unwrap().unwrap().path();
+    let names: Vec<_> = files(&folder).into_keys().map(|path| path.display().to_string()).collect();
+    let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+    assert_eq!((count(".tar"), count(".spdx.json"), count("64")), (6, 6, 2), "{names:?}");
+
+    fs::OpenOptions::new().write(true).open(&program).unwrap().set_len(25_000_000).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    let refused = build();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(text(&refused).contains("must stay below 25.0 MB"), "{}", text(&refused));
+    assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
+}
+
+/// In place of cargo: it builds the same program whatever is asked for, and knows all else that cargo knows.
+fn stand_in(dir: &Path) -> PathBuf {
+    let path = dir.join("cargo");
+    let script = format!(
+        r#"#!/bin/sh
+set -e
+[ "$1" = build ] || exec '{}' "$@"
+while [ $# -gt 0 ]; do
+  case $1 in --bin) name=$2 ;; --target) target=$2 ;; --target-dir) folder=$2 ;; esac
+  shift
+done
+mkdir -p "$folder/$target/release"
+cp '{}/program' "$folder/$target/release/$name"
+"#,
+        env!("CARGO"),
+        dir.display()
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
 /// The one before it begins, the other when it is half done.
 #[test]
 fn what_fails_leaves_nothing() {
@@ -48,7 +102,7 @@ fn what_fails_leaves_nothing() {
     for (output, registry, said) in
         [(&file, "", "choose another --output"), (&output, "a b", "/image/registry")]
     {
-        let failed = xtask().arg("--output").arg(output).args(["--registry", registry]).output().unwrap();
+        let failed = cheap().arg("--output").arg(output).args(["--registry", registry]).output().unwrap();
         assert_eq!(failed.status.code(), Some(1), "{failed:?}");
         assert!(text(&failed).contains(said), "{}", text(&failed));
     }
@@ -57,7 +111,7 @@ fn what_fails_leaves_nothing() {
 
 /// The folder of a release that is built below `output`.
 fn built(output: &Path) -> PathBuf {
-    let done = xtask().arg("--output").arg(output).output().unwrap();
+    let done = cheap().arg("--output").arg(output).output().unwrap();
     assert!(done.status.success(), "{}", text(&done));
     let mut made = fs::read_dir(output).unwrap();
     let folder = made.next().unwrap().unwrap().path();
@@ -94,12 +148,18 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// `cargo xtask test` is one, so that it is there.
+fn cheap() -> Command {
+    let mut command = xtask();
+    command.args(["release", "build", "--draft", "--without-images"]);
+    command
+}
+
+/// `cargo xtask test` is an xtask, so that it is there.
 fn xtask() -> Command {
     let program = e2e::binaries().unwrap().join("xtask");
     assert!(program.exists(), "there is no {}; build it: cargo build --package xtask", program.display());
     let mut command = Command::new(program);
-    command.args(["release", "build", "--draft", "--without-images"]).current_dir(root());
+    command.current_dir(root());
     command
 }
 
