@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -21,7 +21,8 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// What a page's commands name by a path of the repository.
 const FOLDERS: [&str; 2] = ["examples", "helm"];
 /// What only looks is repeated until it sees what the page shows: the page's reader is slower than we are.
-const LOOKS: [&str; 3] = ["kubectl get ", "kubectl describe ", "kubectl --namespace kube-system get "];
+const LOOKS: [&str; 4] =
+    ["kubectl get ", "kubectl describe ", "kubectl --namespace kube-system get ", "cloudctl explain "];
 
 /// How a shown line begins if its command is to fail.
 const REFUSAL: &str = "Error:";
@@ -58,6 +59,7 @@ async fn what_the_tutorial_says_works_beside_the_demo() {
     let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
     let stay = told.find(|line| line["event"] == "stay").expect("it stays");
     let shell = Shell::new(Path::new(stay["kubeconfig"].as_str().unwrap())).unwrap();
+    shell.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
     let pages = pages("demo");
     assert!(pages.len() >= 2, "of how many pages are there commands? {}", pages.len());
     let mut faults = Vec::new();
@@ -107,6 +109,13 @@ impl Shell {
             symlink(root().join(folder), dir.path().join(folder))?;
         }
         Ok(Self { dir, kubeconfig: kubeconfig.to_path_buf() })
+    }
+
+    /// As the demo tells its visitors to.
+    fn alias(&self, name: &str, command: &str) -> anyhow::Result<()> {
+        let path = self.dir.path().join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\nexec {command} \"$@\"\n"))?;
+        Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
     }
 
     /// What went wrong, whatever came before it.

@@ -108,18 +108,20 @@ impl Narration {
     }
 
     fn stay(&self, stay: &Stay) -> String {
-        let Stay { kubeconfig, kubectl, cloud, prometheus, logs, processes } = stay;
+        let Stay { kubeconfig, kubectl, cloudctl, cloud, prometheus, logs, processes } = stay;
         let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();
         let harm = processes.iter().find(|it| it.process == ADAPTER).map(kill).unwrap_or_default();
         let head = self.in_style(BOLD, "It goes on running, until Ctrl-C. In another terminal:");
         format!(
-            "\n{head}\n\n  export KUBECONFIG={kubeconfig}\n{alias}\n\
+            "\n{head}\n\n  export KUBECONFIG={kubeconfig}\n{alias}  alias cloudctl='{cloudctl}'\n\n\
              To try:\n\n\
              \x20 kubectl get nodes --output wide\n\
              \x20 kubectl create service loadbalancer mine --tcp=80:8080\n\
              \x20 kubectl get service mine --watch\n\
              \x20 kubectl describe service mine\n\
-             \x20 kubectl delete service mine\n\n\
+             \x20 cloudctl explain service mine\n\
+             \x20 kubectl delete service mine\n\
+             \x20 cloudctl status\n\n\
              `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.\n\n\
              {harm}\
              {}{}\
@@ -266,6 +268,7 @@ mod tests {
 
           export KUBECONFIG=/tmp/x/admin.kubeconfig
           alias kubectl=/cache/kubectl
+          alias cloudctl='/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005'
 
         To try:
 
@@ -273,7 +276,9 @@ mod tests {
           kubectl create service loadbalancer mine --tcp=80:8080
           kubectl get service mine --watch
           kubectl describe service mine
+          cloudctl explain service mine
           kubectl delete service mine
+          cloudctl status
 
         `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.
 

@@ -123,6 +123,8 @@ pub(super) struct Stay {
     pub(super) kubeconfig: String,
     /// Where kubectl is, if not in `PATH`.
     pub(super) kubectl: Option<String>,
+    /// `cloudctl` with where it finds the pages: without a kubelet it cannot forward ports to them.
+    pub(super) cloudctl: String,
     pub(super) cloud: Look,
     /// Where Prometheus is, if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,12 +188,13 @@ fn times(n: u64) -> String {
 
 impl Stay {
     pub(super) fn at(stage: &mut Stage, tools: &Tools) -> Self {
-        let processes = stage.running();
+        let (processes, cloudctl) = (stage.running(), stage.cloudctl());
         let control_plane = &stage.cluster.control_plane;
         let kubectl = &tools.kubectl;
         Self {
             kubeconfig: control_plane.kubeconfig().display().to_string(),
             kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
+            cloudctl,
             cloud: stage.cluster.cloud.look(),
             prometheus: stage.prometheus.as_ref().map(|it| it.url().to_owned()),
             logs: control_plane.log_dir().display().to_string(),
@@ -236,6 +239,7 @@ pub(super) mod tests {
         let stay = Stay {
             kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
             kubectl: Some("/cache/kubectl".to_owned()),
+            cloudctl: "/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005".to_owned(),
             cloud: Look::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
             prometheus: Some("http://127.0.0.1:20004".to_owned()),
             logs: "/tmp/x/logs".to_owned(),
@@ -288,7 +292,7 @@ pub(super) mod tests {
         {"event":"fact","fact":"note","text":"done"}
         {"event":"step_failed","step":"service","millis":60000,"why":"waited 60s until it is green, in vain","evidence":[{"of":"log of a","text":"one\ntwo"}]}
         {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}},{"step":"service","outcome":"failed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}}],"passed":false}
-        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","cloud":{"is":"simcloud","url":"http://127.0.0.1:20003"},"prometheus":"http://127.0.0.1:20004","logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
+        {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","cloudctl":"/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005","cloud":{"is":"simcloud","url":"http://127.0.0.1:20003"},"prometheus":"http://127.0.0.1:20004","logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
         {"event":"process_ended","process":"cloud-adapter","how":"signal 9","again_in_millis":1000}
         {"event":"process_not_started","process":"cloud-adapter","why":"there is no program","again_in_millis":2000}
         {"event":"process_started","process":"cloud-adapter","pid":4712}

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::cluster::Cluster;
 use crate::control_plane::APISERVER;
 use crate::quiet::quiet;
-use crate::{ADAPTER, CONTROLLERS, Prometheus, events_on, eventually};
+use crate::{ADAPTER, CONTROLLERS, Prometheus, binaries, events_on, eventually};
 
 use super::cloud::Cloud;
 use super::cost::{Cost, Counts};
@@ -114,6 +114,18 @@ impl Stage {
             }
         }
         running
+    }
+
+    /// `cloudctl`, and where it finds the pages of all.
+    pub(super) fn cloudctl(&self) -> String {
+        let path = binaries().unwrap_or_default().join("cloudctl");
+        let mut command = path.display().to_string();
+        for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
+            let Ok(url) = self.cluster.pods.look_at(process).and_then(|pod| pod.url("/")) else { continue };
+            // Writing to a string does not fail.
+            write!(command, " --url {process}={}", url.trim_end_matches('/')).unwrap_or_default();
+        }
+        command
     }
 
     /// Stops all in good order: who calls before who is called.
