@@ -152,6 +152,14 @@ impl FakeKube {
         self.wake();
     }
 
+    /// What the last Event of this reason on an object of this name says.
+    #[must_use]
+    pub fn told(&self, reason: &str, name: &str) -> Option<String> {
+        let of = |event: &Event| event.reason.as_deref() == Some(reason);
+        let about = |event: &Event| event.involved_object.name.as_deref() == Some(name);
+        self.event_objects().into_iter().filter(of).rfind(about).and_then(|event| event.message)
+    }
+
     /// An object as it is now.
     #[must_use]
     pub fn get<K>(&self, name: &ObjectName) -> Option<K>

@@ -8,7 +8,7 @@ use controller_core::{
     mirror::ObjectName,
     testing::{Fault, Verb, eventually, instance, node},
 };
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::Node;
 use tokio::time::sleep;
 
 use super::world::{World, calm, id, running};
@@ -24,10 +24,7 @@ impl World {
 
     /// What the last Event of this reason on a node says.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
-        let events = self.kube.event_objects().into_iter().rev();
-        let of = |event: &Event| event.reason.as_deref() == Some(reason);
-        let about = |event: &Event| event.involved_object.name.as_deref() == Some(node);
-        events.filter(of).find(about).and_then(|event| event.message)
+        self.kube.told(reason, node)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use controller_core::explain::report::{Explanation, State};
 
-use k8s_openapi::api::core::v1::Event;
-
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,10 +17,7 @@ impl World {
 
     /// What the last Event of this reason on a node says.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
-        let events = self.kube.event_objects().into_iter().rev();
-        let of = |event: &Event| event.reason.as_deref() == Some(reason);
-        let about = |event: &Event| event.involved_object.name.as_deref() == Some(node);
-        events.filter(of).find(about).and_then(|event| event.message)
+        self.kube.told(reason, node)
     }
 }
 

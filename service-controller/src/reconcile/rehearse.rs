@@ -8,7 +8,7 @@ use controller_core::explain::{
     rehearse::{BoxStream, StreamExt as _, steps, stream},
 };
 
-use super::{ROUNDS, Reconciler, Sight, falls_back};
+use super::{ROUNDS, Reconciler, Sight};
 use crate::{
     execute::{Executor, Job},
     explain::{failing, waiting},
@@ -17,7 +17,6 @@ use crate::{
         memory::{Memory, Next},
         service::{FINALIZER, ServiceId},
         spec::Takeover,
-        wanted::Judged,
     },
     requeue::Error,
 };
@@ -87,11 +86,10 @@ impl Reconciler {
         }
         for action in plan.actions {
             match self.rehearse_action(&mut job, &action, found).await {
-                Err(error) if self.goes_on(&mut job, (&action, &judged), &error) => {
-                    // What is asked for next stands in for it.
-                    if falls_back(job.memory, &judged, &error, job.now) {
-                        found.trouble = Some(failing(&error, false));
-                    }
+                Err(error) if asks_for_less(&mut job, &action, &error) => return Ok(After::More),
+                // What is asked for next stands in for it.
+                Err(error) if self.has_a_stand_in(&mut job, &judged, &error) => {
+                    found.trouble = Some(failing(&error, false));
                     return Ok(After::More);
                 }
                 Ok(After::More) => (),
@@ -158,19 +156,6 @@ impl Reconciler {
         Ok(if serves && outcome.next == Next::Now { After::More } else { After::End })
     }
 
-    /// Whether something else would be asked for after this answer, as when it is carried out.
-    fn goes_on(&self, job: &mut Job<'_>, (action, judged): (&Action, &Judged), error: &Error) -> bool {
-        let Action::Ensure(ask) = action else { return false };
-        let refused = error.refuses_the_wish() && !ask.stands_in;
-        if refused && Executor::asks_for_less(job, ask, error) {
-            return true;
-        }
-        if refused {
-            job.memory.refuse(ask);
-        }
-        self.has_a_stand_in(job, judged, error)
-    }
-
     /// Of what no Service wants. What holds it stands in the ledger, and then nothing would be done.
     async fn rehearse_left_over(&self, id: &ServiceId, object: &Object) -> Rehearsal {
         if self.executor.ledger.trouble(object).is_some() {
@@ -181,4 +166,17 @@ impl Reconciler {
             Err(error) => Rehearsal::trouble(failing(&error, false)),
         }
     }
+}
+
+/// Whether less would be asked for after this answer, as when it is carried out. If not, what was refused is noted.
+fn asks_for_less(job: &mut Job<'_>, action: &Action, error: &Error) -> bool {
+    let Action::Ensure(ask) = action else { return false };
+    if !error.refuses_the_wish() || ask.stands_in {
+        return false;
+    }
+    let less = Executor::asks_for_less(job, ask, error);
+    if !less {
+        job.memory.refuse(ask);
+    }
+    less
 }

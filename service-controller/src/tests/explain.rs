@@ -7,7 +7,7 @@ use controller_core::{
     explain::report::{Explanation, State},
     testing::service,
 };
-use k8s_openapi::api::core::v1::{Event, Service};
+use k8s_openapi::api::core::v1::Service;
 
 use super::world::{World, name};
 use crate::plan::left_over::Orphans;
@@ -27,10 +27,7 @@ impl World {
 
     /// What the last Event of this reason on a Service says.
     fn told(&self, service: &str, reason: &str) -> Option<String> {
-        let events = self.kube.event_objects().into_iter().rev();
-        let of = |event: &Event| event.reason.as_deref() == Some(reason);
-        let about = |event: &Event| event.involved_object.name.as_deref() == Some(service);
-        events.filter(of).find(about).and_then(|event| event.message)
+        self.kube.told(reason, service)
     }
 }
 
