@@ -224,7 +224,7 @@ mod tests {
             }
             1 => drop(memory.removing()),
             2 if memory.removes() => {
-                drop(memory.removal(&Step::Sync, &answer(State::Absent), Duration::ZERO))
+                drop(memory.removal(&Step::Sync, &answer(State::Absent), Duration::ZERO));
             }
             3 => drop(memory.removal(&Step::Sync, &answer(State::Deleting), Duration::ZERO)),
             4 if memory.removed => drop(memory.released()),
