@@ -4,9 +4,15 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The packages whose binaries the harness runs in place of containers.
-const SERVERS: [&str; 5] =
-    ["adapter-openstack", "adapter-sim", "node-controller", "route-controller", "service-controller"];
+/// The packages whose binaries the harness runs in place of containers, and as a person does.
+const SERVERS: [&str; 6] = [
+    "adapter-openstack",
+    "adapter-sim",
+    "cloudctl",
+    "node-controller",
+    "route-controller",
+    "service-controller",
+];
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {

@@ -142,16 +142,22 @@ fn status(layout: &Layout) -> anyhow::Result<ExitCode> {
 
 /// Builds the simulated cloud, and says where it is: beside ourselves.
 pub(crate) fn build_simcloud() -> anyhow::Result<PathBuf> {
-    let built = Command::new(cargo::program())
-        .args(["build", "--package", "adapter-sim", "--bin", "simcloud"])
-        .current_dir(cargo::root())
-        .status()
-        .context("cannot start cargo")?;
-    if !built.success() {
-        bail!("the simulated cloud does not build; mend what cargo names above");
-    }
+    build(&["--package", "adapter-sim", "--bin", "simcloud"])?;
     let ourselves = env::current_exe().context("cannot tell where cargo puts programs")?;
     Ok(ourselves.with_file_name("simcloud"))
+}
+
+/// Builds what people run there, beside ourselves.
+pub(crate) fn build_cloudctl() -> anyhow::Result<()> {
+    build(&["--package", "cloudctl", "--bins"])
+}
+
+fn build(what: &[&str]) -> anyhow::Result<()> {
+    let built = Command::new(cargo::program()).arg("build").args(what).current_dir(cargo::root()).status();
+    if !built.context("cannot start cargo")?.success() {
+        bail!("cargo build {} fails; mend what cargo names above", what.join(" "));
+    }
+    Ok(())
 }
 
 /// The simulated cloud that is to run beside so many nodes.

@@ -16,11 +16,23 @@ use crate::step::{Outcome, Step, say};
 const PAGE: &str = "docs/reference/flags.md";
 
 /// Programs that have flags in common, under the name that stands for all of them.
-const FAMILIES: [(&str, &[&[&str]]); 4] = [
+const FAMILIES: [(&str, &[&[&str]]); 5] = [
     ("All controllers", &[&["node-controller"], &["service-controller"], &["route-controller"]]),
     ("All adapters", &[&["adapter-openstack"], &["adapter-sim"]]),
     ("", &[&["service-controller", "self-test"]]),
     ("", &[&["simcloud"], &["adapter-conformance"]]),
+    ("All commands of cloudctl", &CLOUDCTL),
+];
+
+/// One with each form of arguments.
+const CLOUDCTL: [&[&str]; 7] = [
+    &["cloudctl", "status"],
+    &["cloudctl", "plan"],
+    &["cloudctl", "adopt"],
+    &["cloudctl", "clusters"],
+    &["cloudctl", "explain", "service"],
+    &["cloudctl", "orphans"],
+    &["cloudctl", "limits", "simulate"],
 ];
 
 #[derive(Debug, clap::Args)]

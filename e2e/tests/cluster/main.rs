@@ -7,6 +7,7 @@ mod bed;
 mod bootstrap;
 mod chart;
 mod clock;
+mod cloudctl;
 mod faults;
 mod inside;
 mod migration;

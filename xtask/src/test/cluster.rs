@@ -24,6 +24,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let python = Python::get()?;
     let images = images::for_tests(&IMAGES)?;
     cluster::build_simcloud()?;
+    cluster::build_cloudctl()?;
     let xtask = env::current_exe().context("cannot tell where cargo puts programs")?;
     let program =
         lanes::build(&PROGRAM)?.pop_front().context("cargo does not say where the scenarios are")?;
