@@ -169,7 +169,7 @@ async fn objects_at_the_cloud(bed: &Bed) {
 
 async fn names_that_nobody_knows(bed: &Bed) {
     for (what, name, told) in [
-        ("service", "wrog", "there is wrong"),
+        ("service", "wrong1", "there is wrong"),
         ("service", "default/kubernetes", "of type ClusterIP"),
         ("node", "nobody", "there is none of this name"),
     ] {
