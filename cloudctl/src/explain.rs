@@ -110,7 +110,11 @@ pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result
             Err(why) => session.missing.push(why),
         }
         if !report.is_known() {
-            report.unknown = Some(objects::why_unknown(cluster, &object).await);
+            report.unknown = Some(if report.explanations.is_empty() {
+                "no controller could be read that would know".to_owned()
+            } else {
+                objects::why_unknown(cluster, &object).await
+            });
         }
     }
     report.missing = session.lacks();

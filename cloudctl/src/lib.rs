@@ -3,10 +3,10 @@
 //! It reads what the processes show on their pages, over the API server's port-forward or at URLs, and what lies in the cluster. It has no
 //! access to the cloud. What cannot be read is named at the end, and the rest is shown.
 //!
-//! - [`options`]: the flags.
-//! - [`session`]: the processes that are read, and how they are reached: [`cluster`], [`http`].
+//! - `options`: the flags.
+//! - `session`: the processes that are read, and how they are reached: `cluster`, `http`.
 //! - A module a command: what it asks for, a pure function that makes its report of that, and how people see it.
-//! - [`output`]: reports as tables, JSON or YAML.
+//! - `output`: reports as tables, JSON or YAML.
 
 mod adopt;
 mod cluster;

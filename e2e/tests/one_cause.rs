@@ -129,7 +129,8 @@ async fn alert(prometheus: &Prometheus) -> String {
         let text = alert.annotations.get(name).map(String::as_str).unwrap_or_default();
         format!("{name}: {text}")
     });
-    format!("{}: {}\n{}", alert.labels["alertname"], alert.state, lines.join("\n"))
+    let name = alert.labels.get("alertname").map(String::as_str).unwrap_or_default();
+    format!("{name}: {}\n{}", alert.state, lines.join("\n"))
 }
 
 /// From the turn at the Service to the call of the cloud that waited.

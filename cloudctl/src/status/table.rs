@@ -171,9 +171,9 @@ fn controllers(all: &[Told<ControllerStatus>], paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-/// Such as `0,2 of 4`.
+/// Such as `#0,#2 of 4`.
 fn held(page: &ControllerStatus) -> String {
-    let held: Vec<String> = page.held.iter().map(u32::to_string).collect();
+    let held: Vec<String> = page.held.iter().map(|shard| format!("#{shard}")).collect();
     let held = if held.is_empty() { "none".to_owned() } else { held.join(",") };
     format!("{held} of {}", page.shards)
 }

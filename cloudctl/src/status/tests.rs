@@ -92,8 +92,8 @@ fn people_see_tables_and_what_is_not_well() {
       routes          0      -    2m      VENDOR_UNAVAILABLE
 
     Controllers
-      CONTROLLER          REPLICA  VERSION  SHARDS  WAITING  RUNNING  LATER  OLDEST  UNSETTLED  ADAPTER
-      service-controller  sc-1     0.1.0    0 of 2  1        2        3      0.5s    4          ca-1
+      CONTROLLER          REPLICA  VERSION  SHARDS   WAITING  RUNNING  LATER  OLDEST  UNSETTLED  ADAPTER
+      service-controller  sc-1     0.1.0    #0 of 2  1        2        3      0.5s    4          ca-1
 
     Shards
       CONTROLLER          SHARD  HOLDER  SINCE  RENEWED
