@@ -211,6 +211,18 @@ pub(super) mod tests {
     use crate::ADAPTER;
     use crate::demo::cost::tests::some;
 
+    fn stay() -> Stay {
+        Stay {
+            kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
+            kubectl: Some("/cache/kubectl".to_owned()),
+            cloudctl: "/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005".to_owned(),
+            cloud: Look::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
+            prometheus: Some("http://127.0.0.1:20004".to_owned()),
+            logs: "/tmp/x/logs".to_owned(),
+            processes: vec![Running { process: ADAPTER, pid: 4711 }],
+        }
+    }
+
     /// One of each kind, for tests of what becomes of them.
     pub(in super::super) fn play() -> Vec<Report> {
         let node = |n: u32| NodeFact {
@@ -236,15 +248,6 @@ pub(super) mod tests {
             why: "waited 60s until it is green, in vain".to_owned(),
             evidence: vec![Evidence { of: "log of a".to_owned(), text: "one\ntwo".to_owned() }],
         };
-        let stay = Stay {
-            kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
-            kubectl: Some("/cache/kubectl".to_owned()),
-            cloudctl: "/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005".to_owned(),
-            cloud: Look::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
-            prometheus: Some("http://127.0.0.1:20004".to_owned()),
-            logs: "/tmp/x/logs".to_owned(),
-            processes: vec![Running { process: ADAPTER, pid: 4711 }],
-        };
         vec![
             heading(1, "nodes", "nodes join at once"),
             Report::Fact(Fact::Command { line: "helm install it".to_owned() }),
@@ -264,7 +267,7 @@ pub(super) mod tests {
                 steps: vec![row("nodes", Outcome::Passed), row("service", Outcome::Failed)],
                 passed: false,
             },
-            Report::Stay(stay),
+            Report::Stay(stay()),
             Report::ProcessEnded { process: ADAPTER, how: "signal 9".to_owned(), again_in_millis: 1000 },
             Report::ProcessNotStarted {
                 process: ADAPTER,
