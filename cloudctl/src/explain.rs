@@ -109,12 +109,8 @@ pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result
             }
             Err(why) => session.missing.push(why),
         }
-        if !report.is_known() {
-            report.unknown = Some(if report.explanations.is_empty() {
-                "no controller could be read that would know".to_owned()
-            } else {
-                objects::why_unknown(cluster, &object).await
-            });
+        if !report.is_known() && report.unknown.is_none() {
+            report.unknown = Some(objects::why_unknown(cluster, &object).await);
         }
     }
     report.missing = session.lacks();
@@ -134,6 +130,7 @@ fn report(
     now: Timestamp,
     (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
 ) -> ExplainReport {
+    let unknown = pages.is_empty().then(|| "no controller could be read that would know".to_owned());
     let explanations = by_who_knows(pages);
     let key = object.key();
     let leader = adapters.into_iter().map(|it| it.content).find(|it| it.leader);
@@ -141,7 +138,7 @@ fn report(
     let task = leader.iter().flat_map(|it| &it.tasks).find(|it| service && it.name == key).cloned();
     let budget = leader.and_then(|leader| of_budget(&explanations, task.as_ref(), leader));
     let kind = object.kind().to_owned();
-    ExplainReport { kind, key, at: now, explanations, task, budget, ..ExplainReport::default() }
+    ExplainReport { kind, key, at: now, explanations, task, budget, unknown, ..ExplainReport::default() }
 }
 
 /// Of each controller the replica that holds the shard; else one that at least knows the object; else none.

@@ -10,10 +10,9 @@ use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-pub(crate) use self::pages::read;
+use self::pages::{Signed, read};
 use crate::{
     cluster::{API_SERVER, Cluster, Unconnected},
     http::{self, Answer},
@@ -117,11 +116,7 @@ impl Session {
     }
 
     /// The same page of all processes of these components. What cannot be read is missing.
-    pub(crate) async fn pages<T: DeserializeOwned>(
-        &mut self,
-        components: &[Component],
-        path: &str,
-    ) -> Vec<Page<T>> {
+    pub(crate) async fn pages<T: Signed>(&mut self, components: &[Component], path: &str) -> Vec<Page<T>> {
         let wanted = self.processes.iter().filter(|process| components.contains(&process.component));
         let wanted: Vec<Process> = wanted.cloned().collect();
         let reading = wanted.into_iter().map(|process| async {
@@ -141,13 +136,9 @@ impl Session {
     }
 
     /// A page of one process.
-    pub(crate) async fn page<T: DeserializeOwned>(
-        &self,
-        process: &Process,
-        path: &str,
-    ) -> Result<T, Missing> {
+    pub(crate) async fn page<T: Signed>(&self, process: &Process, path: &str) -> Result<T, Missing> {
         let answer = self.get(process, path).await;
-        answer.and_then(|answer| read(&answer, path)).map_err(|why| process.lacks(why))
+        answer.and_then(|answer| read(process.component, &answer, path)).map_err(|why| process.lacks(why))
     }
 
     async fn get(&self, process: &Process, path: &str) -> Result<Answer, String> {

@@ -128,8 +128,16 @@ fn what_is_settled_has_no_budget() {
 fn what_nobody_knows_is_said() {
     let unknown = said(Component::ServiceController, "sc", &json!({ "known": false }));
     let mut report = report(&web(), now(), (vec![unknown], vec![adapter()]));
+    assert_eq!(report.unknown, None, "the API server is asked");
     report.unknown = Some("there is none of this name; there is webs".to_owned());
     let text = written(&report, Format::Table, false).expect("written");
     assert!(text.starts_with("Service default/web: there is none of this name; there is webs\n"), "{text}");
     assert!(!report.is_well());
+}
+
+#[test]
+fn where_no_controller_was_read_nobody_says_that_it_is_unknown() {
+    let report = report(&web(), now(), (Vec::new(), vec![adapter()]));
+    let text = written(&report, Format::Table, false).expect("written");
+    assert!(text.starts_with("Service default/web: no controller could be read that would know\n"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Which processes are found, and how their answers are read.
 
 use ::http::StatusCode;
-use ::pages::report::{ControllerStatus, Explanation};
+use ::pages::report::{AdapterStatus, ControllerStatus, Explanation};
 use serde_json::json;
 
 use super::*;
@@ -44,10 +44,12 @@ fn answer(status: StatusCode, body: &str) -> Answer {
     Answer { status, body: body.to_owned().into() }
 }
 
+const SERVICES: Component = Component::ServiceController;
+
 #[test]
 fn a_page_of_what_is_not_known_is_read() {
-    let known =
-        read::<Explanation>(&answer(StatusCode::NOT_FOUND, r#"{"known":false,"key":"a"}"#), "/explain?key=a");
+    let body = r#"{"known":false,"key":"a","controller":"service-controller"}"#;
+    let known = read::<Explanation>(SERVICES, &answer(StatusCode::NOT_FOUND, body), "/explain?key=a");
     assert_eq!(known.map(|it| (it.known, it.key)), Ok((false, "a".to_owned())));
 }
 
@@ -61,8 +63,22 @@ fn what_is_no_page_says_why() {
             "/status answered 503: it has not started yet",
         ),
         (StatusCode::OK, "<html>", "/status is no page that this cloudctl reads"),
+        (StatusCode::OK, "{}", "/status is no page of ours"),
+        (StatusCode::OK, r#"{"controller":"node-controller"}"#, "this is the page of node-controller"),
+        (StatusCode::NOT_FOUND, r#"{"error":"not found"}"#, "it has no /status"),
     ] {
-        let refused = read::<ControllerStatus>(&answer(status, body), "/status").expect_err(body);
+        let refused = read::<ControllerStatus>(SERVICES, &answer(status, body), "/status").expect_err(body);
         assert!(refused.starts_with(told), "{refused}");
+    }
+}
+
+#[test]
+fn an_adapter_says_that_it_is_one() {
+    let of = |body| {
+        read::<AdapterStatus>(Component::CloudAdapter, &answer(StatusCode::OK, body), "/status.json").is_ok()
+    };
+    assert!(of(r#"{"adapter":"adapter-sim","instanceId":"a"}"#));
+    for other in ["{}", r#"{"adapter":"adapter-sim"}"#, r#"{"instanceId":"a"}"#] {
+        assert!(!of(other), "{other}");
     }
 }
