@@ -1,6 +1,10 @@
 //! The API server: what lies in the cluster, and the way to the ports of pods.
 
-use std::{path::Path, sync::OnceLock, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
@@ -152,7 +156,7 @@ async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Conf
         Some(file) => Kubeconfig::read_from(file).map_err(|error| {
             Unconnected::Usage(format!("--kubeconfig {}: {}", file.display(), of_kubeconfig(&error)))
         })?,
-        None => match Kubeconfig::read() {
+        None => match of_environment() {
             Ok(read) => read,
             Err(error) => return without_kubeconfig(&error, context),
         },
@@ -167,6 +171,16 @@ async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Conf
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(read, &options).await;
     config.map_err(|error| Unconnected::Missing(of_kubeconfig(&error)))
+}
+
+/// The files of `KUBECONFIG` in one, or the file at home. Those that are not there are left out, as kubectl does, unless none is.
+fn of_environment() -> Result<Kubeconfig, KubeconfigError> {
+    let list = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let there: Vec<PathBuf> = std::env::split_paths(&list).filter(|file| file.exists()).collect();
+    if there.is_empty() {
+        return Kubeconfig::read();
+    }
+    there.iter().try_fold(Kubeconfig::default(), |all, file| all.merge(Kubeconfig::read_from(file)?))
 }
 
 fn without_kubeconfig(error: &KubeconfigError, context: Option<&str>) -> Result<Config, Unconnected> {
@@ -216,7 +230,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         }
         next = cause.source();
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    in_time(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What is behind it all: the layers above only say that they pass it on.
@@ -225,6 +239,23 @@ fn root(error: &dyn std::error::Error) -> String {
     while let Some(cause) = deepest.source() {
         deepest = cause;
     }
-    let text = deepest.to_string();
+    let text = in_time(&deepest.to_string());
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+/// What a connection says that nobody answered, in words for people.
+fn in_time(text: &str) -> String {
+    text.replace("deadline has elapsed", &format!("no answer within {}s", CONNECTED_WITHIN.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_in_time_is_told_with_the_time() {
+        let late = std::io::Error::new(std::io::ErrorKind::TimedOut, "deadline has elapsed");
+        assert_eq!(root(&late), "no answer within 5s");
+        assert_eq!(chain(&late), "no answer within 5s");
+    }
 }

@@ -40,7 +40,7 @@ pub(crate) enum What {
     },
     /// A Service: its load balancer
     Service {
-        /// Its name, with its namespace if that is not the kubeconfig's
+        /// Its name, with its namespace if that is not the kubeconfig's. Needed beside -n, which is where the chart is installed
         #[arg(value_name = "[NAMESPACE/]NAME", value_parser = objects::key)]
         name: objects::Key,
     },
@@ -88,6 +88,9 @@ pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result
         What::Node { .. } => &[Component::NodeController, Component::RouteController],
         What::Service { .. } => &[Component::ServiceController],
     };
+    if let (What::Service { name }, Some(_)) = (what, &common.namespace) {
+        name.settled().map_err(Usage)?;
+    }
     let components = [&[Component::CloudAdapter][..], controllers].concat();
     let mut session = Session::open(common, &components, now).await?;
     let object = match what {

@@ -69,6 +69,19 @@ pub(crate) fn key(text: &str) -> Result<Key, String> {
     }
 }
 
+impl Key {
+    /// Refuses a name without a namespace beside `-n`, which to kubectl is the object's.
+    pub(crate) fn settled(&self) -> Result<(), String> {
+        let Self { namespace, name } = self;
+        if namespace.is_some() {
+            return Ok(());
+        }
+        Err(format!(
+            "service {name}: in which namespace? Write NAMESPACE/{name} (-n is where the chart is installed)"
+        ))
+    }
+}
+
 impl Object {
     pub(crate) fn node(name: &str) -> Self {
         Self::Node(name.to_owned())

@@ -53,9 +53,9 @@ pub(crate) struct Common {
     /// The context of the kubeconfig [default: its current one]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace in which the chart is installed
-    #[arg(long, short, global = true, value_name = "NAME", default_value = NAMESPACE)]
-    pub(crate) namespace: String,
+    /// The namespace in which the chart is installed [default: kube-system]
+    #[arg(long, short, global = true, value_name = "NAME", value_parser = label)]
+    pub(crate) namespace: Option<String>,
     /// Read the pages of a component there, and not by port-forward: service-controller=http://10.0.0.1:10271. May be repeated,
     /// also for replicas of one component
     #[arg(long, global = true, value_name = "COMPONENT=URL")]
@@ -66,6 +66,24 @@ pub(crate) struct Common {
     /// Whether there are colours
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: Color,
+}
+
+impl Common {
+    /// Of the release.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(NAMESPACE)
+    }
+}
+
+/// Reads the name of a namespace, a DNS label.
+fn label(text: &str) -> Result<String, String> {
+    let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let ends = text.starts_with('-') || text.ends_with('-');
+    if (1..=63).contains(&text.len()) && text.bytes().all(fine) && !ends {
+        return Ok(text.to_owned());
+    }
+    Err("a namespace has at most 63 lower case letters, digits and dashes, and no dash at its ends"
+        .to_owned())
 }
 
 /// What is asked for.

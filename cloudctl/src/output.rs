@@ -1,6 +1,7 @@
 //! Reports as people read them, and as programs do.
 
 mod table;
+mod visible;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -9,6 +10,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 pub(crate) use self::table::{Cell, Table, Tone};
+use self::visible::escaped;
 use crate::missing::Missing;
 
 /// How a report is written.
@@ -72,14 +74,13 @@ impl Paper {
 
     /// A line.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
-        self.text.push_str(text.as_ref());
-        self.text.push('\n');
+        self.toned(Tone::Plain, text.as_ref());
     }
 
     /// A line in the colour of its tone.
     pub(crate) fn toned(&mut self, tone: Tone, text: &str) {
-        let line = tone.paint(text, self.color);
-        self.line(line);
+        self.text.push_str(&tone.paint(text, self.color));
+        self.text.push('\n');
     }
 
     /// A line above what belongs together, with air before it.
@@ -133,7 +134,7 @@ pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyh
         }
         Format::Json => {
             let text = serde_json::to_string_pretty(report).context("cannot write the report as JSON")?;
-            Ok(format!("{text}\n"))
+            Ok(format!("{}\n", escaped(text)))
         }
         Format::Yaml => serde_saphyr::to_string(report).context("cannot write the report as YAML"),
     }
@@ -156,4 +157,45 @@ pub(crate) fn say(text: &str) {
     let line = format!("{text}\n");
     // Where nobody listens, nothing is lost.
     io::stderr().write_all(line.as_bytes()).unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVIL: &str = "a\u{1b}[2J\u{9b}2J\u{202e}\r\nb";
+
+    #[derive(Serialize)]
+    struct Evil {
+        missing: Vec<Missing>,
+    }
+
+    impl Report for Evil {
+        fn show(&self, paper: &mut Paper) {
+            paper.heading(EVIL);
+            paper.line(EVIL);
+        }
+
+        fn missing(&self) -> &[Missing] {
+            &self.missing
+        }
+
+        fn is_well(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn nothing_from_outside_commands_the_terminal() {
+        let evil = Evil { missing: vec![Missing::new(EVIL, EVIL)] };
+        for format in [Format::Table, Format::Json, Format::Yaml] {
+            let text = written(&evil, format, false).expect("written");
+            let obeyed = text.chars().find(|it| it.is_control() && *it != '\n');
+            assert_eq!(obeyed, None, "{format:?}: {text:?}");
+            assert!(format == Format::Yaml || !text.contains('\u{202e}'), "{format:?}: {text:?}");
+        }
+        let text = written(&evil, Format::Yaml, false).expect("written");
+        let read: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");
+        assert_eq!(read.pointer("/missing/0/why").and_then(|it| it.as_str()), Some(EVIL));
+    }
 }

@@ -94,9 +94,9 @@ impl Session {
         let placed = |component: &&Component| common.url.iter().any(|place| place.component == **component);
         let by_pod: Vec<Component> = components.iter().filter(|it| !placed(it)).copied().collect();
         if let (Some(cluster), false) = (&cluster, by_pod.is_empty()) {
-            match pods(cluster, &common.namespace).await {
+            match pods(cluster, common.namespace()).await {
                 Ok(pods) => {
-                    let (found, lacking) = of_pods(&pods, &by_pod, &common.namespace);
+                    let (found, lacking) = of_pods(&pods, &by_pod, common.namespace());
                     processes.extend(found);
                     missing.extend(lacking);
                 }
@@ -104,7 +104,7 @@ impl Session {
             }
         }
         processes.sort();
-        Ok(Self { cluster, namespace: common.namespace.clone(), processes, missing, now })
+        Ok(Self { cluster, namespace: common.namespace().to_owned(), processes, missing, now })
     }
 
     /// What was not found, each thing once.

@@ -96,6 +96,7 @@ fn report(
     troubles.extend(of_adapters(&adapters));
     troubles.extend(controllers.iter().flat_map(of_controller));
     troubles.extend(shards.iter().filter(|it| it.holder.is_none()).map(unheld));
+    troubles.extend(controllers.iter().filter(|it| is_idle(&it.page, &shards)).map(idle));
     let (namespace, at) = (session.namespace.clone(), session.now);
     StatusReport { namespace, at, adapters, controllers, shards, troubles, missing }
 }
@@ -117,7 +118,7 @@ fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timesta
         of_leases.retain(|it| said.is_none_or(|said| it.shard < said) || it.holder.is_some());
         for shard in 0..said.unwrap_or_default() {
             let holder = its().find(|it| it.page.held.contains(&shard)).map(|it| it.process.clone());
-            if leases.is_empty() || (!of_leases.iter().any(|it| it.shard == shard) && holder.is_some()) {
+            if !of_leases.iter().any(|it| it.shard == shard) {
                 let controller = component.name().to_owned();
                 of_leases.push(Shard { controller, shard, holder, ..Shard::default() });
             }
@@ -141,6 +142,15 @@ fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard
 
 fn unheld(shard: &Shard) -> String {
     format!("shard {} of {}: nobody holds it, so nobody does its work", shard.shard, shard.controller)
+}
+
+/// It holds nothing, and of none of its controller's shards is anything known.
+fn is_idle(page: &ControllerStatus, shards: &[Shard]) -> bool {
+    page.held.is_empty() && !shards.iter().any(|it| it.controller == page.controller)
+}
+
+fn idle(Told { process, page }: &Told<ControllerStatus>) -> String {
+    format!("{} {process}: it holds no shard, and nobody is known to hold one", page.controller)
 }
 
 fn of_adapters(adapters: &[Told<AdapterStatus>]) -> Vec<String> {

@@ -54,6 +54,9 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
         (&["status", "-o", "xml"], "table, json, yaml"),
         (&["status", "--kubeconfig", "/nowhere/config"], "--kubeconfig /nowhere/config: cannot read"),
         (&["status", "--kubeconfig", "CONFIG", "--context", "elsewhere"], "it has: here, there"),
+        (&["status", "-n", ""], "--namespace <NAME>"),
+        (&["status", "--namespace", "a b"], "--namespace <NAME>"),
+        (&["-n", "shop", "explain", "service", "mine"], "service mine: in which namespace? Write"),
         (&["orphans", "some-uid"], "--delete"),
         (&["orphans", "--delete", "--kubeconfig", "CONFIG"], "or --all"),
         (&["orphans", "--delete", "--all", "--kubeconfig", "CONFIG"], "add --yes"),
@@ -62,6 +65,23 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
         let (code, out, err) = said(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.contains(told), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn files_of_kubeconfig_that_are_not_there_are_left_out() {
+    let home = tempfile::tempdir().expect("a directory");
+    let there = home.path().join("config");
+    std::fs::write(&there, kubeconfig_of(NOBODY)).expect("written");
+    for (list, told) in [
+        (format!("/nowhere/config:{}", there.display()), "it has: here, there"),
+        (format!("{}:/nowhere/config", there.display()), "it has: here, there"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
+        command.args(["status", "--context", "elsewhere"]).env_clear().env("KUBECONFIG", &list);
+        let output = command.output().expect("it runs");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && err.contains(told), "{list}: {err}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tables: columns as wide as what is in them, nothing cut, nothing wrapped.
 
+use super::visible::visible;
+
 /// What a word wants to say by its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -13,7 +15,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The text between the terminal's signs for its colour.
+    /// The text between the terminal's signs for its colour. No other signs for the terminal are left.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
         let sign = match self {
             Self::Plain => "",
@@ -23,8 +25,9 @@ impl Tone {
             Self::Bad => "31",
             Self::Dim => "2",
         };
+        let text = visible(text);
         if !color || sign.is_empty() || text.is_empty() {
-            return text.to_owned();
+            return text;
         }
         format!("\u{1b}[{sign}m{text}\u{1b}[0m")
     }
@@ -124,6 +127,14 @@ mod tests {
     fn columns_are_as_wide_as_what_is_in_them() {
         let wanted = "  NAME    STATE   WHY\n  a       OPEN    it is hot\n  größer  CLOSED\n";
         assert_eq!(table().render(2, false), wanted);
+    }
+
+    #[test]
+    fn what_commands_the_terminal_is_shown() {
+        let mut table = Table::default();
+        table.row([Cell::new(Tone::Bad, "a\u{1b}[2Jb"), "c\nd".into()]);
+        assert_eq!(table.render(0, false), "a␛[2Jb  c␊d\n");
+        assert_eq!(table.render(0, true), "\u{1b}[31ma␛[2Jb\u{1b}[0m  c␊d\n");
     }
 
     #[test]

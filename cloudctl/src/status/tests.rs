@@ -139,3 +139,22 @@ fn a_standby_alone_is_no_adapter() {
         report(&session(Vec::new()), (vec![page(Component::CloudAdapter, "ca-2", standby)], Vec::new()), &[]);
     assert_eq!(report.troubles, ["cloud-adapter: no replica leads, so nobody talks to the cloud"]);
 }
+
+#[test]
+fn work_that_nobody_does_is_said() {
+    let of = |shards, leases: &[Lease]| {
+        let standby = ControllerStatus { shards, held_back: Vec::new(), ..controller(&[]) };
+        let standby = page(Component::ServiceController, "sc-2", standby);
+        report(&session(Vec::new()), (Vec::new(), vec![standby]), leases).troubles
+    };
+    let nobody = "shard 0 of service-controller: nobody holds it, so nobody does its work";
+    let others = lease("somebody-else", &json!({ "holderIdentity": "it" }));
+    assert_eq!(of(1, &[others]), [nobody], "it has no Lease yet");
+    assert_eq!(of(1, &[]), [nobody]);
+    let idle = "service-controller sc-2: it holds no shard, and nobody is known to hold one";
+    assert_eq!(of(0, &[]), [idle]);
+    let held = json!({ "holderIdentity": "sc-1", "renewTime": "2026-01-02T03:04:03.000000Z" });
+    let held = lease("cloud-service-controller", &held);
+    assert_eq!(of(1, &[held.clone()]), [""; 0], "another replica does it");
+    assert_eq!(of(0, &[held]), [""; 0]);
+}
