@@ -13,7 +13,10 @@ pub use self::former::{Former, FormerLease};
 use crate::{
     missing::Missing,
     options::{Common, Component},
-    plan::{Planned, Planner, gather},
+    plan::{
+        Planned, Planner,
+        gather::{self, Gathered},
+    },
     session::{Session, Usage},
 };
 
@@ -60,27 +63,23 @@ pub struct Change {
 /// Reads all plans, and looks for what was left.
 pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<AdoptReport, Usage> {
     let mut session = Session::open(common, &Component::CONTROLLERS, now).await?;
-    let (planners, objects) = gather::all(&mut session).await;
+    let gathered = gather::all(&mut session).await;
     let (former, lacking) = match &session.cluster {
         Some(cluster) => former::look(cluster, now).await,
         None => (Former::default(), Vec::new()),
     };
     session.missing.extend(lacking);
     let missing = session.lacks();
-    Ok(report(now, (planners, objects), former, missing))
+    Ok(report(now, gathered, former, missing))
 }
 
 /// What comes of it.
-fn report(
-    now: Timestamp,
-    (planners, objects): (Vec<Planner>, Vec<Planned>),
-    former: Former,
-    missing: Vec<Missing>,
-) -> AdoptReport {
+fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missing>) -> AdoptReport {
+    let Gathered { planners, objects, gaps } = gathered;
     let steps = objects.iter().flat_map(|it| &it.what.vendor);
     let marks = u64::try_from(steps.filter(|step| is_mark(step)).count()).unwrap_or(u64::MAX);
     let changes: Vec<Change> = objects.iter().flat_map(changes_of).collect();
-    let doubts = doubts(&planners, &objects, &changes, &missing);
+    let doubts = [gaps, doubts(&planners, &objects, &changes, &missing)].concat();
     let safe = doubts.is_empty();
     AdoptReport { at: now, safe, doubts, former, planners, changes, marks, objects, missing }
 }

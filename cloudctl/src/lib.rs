@@ -12,6 +12,7 @@ mod adopt;
 mod cluster;
 mod clusters;
 mod explain;
+mod gaps;
 mod http;
 mod limits;
 mod missing;

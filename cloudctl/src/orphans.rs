@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::release::Outcome;
 pub(crate) use self::release::release;
 use crate::{
+    gaps::gaps,
     missing::Missing,
     options::{Common, Component},
     session::{Page, Session, Usage},
@@ -50,6 +51,8 @@ pub struct OrphansReport {
     pub orphans: Vec<Orphan>,
     /// How many more there are.
     pub more: u64,
+    /// Why there may be others. A line each, for people.
+    pub gaps: Vec<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
@@ -68,12 +71,30 @@ pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usa
 
 /// What comes of the pages.
 fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansReport {
+    let mut gaps = gaps(Component::ServiceController, &pages);
+    // Those that are released come first.
+    let hides = |it: &ControllerStatus| it.more_orphans > 0 && it.orphans.iter().all(|it| it.released);
+    if pages.iter().any(|it| hides(&it.content)) {
+        gaps.push("more are released than a page shows".to_owned());
+    }
     let more = pages.iter().map(|it| it.content.more_orphans).sum();
     let mut orphans: Vec<Orphan> = pages.into_iter().flat_map(|it| it.content.orphans).collect();
     orphans.sort_by(|a, b| (a.since, &a.key, &a.uid).cmp(&(b.since, &b.key, &b.uid)));
     // While a shard changes hands, two replicas may tell of one.
     orphans.dedup_by(|a, b| a.uid == b.uid);
-    OrphansReport { at: session.now, orphans, more, missing: session.lacks() }
+    OrphansReport { at: session.now, orphans, more, gaps, missing: session.lacks() }
+}
+
+impl OrphansReport {
+    /// Whether what is not shown is not there.
+    fn is_known(&self) -> bool {
+        self.gaps.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// Whether it is not known yet to be one: its Service may still come.
+const fn is_doubted(orphan: &Orphan) -> bool {
+    orphan.since.is_none() && !orphan.released
 }
 
 /// A UID goes into a key of a ConfigMap.

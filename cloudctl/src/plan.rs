@@ -10,6 +10,7 @@ use ::pages::report::{AdapterStatus, Priced};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::gather::Gathered;
 pub use self::{gather::Planner, price::Price};
 use crate::{
     missing::Missing,
@@ -25,6 +26,8 @@ pub struct PlanReport {
     pub at: Timestamp,
     /// Whose plans these are.
     pub planners: Vec<Planner>,
+    /// What the replicas that were read leave open, such as a shard that none of them holds. A line each, for people.
+    pub gaps: Vec<String>,
     /// In the order of their kinds and keys.
     pub objects: Vec<Planned>,
     /// What the changes at the vendor cost, a family each.
@@ -50,28 +53,28 @@ pub struct Planned {
 pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<PlanReport, Usage> {
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
-    let (planners, objects) = gather::all(&mut session).await;
+    let gathered = gather::all(&mut session).await;
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
-    let report = report(now, (planners, objects), adapters);
+    let report = report(now, gathered, adapters);
     Ok(PlanReport { missing: session.lacks(), ..report })
 }
 
 /// What comes of the pages.
 fn report(
     now: Timestamp,
-    (planners, objects): (Vec<Planner>, Vec<Planned>),
+    Gathered { planners, objects, gaps }: Gathered,
     adapters: Vec<Page<AdapterStatus>>,
 ) -> PlanReport {
     let leader = adapters.into_iter().map(|it| it.content).find(|it| it.leader);
     let steps = objects.iter().flat_map(|it| &it.what.vendor);
     let price = price::of(steps, leader.as_ref());
     let at_least_seconds = price::at_least(&price, leader.as_ref());
-    PlanReport { at: now, planners, objects, price, at_least_seconds, missing: Vec::new() }
+    PlanReport { at: now, planners, gaps, objects, price, at_least_seconds, missing: Vec::new() }
 }
 
 impl PlanReport {
     /// Whether every object was looked at.
     fn is_complete(&self) -> bool {
-        self.planners.iter().all(Planner::is_complete)
+        self.gaps.is_empty() && self.planners.iter().all(Planner::is_complete)
     }
 }

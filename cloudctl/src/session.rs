@@ -166,6 +166,11 @@ impl Process {
         Self { component: place.component, name: place.authority.clone(), reach: Reach::Url }
     }
 
+    /// Whether it is a pod of the namespace of the release.
+    pub(crate) const fn is_pod(&self) -> bool {
+        matches!(self.reach, Reach::Pod { .. })
+    }
+
     /// One for tests.
     #[cfg(test)]
     pub(crate) fn fake(component: Component, name: &str) -> Self {

@@ -53,6 +53,9 @@ pub trait Look: Send + Sync + 'static {
     /// All objects in the mirror.
     fn all(&self) -> Vec<Object>;
 
+    /// Whether both sides were listed: before that, what is not shown may be there.
+    fn listed(&self) -> bool;
+
     /// What the mirrors show of an object, which may be one that only the cloud still has.
     fn look(&self, object: &Object) -> Seen;
 
@@ -334,7 +337,9 @@ impl Explain {
         }
         let mut orphans = sources.look.orphans();
         orphans.retain(|orphan| shards.has(&orphan.uid));
-        orphans.sort_by(|a, b| (a.since, &a.key, &a.uid).cmp(&(b.since, &b.key, &b.uid)));
+        // Whoever waits for the end of what is released must not lose it behind others.
+        let order = |it: &Orphan| (!it.released, it.since.is_none(), it.since);
+        orphans.sort_by(|a, b| (order(a), &a.key, &a.uid).cmp(&(order(b), &b.key, &b.uid)));
         let more_orphans = many(orphans.len().saturating_sub(ORPHANS));
         orphans.truncate(ORPHANS);
         Ok(ControllerStatus {
@@ -343,6 +348,7 @@ impl Explain {
             cluster_id: adapter.cluster_id().to_owned(),
             shards: number(shards.count()),
             held,
+            listed: Some(sources.look.listed()),
             adapter: AdapterLink { replica: adapter.replica(), trouble: away.or(refused) },
             queue: WorkQueue {
                 waiting: many(load.waiting),

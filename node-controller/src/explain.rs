@@ -54,6 +54,10 @@ impl Look for Mirrors {
         self.nodes.read(|all| all.values().map(|node| Object::node(&node.name, &node.uid)).collect())
     }
 
+    fn listed(&self) -> bool {
+        self.nodes.is_synced() && self.instances.is_synced()
+    }
+
     fn look(&self, object: &Object) -> Seen {
         let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
             return Seen::default();

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::events::{not_laid, refused, waits};
 use crate::mirror::Mirrors;
+use crate::mirror::ability::Ability;
 use crate::plan::claims::Standing;
 use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::node::Node;
@@ -114,6 +115,11 @@ impl Look for Mirrors {
 
     fn all(&self) -> Vec<Object> {
         self.nodes.read(|all| all.values().map(|node| Object::node(&node.name, &node.uid)).collect())
+    }
+
+    /// An adapter without routes has none to list.
+    fn listed(&self) -> bool {
+        self.nodes.is_synced() && (self.ability() == Some(Ability::None) || self.routes.is_synced())
     }
 
     fn look(&self, object: &Object) -> Seen {

@@ -85,8 +85,8 @@ pub(crate) fn notice(news: &News) -> Notice {
 
 fn orphaned(ids: &str) -> Notice {
     let note = format!(
-        "No Service wants load balancer {ids} any more; delete it at the cloud if nobody needs it, or start \
-         service-controller with --orphans=delete"
+        "No Service wants load balancer {ids} any more; remove it by `cloudctl orphans --delete` if nobody \
+         needs it, or start service-controller with --orphans=delete"
     );
     warning("OrphanedLoadBalancer", "Sweep", note)
 }
@@ -198,7 +198,7 @@ mod tests {
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
-        Warning OrphanedLoadBalancer: No Service wants load balancer lb-1 any more; delete it at the cloud if nobody needs it, or start service-controller with --orphans=delete
+        Warning OrphanedLoadBalancer: No Service wants load balancer lb-1 any more; remove it by `cloudctl orphans --delete` if nobody needs it, or start service-controller with --orphans=delete
         Warning OrphanHeld: 12 of 20 would go
         Normal OrphanReleased: Removes load balancer lb-1 that a person released: no Service wants it
         Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", and its load balancer says that it was made for default/web: it stays; write that name, or take the key out

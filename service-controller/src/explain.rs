@@ -21,6 +21,9 @@ use crate::{
     requeue::Error,
 };
 
+/// What waits until it is known to be an orphan.
+const DOUBTED: &str = "looked at first: its Service may still come";
+
 impl ServiceId {
     /// The same for all controllers.
     pub(crate) fn object(&self) -> Object {
@@ -73,6 +76,13 @@ impl Look for Reconciler {
         self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
     }
 
+    /// An adapter without load balancers has none to list.
+    fn listed(&self) -> bool {
+        let mirrors = &self.mirrors;
+        let both = mirrors.services.is_synced() && mirrors.nodes.is_synced();
+        both && (mirrors.has_load_balancers() == Some(false) || mirrors.cloud.is_synced())
+    }
+
     fn look(&self, object: &Object) -> Seen {
         let id = ServiceId::of(object);
         let cloud = match self.mirrors.balancers(&id.uid) {
@@ -86,15 +96,18 @@ impl Look for Reconciler {
         Seen { wanted, cloud, unseen: false }
     }
 
-    /// Those that people were told of, and those that a person has released, whether they were looked at or not: whoever waits for their
-    /// end must not take a restart for it.
+    /// Those that a person has released, and those that are not settled: whoever waits for their end must not take a restart for it.
+    /// What people were not told of yet is in doubt, and has no time since when it is one.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;
             let known = self.executor.ledger.unsettled(&id.object());
-            let (since, waits_for) = known.map_or((None, None), |(since, waits)| (Some(since), waits));
+            let since =
+                known.as_ref().filter(|(_, waits)| released || waits.is_some()).map(|(since, _)| *since);
             let since = since.map(|it| Timestamp::from_second(it.as_second()).unwrap_or(it));
-            (released || waits_for.is_some()).then(|| {
+            (released || known.is_some()).then(|| {
+                let doubted = || (!released && !self.remembers(&id).removes()).then(|| DOUBTED.to_owned());
+                let waits_for = known.and_then(|(_, waits)| waits).or_else(doubted);
                 let (key, uid) = (id.to_string(), id.uid);
                 Orphan { uid, key, vendor_ids, since, released, waits_for }
             })

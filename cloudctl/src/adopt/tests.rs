@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::{
     output::{Format, Report as _, written},
-    plan::tests::{planned, planner},
+    plan::tests::{gathered, planned, planner},
 };
 
 fn now() -> Timestamp {
@@ -35,7 +35,7 @@ fn former() -> Former {
 }
 
 fn of(objects: Vec<Planned>) -> AdoptReport {
-    report(now(), (vec![planner(4, 4)], objects), former(), Vec::new())
+    report(now(), gathered(vec![planner(4, 4)], objects), former(), Vec::new())
 }
 
 #[test]
@@ -96,12 +96,23 @@ fn every_doubt_is_told() {
     refused.what.reason = Some("VENDOR_QUOTA".to_owned());
     let at_work = Planner { dry_run: false, ..planner(3, 4) };
     let missing = vec![Missing::new("route-controller", "no pod")];
-    let doubts = report(now(), (vec![at_work], vec![refused]), former(), missing).doubts;
+    let doubts = report(now(), gathered(vec![at_work], vec![refused]), former(), missing).doubts;
     assert_snapshot!(doubts.join("\n"), @r"
     service-controller sc-1: works already, so that its plan is what is left to do: install it with --set dryRun=true, before it works
     service-controller sc-1: has looked at 3 of 4 objects so far: ask again
     Service default/web: The quota is reached
     not everything could be read
     ");
-    assert_eq!(report(now(), (Vec::new(), Vec::new()), former(), Vec::new()).doubts, ["no plan was read"]);
+    assert_eq!(
+        report(now(), gathered(Vec::new(), Vec::new()), former(), Vec::new()).doubts,
+        ["no plan was read"]
+    );
+}
+
+#[test]
+fn who_holds_no_shard_proves_nothing() {
+    let gaps = vec!["nobody that was read holds shard 0 of service-controller".to_owned()];
+    let gathered = Gathered { gaps: gaps.clone(), ..gathered(vec![planner(0, 0)], Vec::new()) };
+    let report = report(now(), gathered, former(), Vec::new());
+    assert!(!report.safe && report.doubts == gaps, "{:?}", report.doubts);
 }

@@ -9,17 +9,18 @@ use std::{
 use ::pages::report::Orphan;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{OrphansArgs, OrphansReport, look, table::table};
+use super::{OrphansArgs, OrphansReport, is_doubted, look, table::table};
 use crate::{
     cluster::Cluster,
     missing::Missing,
+    options::Component,
     output::{Paper, Report, Tone, say},
     session::{Session, Usage},
 };
@@ -35,8 +36,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub struct Outcome {
     /// UIDs of those that are gone.
     pub gone: Vec<String>,
-    /// Those that are still there. They stay released.
+    /// Those that are still there, or not known to be gone. They stay released.
     pub left: Vec<Orphan>,
+    /// Why it is not known what is there. A line each, for people.
+    pub gaps: Vec<String>,
     /// It was told to end early.
     pub interrupted: bool,
     /// Somebody was asked, and did not want it. Nothing was released.
@@ -52,8 +55,10 @@ impl Report for Outcome {
         }
         for it in &self.left {
             let why = it.waits_for.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
-            paper.toned(Tone::Bad, &format!("{}, {}: still there{why}", it.uid, it.key));
+            let there = if self.gaps.is_empty() { "still there" } else { "not known to be gone" };
+            paper.toned(Tone::Bad, &format!("{}, {}: {there}{why}", it.uid, it.key));
         }
+        paper.list(("Not known", Tone::Warn), self.gaps.iter().cloned());
         if self.refused {
             paper.line("Nothing is removed.");
         }
@@ -64,7 +69,7 @@ impl Report for Outcome {
     }
 
     fn is_well(&self) -> bool {
-        self.left.is_empty() && !self.refused
+        self.left.is_empty() && self.gaps.is_empty() && !self.refused
     }
 }
 
@@ -84,7 +89,11 @@ pub(crate) async fn release(
     let (chosen, mut missing) = chosen(&seen, args);
     missing.extend(seen.missing);
     if chosen.is_empty() {
-        return Ok(Outcome { missing, ..Outcome::default() });
+        return Ok(Outcome { missing, gaps: seen.gaps, ..Outcome::default() });
+    }
+    if let Some(why) = nobody_reads(session).await {
+        missing.push(why);
+        return Ok(Outcome { missing, refused: true, ..Outcome::default() });
     }
     let mut paper = Paper::new(false);
     paper.table(&table(&chosen, session.now), 0);
@@ -114,12 +123,14 @@ pub(crate) async fn release(
 /// What of what is there was meant, and what was named and is not there.
 fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing>) {
     if args.all {
-        return (seen.orphans.clone(), Vec::new());
+        let (doubted, known): (Vec<Orphan>, Vec<Orphan>) = seen.orphans.iter().cloned().partition(is_doubted);
+        return (known, doubted.iter().map(|it| doubt(&it.uid)).collect());
     }
     let wanted: BTreeSet<&String> = args.uids.iter().collect();
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for uid in wanted {
         match seen.orphans.iter().find(|it| it.uid == *uid) {
+            Some(orphan) if is_doubted(orphan) => missing.push(doubt(uid)),
             Some(orphan) => found.push(orphan.clone()),
             None => {
                 let why = "no load balancer without a Service has it, as far as service-controller says";
@@ -128,6 +139,29 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
         }
     }
     (found, missing)
+}
+
+fn doubt(uid: &str) -> Missing {
+    Missing::new(format!("UID {uid}"), "its Service may still come: ask again in a minute")
+}
+
+/// Why a release in this namespace would be read by nobody. `None`: service-controller is there.
+async fn nobody_reads(session: &Session) -> Option<Missing> {
+    let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
+    if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {
+        return None;
+    }
+    let lease = Component::ServiceController.lease();
+    match cluster.leases(namespace).await {
+        Ok(all) if all.iter().any(|it| it.name_any().starts_with(lease)) => None,
+        Ok(_others) => {
+            let why = format!(
+                "none of {lease} in {namespace}, so that no service-controller reads it there: use -n NAMESPACE"
+            );
+            Some(Missing::new("leases", why))
+        }
+        Err(why) => Some(why),
+    }
 }
 
 /// Asks whoever sits at the terminal.
@@ -164,12 +198,12 @@ async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> Result<(), M
 /// Looks at the pages until none of them is there any more, or it takes too long.
 async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration) -> Outcome {
     let end = Instant::now() + limit;
-    let mut before = chosen.len();
+    let (mut before, mut unseen) = (chosen.len(), BTreeSet::new());
     loop {
         // What could not be read a moment ago may be read now.
         session.missing.clear();
         let seen = look(session).await;
-        let outcome = judged(chosen, &seen);
+        let outcome = judged(chosen, &seen, &mut unseen);
         if outcome.left.len() < before {
             before = outcome.left.len();
             say(&format!("{} of {} are gone", outcome.gone.len(), chosen.len()));
@@ -181,15 +215,31 @@ async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration) -> Outc
     }
 }
 
-/// What is gone, and what is not: what cannot be read is not gone.
-fn judged(chosen: &[Orphan], seen: &OrphansReport) -> Outcome {
-    if !seen.missing.is_empty() {
-        return Outcome { left: chosen.to_vec(), missing: seen.missing.clone(), ..Outcome::default() };
+/// What is gone, and what is not: what cannot be read is not gone, and what is not shown only once is not either. `unseen`: what the last
+/// look did not show.
+fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>) -> Outcome {
+    if !seen.is_known() {
+        unseen.clear();
+        let (missing, gaps) = (seen.missing.clone(), seen.gaps.clone());
+        return Outcome { left: chosen.to_vec(), missing, gaps, ..Outcome::default() };
     }
-    let still = |uid: &String| seen.orphans.iter().find(|it| it.uid == *uid);
-    let left = chosen.iter().filter_map(|it| still(&it.uid)).cloned().collect();
-    let gone = chosen.iter().map(|it| &it.uid).filter(|uid| still(uid).is_none()).cloned().collect();
-    Outcome { gone, left, ..Outcome::default() }
+    let mut outcome = Outcome::default();
+    let before = std::mem::take(unseen);
+    for it in chosen {
+        match seen.orphans.iter().find(|seen| seen.uid == it.uid) {
+            Some(still) => outcome.left.push(still.clone()),
+            None => {
+                unseen.insert(it.uid.clone());
+                if before.contains(&it.uid) {
+                    outcome.gone.push(it.uid.clone());
+                } else {
+                    let waits_for = Some("it is not shown, and that only once".to_owned());
+                    outcome.left.push(Orphan { waits_for, ..it.clone() });
+                }
+            }
+        }
+    }
+    outcome
 }
 
 /// Takes the names of those that are gone out of the ConfigMap, and says of the others that they stay.
@@ -211,10 +261,13 @@ async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn orphan(uid: &str) -> Orphan {
-        Orphan { uid: uid.to_owned(), key: format!("default/{uid}"), ..Orphan::default() }
+        let since = Some(Timestamp::UNIX_EPOCH);
+        Orphan { uid: uid.to_owned(), key: format!("default/{uid}"), since, ..Orphan::default() }
     }
 
     fn seen(uids: &[&str]) -> OrphansReport {
@@ -235,11 +288,34 @@ mod tests {
     }
 
     #[test]
+    fn what_may_have_a_service_is_not_chosen() {
+        let mut seen = seen(&["a", "b"]);
+        seen.orphans.iter_mut().filter(|it| it.uid == "a").for_each(|it| it.since = None);
+        for args in [args(&["a", "b"], false), args(&[], true)] {
+            let (found, missing) = chosen(&seen, &args);
+            assert_eq!(found, [orphan("b")]);
+            assert_eq!(missing, [doubt("a")]);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_not_gone() {
-        let both = [orphan("a"), orphan("b")];
-        let one = judged(&both, &seen(&["a"]));
+        let (both, mut unseen) = ([orphan("a"), orphan("b")], BTreeSet::new());
+        assert_eq!(judged(&both, &seen(&["a"]), &mut unseen).gone, [""; 0], "only once");
+        let one = judged(&both, &seen(&["a"]), &mut unseen);
         assert_eq!((one.gone, one.left), (vec!["b".to_owned()], vec![orphan("a")]));
         let unread = OrphansReport { missing: vec![Missing::new("pod", "away")], ..seen(&[]) };
-        assert_eq!(judged(&both, &unread).left, both);
+        assert_eq!(judged(&both, &unread, &mut unseen).left, both);
+        let unheld = OrphansReport { gaps: vec!["nobody holds it".to_owned()], ..seen(&[]) };
+        for _look in 0..3 {
+            let outcome = judged(&both, &unheld, &mut unseen);
+            assert_eq!((&outcome.gone[..], &outcome.left[..]), (&[][..], &both[..]));
+            assert!(!outcome.is_well());
+        }
+        assert_eq!(
+            judged(&both, &seen(&[]), &mut unseen).gone,
+            [""; 0],
+            "looks that know nothing do not count"
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 
 impl Report for OrphansReport {
     fn show(&self, paper: &mut Paper) {
-        if self.orphans.is_empty() && self.missing.is_empty() {
+        if self.orphans.is_empty() && self.is_known() {
             return paper.line("Every load balancer has its Service.");
         }
         if !self.orphans.is_empty() {
@@ -21,6 +21,7 @@ impl Report for OrphansReport {
         if self.more > 0 {
             paper.line(format!("{} not shown.", many(self.more, "more load balancer")));
         }
+        paper.list(("Not known yet", Tone::Warn), self.gaps.iter().cloned());
     }
 
     fn missing(&self) -> &[Missing] {
@@ -28,7 +29,7 @@ impl Report for OrphansReport {
     }
 
     fn is_well(&self) -> bool {
-        self.orphans.is_empty()
+        self.orphans.is_empty() && self.gaps.is_empty()
     }
 }
 

@@ -15,7 +15,10 @@ fn session() -> Session {
 }
 
 fn page(orphans: &serde_json::Value, more: u64) -> Page<ControllerStatus> {
-    let content = serde_json::from_value(json!({ "orphans": orphans, "moreOrphans": more })).expect("a page");
+    let content = serde_json::from_value(
+        json!({ "orphans": orphans, "moreOrphans": more, "shards": 1, "held": [0], "listed": true }),
+    )
+    .expect("a page");
     Page { process: Process::fake(Component::ServiceController, "sc"), content }
 }
 
@@ -42,6 +45,24 @@ fn none_is_said() {
         "Every load balancer has its Service.\n"
     );
     assert!(report.is_well());
+}
+
+/// After a restart it has no shard for a while, and has listed nothing.
+#[test]
+fn who_does_not_know_says_so() {
+    let mut idle = page(&json!([]), 0);
+    idle.content.held = Vec::new();
+    let mut early = page(&json!([]), 0);
+    early.content.listed = Some(false);
+    for (page, why) in [
+        (idle, "nobody that was read holds shard 0 of service-controller"),
+        (early, "service-controller sc: has not listed everything yet"),
+    ] {
+        let report = report(&session(), vec![page]);
+        let text = written(&report, Format::Table, false).expect("written");
+        assert_eq!(text, format!("Not known yet\n  {why}\n"));
+        assert!(!report.is_well());
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The pages `/plan` of all controllers.
 
-use ::pages::report::Plans;
+use ::pages::report::{ControllerStatus, Plans};
 use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use super::Planned;
 use crate::{
+    gaps::gaps,
     missing::Missing,
     options::Component,
     session::{Process, Session},
@@ -41,6 +42,17 @@ impl Planner {
     }
 }
 
+/// What was read of all replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    /// Whose plans these are.
+    pub(crate) planners: Vec<Planner>,
+    /// In the order of their kinds, keys and controllers.
+    pub(crate) objects: Vec<Planned>,
+    /// What the replicas that were read leave open.
+    pub(crate) gaps: Vec<String>,
+}
+
 /// What a replica plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Read {
@@ -48,8 +60,11 @@ struct Read {
     objects: Vec<Planned>,
 }
 
-/// Reads all plans. The objects are in the order of their kinds, keys and controllers.
-pub(crate) async fn all(session: &mut Session) -> (Vec<Planner>, Vec<Planned>) {
+/// Reads all plans. Who holds what is read first: what a replica takes over afterwards is in its plan, and what it did not hold is not.
+pub(crate) async fn all(session: &mut Session) -> Gathered {
+    let pages = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
+    let found = |component: &&Component| session.processes.iter().any(|it| it.component == **component);
+    let gaps = Component::CONTROLLERS.iter().filter(found).flat_map(|it| gaps(*it, &pages)).collect();
     let of_controllers = |it: &&Process| Component::CONTROLLERS.contains(&it.component);
     let processes: Vec<Process> = session.processes.iter().filter(of_controllers).cloned().collect();
     let reading = processes.iter().map(|process| of_process(session, process));
@@ -64,7 +79,7 @@ pub(crate) async fn all(session: &mut Session) -> (Vec<Planner>, Vec<Planned>) {
     }
     let order = |it: &Planned| (it.what.kind.clone(), it.what.key.clone(), it.controller.clone());
     objects.sort_by_cached_key(order);
-    (planners, objects)
+    Gathered { planners, objects, gaps }
 }
 
 /// The pages of one replica, as far as they can be read.

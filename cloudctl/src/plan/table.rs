@@ -1,6 +1,6 @@
 //! How people see it.
 
-use super::{PlanReport, Planned, Planner, Price};
+use super::{PlanReport, Planned, Price};
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
@@ -10,13 +10,13 @@ use crate::{
 impl Report for PlanReport {
     fn show(&self, paper: &mut Paper) {
         objects(&self.objects, paper);
-        if self.objects.is_empty() && !self.planners.is_empty() {
+        if self.objects.is_empty() && !self.planners.is_empty() && self.is_complete() {
             paper.line("Nothing is to be done.");
         }
         if !self.price.is_empty() {
             price(self, paper);
         }
-        incomplete(&self.planners, paper);
+        incomplete(self, paper);
     }
 
     fn missing(&self) -> &[Missing] {
@@ -79,10 +79,10 @@ fn price(report: &PlanReport, paper: &mut Paper) {
 }
 
 /// Who has not looked at everything yet.
-fn incomplete(planners: &[Planner], paper: &mut Paper) {
-    let lacking = planners.iter().filter(|it| !it.is_complete());
+fn incomplete(report: &PlanReport, paper: &mut Paper) {
+    let lacking = report.planners.iter().filter(|it| !it.is_complete());
     let lacking = lacking.map(|it| {
         format!("{} {}: looked at {} of {} objects so far", it.controller, it.process, it.looked_at, it.of)
     });
-    paper.list(("Not complete yet", Tone::Warn), lacking);
+    paper.list(("Not complete yet", Tone::Warn), report.gaps.iter().cloned().chain(lacking));
 }

@@ -26,6 +26,10 @@ pub(crate) fn planner(looked_at: u64, of: u64) -> Planner {
     Planner { controller, process, dry_run: true, looked_at, of, objects: 1 }
 }
 
+pub(crate) fn gathered(planners: Vec<Planner>, objects: Vec<Planned>) -> Gathered {
+    Gathered { planners, objects, gaps: Vec::new() }
+}
+
 fn adapter(paused: bool) -> Vec<Page<AdapterStatus>> {
     let until = paused.then_some("2026-01-02T03:05:05Z");
     let content = serde_json::from_value(json!({
@@ -61,7 +65,7 @@ fn some() -> Vec<Planned> {
 }
 
 fn of(objects: Vec<Planned>, adapters: Vec<Page<AdapterStatus>>) -> PlanReport {
-    report(Timestamp::UNIX_EPOCH, (vec![planner(3, 4)], objects), adapters)
+    report(Timestamp::UNIX_EPOCH, gathered(vec![planner(3, 4)], objects), adapters)
 }
 
 #[test]
@@ -109,7 +113,20 @@ fn the_time_is_that_of_the_slowest_bucket() {
 
 #[test]
 fn nothing_to_do_is_said() {
-    let report = report(Timestamp::UNIX_EPOCH, (vec![planner(4, 4)], Vec::new()), Vec::new());
+    let report = report(Timestamp::UNIX_EPOCH, gathered(vec![planner(4, 4)], Vec::new()), Vec::new());
     assert_eq!(written(&report, Format::Table, false).expect("written"), "Nothing is to be done.\n");
     assert!(report.is_well());
+}
+
+/// A replica that holds nothing has nothing to do.
+#[test]
+fn a_shard_that_nobody_holds_is_not_complete() {
+    let gaps = vec!["nobody that was read holds shard 0 of service-controller".to_owned()];
+    let gathered = Gathered { gaps, ..gathered(vec![planner(0, 0)], Vec::new()) };
+    let report = report(Timestamp::UNIX_EPOCH, gathered, Vec::new());
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    Not complete yet
+      nobody that was read holds shard 0 of service-controller
+    ");
+    assert!(!report.is_well());
 }

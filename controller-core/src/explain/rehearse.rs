@@ -121,12 +121,12 @@ impl Explain {
         Ok(own.chain(others).collect())
     }
 
-    /// How many objects of our shards were looked at, of how many.
+    /// How many objects of our shards were looked at, of how many. What is not listed yet counts as one that was not.
     fn looked_at(&self) -> Result<(u64, u64), Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all = sources.look.all();
         all.retain(|object| shards.has(&object.uid));
-        let of = all.len();
+        let of = all.len() + usize::from(!sources.look.listed());
         all.retain(|object| sources.ledgers.iter().any(|ledger| ledger.has_seen(object)));
         Ok((many(all.len()), many(of)))
     }

@@ -26,6 +26,10 @@ impl Look for Shown {
         ["a", "b", "c"].map(object).to_vec()
     }
 
+    fn listed(&self) -> bool {
+        true
+    }
+
     fn look(&self, object: &Object) -> Seen {
         Seen { wanted: vec![format!("a machine for {}", object.name)], ..Seen::default() }
     }

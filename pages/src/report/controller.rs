@@ -17,6 +17,9 @@ pub struct ControllerStatus {
     pub shards: u32,
     /// The shards that this replica holds now.
     pub held: Vec<u32>,
+    /// Whether both sides were listed since it started: before that, what it does not show may be there. `None`: it is older, and
+    /// does not say.
+    pub listed: Option<bool>,
     /// The adapter that it talks to.
     pub adapter: AdapterLink,
     /// The objects that are looked at, or are to be.
@@ -27,7 +30,7 @@ pub struct ControllerStatus {
     pub held_back: Vec<String>,
     /// It looks and plans, and changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Load balancers of its shards that no Service wants any more: at most 200, the oldest first.
+    /// Load balancers of its shards that no Service wants any more: at most 200, those that are released first, then the oldest.
     pub orphans: Vec<Orphan>,
     /// How many more of them there are.
     pub more_orphans: u64,
@@ -43,7 +46,7 @@ pub struct Orphan {
     pub key: String,
     /// The vendor's IDs of what is there.
     pub vendor_ids: Vec<String>,
-    /// Since when this process knows of it.
+    /// Since when this process knows of it. `None`: its Service may still come, or is just gone.
     pub since: Option<Timestamp>,
     /// A person has said that it may go.
     pub released: bool,
@@ -147,7 +150,7 @@ pub struct Plans {
     pub dry_run: bool,
     /// How many objects of its shards were looked at since it started: those that are not among `objects` are as wanted.
     pub looked_at: u64,
-    /// How many objects of its shards there are. More than `looked_at`: the plans are not complete yet.
+    /// How many objects of its shards there are, and one more while not all are listed. More than `looked_at`: the plans are not complete yet.
     pub of: u64,
     /// At most 100.
     pub objects: Vec<Priced>,

@@ -263,8 +263,8 @@ async fn a_load_balancer_that_nobody_wants_is_reported_and_kept() {
     assert_eq!(
         told,
         [
-            "Warning OrphanedLoadBalancer web: No Service wants load balancer lb-uid-web any more; delete it at the cloud if nobody \
-             needs it, or start service-controller with --orphans=delete"
+            "Warning OrphanedLoadBalancer web: No Service wants load balancer lb-uid-web any more; remove it by `cloudctl orphans --delete` if \
+             nobody needs it, or start service-controller with --orphans=delete"
         ]
     );
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);

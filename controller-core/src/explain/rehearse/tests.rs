@@ -18,6 +18,7 @@ struct Stage {
     asked: Plain<Vec<String>>,
     takes: Duration,
     all: Vec<Object>,
+    unlisted: bool,
 }
 
 impl Stage {
@@ -33,6 +34,10 @@ impl Look for Stage {
 
     fn all(&self) -> Vec<Object> {
         self.all.clone()
+    }
+
+    fn listed(&self) -> bool {
+        !self.unlisted
     }
 
     fn look(&self, _object: &Object) -> Seen {
@@ -60,6 +65,10 @@ impl Rehearse for Stage {
 
 /// A controller with so many nodes that are not as wanted.
 fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
+    staged_as(nodes, Stage { takes, ..Stage::default() })
+}
+
+fn staged_as(nodes: usize, stage: Stage) -> (Explain, Arc<Stage>, Ledger) {
     let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 1));
     seats.give(0, 1000 * SECOND);
     let ledger = Ledger::new(Clock::starting_at(crate::testing::BEGIN));
@@ -67,7 +76,7 @@ fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
         (0..nodes).map(|n| Object::node(&format!("n{n:03}"), &format!("uid-n{n:03}"))).collect();
     let plan = || Finding { plan: vec!["patch".to_owned()], ..Finding::default() };
     ledger.replace(all.iter().map(|object| (object.clone(), plan())).collect(), |_| true);
-    let stage = Arc::new(Stage { takes, all, ..Stage::default() });
+    let stage = Arc::new(Stage { all, ..stage });
     let backoff = Backoff { first: SECOND, longest: SECOND };
     let queue: Queue<ObjectName> = Queue::new("Nodes", backoff);
     let explain = Explain::default();
@@ -100,6 +109,17 @@ async fn pages_follow_one_another_in_the_order_of_keys() {
     let nodes: Vec<&str> = keys[1..].iter().map(|(_, key)| key.as_str()).collect();
     assert!(nodes.is_sorted() && nodes.len() == 249 && nodes[0] == "n001", "{nodes:?}");
     assert_eq!(explain.plan("n249").await.expect("it runs").objects, []);
+}
+
+/// No object at all is no proof that there is none.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_listed_was_not_looked_at() {
+    for (unlisted, of) in [(false, 0), (true, 1)] {
+        let (explain, ..) = staged_as(0, Stage { unlisted, ..Stage::default() });
+        let page = explain.plan("").await.expect("it runs");
+        assert_eq!((page.looked_at, page.of), (0, of));
+        assert_eq!(explain.status().expect("it runs").listed, Some(!unlisted));
+    }
 }
 
 #[tokio::test(start_paused = true)]
