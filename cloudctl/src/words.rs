@@ -37,8 +37,11 @@ pub(crate) fn until(now: Timestamp, at: Timestamp) -> String {
     age(at, now)
 }
 
-/// A number with at most two decimals.
+/// A number with at most two decimals. What is more than nothing does not look like nothing.
 pub(crate) fn number(value: f64) -> String {
+    if value > 0.0 && value < 0.005 {
+        return "<0.01".to_owned();
+    }
     let text = format!("{value:.2}");
     let short = text.trim_end_matches('0').trim_end_matches('.');
     short.to_owned()
@@ -76,8 +79,15 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        for (value, text) in [(5.0, "5"), (0.25, "0.25"), (1.0 / 3.0, "0.33"), (10.5, "10.5"), (100.0, "100")]
-        {
+        for (value, text) in [
+            (5.0, "5"),
+            (0.25, "0.25"),
+            (1.0 / 3.0, "0.33"),
+            (10.5, "10.5"),
+            (100.0, "100"),
+            (0.004, "<0.01"),
+            (0.0, "0"),
+        ] {
             assert_eq!(number(value), text);
         }
     }

@@ -110,11 +110,12 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
     let sum: f64 = families.map(|(name, bucket)| limit(said, name).unwrap_or(bucket.limit).rate).sum();
     let rate = account.limit.rate;
     (rate < sum).then(|| {
-        let wanted = RateLimit { rate: sum, burst: account.limit.burst };
+        let (burst, also) = with_burst(question, "account", account.limit.burst);
+        let wanted = RateLimit { rate: sum, burst };
         Advice {
             text: format!(
                 "account lets {}/s through, and the families that draw from it are given {}/s together: what is beyond the account's they \
-                 never get at once. Raise it if the vendor allows that; else leave it, it is what holds",
+                 never get at once. Raise it if the vendor allows that; else leave it, it is what holds{also}",
                 figure(rate),
                 figure(sum)
             ),
@@ -125,15 +126,12 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
     })
 }
 
-/// A bucket that one Service empties.
+/// A bucket that one Service empties. Where something is said of it already, that has the burst, too: there is one advice a bucket.
 fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
-    let creation = question.cloud.creation();
     let families = question.config.limits.buckets.iter().filter_map(|(name, bucket)| {
-        let pays = |family: &str| name == "account" || family == name;
-        let writes = creation.iter().filter(|write| pays(write.family.word())).count();
-        let writes = u32::try_from(writes).unwrap_or(u32::MAX);
-        let limit = limit(said, name).unwrap_or(bucket.limit);
-        (limit.burst < writes).then(|| {
+        let (key, limit) = (bucket_key(name), bucket.limit);
+        let writes = writes(question, name);
+        (limit.burst < writes && said.iter().all(|one| one.key != key)).then(|| {
             let wanted = RateLimit { burst: writes, ..limit };
             Advice {
                 text: format!(
@@ -141,13 +139,30 @@ fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
                     limit.burst,
                     span(Duration::from_secs_f64(f64::from(writes - limit.burst) / limit.rate))
                 ),
-                key: bucket_key(name),
+                key,
                 value: written(question, wanted),
                 change: Change::Limit(name.clone(), wanted),
             }
         })
     });
     families.collect()
+}
+
+/// Writes that one Service takes of a bucket.
+fn writes(question: &Question, bucket: &str) -> u32 {
+    let pays = |family: &str| bucket == "account" || family == bucket;
+    let creation = question.cloud.creation();
+    let writes = creation.iter().filter(|write| pays(write.family.word())).count();
+    u32::try_from(writes).unwrap_or(u32::MAX)
+}
+
+/// A burst that has room for a Service, and a word on that where it is to grow.
+fn with_burst(question: &Question, bucket: &str, burst: u32) -> (u32, String) {
+    let writes = writes(question, bucket);
+    if burst >= writes {
+        return (burst, String::new());
+    }
+    (writes, format!("; a burst of {writes}, as one Service takes so many writes of it at once"))
 }
 
 /// Listings that take much of a family.
@@ -201,7 +216,12 @@ fn written(question: &Question, RateLimit { rate, burst }: RateLimit) -> String 
     format!("{{rate: {}, burst: {}}}", figure(rate / share), (f64::from(burst) / share).ceil())
 }
 
-/// A rate with the digits that people need.
+/// A rate with the digits that people need. A small one has two that count: it is never 0.
 fn figure(rate: f64) -> f64 {
-    rounded(rate, if rate < 10.0 { 100.0 } else { 1.0 })
+    let parts = match rate {
+        high if high >= 10.0 => 1.0,
+        low if low > 0.0 && low < 0.1 => 10_f64.powf(1.0 - low.log10().floor()),
+        _ => 100.0,
+    };
+    rounded(rate, parts)
 }

@@ -66,16 +66,21 @@ fn price(report: &PlanReport, paper: &mut Paper) {
             or_nothing(family).into(),
             (*calls).into(),
             rate.into(),
-            at_least_seconds.map_or_else(|| NOTHING.to_owned(), duration).into(),
+            at_least_seconds.map_or_else(|| NOTHING.to_owned(), at_least).into(),
         ]);
     }
     paper.table(&table, 2);
     let calls = report.price.iter().map(|it| it.calls).sum();
     let time = match report.at_least_seconds {
-        Some(seconds) => format!("which takes at least {} at the present rates", duration(seconds)),
+        Some(seconds) => format!("which takes at least {} at the present rates", at_least(seconds)),
         None => "and nobody can say how long that takes".to_owned(),
     };
     paper.line(format!("  {} change the cloud, {time}; reads come on top.", many(calls, "call")));
+}
+
+/// No call is made in no time.
+fn at_least(seconds: f64) -> String {
+    if seconds < 1.0 { "<1s".to_owned() } else { duration(seconds) }
 }
 
 /// Who has not looked at everything yet.

@@ -87,7 +87,7 @@ fn people_see_blocks_and_the_price() {
     Price
       FAMILY        CALLS  RATE  AT LEAST
       loadbalancer  2      5/s   2s
-      network       1      0/s   0s
+      network       1      0/s   <1s
       3 calls change the cloud, which takes at least 2s at the present rates; reads come on top.
 
     Not complete yet

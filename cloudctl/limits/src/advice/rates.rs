@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cloud_budget::RateLimit;
 
-use super::{Advice, Change, figure, written};
+use super::{Advice, Change, figure, with_burst, written};
 use crate::{
     Question, Scenario,
     report::{bucket_key, most_in_flight},
@@ -72,10 +72,11 @@ fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
     let limit = question.config.limits.buckets.get(name)?.limit;
     let Short { binds, calls, takes, wanted, what } = short;
     let binds = if *binds { "binds" } else { "is too slow" };
-    let wanted = RateLimit { rate: *wanted, ..limit };
+    let (burst, also) = with_burst(question, name, limit.burst);
+    let wanted = RateLimit { rate: *wanted, burst };
     Some(Advice {
         text: format!(
-            "{name} {binds}: {what} {calls} calls, {} at {}/s; to converge in {} it needs {}/s, if the vendor allows that",
+            "{name} {binds}: {what} {calls} calls, {} at {}/s; to converge in {} it needs {}/s, if the vendor allows that{also}",
             in_words(*takes),
             figure(limit.rate),
             span(PATIENCE),

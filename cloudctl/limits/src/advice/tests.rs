@@ -74,3 +74,17 @@ fn shadow_mode_is_told() {
       limits.mode: enforce
     "#);
 }
+
+#[test]
+fn a_bucket_has_one_advice_and_a_small_rate_is_not_nothing() {
+    let buckets = "{loadbalancer: {rate: 0.001, burst: 1}, account: {rate: 0.002, burst: 2}}";
+    let question = Question::new((10, 2, None), &format!("limits: {{buckets: {buckets}}}"), Cloud::Sim);
+    let advice = simulate(&question.expect("valid")).advice;
+    for bucket in ["loadbalancer", "account"] {
+        let key = format!("limits.buckets.{bucket}");
+        let its: Vec<&str> = advice.iter().filter(|it| it.key == key).map(|it| it.value.as_str()).collect();
+        assert!(its.len() == 1 && its.iter().all(|it| it.ends_with("burst: 3}")), "{bucket}: {its:?}");
+    }
+    let zero = |text: &str| text.contains(" 0/s") || text.contains("rate: 0,");
+    assert!(advice.iter().all(|it| !zero(&it.text) && !zero(&it.value)), "{advice:#?}");
+}
