@@ -4,6 +4,7 @@ mod former;
 mod table;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use ::pages::report::VendorStep;
 use jiff::Timestamp;
@@ -26,7 +27,8 @@ use crate::{
 pub struct AdoptReport {
     /// When this was so.
     pub at: Timestamp,
-    /// Nothing would change at the cloud but marks that say whose things are, and everything was looked at.
+    /// Nothing would change at the cloud but marks that say whose things are, nothing in the cluster would be replaced or removed, and
+    /// everything was looked at.
     pub safe: bool,
     /// Why it is not known to be safe. A line each, for people.
     pub doubts: Vec<String>,
@@ -36,6 +38,8 @@ pub struct AdoptReport {
     pub planners: Vec<Planner>,
     /// What would change.
     pub changes: Vec<Change>,
+    /// What would be written in the cluster where nothing is yet.
+    pub additions: Vec<Change>,
     /// How many marks would be set: tags, names and descriptions by which ours are known.
     pub marks: u64,
     /// What would be done, object by object, marks and writes to the API server included.
@@ -66,7 +70,7 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<AdoptReport,
     let gathered = gather::all(&mut session).await;
     let (former, lacking) = match &session.cluster {
         Some(cluster) => former::look(cluster, now).await,
-        None => (Former::default(), Vec::new()),
+        None => (Former::unread("there is no way to the API server"), Vec::new()),
     };
     session.missing.extend(lacking);
     let missing = session.lacks();
@@ -78,10 +82,18 @@ fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missi
     let Gathered { planners, objects, gaps } = gathered;
     let steps = objects.iter().flat_map(|it| &it.what.vendor);
     let marks = u64::try_from(steps.filter(|step| is_mark(step)).count()).unwrap_or(u64::MAX);
-    let changes: Vec<Change> = objects.iter().flat_map(changes_of).collect();
+    let (mut changes, mut additions) = (Vec::new(), Vec::new());
+    for planned in &objects {
+        let vendor = planned.what.vendor.iter().filter(|step| !is_mark(step));
+        changes.extend(vendor.map(|step| change(planned, &step.description, Some(&step.operation))));
+        for (line, adds) in writes::of(&planned.what.cluster) {
+            let list = if adds { &mut additions } else { &mut changes };
+            list.push(change(planned, line, None));
+        }
+    }
     let doubts = [gaps, doubts(&planners, &objects, &changes, &missing)].concat();
     let safe = doubts.is_empty();
-    AdoptReport { at: now, safe, doubts, former, planners, changes, marks, objects, missing }
+    AdoptReport { at: now, safe, doubts, former, planners, changes, additions, marks, objects, missing }
 }
 
 /// Whether a step only says whose a thing is: it sets tags, a name or a description. Known by the words of our drivers
@@ -91,19 +103,14 @@ fn is_mark(step: &VendorStep) -> bool {
     marks && step.operation.starts_with("Update")
 }
 
-/// What would be another thing than before: all but marks at the cloud; in the cluster, what would be deleted.
-fn changes_of(planned: &Planned) -> Vec<Change> {
-    let change = |what: &str, operation: Option<&str>| Change {
+fn change(planned: &Planned, what: &str, operation: Option<&str>) -> Change {
+    Change {
         controller: planned.controller.clone(),
         kind: planned.what.kind.clone(),
         key: planned.what.key.clone(),
         what: what.to_owned(),
         operation: operation.map(str::to_owned),
-    };
-    let vendor = planned.what.vendor.iter().filter(|step| !is_mark(step));
-    let vendor = vendor.map(|step| change(&step.description, Some(&step.operation)));
-    let deleted = planned.what.cluster.iter().filter(|line| line.starts_with("delete"));
-    vendor.chain(deleted.map(|line| change(line, None))).collect()
+    }
 }
 
 fn doubts(planners: &[Planner], objects: &[Planned], changes: &[Change], missing: &[Missing]) -> Vec<String> {

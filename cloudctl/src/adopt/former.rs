@@ -1,5 +1,7 @@
 //! What another cloud controller manager left in the cluster.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -25,6 +27,12 @@ const LAPSED: i64 = 30;
 /// The label of our own pods.
 const OURS: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
 
+/// What is asked for.
+pub(super) const LEASES: &str = "leases";
+pub(super) const PODS: &str = "pods";
+pub(super) const SERVICES: &str = "services";
+pub(super) const NODES: &str = "nodes";
+
 /// What another cloud controller manager left in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,6 +45,16 @@ pub struct Former {
     pub services: Vec<String>,
     /// Nodes that no cloud provider has initialised yet.
     pub uninitialised: Vec<String>,
+    /// What of this could not be read, and why: `leases`, `pods`, `services`, `nodes`. Nothing is known of it.
+    pub unread: BTreeMap<String, String>,
+}
+
+impl Former {
+    /// Nothing could be read.
+    pub(super) fn unread(why: &str) -> Self {
+        let unread = [LEASES, PODS, SERVICES, NODES].map(|what| (what.to_owned(), why.to_owned())).into();
+        Self { unread, ..Self::default() }
+    }
 }
 
 /// Its Lease.
@@ -53,30 +71,34 @@ pub struct FormerLease {
 
 /// Looks for it.
 pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
-    let (mut former, mut missing) = (Former::default(), Vec::new());
+    let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
+    let mut lacks = |what: &str, why: Missing| {
+        unread.insert(what.to_owned(), why.why.clone());
+        missing.push(why);
+    };
     let leases: Api<Lease> = cluster.namespaced(NAMESPACE);
-    match cluster.ask("leases", async { leases.get_opt(NAME).await }).await {
+    match cluster.ask(LEASES, async { leases.get_opt(NAME).await }).await {
         Ok(found) => former.lease = found.map(|it| lease(it, now)),
-        Err(why) => missing.push(why),
+        Err(why) => lacks(LEASES, why),
     }
     let pods: Api<Pod> = cluster.namespaced(NAMESPACE);
-    match cluster.ask("pods", async { pods.list(&ListParams::default()).await }).await {
+    match cluster.ask(PODS, async { pods.list(&ListParams::default()).await }).await {
         Ok(all) => former.pods = all.items.iter().filter(|it| is_one(it)).map(|it| it.name_any()).collect(),
-        Err(why) => missing.push(why),
+        Err(why) => lacks(PODS, why),
     }
     let services: Api<Service> = cluster.all();
-    match cluster.ask("services", async { services.list(&ListParams::default()).await }).await {
+    match cluster.ask(SERVICES, async { services.list(&ListParams::default()).await }).await {
         Ok(all) => former.services = all.items.iter().filter(|it| has_balancer(it)).map(key).collect(),
-        Err(why) => missing.push(why),
+        Err(why) => lacks(SERVICES, why),
     }
     let nodes: Api<Node> = cluster.all();
-    match cluster.ask("nodes", async { nodes.list(&ListParams::default()).await }).await {
+    match cluster.ask(NODES, async { nodes.list(&ListParams::default()).await }).await {
         Ok(all) => {
             former.uninitialised = all.items.iter().filter(|it| is_new(it)).map(|it| it.name_any()).collect();
         }
-        Err(why) => missing.push(why),
+        Err(why) => lacks(NODES, why),
     }
-    (former, missing)
+    (Former { unread, ..former }, missing)
 }
 
 fn lease(lease: Lease, now: Timestamp) -> FormerLease {

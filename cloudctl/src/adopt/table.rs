@@ -1,6 +1,9 @@
 //! How people see it.
 
-use super::{AdoptReport, Change};
+use super::{
+    AdoptReport, Change,
+    former::{LEASES, NODES, PODS, SERVICES},
+};
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
@@ -14,7 +17,10 @@ impl Report for AdoptReport {
     fn show(&self, paper: &mut Paper) {
         former(self, paper);
         if !self.changes.is_empty() {
-            changes(&self.changes, paper);
+            changes("What would change", &self.changes, paper);
+        }
+        if !self.additions.is_empty() {
+            changes("What would be added in the cluster", &self.additions, paper);
         }
         paper.gap();
         if self.safe {
@@ -47,6 +53,10 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
     let former = &report.former;
     paper.heading("Another cloud controller manager");
     let mut table = Table::default();
+    let unread = |what: &str| {
+        let why = former.unread.get(what).map(|why| format!("not read: {why}"));
+        why.map(|why| Cell::new(Tone::Bad, why))
+    };
     let lease = match &former.lease {
         None => Cell::new(Tone::Dim, "no Lease kube-system/cloud-controller-manager"),
         Some(lease) => {
@@ -57,10 +67,16 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
             Cell::new(tone, format!("{runs}: held by {holder}, renewed {renewed} ago"))
         }
     };
-    table.row(["Lease".into(), lease]);
-    table.row(["pods".into(), named(&former.pods)]);
-    table.row(["Services with a load balancer".into(), named(&former.services)]);
-    table.row(["nodes nobody has initialised".into(), named(&former.uninitialised)]);
+    table.row(["Lease".into(), unread(LEASES).unwrap_or(lease)]);
+    table.row(["pods".into(), unread(PODS).unwrap_or_else(|| named(&former.pods))]);
+    table.row([
+        "Services with a load balancer".into(),
+        unread(SERVICES).unwrap_or_else(|| named(&former.services)),
+    ]);
+    table.row([
+        "nodes nobody has initialised".into(),
+        unread(NODES).unwrap_or_else(|| named(&former.uninitialised)),
+    ]);
     paper.table(&table, 2);
 }
 
@@ -74,8 +90,8 @@ fn named(names: &[String]) -> Cell {
     format!("{}: {}{more}", names.len(), shown.join(", ")).into()
 }
 
-fn changes(all: &[Change], paper: &mut Paper) {
-    paper.heading("What would change");
+fn changes(title: &str, all: &[Change], paper: &mut Paper) {
+    paper.heading(title);
     let mut table = Table::new(&["OBJECT", "CONTROLLER", "CHANGE", "OPERATION"]);
     for it in all {
         table.row([

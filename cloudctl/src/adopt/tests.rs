@@ -30,7 +30,7 @@ fn former() -> Former {
         lease: Some(FormerLease { holder: "ccm-x".to_owned(), renewed, running: true }),
         pods: vec!["openstack-ccm-1".to_owned()],
         services: (0..7).map(|it| format!("default/web-{it}")).collect(),
-        uninitialised: Vec::new(),
+        ..Former::default()
     }
 }
 
@@ -63,7 +63,7 @@ fn what_would_change_is_listed() {
     let take_off =
         ("take the tags off load balancer lb-1, which others use", "UpdateLoadBalancer", "loadbalancer");
     let mut node = planned("node-controller", "Node", "a", &[]);
-    node.what.cluster = vec!["delete the node".to_owned(), "relabel".to_owned()];
+    node.what.cluster = vec!["delete the node".to_owned(), "initialise provider ID sim://a".to_owned()];
     let report = of(vec![
         adopted(),
         node,
@@ -82,6 +82,10 @@ fn what_would_change_is_listed() {
       Service default/new  service-controller  create listener tcp/80                                  CreateListener
       Service default/new  service-controller  attach floating IP 192.0.2.1                            UpdateFloatingIp
       Service default/new  service-controller  take the tags off load balancer lb-1, which others use  UpdateLoadBalancer
+
+    What would be added in the cluster
+      OBJECT  CONTROLLER       CHANGE                          OPERATION
+      Node a  node-controller  initialise provider ID sim://a  -
 
     Not known to be safe:
       4 things would change
@@ -115,4 +119,14 @@ fn who_holds_no_shard_proves_nothing() {
     let gathered = Gathered { gaps: gaps.clone(), ..gathered(vec![planner(0, 0)], Vec::new()) };
     let report = report(now(), gathered, former(), Vec::new());
     assert!(!report.safe && report.doubts == gaps, "{:?}", report.doubts);
+}
+
+#[test]
+fn what_was_not_read_is_not_said_to_be_absent() {
+    let away = "there is no way to the API server";
+    let missing = vec![Missing::new("API server", away)];
+    let report = report(now(), gathered(vec![planner(4, 4)], Vec::new()), Former::unread(away), missing);
+    let text = written(&report, Format::Table, false).expect("written");
+    assert_eq!(text.matches(&format!("not read: {away}")).count(), 4, "{text}");
+    assert!(!text.contains("none") && !text.contains("no Lease") && !report.safe, "{text}");
 }

@@ -1,0 +1,70 @@
+//! Which writes to the API server only add. Known by the words of our controllers (`*/src/reconcile/rehearse.rs` and what they show);
+//! what is said in other words counts as a change.
+
+/// What a node gets that nobody has initialised.
+const INITIALISE: &str = "initialise ";
+/// What replaces the addresses of a node.
+const ADDRESSES: &str = "addresses ";
+
+/// The lines about one object, each with whether it only adds. A line that is indented belongs to that before it.
+pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
+    let is_new = lines.iter().any(|line| line.starts_with(INITIALISE));
+    let mut all: Vec<(&str, bool)> = Vec::new();
+    for line in lines {
+        let adds = match all.last() {
+            Some((_, adds)) if line.starts_with(' ') => *adds,
+            _ => adds(line, is_new),
+        };
+        all.push((line, adds));
+    }
+    all
+}
+
+fn adds(line: &str, is_new: bool) -> bool {
+    // That one waits for an address means that there is none.
+    let always = [
+        INITIALISE,
+        "add the finalizer ",
+        "write the status, once ",
+        "set the condition NetworkUnavailable to False",
+    ];
+    always.iter().any(|word| line.starts_with(word)) || (is_new && line.starts_with(ADDRESSES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(lines: &[&str]) -> Vec<String> {
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        of(&lines).into_iter().filter(|(_, adds)| !adds).map(|(line, _)| line.to_owned()).collect()
+    }
+
+    #[test]
+    fn what_adds_is_no_change() {
+        let label = "  label    topology.kubernetes.io/zone=a";
+        let new =
+            ["addresses  InternalIP=192.0.2.1", "initialise provider ID sim://a, taints left []", label];
+        assert_eq!(changes(&new), [""; 0]);
+        assert_eq!(
+            changes(&["add the finalizer x", "write the status, once the load balancer has an address"]),
+            [""; 0]
+        );
+        assert_eq!(changes(&["set the condition NetworkUnavailable to False (RouteCreated)"]), [""; 0]);
+    }
+
+    #[test]
+    fn what_replaces_or_removes_is_one_and_so_is_what_nobody_knows() {
+        for line in [
+            "addresses  InternalIP=192.0.2.1",
+            "write the status: 192.0.2.1",
+            "remove the finalizer x, and empty the status",
+            "set the condition NetworkUnavailable to True (NoRouteCreated)",
+            "delete the node: its machine is gone",
+            "taint the node",
+        ] {
+            assert_eq!(changes(&[line]), [line]);
+        }
+        assert_eq!(changes(&["relabel", "  label    a=b"]).len(), 2);
+    }
+}
