@@ -299,7 +299,7 @@ async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_sa
     }
     bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
     let (said, report) = until::<OrphansReport>(&bed, &["orphans"], |it| {
-        ensure!(it.orphans.len() == 2, "not yet");
+        ensure!(it.orphans.len() == 2 && it.orphans.iter().all(|it| it.since.is_some()), "not yet");
         Ok(())
     })
     .await;
