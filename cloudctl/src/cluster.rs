@@ -203,20 +203,22 @@ fn of_kubeconfig(error: &KubeconfigError) -> String {
     chain(error)
 }
 
-/// Why there is no port-forward. The API server's words are lost in an upgrade that it refuses.
+/// Why there is no port-forward. The API server's words may be lost in an upgrade that it refuses.
 fn refused(error: &kube::Error, namespace: &str) -> String {
-    if let kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) = error {
-        match status.as_u16() {
-            401 | 403 => {
-                return format!(
-                    "port-forward is forbidden: needs get and create on pods/portforward in {namespace}, or --url COMPONENT=URL"
-                );
-            }
-            404 => return "port-forward: the pod is gone".to_owned(),
-            _ => (),
+    let (code, words) = match error {
+        kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
+            (status.as_u16(), chain(error))
         }
+        kube::Error::Api(status) => (status.code, status.message.clone()),
+        other => (0, chain(other)),
+    };
+    match code {
+        401 | 403 => format!(
+            "port-forward is forbidden: needs get and create on pods/portforward in {namespace}, or --url COMPONENT=URL"
+        ),
+        404 => "port-forward: the pod is gone".to_owned(),
+        _ => format!("port-forward failed: {words}"),
     }
-    format!("port-forward failed: {}", chain(error))
 }
 
 /// An error with all its causes, each said once, in one line.

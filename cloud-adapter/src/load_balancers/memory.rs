@@ -63,6 +63,8 @@ pub(super) struct Written<S> {
     /// From then on reads are sure to show it, if it was done.
     pub(super) shows: Instant,
     pub(super) effect: Effect,
+    /// Why nobody knows whether it was done, if that is so.
+    pub(super) failure: Option<Arc<str>>,
 }
 
 /// What a write does to the number of load balancers.
@@ -115,7 +117,8 @@ mod tests {
     async fn keys_for_which_nothing_was_done_do_not_fill_the_memory() {
         let memories: Memories<(), ()> = Memories::default();
         let now = Instant::now();
-        let written = Written { step: Arc::new(()), at: now, shows: now, effect: Effect::Creates };
+        let written =
+            Written { step: Arc::new(()), at: now, shows: now, effect: Effect::Creates, failure: None };
         memories.of(&key("written"), |memory| memory.last = Some(written));
         memories.of(&key("unpaid"), |memory| memory.meter.count(CREATE, Duration::ZERO));
         let at_work = memories.of(&key("at work"), |memory| Arc::clone(&memory.meter));

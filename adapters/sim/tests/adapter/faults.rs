@@ -48,6 +48,26 @@ async fn a_write_that_was_not_done_is_repeated_after_a_look() {
 }
 
 #[tokio::test]
+async fn who_waits_for_reads_after_a_failure_is_told_of_the_failure() {
+    let bench = bench_with(json!({ "consistency_ms": 3000 })).await;
+    let down =
+        json!({ "match": { "operation": "CreateLoadBalancer" }, "action": { "respond": { "status": 503 } } });
+    bench.cloud.fault(down).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let told = until("it waits for reads", async || {
+        // Now and then it is refused instead.
+        let Ok(answer) = bench.adapter.ensure(&request).await else { return false };
+        let waits = answer.conditions.iter().find(|it| it.message.starts_with("reads that are sure to show"));
+        waits.is_some_and(|it| {
+            let cause = "whether this was done: create load balancer";
+            assert!(it.message.contains(cause) && it.message.contains("a fault rule"), "{}", it.message);
+            true
+        })
+    });
+    told.await;
+}
+
+#[tokio::test]
 async fn reads_that_lag_behind_make_no_second_object() {
     let bench = bench_with(json!({ "consistency_ms": 700 })).await;
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;

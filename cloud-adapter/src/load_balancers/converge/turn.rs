@@ -29,11 +29,13 @@ const STUCK: Duration = Duration::from_mins(15);
 const UNKNOWN_MAX: u32 = 3;
 
 /// Whether the vendor was heard of a write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Answer {
     Heard,
-    /// Not yet, or never.
-    Lost,
+    /// Not yet.
+    Awaited,
+    /// Never, for this reason.
+    Lost(Arc<str>),
 }
 
 /// What a task keeps between turns.
@@ -254,8 +256,7 @@ impl<D: Driver> Converger<D> {
                 return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
             }
             Next::Look if proof > Instant::now() => {
-                let waits_for = "reads that are sure to show what was written last".to_owned();
-                return patience(work, waits_for).map(Seen::Turn);
+                return patience(work, sure_reads(work)).map(Seen::Turn);
             }
             Next::Look => {
                 work.bound = proof;
@@ -314,7 +315,7 @@ impl<D: Driver> Converger<D> {
     ) -> Turned<D> {
         // The intent first: should this task break, the next one of the key knows what may have been done.
         let before = work.last.clone();
-        self.note(&step, effect, Answer::Lost, work);
+        self.note(&step, effect, Answer::Awaited, work);
         if work.refused.as_ref() != Some(&step) {
             work.poll = self.driver.describe().poll;
         }
@@ -342,7 +343,7 @@ impl<D: Driver> Converger<D> {
                 work.refused = vain.then(|| Arc::clone(&step));
                 let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
                 if error.fault == Fault::OutcomeUnknown {
-                    self.note(&step, effect, Answer::Lost, work);
+                    self.note(&step, effect, Answer::Lost(format!("{step}: {error}").into()), work);
                 } else if hidden {
                     // There already and not shown by reads: from now on they have the horizon's time to show it.
                     self.note(&step, effect, Answer::Heard, work);
@@ -381,11 +382,15 @@ impl<D: Driver> Converger<D> {
     fn note(&self, step: &Arc<D::Step>, effect: Effect, answer: Answer, work: &mut Work<D>) {
         let (at, cloud) = (Instant::now(), self.driver.describe());
         // The vendor goes on when its caller has hung up, and only of a create a second one is a second thing.
-        let horizon = match (answer, effect) {
-            (Answer::Lost, Effect::Creates) => cloud.create_horizon,
-            (Answer::Lost | Answer::Heard, _) => cloud.consistency_horizon,
+        let horizon = match (&answer, effect) {
+            (Answer::Awaited | Answer::Lost(_), Effect::Creates) => cloud.create_horizon,
+            (Answer::Awaited | Answer::Lost(_) | Answer::Heard, _) => cloud.consistency_horizon,
         };
-        let written = Written { step: Arc::clone(step), at, shows: at + horizon, effect };
+        let failure = match answer {
+            Answer::Heard | Answer::Awaited => None,
+            Answer::Lost(why) => Some(why),
+        };
+        let written = Written { step: Arc::clone(step), at, shows: at + horizon, effect, failure };
         work.last = Some(written.clone());
         self.memories.of(&work.key, |memory| memory.last = Some(written));
     }
@@ -417,6 +422,14 @@ fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> 
             error.message = format!("{step}: {}", error.message);
             Err(error)
         }
+    }
+}
+
+/// What reads have to show, and why that is not known: people look for the failure, and not for what it makes us wait for.
+fn sure_reads<D: Driver>(work: &Work<D>) -> String {
+    match work.last.as_ref().and_then(|last| last.failure.as_deref()) {
+        Some(failure) => format!("reads that are sure to show whether this was done: {failure}"),
+        None => "reads that are sure to show what was written last".to_owned(),
     }
 }
 
