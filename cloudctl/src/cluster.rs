@@ -7,10 +7,10 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client, Config,
-    api::ListParams,
+    api::{ListParams, PartialObjectMeta},
     client::UpgradeConnectionError,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
@@ -85,11 +85,34 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
+    /// One whose API server answers everything alike.
+    #[cfg(test)]
+    pub(crate) fn answering(status: u16, body: &serde_json::Value) -> Self {
+        let body = body.to_string();
+        let service = tower::service_fn(move |_: ::http::Request<kube::client::Body>| {
+            let answer = ::http::Response::builder().status(status);
+            let answer = answer.body(kube::client::Body::from(body.clone().into_bytes()));
+            async { answer }
+        });
+        let (client, home) = (Client::new(service, "default"), "default".to_owned());
+        Self { client, home, url: "https://a".to_owned(), away: OnceLock::new() }
+    }
+
     /// The pods of the release, of one namespace or of all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
         let pods = self.ask("pods", async { api.list(&ListParams::default().labels(OURS)).await }).await?;
         Ok(pods.items)
+    }
+
+    /// The Deployments of the release.
+    pub(crate) async fn deployments(
+        &self,
+        namespace: &str,
+    ) -> Result<Vec<PartialObjectMeta<Deployment>>, Missing> {
+        let api: Api<Deployment> = self.namespaced(namespace);
+        let ours = ListParams::default().labels(OURS);
+        Ok(self.ask("deployments", async { api.list_metadata(&ours).await }).await?.items)
     }
 
     /// All Leases of a namespace.
@@ -205,12 +228,12 @@ fn of_kubeconfig(error: &KubeconfigError) -> String {
 
 /// Why there is no port-forward. The API server's words may be lost in an upgrade that it refuses.
 fn refused(error: &kube::Error, namespace: &str) -> String {
-    let (code, words) = match error {
-        kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
-            (status.as_u16(), chain(error))
-        }
-        kube::Error::Api(status) => (status.code, status.message.clone()),
-        other => (0, chain(other)),
+    let (code, words) = if let kube::Error::Api(status) = error {
+        (status.code, status.message.clone())
+    } else if let kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) = error {
+        (status.as_u16(), chain(error))
+    } else {
+        (0, chain(error))
     };
     match code {
         401 | 403 => format!(

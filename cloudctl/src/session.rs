@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use tokio::time::timeout;
 
 use self::pages::{Signed, read};
@@ -96,9 +96,14 @@ impl Session {
         if let (Some(cluster), false) = (&cluster, by_pod.is_empty()) {
             match pods(cluster, common.namespace()).await {
                 Ok(pods) => {
-                    let (found, lacking) = of_pods(&pods, &by_pod, common.namespace());
+                    let installed = installed(cluster, &pods, &by_pod, common.namespace()).await;
+                    let (found, lacking) = of_pods(&pods, &installed, common.namespace());
                     processes.extend(found);
                     missing.extend(lacking);
+                    if installed.is_empty() && processes.is_empty() {
+                        let why = format!("none of them is installed in {}", common.namespace());
+                        missing.push(Missing::new("controllers", why));
+                    }
                 }
                 Err(why) => missing.push(why),
             }
@@ -206,12 +211,37 @@ async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
     Err(Missing::new("pods of the release", why))
 }
 
+/// These components without the controllers that are switched off in the chart: they have no Deployment. Where nobody may see those, all
+/// of them.
+async fn installed(
+    cluster: &Cluster,
+    pods: &[Pod],
+    components: &[Component],
+    namespace: &str,
+) -> Vec<Component> {
+    let runs = |component: &Component| pods.iter().any(|pod| is_of(pod, *component));
+    if components.iter().all(runs) {
+        return components.to_vec();
+    }
+    let Ok(deployments) = cluster.deployments(namespace).await else { return components.to_vec() };
+    let stays = |component: &&Component| {
+        // An adapter may be anywhere.
+        **component == Component::CloudAdapter
+            || runs(component)
+            || deployments.iter().any(|it| is_of(it, **component))
+    };
+    components.iter().filter(stays).copied().collect()
+}
+
+fn is_of(object: &impl ResourceExt, component: Component) -> bool {
+    object.labels().get(COMPONENT).is_some_and(|it| it == component.name())
+}
+
 /// Those of these components that have pages, and what is missing.
 fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Process>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for &component in components {
-        let its = |pod: &&Pod| pod.labels().get(COMPONENT).is_some_and(|it| it == component.name());
-        let its: Vec<&Pod> = pods.iter().filter(its).collect();
+        let its: Vec<&Pod> = pods.iter().filter(|pod| is_of(*pod, component)).collect();
         if its.is_empty() {
             missing.push(Missing::new(component.name(), no_pod(component, namespace)));
         }

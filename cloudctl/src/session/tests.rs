@@ -40,6 +40,23 @@ fn each_pod_of_a_component_is_a_process_or_is_missing() {
     );
 }
 
+#[tokio::test]
+async fn a_controller_without_a_deployment_is_switched_off() {
+    let pods = [pod("service-controller", "sc-1", "Running", "http")];
+    let components =
+        [Component::CloudAdapter, Component::NodeController, Component::RouteController, SERVICES];
+    let deployed = ["service-controller", "node-controller"];
+    let answer = json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {},
+        "items": deployed.map(|name| json!({ "metadata": { "name": name, "labels": { COMPONENT: name } } })),
+    });
+    let cluster = Cluster::answering(200, &answer);
+    let found = installed(&cluster, &pods, &components, "ccm").await;
+    assert_eq!(found, [Component::CloudAdapter, Component::NodeController, SERVICES]);
+    let forbidden = Cluster::answering(403, &json!({ "kind": "Status", "code": 403, "message": "no" }));
+    assert_eq!(installed(&forbidden, &pods, &components, "ccm").await, components, "nobody knows");
+}
+
 fn answer(status: StatusCode, body: &str) -> Answer {
     Answer { status, body: body.to_owned().into() }
 }
