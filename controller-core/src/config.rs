@@ -13,7 +13,7 @@ mod pages;
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use adapter_client::Connection;
-use clap::{Parser, ValueEnum, error::ErrorKind};
+use clap::{Arg, ArgAction, Parser, ValueEnum, builder::BoolishValueParser, error::ErrorKind};
 
 pub use self::{
     adapter::AdapterArgs,
@@ -25,6 +25,7 @@ use crate::{kube_api::Rate, mirror::kubernetes::Listing};
 
 /// Flags that every controller has. Flatten them into the controller's own.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("streaming_lists", switch), mut_arg("dry_run", switch))]
 pub struct CommonArgs {
     /// UID of the namespace kube-system: the identity of this cluster at the cloud.
     #[arg(long, value_name = "UID", help_heading = "Cluster")]
@@ -61,17 +62,7 @@ pub struct CommonArgs {
 
     /// Whether all objects come at the start from the watch itself, one at a time, and not in pages of 500: less memory on both sides.
     /// Needs an API server with the feature WatchList.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = clap::ArgAction::Set,
-        value_parser = clap::builder::BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "false",
-        default_missing_value = "true",
-        help_heading = "API server"
-    )]
+    #[arg(long, default_value = "false", help_heading = "API server")]
     pub streaming_lists: bool,
 
     /// Where the cloud adapter is, and how it is called safely.
@@ -80,17 +71,7 @@ pub struct CommonArgs {
 
     /// Looks and plans, and changes nothing: neither in the cluster nor at the cloud. What would be done is at /plan. Leases of its own are
     /// taken all the same.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = clap::ArgAction::Set,
-        value_parser = clap::builder::BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "false",
-        default_missing_value = "true",
-        help_heading = "Work"
-    )]
+    #[arg(long, default_value = "false", help_heading = "Work")]
     pub dry_run: bool,
 
     /// Which of several replicas works.
@@ -108,6 +89,16 @@ pub struct CommonArgs {
     /// What is logged: a level, or directives such as `info,node_controller=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info", help_heading = "Log")]
     pub log_level: String,
+}
+
+/// A flag that is on by its name alone and says with `=true` and `=false` which it is, as those of Go.
+fn switch(flag: Arg) -> Arg {
+    flag.value_name("BOOL")
+        .action(ArgAction::Set)
+        .value_parser(BoolishValueParser::new())
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
 }
 
 /// How log lines look.

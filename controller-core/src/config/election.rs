@@ -2,13 +2,13 @@
 
 use std::{num::NonZeroU16, time::Duration};
 
-use clap::{ArgAction, builder::BoolishValueParser};
 use cloud_lease::{Settings, SettingsError, Timing};
 
-use super::{Faults, duration};
+use super::{Faults, duration, switch};
 
 /// The flags that say which of several replicas works. Flatten it into a controller's own flags.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("leader_elect", switch))]
 pub struct ElectionArgs {
     /// Into how many shards the work is split. Each has a Lease of its own, and replicas share them evenly: so many of them can work at
     /// once. With 1, one works and the others stand by. The same for all replicas; one with another number waits for the end of those.
@@ -17,16 +17,7 @@ pub struct ElectionArgs {
 
     /// Whether this is one of several replicas, of which the holder of a Lease works and the others stand by. With =false it is
     /// the only one, and nothing else may run under its name.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        value_parser = BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "true",
-        default_missing_value = "true"
-    )]
+    #[arg(long, default_value = "true")]
     leader_elect: bool,
 
     /// Who stands by takes the Lease after it saw it unchanged for so long. The same for all replicas.
