@@ -1,11 +1,21 @@
 //! The demo, as a program sees it.
 
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use anyhow::ensure;
+use e2e::{PrometheusApi, WITHIN, dashboard_queries, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, from_str};
+use tokio::task::spawn_blocking;
+use traces::testing::Collector;
+
+/// What Grafana puts in place of `$__rate_interval`, unless it is told how often its Prometheus scrapes.
+const INTERVAL: &str = "1m";
 
 /// Each step passes, each line is an object, and the nodes cost what is promised.
 #[test]
@@ -44,11 +54,8 @@ fn the_demo_passes_and_tells_it_line_by_line() {
 /// While it stays, a killed process is back after a moment, and Ctrl-C still ends everything in good order.
 #[test]
 fn while_it_stays_a_killed_process_is_started_again() {
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
-    let demo = demo.args(["--json", "--nodes=1"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut demo = Staying(demo);
-    let told = BufReader::new(demo.0.stdout.take().unwrap()).lines();
-    let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
+    let mut demo = Staying::start(Command::new(env!("CARGO_BIN_EXE_demo")).args(["--json", "--nodes=1"]));
+    let mut told = demo.told();
     let mut next = |event| told.find(|line| line["event"] == event).expect(event);
     let kill = |pid: &Value, signal| {
         let pid = pid.as_i64().and_then(|pid| Pid::from_raw(pid.try_into().unwrap()));
@@ -72,8 +79,59 @@ fn while_it_stays_a_killed_process_is_started_again() {
     assert!(demo.0.wait().unwrap().success());
 }
 
+/// As docs/monitor.md has it: whoever then opens the dashboard sees a number in each line of it, and the collector has traces of all four.
+#[tokio::test]
+async fn while_it_is_observed_each_query_of_the_dashboard_has_data_and_all_processes_send_traces() {
+    let collector = Collector::start().await.unwrap();
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
+    demo.args(["--json", "--nodes=5", "--observe"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
+    let mut demo = Staying::start(&mut demo);
+    let mut told = demo.told();
+    // The collector must go on meanwhile.
+    let stay = spawn_blocking(move || told.find(|line| line["event"] == "stay").expect("it stays"));
+    let stay = stay.await.unwrap();
+
+    let prometheus = PrometheusApi::at(stay["prometheus"].as_str().expect("Prometheus")).unwrap();
+    let queries = dashboard_queries(INTERVAL).unwrap();
+    assert!(queries.len() > 25, "{queries:#?}");
+    let answered = eventually("each query of the dashboard has data", WITHIN, || async {
+        let mut unanswered = Vec::new();
+        for query in &queries {
+            // At any time of the demo, as a graph shows it. No number is what a share of nothing is.
+            let ever = format!("max_over_time(({query})[10m:1s])");
+            let samples = prometheus.query(&ever).await?;
+            if !samples.iter().any(|sample| sample.value.is_finite()) {
+                unanswered.push(query);
+            }
+        }
+        ensure!(unanswered.is_empty(), "no number for {unanswered:#?}");
+        Ok(())
+    });
+    answered.await.unwrap();
+
+    let wanted = ["adapter-sim", "node-controller", "route-controller", "service-controller"];
+    let traced = eventually("all four have sent traces", WITHIN, || async {
+        let senders: BTreeSet<_> = collector.received().into_iter().map(|span| span.service).collect();
+        ensure!(senders.iter().eq(wanted.iter()), "{senders:?}");
+        Ok(())
+    });
+    traced.await.unwrap();
+}
+
 /// Ends with its test, in good order, even if that fails.
 struct Staying(Child);
+
+impl Staying {
+    fn start(demo: &mut Command) -> Self {
+        Self(demo.stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// What it tells, as it tells it.
+    fn told(&mut self) -> impl Iterator<Item = Value> + use<> {
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        lines.map(|line| from_str::<Value>(&line.unwrap()).unwrap())
+    }
+}
 
 impl Drop for Staying {
     fn drop(&mut self) {

@@ -9,16 +9,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::{Bed, Prometheus, Ready, WITHIN, eventually, node, service};
+use e2e::{Bed, Pace, Prometheus, Ready, WITHIN, dashboard_queries, eventually, node, service};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
-const DASHBOARD: &str = include_str!("../../helm/cloud-controllers/files/dashboard.json");
 const ALERTS: &str = include_str!("../../helm/cloud-controllers/files/alerts.yaml");
-/// How often everything is scraped.
-const EVERY: Duration = Duration::from_millis(500);
+const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: None };
 /// In place of Grafana's variable, for such scrapes.
 const INTERVAL: &str = "30s";
 /// How the names of our metrics begin.
@@ -45,7 +43,7 @@ async fn every_query_of_the_chart_has_an_answer_and_what_goes_wrong_is_an_alert(
     let values = json!({ "adapter": { "limits": limits, "cache": cache } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     let cluster = &mut bed.cluster;
-    let prometheus = Prometheus::start(&mut cluster.control_plane, &cluster.pods, EVERY).await.unwrap();
+    let prometheus = Prometheus::start(&mut cluster.control_plane, &cluster.pods, PACE).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
 
@@ -58,7 +56,7 @@ async fn every_query_of_the_chart_has_an_answer_and_what_goes_wrong_is_an_alert(
         traffic(&bed, round).await;
         unanswered.clear();
         for query in &queries {
-            let samples = prometheus.query(query).await.unwrap();
+            let samples = prometheus.api.query(query).await.unwrap();
             if !samples.iter().any(|sample| sample.value.is_finite()) {
                 unanswered.push(query);
             }
@@ -117,7 +115,7 @@ async fn told(prometheus: &Prometheus) {
         ("max(cloud_controller_load_balancer_targets)", 1.0),
     ] {
         let seen = eventually(query, WITHIN, || async {
-            let samples = prometheus.query(query).await?;
+            let samples = prometheus.api.query(query).await?;
             let value = samples.first().context("nothing")?.value;
             ensure!(value >= least, "{value}");
             Ok(())
@@ -131,14 +129,14 @@ async fn rules(bed: &Bed, prometheus: &Prometheus) {
     let stands = async |name: &str, state: &str| {
         let what = format!("{name} is {state}");
         let seen = eventually(&what, WITHIN, || async {
-            let rules = prometheus.rules().await?;
+            let rules = prometheus.api.rules().await?;
             let rule = rules.iter().find(|rule| rule.name == name).context("there is no such rule")?;
             ensure!(rule.state == state, "it is {}", rule.state);
             Ok(())
         });
         seen.await.unwrap();
     };
-    let rules = prometheus.rules().await.unwrap();
+    let rules = prometheus.api.rules().await.unwrap();
     let sick: Vec<_> = rules.iter().filter(|rule| rule.health != "ok").collect();
     assert!(sick.is_empty() && rules.len() == alerts().count(), "{} rules: {sick:#?}", rules.len());
 
@@ -186,14 +184,10 @@ async fn commands(bed: &Bed) {
 
 /// Every query of the dashboard, and every series that an alert asks for.
 fn queries() -> BTreeSet<String> {
-    let board: Value = serde_json::from_str(DASHBOARD).unwrap();
-    let of = |value: &Value, key| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let targets = of(&board, "panels").into_iter().flat_map(|panel| of(&panel, "targets"));
-    let of_board = targets.map(|target| target.get("expr").and_then(Value::as_str).unwrap().to_owned());
-    let of_board = of_board.map(|expr| expr.replace("$__rate_interval", INTERVAL));
+    let of_board = dashboard_queries(INTERVAL).unwrap();
     let of_alerts = alerts().flat_map(series).collect::<Vec<_>>();
     assert!(of_alerts.len() > 25, "{of_alerts:?}");
-    of_board.chain(of_alerts).collect()
+    of_board.into_iter().chain(of_alerts).collect()
 }
 
 /// The expression of each alert.

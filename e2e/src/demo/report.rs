@@ -196,7 +196,7 @@ impl Stay {
             kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
             cloudctl,
             cloud: stage.cluster.cloud.look(),
-            prometheus: stage.prometheus.as_ref().map(|it| it.url().to_owned()),
+            prometheus: stage.prometheus.as_ref().map(|it| it.api.url().to_owned()),
             logs: control_plane.log_dir().display().to_string(),
             processes,
         }

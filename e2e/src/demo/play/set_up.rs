@@ -13,12 +13,14 @@ use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
 use crate::helm::merge;
 use crate::openstack::Project;
-use crate::{Cluster, ControlPlane, Pods, Prometheus, Release, Values, seconds};
+use crate::{Cluster, ControlPlane, Pace, Pods, Prometheus, Release, Values, seconds};
 
 use super::Play;
 
 /// Room for a thousand nodes with 256 addresses each.
 const CLUSTER_CIDR: &str = "10.240.0.0/12";
+/// Steps are seconds long, and each is to be seen. The alerts take their time, as they are shipped.
+const PACE: Pace = Pace { every: seconds(1), lasts: None };
 
 /// Nothing, if a step failed.
 pub(super) async fn cluster(
@@ -88,8 +90,8 @@ pub(super) async fn prometheus(play: &mut Play<'_>, stage: &mut Stage) -> bool {
     let title = "a real one starts, and scrapes the processes".to_owned();
     let teller = play.teller;
     let starts = async {
-        let prometheus = Prometheus::start(control_plane, pods, seconds(5)).await?;
-        teller.tell(&Report::Fact(Fact::note(format!("it is at {}", prometheus.url()))));
+        let prometheus = Prometheus::start(control_plane, pods, PACE).await?;
+        teller.tell(&Report::Fact(Fact::note(format!("it is at {}", prometheus.api.url()))));
         anyhow::Ok(prometheus)
     };
     let started = play.act("prometheus", title, starts).await;
@@ -104,6 +106,10 @@ pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Res
         let pod = stage.cluster.pods.get(&name)?;
         pod.wait_ready(seconds(60)).await?;
         teller.tell(&Report::Fact(Fact::Process { name, user: pod.user().to_owned() }));
+    }
+    if let Some(prometheus) = &stage.prometheus {
+        prometheus.sees_all().await?;
+        teller.tell(&Report::Fact(Fact::note("Prometheus has scraped all of them")));
     }
     stage.cost_since(&Counts::new()).await
 }

@@ -1,0 +1,35 @@
+//! What the chart's dashboard asks Prometheus.
+
+use anyhow::Context;
+use serde_json::Value;
+
+const DASHBOARD: &str = include_str!("../../helm/cloud-controllers/files/dashboard.json");
+
+/// The query of each line of each panel. Grafana puts a time in place of `$__rate_interval`; here it is `interval`.
+///
+/// # Errors
+/// When the dashboard is not what Grafana takes for one.
+pub fn dashboard_queries(interval: &str) -> anyhow::Result<Vec<String>> {
+    let board: Value = serde_json::from_str(DASHBOARD).context("the dashboard is no JSON")?;
+    let of = |value: &Value, key| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let targets = of(&board, "panels").into_iter().flat_map(|panel| of(&panel, "targets"));
+    let query = |target: Value| {
+        let expr = target.get("expr").and_then(Value::as_str);
+        let expr = expr.with_context(|| format!("a panel of the dashboard asks nothing: {target}"))?;
+        Ok(expr.replace("$__rate_interval", interval))
+    };
+    targets.map(query).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DASHBOARD, dashboard_queries};
+
+    #[test]
+    fn no_query_is_missed_and_each_can_be_asked() {
+        let queries = dashboard_queries("30s").unwrap();
+        assert_eq!(queries.len(), DASHBOARD.matches("\"expr\":").count());
+        let asked: Vec<_> = queries.iter().filter(|query| query.contains('$')).collect();
+        assert!(asked.is_empty() && queries.iter().any(|query| query.contains("[30s]")), "{asked:#?}");
+    }
+}
