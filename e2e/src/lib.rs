@@ -16,6 +16,7 @@ mod cluster;
 mod control_plane;
 mod dashboard;
 pub mod demo;
+pub mod docs;
 mod eventually;
 mod grpc;
 mod helm;

@@ -1,49 +1,96 @@
 //! The commands that the documentation tells its readers to type, typed: each block that says `run`, page by page, and what it shows below
-//! them is looked for in what they print. What a page needs beside a shell is its stage.
+//! them is looked for in what they print. What wants nodes that run pods is typed by the scenarios of `cargo xtask test cluster`.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
-use anyhow::{Context, ensure};
-use doc_pages::{Command, How, blocks, entries, resolve, says};
-use e2e::{ControlPlane, WITHIN, eventually, tools};
+use doc_pages::How;
+use e2e::docs::{Command, Page, Terminal, pages, select};
+use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, from_str};
-use tempfile::TempDir;
-use tokio::time::timeout;
+use serde_json::{Value, from_str, json};
 
-const SUMMARY: &str = "docs/SUMMARY.md";
-/// What a page's commands name by a path of the repository.
-const FOLDERS: [&str; 2] = ["examples", "helm"];
-/// What only looks is repeated until it sees what the page shows: the page's reader is slower than we are.
-const LOOKS: [&str; 4] =
-    ["kubectl get ", "kubectl describe ", "kubectl --namespace kube-system get ", "cloudctl explain "];
+/// The node that a page is about, if it is about one.
+const NODE: &str = "node-1";
+/// Programs of ours that pages tell to start, beside `cargo xtask`, whose commands `cargo xtask check` parses.
+const PROGRAMS: [&str; 6] =
+    ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller", "simcloud"];
+/// What the Prometheus operator calls its objects.
+const MONITORING: [(&str, &str); 2] =
+    [("prometheusrules", "PrometheusRule"), ("servicemonitors", "ServiceMonitor")];
 
-/// How a shown line begins if its command is to fail.
-const REFUSAL: &str = "Error:";
+fn terminal(kubeconfig: &Path) -> Terminal {
+    let tools = tools().unwrap();
+    Terminal::new(kubeconfig, &tools.helm.path, &tools.kubectl.path).unwrap()
+}
 
-/// A block of a page, and what there is to type.
-struct Task {
-    place: String,
-    commands: Vec<(String, Vec<String>)>,
+async fn all(pages: &[Page], terminal: &Terminal) -> Vec<String> {
+    let mut faults = Vec::new();
+    for page in pages {
+        faults.extend(terminal.type_in(page).await.unwrap());
+    }
+    faults
 }
 
 /// Installing, scaling, upgrading: the chart on an API server of its own for each page.
 #[tokio::test]
 async fn what_guides_say_works_on_a_cluster() {
-    let pages = pages("");
+    let pages = pages("").unwrap();
     assert!(pages.len() >= 3, "of how many pages are there commands? {}", pages.len());
     let mut faults = Vec::new();
-    for tasks in pages {
+    for page in pages {
         let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
-        faults.extend(Shell::new(control_plane.kubeconfig()).unwrap().do_all(&tasks).await);
+        faults.extend(all(&[page], &terminal(control_plane.kubeconfig())).await);
     }
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// What changes a release or asks its API server, and wants no pod: where the chart is installed, with a Prometheus operator's kinds.
+#[tokio::test]
+async fn what_pages_say_works_where_the_chart_is_installed() {
+    let pages = pages("installed").unwrap();
+    assert!(pages.len() >= 5, "of how many pages are there commands? {}", pages.len());
+    let mut control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    knows_monitoring(&control_plane).await;
+    let values = Values::new(&mut control_plane).unwrap().render();
+    Release::install(&control_plane, &values).await.unwrap();
+    let mut faults = Vec::new();
+    for page in pages {
+        // The page before may have deleted it.
+        control_plane.kubectl(&["delete", "node", NODE, "--ignore-not-found"]).await.unwrap();
+        node(NODE).register(&control_plane.client()).await.unwrap();
+        faults.extend(all(&[page], &terminal(control_plane.kubeconfig()).with("NODE", NODE)).await);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// Its operator's kinds, with whatever is in them.
+async fn knows_monitoring(control_plane: &ControlPlane) {
+    let group = "monitoring.coreos.com";
+    let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let kinds = MONITORING.map(|(plural, kind)| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.{group}") },
+            "spec": {
+                "group": group,
+                "names": { "plural": plural, "kind": kind },
+                "scope": "Namespaced",
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": anything } }],
+            },
+        })
+    });
+    let file = control_plane.dir().join("monitoring.json");
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": kinds });
+    fs::write(&file, list.to_string()).unwrap();
+    control_plane.kubectl(&["create", "--filename", &file.display().to_string()]).await.unwrap();
+    let established = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+    control_plane.kubectl(&established).await.unwrap();
 }
 
 /// The tutorial, and what one looks at in trouble: in the terminal beside the demo.
@@ -58,101 +105,61 @@ async fn what_the_tutorial_says_works_beside_the_demo() {
     let told = BufReader::new(demo.0.stdout.take().unwrap()).lines();
     let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
     let stay = told.find(|line| line["event"] == "stay").expect("it stays");
-    let shell = Shell::new(Path::new(stay["kubeconfig"].as_str().unwrap())).unwrap();
-    shell.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
-    let pages = pages("demo");
+    let terminal = terminal(Path::new(stay["kubeconfig"].as_str().unwrap()));
+    terminal.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
+    let pages = pages("demo").unwrap();
     assert!(pages.len() >= 2, "of how many pages are there commands? {}", pages.len());
-    let mut faults = Vec::new();
-    for tasks in pages {
-        faults.extend(shell.do_all(&tasks).await);
-    }
+    let faults = all(&pages, &terminal).await;
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// What there is to type on this stage, by pages of the book.
-fn pages(stage: &str) -> Vec<Vec<Task>> {
-    let root = root();
-    let summary = fs::read_to_string(root.join(SUMMARY)).unwrap();
-    let paths = entries(&summary).into_iter().filter_map(|entry| resolve(SUMMARY, entry.path));
-    let pages = paths.map(|path| {
-        let text = fs::read_to_string(root.join(&path)).unwrap();
-        let here = blocks(&text).into_iter().filter(|block| block.how == Some(How::Run(stage)));
-        let owned = |it: Command<'_>| (it.text, it.output.into_iter().map(str::to_owned).collect());
-        let tasks = here.map(|block| Task {
-            place: format!("{path}:{}", block.line),
-            commands: block.commands().into_iter().map(owned).collect(),
-        });
-        tasks.collect::<Vec<_>>()
-    });
-    pages.filter(|tasks| !tasks.is_empty()).collect()
+/// Orders to the simulated cloud. Its page has it at the port that it has by default, and here it is where there is room.
+#[tokio::test]
+async fn what_the_simulated_cloud_is_told_is_understood() {
+    let mut control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let cloud = Simcloud::start(&mut control_plane).await.unwrap();
+    let terminal = terminal(control_plane.kubeconfig());
+    let address = cloud.url().strip_prefix("http://").unwrap();
+    let there = format!("${{@//localhost:9797/{address}}}");
+    terminal.alias("curl", &format!("bash -c 'command -p curl --fail-with-body \"{there}\"' curl")).unwrap();
+    let pages = pages("simcloud").unwrap();
+    assert!(!pages.is_empty(), "of how many pages are there commands?");
+    let faults = all(&pages, &terminal).await;
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
+/// What is not typed, because it stays, or builds, or wants more than there is here: its flags are known all the same.
+#[tokio::test]
+async fn what_is_not_typed_has_flags_that_are_known() {
+    let kubeconfig = Path::new("/dev/null");
+    let terminal = terminal(kubeconfig);
+    for program in PROGRAMS {
+        terminal.alias(program, &binaries().unwrap().join(program).display().to_string()).unwrap();
+    }
+    let mut pages = select(|block| !matches!(block.how, Some(How::Run(_)))).unwrap();
+    for page in &mut pages {
+        page.commands = page.commands.drain(..).filter_map(asked_for_help).collect();
+    }
+    let asked: usize = pages.iter().map(|page| page.commands.len()).sum();
+    assert!(asked >= 10, "of {asked} commands");
+    let faults = all(&pages, &terminal).await;
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// A terminal in a folder of its own, that looks like the repository.
-struct Shell {
-    dir: TempDir,
-    kubeconfig: PathBuf,
-}
-
-impl Shell {
-    fn new(kubeconfig: &Path) -> anyhow::Result<Self> {
-        let (dir, tools) = (TempDir::new()?, tools()?);
-        let bin = dir.path().join("bin");
-        fs::create_dir(&bin)?;
-        symlink(&tools.helm.path, bin.join("helm"))?;
-        symlink(&tools.kubectl.path, bin.join("kubectl"))?;
-        for folder in FOLDERS {
-            symlink(root().join(folder), dir.path().join(folder))?;
-        }
-        Ok(Self { dir, kubeconfig: kubeconfig.to_path_buf() })
+/// The program's help in place of what it does: it refuses a flag that it does not know all the same.
+fn asked_for_help(mut command: Command) -> Option<Command> {
+    if command.shown.iter().any(|line| line.starts_with("error:")) {
+        return None;
     }
-
-    /// As the demo tells its visitors to.
-    fn alias(&self, name: &str, command: &str) -> anyhow::Result<()> {
-        let path = self.dir.path().join("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\nexec {command} \"$@\"\n"))?;
-        Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
-    }
-
-    /// What went wrong, whatever came before it.
-    async fn do_all(&self, tasks: &[Task]) -> Vec<String> {
-        let mut faults = Vec::new();
-        for Task { place, commands } in tasks {
-            for (command, shown) in commands {
-                if let Err(error) = self.type_in(command, shown).await {
-                    faults.push(format!("{place}: {command}\n{error:#}"));
-                }
-            }
-        }
-        faults
-    }
-
-    async fn type_in(&self, command: &str, shown: &[String]) -> anyhow::Result<()> {
-        if !shown.is_empty() && LOOKS.iter().any(|look| command.starts_with(look)) {
-            return eventually("it prints what the page shows", WITHIN, || self.once(command, shown)).await;
-        }
-        self.once(command, shown).await
-    }
-
-    async fn once(&self, command: &str, shown: &[String]) -> anyhow::Result<()> {
-        let folder = self.dir.path();
-        let mut bash = tokio::process::Command::new("bash");
-        bash.args(["-euo", "pipefail", "-c", command]).current_dir(folder).env_clear().kill_on_drop(true);
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", folder.join("bin").display());
-        bash.env("PATH", path).env("HOME", folder).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
-        let output = timeout(2 * WITHIN, bash.output()).await.context("it does not end")??;
-        let printed = [output.stdout, output.stderr].concat();
-        let printed = String::from_utf8_lossy(&printed);
-        let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
-        let is_to_fail = shown.iter().any(|line| line.starts_with(REFUSAL));
-        ensure!(output.status.success() != is_to_fail, "{}:\n{printed}", output.status);
-        ensure!(says(&printed, &shown), "the page shows\n{}\nand it prints\n{printed}", shown.join("\n"));
-        Ok(())
-    }
+    let text = command.text.split(" #").next()?;
+    let text = text.split_once(" -- ").filter(|_| text.starts_with("cargo run ")).map_or_else(
+        || text.to_owned(),
+        |(cargo, args)| format!("{} {args}", cargo.rsplit(' ').next().unwrap_or_default()),
+    );
+    let program = text.split(' ').next()?;
+    command.text = format!("{text} --help");
+    command.shown.clear();
+    [&PROGRAMS[..], &["helm"]].concat().contains(&program).then_some(command)
 }
 
 /// Ends with its test, in good order, even if that fails.

@@ -4,8 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -68,7 +66,6 @@ async fn every_query_of_the_chart_has_an_answer_and_what_goes_wrong_is_an_alert(
     assert!(unanswered.is_empty(), "in {ROUNDS} rounds no number for {unanswered:#?}");
     told(&prometheus).await;
     rules(&bed, &prometheus).await;
-    commands(&bed).await;
     prometheus.stop().await.unwrap();
 }
 
@@ -150,36 +147,6 @@ async fn rules(bed: &Bed, prometheus: &Prometheus) {
         bed.cluster.pods.refresh_volumes(&bed.cluster.control_plane).await.unwrap();
         stands("CloudAdapterConfigRefused", state).await;
     }
-}
-
-/// What the pages of the alerts say to type is understood, as far as it asks Kubernetes or changes values.
-async fn commands(bed: &Bed) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let chart = root.join("helm/cloud-controllers").display().to_string();
-    let (mut done, mut failed) = (0, Vec::new());
-    for page in fs::read_dir(root.join("docs/runbooks")).unwrap() {
-        let text = fs::read_to_string(page.unwrap().path()).unwrap();
-        for line in text.lines() {
-            let command = line.split(" | ").next().unwrap();
-            let words: Vec<_> = command.split_whitespace().collect();
-            let control_plane = &bed.cluster.control_plane;
-            let answer = match words.as_slice() {
-                ["kubectl", args @ ..]
-                    if args.iter().any(|word| ["get", "auth"].contains(word)) && !line.contains("$(") =>
-                {
-                    control_plane.kubectl(args).await
-                }
-                ["helm", "upgrade", name, "helm/cloud-controllers", args @ ..] => {
-                    let args = [&["upgrade", *name, chart.as_str(), "--dry-run=server"][..], args].concat();
-                    control_plane.helm(&args).await
-                }
-                _ => continue,
-            };
-            done += 1;
-            failed.extend(answer.err().map(|error| format!("{command}: {error:#}")));
-        }
-    }
-    assert!(failed.is_empty() && done > 25, "{done}: {failed:#?}");
 }
 
 /// Every query of the dashboard, and every series that an alert asks for.

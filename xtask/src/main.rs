@@ -76,6 +76,12 @@ enum Command {
     Metrics(metrics::Args),
 }
 
+/// What is wrong with a command, given by its words behind `cargo xtask`; nothing if it could be run.
+fn refuse(words: &[&str]) -> Option<String> {
+    let refusal = Args::try_parse_from(["cargo xtask"].iter().chain(words)).err()?;
+    refusal.use_stderr().then(|| format!("cargo xtask {}: {refusal}", words.join(" ")))
+}
+
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Demo(args) => demo::run(&args),

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use e2e::docs::Terminal;
 use e2e::{Simcloud, State, eventually, merge, seconds};
 use e2e_cluster::layout::Place;
 use e2e_cluster::up::{Cloud, Programs};
@@ -369,6 +370,12 @@ impl Bed {
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         ensure!(ended.status.success(), "{shown}: {}: {said}", ended.status);
         Ok(said)
+    }
+
+    /// A terminal of the documentation's readers; kubectl and Helm know the cluster.
+    pub(crate) fn terminal(&self) -> anyhow::Result<Terminal> {
+        let kubectl = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
+        Terminal::new(&self.layout.kubeconfig(), &self.helm, kubectl)
     }
 
     fn helm_homes(&self) -> [(&'static str, PathBuf); 3] {

@@ -8,6 +8,7 @@ mod bootstrap;
 mod chart;
 mod clock;
 mod cloudctl;
+mod docs;
 mod faults;
 mod inside;
 mod migration;

@@ -2,7 +2,7 @@
 //!
 //! A comment on the line above a block of commands says it, which readers do not see:
 //!
-//! - `<!-- run -->`, `<!-- run: STAGE -->`: the test `docs_commands` types them, on the stage of that name;
+//! - `<!-- run -->`, `<!-- run: STAGE -->`: tests type them, on the stage of that name;
 //! - `<!-- tested: FILE::TEST -->`: that test does what they say;
 //! - `<!-- not run: WHY -->`: nothing here can.
 
@@ -11,6 +11,8 @@ use crate::lines::{Kind, Line, lines};
 /// The names that blocks of commands have.
 const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];
 const PROMPT: &str = "$ ";
+/// In place of a word with a figure.
+const FIGURE: &str = "#";
 
 /// A block of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,9 +133,23 @@ fn end_of_document(line: &str) -> Option<String> {
 /// Whether what was printed has the lines that a page shows, in their order. `...` stands for anything, blanks for any number of them.
 #[must_use]
 pub fn says(printed: &str, shown: &[&str]) -> bool {
-    let mut printed = printed.lines().map(words);
+    has_lines(printed, shown, words)
+}
+
+/// The same of a transcript of another day: a word with a figure in it stands for any such word.
+#[must_use]
+pub fn alike(printed: &str, shown: &[&str]) -> bool {
+    has_lines(printed, shown, |line| {
+        let word =
+            |word: &str| if word.contains(|c: char| c.is_ascii_digit()) { FIGURE } else { word }.to_owned();
+        line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+    })
+}
+
+fn has_lines(printed: &str, shown: &[&str], read: impl Fn(&str) -> String) -> bool {
+    let mut printed = printed.lines().map(&read);
     shown.iter().filter(|line| !["", "..."].contains(&line.trim())).all(|line| {
-        let wanted = words(line);
+        let wanted = read(line);
         printed.any(|line| has_pieces(&line, &wanted))
     })
 }
@@ -155,7 +171,7 @@ fn has_pieces(line: &str, wanted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{How, blocks, says};
+    use super::{How, alike, blocks, says};
 
     fn texts(page: &str) -> Vec<Vec<String>> {
         let commands = |block: &super::Block<'_>| block.commands().into_iter().map(|it| it.text).collect();
@@ -193,5 +209,13 @@ mod tests {
         assert!(says(printed, &["NAME AGE", "...", "mail   ...s"]));
         assert!(!says(printed, &["mail ...", "web ..."]), "another order");
         assert!(!says(printed, &["web 4s"]));
+    }
+    #[test]
+    fn a_transcript_is_like_what_is_printed_on_another_day() {
+        let printed = "POD         AGE  STATE\n10.0.0.1:80  3s   held\n";
+        assert!(alike(printed, &["POD AGE STATE", "192.0.2.2:20025  1.9s  held"]));
+        assert!(alike(printed, &["... 7s held"]));
+        assert!(!alike(printed, &["192.0.2.2:20025  1.9s  free"]), "another word");
+        assert!(!alike(printed, &["192.0.2.2:20025  1.9s  4s  held"]), "a word more");
     }
 }

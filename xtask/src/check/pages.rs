@@ -1,5 +1,5 @@
-//! Whether the pages of the documentation hold together: each link leads somewhere, each page is in the book, and of each command in a
-//! guide it is known whether a test runs it.
+//! Whether the pages of the documentation hold together: each link leads somewhere, each page is in the book, and of each command in it
+//! is known whether a test runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +13,8 @@ use super::behaviour::Known;
 use crate::cargo;
 use crate::docs::{SUMMARY, listed};
 
-/// The parts of the book whose commands are for the reader's hands.
-const HANDS_ON: [&str; 2] = ["Tutorial", "Guides"];
+/// How our own commands begin, which are parsed where they are not run.
+const OURS: &str = "cargo xtask ";
 /// What is read as a page of its own and is none of the book.
 const APART: [&str; 1] = [SUMMARY];
 const BOOK: &str = "docs/";
@@ -37,17 +37,16 @@ pub(crate) fn hang_together() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails with every block of commands of a guide of which nobody said whether it is run.
+/// Fails with every block of commands of the book of which nobody said whether it is run, and with every command of ours that is none.
 pub(crate) fn commands_are_known() -> anyhow::Result<()> {
     let root = cargo::root();
     let pages = read(&root)?;
     let known = Known::read(&root)?;
     let summary = pages.get(SUMMARY).context(SUMMARY)?;
-    let guides = entries(summary).into_iter().filter(|entry| HANDS_ON.contains(&entry.part));
-    let guides = guides.filter_map(|entry| resolve(SUMMARY, entry.path));
-    let is_test = |name: &str| known.has(name);
+    let judge = Judge { is_test: &|name| known.has(name), refuse: &crate::refuse };
+    let paths = entries(summary).into_iter().filter_map(|entry| resolve(SUMMARY, entry.path));
     let faults: Vec<String> =
-        guides.filter_map(|path| Some(unknown(&path, pages.get(&path)?, &is_test))).flatten().collect();
+        paths.filter_map(|path| Some(judge.page(&path, pages.get(&path)?))).flatten().collect();
     ensure!(faults.is_empty(), "\n  {}", faults.join("\n  "));
     Ok(())
 }
@@ -102,21 +101,41 @@ fn contents(pages: &Pages) -> Vec<String> {
     faults
 }
 
-fn unknown(path: &str, text: &str, is_test: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let fault = |block: &doc_pages::Block<'_>| {
-        let why = match block.how {
-            None => "no comment above says `run`, `tested: ...` or `not run: ...`".to_owned(),
-            Some(How::Tested(test)) if !is_test(test) => format!("there is no test {test}"),
-            Some(How::Run(_) | How::Tested(_) | How::NotRun(_)) => return None,
-        };
-        Some(format!("{path}:{}: {why}", block.line))
-    };
-    blocks(text).iter().filter_map(fault).collect()
+/// Who knows the tests, and our own commands.
+struct Judge<'a> {
+    is_test: &'a dyn Fn(&str) -> bool,
+    /// What is wrong with the words behind `cargo xtask`.
+    refuse: &'a dyn Fn(&[&str]) -> Option<String>,
+}
+
+impl Judge<'_> {
+    fn page(&self, path: &str, text: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        for block in blocks(text) {
+            let why = match block.how {
+                None => Some("no comment above says `run`, `tested: ...` or `not run: ...`".to_owned()),
+                Some(How::Tested(test)) if !(self.is_test)(test) => Some(format!("there is no test {test}")),
+                Some(How::Run(_) | How::Tested(_) | How::NotRun(_)) => None,
+            };
+            let ours =
+                block.commands().into_iter().filter_map(|command| (self.refuse)(&words(&command.text)?));
+            let wrong = ours.collect::<Vec<_>>();
+            faults.extend(why.into_iter().chain(wrong).map(|why| format!("{path}:{}: {why}", block.line)));
+        }
+        faults
+    }
+}
+
+/// The words of a command of ours, wherever it stands in what is typed.
+fn words(typed: &str) -> Option<Vec<&str>> {
+    let (_, rest) = typed.split_once(OURS)?;
+    let end = rest.find(['#', ')', '|', ';', '&', '>']).unwrap_or(rest.len());
+    Some(rest.get(..end)?.split_whitespace().filter(|word| *word != "\\").collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Pages, contents, dead_links, unknown};
+    use super::{Judge, Pages, contents, dead_links};
 
     fn pages(all: &[(&str, &str)]) -> Pages {
         all.iter().map(|&(path, text)| (path.to_owned(), text.to_owned())).collect()
@@ -156,9 +175,21 @@ mod tests {
     #[test]
     fn of_each_command_it_is_known_whether_it_is_run() {
         let page = "<!-- run -->\n```sh\na\n```\n```console\n$ b\n```\n<!-- tested: f::no -->\n```sh\nc\n```\n<!-- tested: f::t -->\n```sh\n```\n";
-        let faults = unknown("docs/a.md", page, &|name| name == "f::t");
+        let judge = Judge { is_test: &|name| name == "f::t", refuse: &|_| None };
+        let faults = judge.page("docs/a.md", page);
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(faults[0].starts_with("docs/a.md:5: no comment above"), "{faults:?}");
         assert_eq!(faults[1], "docs/a.md:9: there is no test f::no");
+    }
+
+    #[test]
+    fn commands_of_ours_are_parsed_even_if_nothing_runs_them() {
+        let page = "<!-- not run: x -->\n```console\n$ eval \"$(cargo xtask tools)\" # so\n$ A=1 cargo xtask demo --loud  # no\n$ cargo xtask test \\\n    unit\n```\n";
+        let judge = Judge { is_test: &|_| true, refuse: &crate::refuse };
+        let faults = judge.page("docs/a.md", page);
+        assert!(
+            matches!(faults.as_slice(), [one] if one.starts_with("docs/a.md:2: ") && one.contains("--loud")),
+            "{faults:?}"
+        );
     }
 }
