@@ -4,12 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use cloud_api_proto::DOMAIN;
 use cloudctl::{AdoptReport, ClustersReport, ExplainReport, OrphansReport, PlanReport, StatusReport};
+use e2e::docs::shows;
 use e2e::{ADAPTER, Bed, CONTROLLERS, Pods, Values, WITHIN, binaries, eventually, merge, seconds, service};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Api;
@@ -20,6 +20,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+/// Where people see what it prints.
+const PAGE: &str = "docs/cloudctl.md";
 /// What is just removed may be shown for a minute yet; only then an orphan is one.
 const ORPHANED_WITHIN: std::time::Duration = seconds(150);
 
@@ -29,11 +31,6 @@ struct Said {
     code: i32,
     out: String,
     err: String,
-}
-
-/// For whoever reads along: `docs/cloudctl.md` shows these.
-fn show(text: &str) {
-    std::io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
 }
 
 /// As the owner of this kubeconfig. The pods of a bed are processes, to which no port-forward leads.
@@ -53,6 +50,16 @@ async fn cloudctl_as(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Said {
 
 async fn cloudctl(bed: &Bed, args: &[&str]) -> Said {
     cloudctl_as(bed, bed.cluster.control_plane.kubeconfig(), args).await
+}
+
+/// What the page shows below a command, the `nth` of those that are the same, is what people see.
+async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
+    let args: Vec<_> = command.split(' ').skip(1).collect();
+    eventually(&format!("{command} prints what its page shows"), WITHIN, || async {
+        shows(PAGE, command, nth, &cloudctl(bed, &args).await.out)
+    })
+    .await
+    .unwrap();
 }
 
 /// A run whose report shows something, sooner or later.
@@ -111,8 +118,8 @@ async fn all_is_well(bed: &Bed) {
     let (said, node) = node.await;
     let controllers: Vec<_> = node.explanations.iter().map(|it| it.page.controller.as_str()).collect();
     assert_eq!((said.code, controllers), (0, vec!["node-controller", "route-controller"]));
-    show(&table.out);
-    show(&cloudctl(bed, &["explain", "node", "a"]).await.out);
+    as_on_the_page(bed, "cloudctl status", 0).await;
+    as_on_the_page(bed, "cloudctl explain node a", 0).await;
 }
 
 /// The words of the page are those of the Event, and both are shown.
@@ -131,7 +138,7 @@ async fn a_service_that_waits(bed: &Bed) {
     assert!(report.events.iter().any(|it| it.message == told), "{report:#?}");
     let table = cloudctl(bed, &["explain", "service", "default/wrong"]).await;
     assert_eq!(table.out.matches(&format!("  {told}\n")).count(), 2, "page and Event: {}", table.out);
-    show(&table.out);
+    as_on_the_page(bed, "cloudctl explain service wrong", 0).await;
 }
 
 /// What the adapter would do is shown with its price, and what is in the way of it.
@@ -152,8 +159,7 @@ async fn plans(bed: &Bed) {
     let calls = u64::try_from(steps.count()).unwrap();
     assert_eq!(report.price.iter().map(|it| it.calls).sum::<u64>(), calls);
     assert!(report.at_least_seconds.is_some(), "the adapter's page has rates: {report:#?}");
-    show(&cloudctl(bed, &["plan"]).await.out);
-    show(&cloudctl(bed, &["adopt"]).await.out);
+    as_on_the_page(bed, "cloudctl plan", 0).await;
 }
 
 async fn objects_at_the_cloud(bed: &Bed) {
@@ -164,7 +170,7 @@ async fn objects_at_the_cloud(bed: &Bed) {
     })
     .await;
     assert_eq!((said.code, report.missing), (0, Vec::new()));
-    show(&cloudctl(bed, &["clusters"]).await.out);
+    as_on_the_page(bed, "cloudctl clusters", 0).await;
 }
 
 async fn names_that_nobody_knows(bed: &Bed) {
@@ -196,7 +202,6 @@ async fn without_rights(bed: &Bed) {
     let said = cloudctl_as(bed, &nobody, &["explain", "service", "wrong"]).await;
     assert!(said.code == 1 && said.out.contains("waits for"), "{said:#?}");
     assert!(said.out.contains("events: events is forbidden"), "{said:#?}");
-    show(&said.out);
 }
 
 /// A kubeconfig of a ServiceAccount.
@@ -226,7 +231,7 @@ async fn half_of_it(bed: &mut Bed) {
     assert_eq!(missing, [Some("cloud-adapter"), Some("route-controller")]);
     let said = cloudctl(bed, &["explain", "node", "a"]).await;
     assert!(said.code == 1 && said.out.contains("node-controller, replica"), "{said:#?}");
-    show(&cloudctl(bed, &["status"]).await.out);
+    as_on_the_page(bed, "cloudctl status", 1).await;
 }
 
 /// As on the day on which another controller's load balancer is to be taken over: it has the Service's name and no owner.
@@ -257,7 +262,7 @@ async fn taking_over_is_safe_while_nothing_but_marks_is_planned() {
     });
     let (said, report) = safe.await;
     assert_eq!((said.code, report.former.services), (0, vec!["default/web".to_owned()]));
-    show(&cloudctl(&bed, &["adopt"]).await.out);
+    as_on_the_page(&bed, "cloudctl adopt", 0).await;
 
     service("new").port(80).create(&bed.client()).await.unwrap();
     let unsafe_ = until::<AdoptReport>(&bed, &["adopt"], |it| {
@@ -267,8 +272,6 @@ async fn taking_over_is_safe_while_nothing_but_marks_is_planned() {
     });
     let (said, _) = unsafe_.await;
     assert_eq!(said.code, 1, "{said:#?}");
-    show(&cloudctl(&bed, &["adopt"]).await.out);
-    show(&cloudctl(&bed, &["plan"]).await.out);
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0, "it was only asked");
 }
 
@@ -304,7 +307,7 @@ async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_sa
     })
     .await;
     assert_eq!(said.code, 1, "{said:#?}");
-    show(&cloudctl(&bed, &["orphans"]).await.out);
+    as_on_the_page(&bed, "cloudctl orphans", 0).await;
     let left = report.orphans.iter().find(|it| it.key == "default/left").unwrap();
 
     let said = cloudctl(&bed, &["orphans", "--delete", "nobodys", "--yes"]).await;
@@ -313,7 +316,6 @@ async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_sa
     assert!(said.code == 2 && said.err.contains("--yes"), "{said:#?}");
     let said = cloudctl(&bed, &["orphans", "--delete", &left.uid, "--yes", "--timeout", "60s"]).await;
     assert_eq!(said.code, 0, "{said:#?}");
-    show(&format!("{}\n{}", said.err, said.out));
     assert!(said.out.contains(&format!("{}: removed", left.uid)), "{said:#?}");
     eventually("one load balancer is left", WITHIN, || async {
         let state = bed.cluster.cloud.state().await?;

@@ -11,8 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use e2e::docs::Terminal;
-use e2e::{Simcloud, State, eventually, merge, seconds};
+use e2e::{Simcloud, State, docs, eventually, merge, seconds};
 use e2e_cluster::layout::Place;
 use e2e_cluster::up::{Cloud, Programs};
 use e2e_cluster::{Layout, Order};
@@ -373,9 +372,9 @@ impl Bed {
     }
 
     /// A terminal of the documentation's readers; kubectl and Helm know the cluster.
-    pub(crate) fn terminal(&self) -> anyhow::Result<Terminal> {
+    pub(crate) fn terminal(&self) -> anyhow::Result<docs::Terminal> {
         let kubectl = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
-        Terminal::new(&self.layout.kubeconfig(), &self.helm, kubectl)
+        docs::Terminal::new(&self.layout.kubeconfig(), &self.helm, kubectl)
     }
 
     fn helm_homes(&self) -> [(&'static str, PathBuf); 3] {
