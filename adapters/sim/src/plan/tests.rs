@@ -1,7 +1,7 @@
 //! Plans, carried out on a whole simulated cloud, one first step after the other: what is predicted must come true, and settle.
 
 mod adoption;
-mod any;
+mod random;
 
 use cloud_adapter::driver::Step as _;
 use cloud_api_proto::v1alpha1::{
