@@ -26,6 +26,7 @@ fn adds(line: &str, is_new: bool) -> bool {
         INITIALISE,
         "add the finalizer ",
         "write the status, once ",
+        "write the status, empty so far: ",
         "set the condition NetworkUnavailable to False",
     ];
     always.iter().any(|word| line.starts_with(word)) || (is_new && line.starts_with(ADDRESSES))
@@ -50,6 +51,7 @@ mod tests {
             changes(&["add the finalizer x", "write the status, once the load balancer has an address"]),
             [""; 0]
         );
+        assert_eq!(changes(&["write the status, empty so far: 192.0.2.1"]), [""; 0]);
         assert_eq!(changes(&["set the condition NetworkUnavailable to False (RouteCreated)"]), [""; 0]);
     }
 

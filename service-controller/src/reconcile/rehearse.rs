@@ -114,7 +114,8 @@ impl Reconciler {
             }
             Action::WriteStatus(ingress) => {
                 let words: Vec<String> = ingress.iter().map(ToString::to_string).collect();
-                found.cluster.push(format!("write the status: {}", words.join(" ")));
+                let empty = if job.service.ingress.is_empty() { ", empty so far" } else { "" };
+                found.cluster.push(format!("write the status{empty}: {}", words.join(" ")));
                 job.service.ingress.clone_from(ingress);
                 job.memory.wrote_status(&job.service, job.now);
             }
