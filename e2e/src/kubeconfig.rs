@@ -33,6 +33,19 @@ pub(crate) fn write(
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Writes a kubeconfig like another one, of whoever has this token.
+///
+/// # Errors
+/// When it cannot be read or written, or names no user.
+pub fn kubeconfig_with_token(like: &Path, token: &str, to: &Path) -> anyhow::Result<()> {
+    let text = fs::read_to_string(like).with_context(|| format!("cannot read {}", like.display()))?;
+    let mut config: Value = serde_json::from_str(&text)?;
+    let user =
+        config.pointer_mut("/users/0/user").with_context(|| format!("{} names no user", like.display()))?;
+    *user = json!({ "token": token.trim() });
+    fs::write(to, config.to_string()).with_context(|| format!("cannot write {}", to.display()))
+}
+
 fn render(server: &Server, namespace: &str, credential: &Credential<'_>) -> Value {
     let user = match credential {
         Credential::Certificate(files) => {

@@ -51,6 +51,7 @@ pub use e2e_tools::Tools;
 pub use eventually::eventually;
 pub use grpc::GrpcPort;
 pub use helm::{Release, Values, merge};
+pub use kubeconfig::kubeconfig_with_token;
 pub use load::{Load, Outcome};
 pub use objects::{
     NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,

@@ -6,10 +6,10 @@ use std::process::Output;
 
 use anyhow::{Context, ensure};
 use cloudctl::{ExplainReport, OrphansReport, PlanReport, StatusReport};
-use e2e::{binaries, eventually, service};
+use e2e::{binaries, eventually, kubeconfig_with_token, service};
 use pages::report::State;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::process::Command;
 
 use crate::bed::{Bed, NAMESPACE, WITHIN, chart, scenario, tell};
@@ -68,11 +68,8 @@ async fn reader(bed: &Bed) -> anyhow::Result<PathBuf> {
 /// The administrator's kubeconfig, with the token of a ServiceAccount.
 async fn kubeconfig(bed: &Bed, account: &str) -> anyhow::Result<PathBuf> {
     let token = bed.kubectl(&["create", "token", account, "--namespace", NAMESPACE]).await?;
-    let mut config: Value = serde_json::from_str(&fs::read_to_string(bed.layout().kubeconfig())?)?;
-    let user = config.pointer_mut("/users/0/user").context("the kubeconfig has no user")?;
-    *user = json!({ "token": token.trim() });
     let file = bed.layout().home.join(format!("{account}.kubeconfig"));
-    fs::write(&file, config.to_string())?;
+    kubeconfig_with_token(&bed.layout().kubeconfig(), &token, &file)?;
     Ok(file)
 }
 

@@ -10,8 +10,8 @@ use anyhow::{Context, bail, ensure};
 use cloud_api_proto::v1alpha1::adapter_service_client::AdapterServiceClient;
 use cloud_api_proto::v1alpha1::{GetInfoRequest, RequestContext};
 use cloud_api_proto::{AdapterError, Reason};
-use e2e::{CONTROLLERS, GrpcPort, eventually, rights_listed};
-use serde_json::{Value, json};
+use e2e::{CONTROLLERS, GrpcPort, eventually, kubeconfig_with_token, rights_listed};
+use serde_json::json;
 
 use crate::bed::{Bed, NAMESPACE, WITHIN, scenario};
 use crate::inside::Container;
@@ -266,12 +266,9 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
 
 /// The administrator's kubeconfig, with the token that a container has.
 fn kubeconfig(bed: &Bed, container: &Container, token: &str) -> anyhow::Result<PathBuf> {
-    let mut config: Value = serde_json::from_str(&fs::read_to_string(bed.layout().kubeconfig())?)?;
     let token = fs::read_to_string(container.file(token)).with_context(|| format!("no {token}"))?;
-    let user = config.pointer_mut("/users/0/user").context("it names no user")?;
-    *user = json!({ "token": token });
     let file = bed.layout().home.join("container.kubeconfig");
-    fs::write(&file, config.to_string())?;
+    kubeconfig_with_token(&bed.layout().kubeconfig(), &token, &file)?;
     Ok(file)
 }
 
