@@ -1,11 +1,12 @@
 //! `cloudctl orphans`: load balancers that no Service wants any more, and their release.
 
 mod release;
+mod releases;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ::pages::report::{ControllerStatus, Orphan};
 use clap::Args;
@@ -51,14 +52,36 @@ pub struct OrphansReport {
     pub orphans: Vec<Orphan>,
     /// How many more there are.
     pub more: u64,
+    /// What is released and not there any more: by the UID that its Service had, its `NAMESPACE/NAME`. Only where all is known.
+    pub stale: BTreeMap<String, String>,
     /// Why there may be others. A line each, for people.
     pub gaps: Vec<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
 
+/// Reads the pages of service-controller, and what was released.
+pub(crate) async fn list(session: &mut Session) -> OrphansReport {
+    let mut seen = look(session).await;
+    match releases::read(session).await {
+        Ok(released) => seen.stale = stale(released, &seen),
+        Err(why) if !seen.missing.contains(&why) => seen.missing.push(why),
+        Err(_told) => (),
+    }
+    seen
+}
+
+/// Which of them are of none that is there. Those that are released come first on a page, so that none of them is hidden.
+fn stale(mut released: BTreeMap<String, String>, seen: &OrphansReport) -> BTreeMap<String, String> {
+    if !seen.is_known() {
+        return BTreeMap::new();
+    }
+    released.retain(|uid, _| seen.orphans.iter().all(|it| it.uid != *uid));
+    released
+}
+
 /// Reads the pages of service-controller.
-pub(crate) async fn look(session: &mut Session) -> OrphansReport {
+async fn look(session: &mut Session) -> OrphansReport {
     let of = [Component::ServiceController];
     let pages = session.pages::<ControllerStatus>(&of, "/status").await;
     report(session, pages)
@@ -82,7 +105,8 @@ fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansRepor
     orphans.sort_by(|a, b| (a.since, &a.key, &a.uid).cmp(&(b.since, &b.key, &b.uid)));
     // While a shard changes hands, two replicas may tell of one.
     orphans.dedup_by(|a, b| a.uid == b.uid);
-    OrphansReport { at: session.now, orphans, more, gaps, missing: session.lacks() }
+    let (missing, stale) = (session.lacks(), BTreeMap::new());
+    OrphansReport { at: session.now, orphans, more, stale, gaps, missing }
 }
 
 impl OrphansReport {

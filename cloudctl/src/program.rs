@@ -1,6 +1,6 @@
 //! Flags in, report and exit code out.
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, future::pending, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -82,13 +82,23 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
 async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyhow::Result<ExitCode> {
     let mut session = orphans::open(&options.common, now).await?;
     if !args.delete {
-        return finish(options, &orphans::look(&mut session).await);
+        return finish(options, &orphans::list(&mut session).await);
     }
-    let mut signal = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let interrupted = async { signal.recv().await.unwrap_or_default() };
     let outcome = orphans::release(&mut session, args, interrupted).await?;
     let code = finish(options, &outcome)?;
     Ok(if outcome.interrupted { ExitCode::from(INTERRUPTED) } else { code })
+}
+
+/// Ends by the next Ctrl-C, which from now on does nothing else.
+fn interrupted() -> impl Future<Output = ()> {
+    let signals = signal(SignalKind::interrupt());
+    async move {
+        match signals {
+            Ok(mut signals) => signals.recv().await.unwrap_or_default(),
+            // Then it ends the program, as before.
+            Err(_unheard) => pending().await,
+        }
+    }
 }
 
 /// Prints what a shell reads.

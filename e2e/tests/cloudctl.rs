@@ -5,17 +5,22 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 
 use anyhow::{Context, ensure};
 use cloud_api_proto::DOMAIN;
 use cloudctl::{AdoptReport, ClustersReport, ExplainReport, OrphansReport, PlanReport, StatusReport};
 use e2e::docs::shows;
-use e2e::{ADAPTER, Bed, CONTROLLERS, Pods, Values, WITHIN, binaries, eventually, merge, seconds, service};
+use e2e::{
+    ADAPTER, Bed, CONTROLLERS, Pods, Values, WITHIN, binaries, eventually, kubeconfig_with_token, merge,
+    seconds, service,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use pages::report::State;
 use reqwest::Method;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -34,18 +39,26 @@ struct Said {
 }
 
 /// As the owner of this kubeconfig. The pods of a bed are processes, to which no port-forward leads.
-async fn cloudctl_as(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Said {
+fn command(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(binaries().unwrap().join("cloudctl"));
     command.arg("--kubeconfig").arg(kubeconfig).env_clear().kill_on_drop(true);
     for name in [&CONTROLLERS[..], &[ADAPTER]].concat() {
         let url = bed.cluster.pods.look_at(name).unwrap().url("").unwrap();
         command.arg(format!("--url={name}={}", url.trim_end_matches('/')));
     }
-    let output = command.args(args).output().await.unwrap();
+    command.args(args);
+    command
+}
+
+fn said(output: Output) -> Said {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(output.stdout), text(output.stderr));
     assert!(!err.contains("panicked"), "{err}");
     Said { code: output.status.code().unwrap(), out, err }
+}
+
+async fn cloudctl_as(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Said {
+    said(command(bed, kubeconfig, args).output().await.unwrap())
 }
 
 async fn cloudctl(bed: &Bed, args: &[&str]) -> Said {
@@ -207,11 +220,9 @@ async fn without_rights(bed: &Bed) {
 /// A kubeconfig of a ServiceAccount.
 async fn kubeconfig_of(bed: &Bed, account: &str) -> PathBuf {
     let token = fs::read_to_string(bed.token(account, &[]).await.unwrap()).unwrap();
-    let admin = fs::read_to_string(bed.cluster.control_plane.kubeconfig()).unwrap();
-    let mut config: Value = serde_json::from_str(&admin).unwrap();
-    *config.pointer_mut("/users/0/user").unwrap() = json!({ "token": token.trim() });
-    let file = bed.cluster.control_plane.dir().join(format!("{account}.kubeconfig"));
-    fs::write(&file, config.to_string()).unwrap();
+    let control_plane = &bed.cluster.control_plane;
+    let file = control_plane.dir().join(format!("{account}.kubeconfig"));
+    kubeconfig_with_token(control_plane.kubeconfig(), &token, &file).unwrap();
     file
 }
 
@@ -325,7 +336,49 @@ async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_sa
     })
     .await
     .unwrap();
+    assert_eq!(released(&bed).await, [""; 0], "what is gone is not released any more");
+    let kept = report.orphans.iter().find(|it| it.key == "default/kept").unwrap();
+    in_a_hurry(&bed, &kept.uid).await;
+}
+
+/// The keys of the ConfigMap.
+async fn released(bed: &Bed) -> Vec<String> {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
     let map = maps.get("cloud-controllers-orphans").await.unwrap();
-    assert_eq!(map.data.unwrap_or_default().len(), 0, "what is gone is not released any more");
+    map.data.unwrap_or_default().into_keys().collect()
+}
+
+/// Who does not wait hears what goes on, and later, that it went.
+async fn in_a_hurry(bed: &Bed, uid: &str) {
+    let refuses =
+        json!({ "match": { "operation": "DeleteLoadBalancer" }, "action": { "respond": { "status": 409 } } });
+    let refuses = bed.cluster.cloud.add_fault(&serde_json::from_value(refuses).unwrap()).await.unwrap();
+    let args = ["orphans", "--delete", uid, "--yes"];
+    let mut waiting = command(bed, bed.cluster.control_plane.kubeconfig(), &args);
+    let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it is released", WITHIN, || async {
+        ensure!(released(bed).await == [uid], "not yet");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let pid = i32::try_from(waiting.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+    let said = said(waiting.wait_with_output().await.unwrap());
+    assert_eq!(said.code, 130, "{said:#?}");
+    assert!(said.err.contains("still releases 1: they go as soon as they can"), "{said:#?}");
+    assert!(said.out.contains(&format!("{uid}, default/kept: still there")), "{said:#?}");
+    assert_eq!(released(bed).await, [uid]);
+
+    bed.cluster.cloud.remove_fault(&refuses).await.unwrap();
+    let (said, _) = until::<OrphansReport>(bed, &["orphans"], |it| {
+        ensure!(it.orphans.is_empty() && it.stale.contains_key(uid), "not yet");
+        Ok(())
+    })
+    .await;
+    assert_eq!(said.code, 1, "{said:#?}");
+    as_on_the_page(bed, "cloudctl orphans", 1).await;
+    let said = cloudctl(bed, &["orphans", "--delete", "--all", "--yes"]).await;
+    assert_eq!((said.code, released(bed).await), (0, Vec::new()), "{said:#?}");
+    assert_eq!(cloudctl(bed, &["orphans"]).await.code, 0);
 }

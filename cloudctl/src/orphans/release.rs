@@ -1,4 +1,4 @@
-//! A person says which of them go: by keys of a ConfigMap, which service-controller acts upon.
+//! A person says which of them go, and waits until they are gone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,26 +7,21 @@ use std::{
 };
 
 use ::pages::report::Orphan;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
-};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{OrphansArgs, OrphansReport, is_doubted, look, table::table};
+use super::{
+    OrphansArgs, OrphansReport, is_doubted, list, look,
+    releases::{NAME, nobody_reads, write},
+    table::table,
+};
 use crate::{
-    cluster::Cluster,
     missing::Missing,
-    options::Component,
     output::{Paper, Report, Tone, say},
     session::{Session, Usage},
 };
 
-/// Where released load balancers are named. Source: service-controller/README.md.
-const RELEASES: &str = "cloud-controllers-orphans";
 /// Between two looks at the pages.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -73,11 +68,12 @@ impl Report for Outcome {
     }
 }
 
-/// Releases those that are named, waits until they are gone, and takes the names back. `interrupted`: ends when somebody is in a hurry.
-pub(crate) async fn release(
+/// Releases those that are named, waits until they are gone, and takes the names back. `interrupted`: once something is released, ends when
+/// somebody is in a hurry; before that, whoever ends the program leaves nothing.
+pub(crate) async fn release<F: Future<Output = ()>>(
     session: &mut Session,
     args: &OrphansArgs,
-    interrupted: impl Future<Output = ()>,
+    interrupted: impl FnOnce() -> F,
 ) -> Result<Outcome, Usage> {
     if !args.all && args.uids.is_empty() {
         return Err(Usage("--delete: name the UIDs of those that are to go, or --all".to_owned()));
@@ -85,11 +81,14 @@ pub(crate) async fn release(
     if !args.yes && !io::stdin().is_terminal() {
         return Err(Usage("--delete: nobody can be asked here: add --yes".to_owned()));
     }
-    let seen = look(session).await;
+    let seen = list(session).await;
     let (chosen, mut missing) = chosen(&seen, args);
+    let stale: Vec<String> =
+        seen.stale.into_keys().filter(|uid| args.all || args.uids.contains(uid)).collect();
     missing.extend(seen.missing);
     if chosen.is_empty() {
-        return Ok(Outcome { missing, gaps: seen.gaps, ..Outcome::default() });
+        let outcome = Outcome { gone: stale, missing, gaps: seen.gaps, ..Outcome::default() };
+        return Ok(take_back(session, outcome).await);
     }
     if let Some(why) = nobody_reads(session).await {
         missing.push(why);
@@ -101,6 +100,7 @@ pub(crate) async fn release(
     if !args.yes && !agreed(chosen.len()) {
         return Ok(Outcome { refused: true, missing, ..Outcome::default() });
     }
+    let interrupted = interrupted();
     let keys: BTreeMap<&str, Value> = chosen.iter().map(|it| (it.uid.as_str(), json!(it.key))).collect();
     let named = match &session.cluster {
         Some(cluster) => write(cluster, &session.namespace, &json!(keys)).await,
@@ -111,11 +111,13 @@ pub(crate) async fn release(
         missing.push(why);
         return Ok(Outcome { left: chosen, missing, ..Outcome::default() });
     }
-    say(&format!("Released in ConfigMap {}/{RELEASES}; service-controller removes them.", session.namespace));
-    let mut outcome = tokio::select! {
-        outcome = gone(session, &chosen, args.timeout) => outcome,
-        () = interrupted => Outcome { left: chosen, interrupted: true, ..Outcome::default() },
+    say(&format!("Released in ConfigMap {}/{NAME}; service-controller removes them.", session.namespace));
+    let mut outcome = Outcome { left: chosen.clone(), ..Outcome::default() };
+    outcome.interrupted = tokio::select! {
+        () = gone(session, &chosen, args.timeout, &mut outcome) => false,
+        () = interrupted => true,
     };
+    outcome.gone.extend(stale);
     outcome.missing.extend(missing);
     Ok(take_back(session, outcome).await)
 }
@@ -132,6 +134,8 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
         match seen.orphans.iter().find(|it| it.uid == *uid) {
             Some(orphan) if is_doubted(orphan) => missing.push(doubt(uid)),
             Some(orphan) => found.push(orphan.clone()),
+            // What was released has gone since.
+            None if seen.stale.contains_key(uid) => (),
             None => {
                 let why = "no load balancer without a Service has it, as far as service-controller says";
                 missing.push(Missing::new(format!("UID {uid}"), why));
@@ -143,25 +147,6 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
 
 fn doubt(uid: &str) -> Missing {
     Missing::new(format!("UID {uid}"), "its Service may still come: ask again in a minute")
-}
-
-/// Why a release in this namespace would be read by nobody. `None`: service-controller is there.
-async fn nobody_reads(session: &Session) -> Option<Missing> {
-    let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
-    if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {
-        return None;
-    }
-    let lease = Component::ServiceController.lease();
-    match cluster.leases(namespace).await {
-        Ok(all) if all.iter().any(|it| it.name_any().starts_with(lease)) => None,
-        Ok(_others) => {
-            let why = format!(
-                "none of {lease} in {namespace}, so that no service-controller reads it there: use -n NAMESPACE"
-            );
-            Some(Missing::new("leases", why))
-        }
-        Err(why) => Some(why),
-    }
 }
 
 /// Asks whoever sits at the terminal.
@@ -177,39 +162,21 @@ fn agreed(number: usize) -> bool {
         && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// Sets keys of the ConfigMap, or removes those whose value is null.
-async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> Result<(), Missing> {
-    let maps: Api<ConfigMap> = cluster.namespaced(namespace);
-    let what = format!("ConfigMap {namespace}/{RELEASES}");
-    let patch = Patch::Merge(json!({ "data": keys }));
-    let patching = async {
-        match maps.patch(RELEASES, &PatchParams::default(), &patch).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                let new = json!({ "metadata": { "name": RELEASES }, "data": keys });
-                let new = serde_json::from_value(new).map_err(kube::Error::SerdeError)?;
-                maps.create(&PostParams::default(), &new).await
-            }
-            patched => patched,
-        }
-    };
-    cluster.ask(&what, patching).await.map(drop)
-}
-
-/// Looks at the pages until none of them is there any more, or it takes too long.
-async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration) -> Outcome {
+/// Looks at the pages until none of them is there any more, or it takes too long. `outcome`: what the last look said.
+async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome: &mut Outcome) {
     let end = Instant::now() + limit;
     let (mut before, mut unseen) = (chosen.len(), BTreeSet::new());
     loop {
         // What could not be read a moment ago may be read now.
         session.missing.clear();
         let seen = look(session).await;
-        let outcome = judged(chosen, &seen, &mut unseen);
+        *outcome = judged(chosen, &seen, &mut unseen);
         if outcome.left.len() < before {
             before = outcome.left.len();
             say(&format!("{} of {} are gone", outcome.gone.len(), chosen.len()));
         }
         if outcome.left.is_empty() || Instant::now() + LOOK_EVERY >= end {
-            return outcome;
+            return;
         }
         sleep(LOOK_EVERY).await;
     }
@@ -250,7 +217,7 @@ async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
         outcome.missing.extend(write(cluster, &session.namespace, &json!(keys)).await.err());
     }
     if !outcome.left.is_empty() {
-        let place = format!("ConfigMap {}/{RELEASES}", session.namespace);
+        let place = format!("ConfigMap {}/{NAME}", session.namespace);
         say(&format!(
             "{place} still releases {}: they go as soon as they can; take their keys out to keep them",
             outcome.left.len()
@@ -285,6 +252,13 @@ mod tests {
         assert_eq!(found, [orphan("b")]);
         assert!(matches!(missing.as_slice(), [one] if one.source == "UID c"), "{missing:?}");
         assert_eq!(chosen(&seen(&["a", "b"]), &args(&[], true)).0, [orphan("a"), orphan("b")]);
+    }
+
+    #[test]
+    fn what_was_released_and_has_gone_is_not_missing() {
+        let stale = [("b".to_owned(), "default/b".to_owned())].into();
+        let seen = OrphansReport { stale, ..seen(&["a"]) };
+        assert_eq!(chosen(&seen, &args(&["b"], false)), (Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
 impl Report for OrphansReport {
     fn show(&self, paper: &mut Paper) {
         if self.orphans.is_empty() && self.is_known() {
-            return paper.line("Every load balancer has its Service.");
+            paper.line("Every load balancer has its Service.");
         }
         if !self.orphans.is_empty() {
             paper.table(&table(&self.orphans, self.at), 0);
@@ -21,6 +21,10 @@ impl Report for OrphansReport {
         if self.more > 0 {
             paper.line(format!("{} not shown.", many(self.more, "more load balancer")));
         }
+        let stale = self.stale.iter().map(|(uid, key)| {
+            format!("{uid}, {key}: `cloudctl orphans --delete {uid}` takes the release back")
+        });
+        paper.list(("Released, and not there any more", Tone::Warn), stale);
         paper.list(("Not known yet", Tone::Warn), self.gaps.iter().cloned());
     }
 
@@ -29,7 +33,7 @@ impl Report for OrphansReport {
     }
 
     fn is_well(&self) -> bool {
-        self.orphans.is_empty() && self.gaps.is_empty()
+        self.orphans.is_empty() && self.stale.is_empty() && self.gaps.is_empty()
     }
 }
 

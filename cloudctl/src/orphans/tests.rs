@@ -47,6 +47,31 @@ fn none_is_said() {
     assert!(report.is_well());
 }
 
+#[test]
+fn what_is_released_and_not_there_is_named_where_all_is_known() {
+    let there = json!([{ "uid": "u-1", "key": "default/web", "released": true }]);
+    let released = || {
+        BTreeMap::from(
+            [("u-1", "default/web"), ("u-2", "default/old")].map(|(a, b)| (a.to_owned(), b.to_owned())),
+        )
+    };
+    let mut seen = report(&session(), vec![page(&there, 0)]);
+    assert_eq!(stale(released(), &seen), BTreeMap::from([("u-2".to_owned(), "default/old".to_owned())]));
+    seen.gaps.push("nobody holds shard 1".to_owned());
+    assert_eq!(stale(released(), &seen), BTreeMap::new());
+
+    let none = report(&session(), vec![page(&json!([]), 0)]);
+    let none = OrphansReport { stale: stale(released(), &none), ..none };
+    assert!(!none.is_well());
+    assert_snapshot!(written(&none, Format::Table, false).expect("written"), @r"
+    Every load balancer has its Service.
+
+    Released, and not there any more
+      u-1, default/web: `cloudctl orphans --delete u-1` takes the release back
+      u-2, default/old: `cloudctl orphans --delete u-2` takes the release back
+    ");
+}
+
 /// After a restart it has no shard for a while, and has listed nothing.
 #[test]
 fn who_does_not_know_says_so() {

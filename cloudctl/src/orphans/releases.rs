@@ -1,0 +1,107 @@
+//! The ConfigMap whose keys say which of them go, and who reads it: service-controller acts upon it, and writes nothing there.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{cluster::Cluster, missing::Missing, options::Component, session::Session};
+
+/// Where released load balancers are named. Source: service-controller/README.md.
+pub(super) const NAME: &str = "cloud-controllers-orphans";
+
+/// What is released: by the UID that its Service had, its `NAMESPACE/NAME`.
+pub(super) async fn read(session: &Session) -> Result<BTreeMap<String, String>, Missing> {
+    // Why there is no way to them is told already.
+    let Some(cluster) = &session.cluster else { return Ok(BTreeMap::new()) };
+    let maps: Api<ConfigMap> = cluster.namespaced(&session.namespace);
+    let what = format!("ConfigMap {}/{NAME}", session.namespace);
+    let map = cluster.ask(&what, maps.get_opt(NAME)).await?;
+    Ok(map.and_then(|map| map.data).unwrap_or_default())
+}
+
+/// Sets keys of the ConfigMap, or removes those whose value is null.
+pub(super) async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> Result<(), Missing> {
+    let maps: Api<ConfigMap> = cluster.namespaced(namespace);
+    let what = format!("ConfigMap {namespace}/{NAME}");
+    let patch = Patch::Merge(json!({ "data": keys }));
+    let patching = async {
+        match maps.patch(NAME, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                let new = json!({ "metadata": { "name": NAME }, "data": keys });
+                let new = serde_json::from_value(new).map_err(kube::Error::SerdeError)?;
+                maps.create(&PostParams::default(), &new).await
+            }
+            patched => patched,
+        }
+    };
+    cluster.ask(&what, patching).await.map(drop)
+}
+
+/// Why a release in this namespace would be read by nobody. `None`: service-controller is there.
+pub(super) async fn nobody_reads(session: &Session) -> Option<Missing> {
+    let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
+    if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {
+        return None;
+    }
+    let lease = Component::ServiceController.lease();
+    match cluster.leases(namespace).await {
+        Ok(all) if all.iter().any(|it| it.name_any().starts_with(lease)) => None,
+        Ok(_others) => {
+            let why = format!(
+                "none of {lease} in {namespace}, so that no service-controller reads it there: use -n NAMESPACE"
+            );
+            Some(Missing::new("leases", why))
+        }
+        Err(why) => Some(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::session::Process;
+
+    fn session(status: u16, leases: &[&str]) -> Session {
+        let leases: Vec<Value> = leases.iter().map(|name| json!({ "metadata": { "name": name } })).collect();
+        let answer = match status {
+            200 => {
+                json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList", "metadata": {}, "items": leases })
+            }
+            code => json!({ "kind": "Status", "code": code, "message": "leases is forbidden" }),
+        };
+        Session {
+            cluster: Some(Cluster::answering(status, &answer)),
+            namespace: "ccm".to_owned(),
+            processes: vec![Process::fake(Component::ServiceController, "http://a:1")],
+            missing: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[tokio::test]
+    async fn where_no_service_controller_has_a_lease_nobody_reads_a_release() {
+        let others = ["cloud-node-controller", "cloud-adapter"];
+        let why = nobody_reads(&session(200, &others)).await.expect("nobody reads");
+        assert!(
+            why.source == "leases" && why.why.contains("in ccm") && why.why.contains("-n NAMESPACE"),
+            "{why:?}"
+        );
+        let shard = ["cloud-node-controller", "cloud-service-controller-1"];
+        assert_eq!(nobody_reads(&session(200, &shard)).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_known_is_named_and_who_cannot_ask_is_not_asked() {
+        let why = nobody_reads(&session(403, &[])).await.expect("it may not be read");
+        assert_eq!(why, Missing::new("leases", "leases is forbidden"));
+        let without = Session { cluster: None, ..session(200, &[]) };
+        assert_eq!(nobody_reads(&without).await, None, "why there is none is told already");
+    }
+}
