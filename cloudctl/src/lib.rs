@@ -7,10 +7,12 @@
 //! - `session`: the processes that are read, and how they are reached: `cluster`, `http`.
 //! - A module a command: what it asks for, a pure function that makes its report of that, and how people see it.
 //! - `output`: reports as tables, JSON or YAML.
+//! - `complete`: what kubectl asks while somebody types.
 
 mod adopt;
 mod cluster;
 mod clusters;
+mod complete;
 mod explain;
 mod gaps;
 mod http;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    adopt, clusters, explain, limits,
+    adopt, clusters, complete, explain, limits,
     options::{Command, Options},
     orphans::{self, OrphansArgs},
     output::{self, Report, say},
@@ -28,6 +28,13 @@ const PLUGIN: &str = "kubectl-cloud";
 /// Does what the arguments say.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    if let [_program, asked, words @ ..] = args.as_slice()
+        && asked == complete::ASKED
+    {
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+        let printed = output::print(&complete::complete(Options::command(), &words));
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let options = match parsed(&args) {
         Ok(options) => options,
         Err(error) => {

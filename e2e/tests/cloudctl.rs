@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -13,7 +14,7 @@ use cloudctl::{AdoptReport, ClustersReport, ExplainReport, OrphansReport, PlanRe
 use e2e::docs::shows;
 use e2e::{
     ADAPTER, Bed, CONTROLLERS, Pods, Values, WITHIN, binaries, eventually, kubeconfig_with_token, merge,
-    seconds, service,
+    seconds, service, tools,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Api;
@@ -243,6 +244,31 @@ async fn half_of_it(bed: &mut Bed) {
     let said = cloudctl(bed, &["explain", "node", "a"]).await;
     assert!(said.code == 1 && said.out.contains("node-controller, replica"), "{said:#?}");
     as_on_the_page(bed, "cloudctl status", 1).await;
+}
+
+/// By the script of the page.
+#[test]
+fn kubectl_completes_words_of_its_plugin() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cloudctl.md")).unwrap();
+    let script = page.split("<<'END'\n").nth(1).unwrap().split("END\n").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let helper = folder.path().join("kubectl_complete-cloud");
+    fs::write(&helper, script).unwrap();
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(binaries().unwrap().join("cloudctl"), folder.path().join("kubectl-cloud")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    for (words, told) in [
+        (&["cloud", "ado"][..], "adopt"),
+        (&["cloud", "status", "--output", "j"], "json"),
+        (&["cloud", "orphans", "--a"], "--all"),
+    ] {
+        let mut kubectl = std::process::Command::new(tools().unwrap().kubectl.path);
+        kubectl.arg("__complete").args(words).env_clear().env("PATH", &path).env("HOME", folder.path());
+        let output = kubectl.output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let first = out.lines().next().unwrap_or_default();
+        assert!(first == told || first.starts_with(&format!("{told}\t")), "{words:?}: {output:?}");
+    }
 }
 
 /// As on the day on which another controller's load balancer is to be taken over: it has the Service's name and no owner.

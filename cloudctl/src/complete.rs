@@ -1,0 +1,148 @@
+//! What may stand next on the command line, as kubectl asks plugins for it.
+//!
+//! kubectl runs `kubectl_complete-cloud` with the words so far, the last of them unfinished, and reads a candidate a line with its help
+//! behind a tab, then a colon and a number. Source: kubectl's `plugin_completion.go`, and the directives of github.com/spf13/cobra.
+//! Names of objects are not looked up.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+/// The word that asks for this. It is no command, so that it stands in no help.
+pub(crate) const ASKED: &str = "__complete";
+
+/// Files may stand there.
+const FILES: u8 = 0;
+/// Nothing else may stand there.
+const NO_FILES: u8 = 4;
+
+/// The answer to kubectl. `words`: those after the program's name.
+pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
+    command.build();
+    let (last, before) = words.split_last().map_or(("", words), |(last, before)| (*last, before));
+    let place = Place::after(&command, before);
+    let (candidates, directive) = place.candidates(last);
+    let mut text = String::new();
+    for (name, help) in candidates.into_iter().filter(|(name, _)| name.starts_with(last)) {
+        // Writing into a String cannot fail.
+        writeln!(text, "{name}\t{help}").ok();
+    }
+    writeln!(text, ":{directive}").ok();
+    text
+}
+
+/// Where the next word stands.
+struct Place<'a> {
+    command: &'a Command,
+    /// The flag whose value it is.
+    flag: Option<&'a Arg>,
+    /// How many arguments of the command there are already.
+    arguments: usize,
+}
+
+impl<'a> Place<'a> {
+    fn after(root: &'a Command, words: &[&str]) -> Self {
+        let mut place = Self { command: root, flag: None, arguments: 0 };
+        for word in words {
+            if place.flag.take().is_some() {
+                continue;
+            }
+            if word.starts_with('-') {
+                place.flag = flag(place.command, word);
+            } else if let Some(command) = place.command.find_subcommand(word) {
+                (place.command, place.arguments) = (command, 0);
+            } else {
+                place.arguments += 1;
+            }
+        }
+        place
+    }
+
+    /// All that fits, with help, and whether files do.
+    fn candidates(&self, last: &str) -> (Vec<(String, String)>, u8) {
+        if let Some(flag) = self.flag {
+            let values = values(flag);
+            let directive = if values.is_empty() { FILES } else { NO_FILES };
+            return (values, directive);
+        }
+        if last.starts_with('-') {
+            let flags = self.command.get_arguments().filter(|arg| !arg.is_hide_set());
+            let flags =
+                flags.filter_map(|arg| Some((format!("--{}", arg.get_long()?), help(arg.get_help()))));
+            return (flags.collect(), NO_FILES);
+        }
+        let commands = self.command.get_subcommands().filter(|it| !it.is_hide_set());
+        let mut all: Vec<_> = commands.map(|it| (it.get_name().to_owned(), help(it.get_about()))).collect();
+        all.extend(self.command.get_positionals().nth(self.arguments).map(values).unwrap_or_default());
+        (all, NO_FILES)
+    }
+}
+
+/// The flag whose value is the next word.
+fn flag<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let named = |arg: &&Arg| match word.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => {
+            arg.get_short().is_some_and(|short| word.strip_prefix('-') == Some(short.to_string().as_str()))
+        }
+    };
+    command.get_arguments().find(named).filter(|arg| arg.get_action().takes_values())
+}
+
+fn values(arg: &Arg) -> Vec<(String, String)> {
+    let all = arg.get_possible_values();
+    all.iter()
+        .filter(|it| !it.is_hide_set())
+        .map(|it| (it.get_name().to_owned(), help(it.get_help())))
+        .collect()
+}
+
+fn help(text: Option<&clap::builder::StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::options::Options;
+
+    /// The candidates without their help, and the directive.
+    fn next(words: &[&str]) -> Vec<String> {
+        let text = complete(Options::command(), words);
+        text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn commands_flags_and_values_are_completed() {
+        for (words, told) in [
+            (&["ex"][..], &["explain", ":4"][..]),
+            (&["explain", "n"], &["node", ":4"]),
+            (&["orphans", "--de"], &["--delete", ":4"]),
+            (&["status", "--outp"], &["--output", ":4"]),
+            (&["status", "-o", "j"], &["json", ":4"]),
+            (&["-n", "explain", "completions", "bas"], &["bash", ":4"]),
+            (&["status", "--kubeconfig", ""], &[":0"]),
+            (&["status", "--output=json", ""], &[":4"]),
+            (
+                &["no-such-command", "-"],
+                &[
+                    "--kubeconfig",
+                    "--context",
+                    "--namespace",
+                    "--url",
+                    "--output",
+                    "--color",
+                    "--help",
+                    "--version",
+                    ":4",
+                ],
+            ),
+        ] {
+            assert_eq!(next(words), told, "{words:?}");
+        }
+        assert!(next(&[""]).len() > 8 && next(&[]) == next(&[""]));
+        assert!(complete(Options::command(), &["ado"]).starts_with("adopt\tWhat another"));
+    }
+}
