@@ -1,5 +1,7 @@
 //! What is written compiles and starts, in a workspace of its own that uses the crates of this one.
 
+mod guide;
+
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -24,28 +26,37 @@ fn an_adapter_that_is_there_is_left_alone() {
 #[test]
 fn what_is_written_compiles_and_starts() {
     let root = cargo::root();
-    let target = root.join("target");
-    // Inside the repository, for the sake of its cargo configuration.
-    let dir = TempDir::new_in(&target).expect("a folder");
+    let dir = workspace(&root);
     let (acme, new) = (name("acme-cloud"), dir.path().join("adapters/acme-cloud"));
     write(&root.join(SKELETON), &new, &acme).expect("is written");
     for file in files(&new).expect("a folder") {
         let text = fs::read_to_string(new.join(&file)).expect("text");
         assert!(!text.to_lowercase().contains("skeleton"), "{}", file.display());
     }
-    fs::write(dir.path().join("Cargo.toml"), alone(&root)).expect("room");
+    let said = tested(dir.path(), "adapter-acme-cloud");
+    assert!(said.contains("it_says_what_is_not_written_yet ... ok"), "{said}");
+}
+
+/// A workspace of its own, inside the repository for the sake of its cargo configuration.
+fn workspace(root: &Path) -> TempDir {
+    let dir = TempDir::new_in(root.join("target")).expect("a folder");
+    fs::write(dir.path().join("Cargo.toml"), alone(root)).expect("room");
     fs::copy(root.join("Cargo.lock"), dir.path().join("Cargo.lock")).expect("room");
+    dir
+}
+
+/// What the tests of a package there say, which pass.
+fn tested(workspace: &Path, package: &str) -> String {
     let tested = Command::new(cargo::program())
-        .args(["test", "--offline", "--package", "adapter-acme-cloud", "--target-dir"])
-        .arg(&target)
-        .current_dir(dir.path())
+        .args(["test", "--offline", "--package", package, "--target-dir"])
+        .arg(cargo::root().join("target"))
+        .current_dir(workspace)
         // Tests are named only by a cargo that is not quiet.
         .env_remove("CARGO_TERM_QUIET")
         .output()
         .expect("cargo is there");
     assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
-    let said = String::from_utf8_lossy(&tested.stdout);
-    assert!(said.contains("it_says_what_is_not_written_yet ... ok"), "{said}");
+    String::from_utf8_lossy(&tested.stdout).into_owned()
 }
 
 /// The manifest of this workspace without its members: they are used where they are.

@@ -1,0 +1,274 @@
+//! The guide to a driver in Rust, followed from top to bottom: its code is put where it says, into a new adapter, which then compiles.
+//!
+//! What the guide tells in words is done here by hand, and fails when the words are about something that is not there any more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::vec::IntoIter;
+
+use doc_pages::{Kind, lines};
+
+use super::{files, name, tested, workspace};
+use crate::cargo;
+use crate::new_adapter::{SKELETON, write};
+
+const GUIDE: &str = "docs/write-an-adapter.md";
+const BEGIN: &str = "# A driver in Rust\n";
+const END: &str = "# A server in any language\n";
+/// The comment above what goes into the client's `impl`.
+const IN_CLIENT: &str = "// In `impl Client`:\n";
+/// How comments begin that say where the next part of a block goes.
+const ELSEWHERE: &str = "// In ";
+
+#[test]
+fn the_driver_of_the_guide_compiles_and_keeps_its_tests() {
+    let root = cargo::root();
+    let dir = workspace(&root);
+    let (acme, new) = (name("acme"), dir.path().join("adapters/acme"));
+    write(&root.join(SKELETON), &new, &acme).expect("is written");
+    let mut guide = Guide::open(&root);
+    let mut draft = Draft::read(&new);
+    draft.credentials(&mut guide);
+    draft.answers(&mut guide);
+    draft.instances(&mut guide);
+    draft.load_balancers(&mut guide);
+    draft.routes(&mut guide);
+    assert_eq!(guide.0.next(), None, "nobody put this anywhere");
+    draft.save(&new);
+    let said = tested(dir.path(), "adapter-acme");
+    assert!(said.contains("each_status_has_its_meaning ... ok"), "{said}");
+}
+
+/// The blocks of Rust that are left.
+struct Guide(IntoIter<String>);
+
+impl Guide {
+    fn open(root: &Path) -> Self {
+        let page = fs::read_to_string(root.join(GUIDE)).expect("text");
+        let (_, rest) = page.split_once(BEGIN).expect("its first half");
+        let (part, _) = rest.split_once(END).expect("its second half");
+        let (mut blocks, mut rust) = (Vec::new(), false);
+        for line in lines(part) {
+            match line.kind {
+                Kind::Opens => {
+                    rust = line.text == "```rust";
+                    blocks.extend(rust.then(String::new));
+                }
+                Kind::Code if rust => blocks.last_mut().expect("it is open").push_str(line.whole),
+                Kind::Code | Kind::Closes | Kind::Prose => (),
+            }
+        }
+        Self(blocks.into_iter())
+    }
+
+    fn next(&mut self) -> String {
+        self.0.next().expect("another block")
+    }
+
+    /// The next block, in the parts that go to several places.
+    fn parts<const N: usize>(&mut self) -> [String; N] {
+        let mut parts = vec![String::new()];
+        for line in self.next().split_inclusive('\n') {
+            if line.starts_with(ELSEWHERE) {
+                parts.push(String::new());
+            } else {
+                parts.last_mut().expect("the first").push_str(line);
+            }
+        }
+        parts.try_into().expect("so many parts")
+    }
+}
+
+/// The sources of the new adapter.
+struct Draft(BTreeMap<String, String>);
+
+impl Draft {
+    fn read(new: &Path) -> Self {
+        let rust = files(new)
+            .expect("a folder")
+            .into_iter()
+            .filter(|file| file.extension().is_some_and(|it| it == "rs"));
+        let text = |file: &Path| fs::read_to_string(new.join(file)).expect("text");
+        Self(rust.map(|file| (file.display().to_string(), text(&file))).collect())
+    }
+
+    /// Without the lints that are expected of what nothing uses yet: "the compiler says so".
+    fn save(&self, new: &Path) {
+        for (file, text) in &self.0 {
+            let unused = |line: &&str| line.contains("expect(dead_code");
+            let text: String = text.split_inclusive('\n').filter(|line| !unused(line)).collect();
+            fs::write(new.join(file), text).expect("room");
+        }
+        fs::remove_file(new.join("src/not_written.rs")).expect("it was there");
+    }
+
+    fn file(&mut self, file: &str) -> &mut String {
+        self.0.get_mut(file).unwrap_or_else(|| panic!("no {file}"))
+    }
+
+    fn swap(&mut self, file: &str, from: &str, to: &str) {
+        let text = self.file(file);
+        assert!(text.contains(from), "{file}: no {from}");
+        *text = text.replace(from, to);
+    }
+
+    /// Imports above others, what is of the client into it, and the rest above the tests.
+    fn add(&mut self, file: &str, block: &str) {
+        let (imports, rest) = imports(block);
+        let (items, of_client) = rest.split_once(IN_CLIENT).unwrap_or((&rest, ""));
+        let text = self.file(file);
+        let end = text.find("\n#[cfg(test)]\n").unwrap_or(text.len());
+        text.insert_str(end, &format!("\n{items}"));
+        if !of_client.is_empty() {
+            let client = "\nimpl Client {\n";
+            let begin = text.find(client).expect("the client") + client.len();
+            text.insert_str(begin, &format!("{of_client}\n"));
+        }
+        let first = text.find("\nuse ").expect("imports") + 1;
+        text.insert_str(first, &imports);
+    }
+
+    /// All of a file below what it says of itself.
+    fn whole(&mut self, file: &str, block: &str) {
+        let text = self.file(file);
+        let head: String = text.split_inclusive('\n').take_while(|line| line.starts_with("//!")).collect();
+        *text = format!("{head}\n{block}");
+    }
+
+    fn function(&mut self, file: &str, name: &str, block: &str) {
+        let (imports, function) = imports(block);
+        let text = self.file(file);
+        text.replace_range(span(text, name), function.trim_start());
+        self.add(file, &imports);
+    }
+
+    /// The inside of a function, whose arguments are used now.
+    fn body(&mut self, file: &str, name: &str, block: &str) {
+        let text = self.file(file);
+        let span = span(text, name);
+        let function = text.get(span.clone()).and_then(|text| text.split_once(" {\n"));
+        let head = function.expect("a body").0.replace(" _", " ");
+        text.replace_range(span, &format!("{head} {{\n{block}}}\n"));
+    }
+
+    fn credentials(&mut self, guide: &mut Guide) {
+        self.add("src/client.rs", &guide.next());
+        self.function("src/driver.rs", "self_check", &guide.next());
+        self.swap("src/driver.rs", "not_written::{not_written, nothing_written}", "not_written::not_written");
+        let starts = self.file("tests/starts.rs");
+        let test = starts.find("#[tokio::test]\nasync fn it_says_what").expect("the last test");
+        let end = starts.find("fn context()").expect("its context");
+        starts.replace_range(test..end, "");
+    }
+
+    fn answers(&mut self, guide: &mut Guide) {
+        let file = "src/classify.rs";
+        let [items, last, rows] = guide.parts();
+        self.add(file, &items);
+        let text = self.file(file);
+        let (before, rest) =
+            text.split_once("    let fault = fault(operation, status);\n").expect("three lines");
+        let after: String = rest.split_inclusive('\n').skip(2).collect();
+        *text = format!("{before}{last}{after}");
+        self.swap(file, "status: StatusCode) -> Fault", "status: StatusCode, code: Option<&str>) -> Fault");
+        self.swap(file, "        403 => ", &format!("{rows}        403 => "));
+    }
+
+    fn instances(&mut self, guide: &mut Guide) {
+        let file = "src/instances.rs";
+        self.add("src/client.rs", &guide.next());
+        self.add("src/client.rs", "use crate::instances::{FoundMachines, Machines};\n");
+        self.add(file, &guide.next());
+        self.swap(file, "use crate::{AcmeDriver, not_written::not_written};", "use crate::AcmeDriver;");
+        self.body(file, "list_page", &guide.next());
+        self.body(file, "get_batch", &guide.next());
+        self.add(file, &guide.next());
+        let [capability, listed] = guide.parts();
+        let (imports, capability) = imports(&capability);
+        self.add("src/driver.rs", &imports);
+        let description = "        Description {\n";
+        self.swap("src/driver.rs", description, &format!("{capability}{description}"));
+        self.swap("src/driver.rs", "capabilities: Vec::new(),\n", &listed);
+    }
+
+    fn load_balancers(&mut self, guide: &mut Guide) {
+        self.add("src/ownership.rs", &guide.next());
+        self.add("src/client.rs", &guide.next());
+        self.add("src/client.rs", "use crate::load_balancers::Balancers;\n");
+        self.whole("src/load_balancers.rs", &guide.next());
+        self.whole("src/step.rs", &guide.next());
+        self.add("src/ownership.rs", &guide.next());
+        self.add("src/ownership.rs", "use cloud_adapter::driver::write_fence;\n");
+        self.whole("src/plan.rs", &guide.next());
+        self.add("src/client.rs", &guide.next());
+        self.add("src/client.rs", "use serde_json::json;\n");
+        self.function("src/driver.rs", "execute", &guide.next());
+        self.add("src/driver.rs", "use cloud_adapter::driver::Step as _;\n");
+        self.swap("src/driver.rs", "Deduplication::ListThenCreate", "Deduplication::ClientToken");
+    }
+
+    fn routes(&mut self, guide: &mut Guide) {
+        self.add("src/classify.rs", &guide.next());
+        self.add("src/ownership.rs", &guide.next());
+        let imported = "use cloud_adapter::driver::WantedRoute;\nuse cloud_api_proto::v1alpha1::RouteKey;\n";
+        self.add("src/ownership.rs", imported);
+        self.add("src/client.rs", &guide.next());
+        self.whole("src/routes.rs", &guide.next());
+        let [_, variant, arms, plan, executed] = guide.parts();
+        let step = "src/step.rs";
+        let arms: Vec<_> = arms.split_inclusive('\n').collect();
+        self.add(step, "use cloud_adapter::driver::RouteChanges;\n");
+        self.swap(
+            step,
+            "    /// In place of a plan that nobody has written.\n    NotWritten(&'static str),\n",
+            &variant,
+        );
+        let unwritten = "Self::NotWritten(_) => Operation::write(Family::LoadBalancer, \"NotWritten\"),\n";
+        self.swap(step, unwritten, arms[0]);
+        self.swap(step, "\n            | Self::NotWritten(_) =>", " =>");
+        let class = "fn class(&self) -> Priority {\n        match self {\n";
+        self.swap(step, class, &format!("{class}{}", arms[1]));
+        self.swap(step, "Self::NotWritten(part) => write!(f, \"write {part}\"),\n", &arms[2..].concat());
+        let (_, plan) = plan.split_once('\n').expect("below its first line");
+        self.function("src/plan.rs", "plan_routes", plan);
+        self.swap(
+            "src/driver.rs",
+            "Step::NotWritten(part) => return Err(not_written(part, \"src/plan.rs\")),\n",
+            &executed,
+        );
+        self.swap("src/driver.rs", "    not_written::not_written,\n", "");
+        self.swap("src/lib.rs", "mod not_written;\n", "");
+        self.0.remove("src/not_written.rs");
+    }
+}
+
+/// The imports of a block, and the rest.
+fn imports(block: &str) -> (String, String) {
+    let (mut imports, mut rest, mut goes_on) = (String::new(), String::new(), false);
+    for line in block.split_inclusive('\n') {
+        let import = goes_on || line.starts_with("use ");
+        goes_on = import && !line.trim_end().ends_with(';');
+        if import { imports.push_str(line) } else { rest.push_str(line) }
+    }
+    (imports, rest)
+}
+
+/// Where a function stands, with its last line.
+fn span(text: &str, name: &str) -> Range<usize> {
+    let (mut at, mut begun) = (0, None);
+    for line in text.split_inclusive('\n') {
+        let end = at + line.len();
+        match &begun {
+            None if line.contains(&format!("fn {name}(")) => {
+                let indent = line.len() - line.trim_start().len();
+                begun = Some((at, format!("{}}}\n", " ".repeat(indent))));
+            }
+            Some((begin, close)) if line == close => return *begin..end,
+            None | Some(_) => (),
+        }
+        at = end;
+    }
+    panic!("no function {name}")
+}
