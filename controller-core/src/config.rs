@@ -25,7 +25,7 @@ use crate::{kube_api::Rate, mirror::kubernetes::Listing};
 
 /// Flags that every controller has. Flatten them into the controller's own.
 #[derive(Clone, Debug, clap::Args)]
-#[command(mut_arg("streaming_lists", switch), mut_arg("dry_run", switch))]
+#[command(mut_args(switches))]
 pub struct CommonArgs {
     /// UID of the namespace kube-system: the identity of this cluster at the cloud.
     #[arg(long, value_name = "UID", help_heading = "Cluster")]
@@ -91,8 +91,14 @@ pub struct CommonArgs {
     pub log_level: String,
 }
 
-/// A flag that is on by its name alone and says with `=true` and `=false` which it is, as those of Go.
-fn switch(flag: Arg) -> Arg {
+/// The flags that are on by their name alone and say with `=true` and `=false` which they are, as those of Go.
+const SWITCHES: [&str; 3] = ["streaming_lists", "dry_run", "leader_elect"];
+
+/// Makes a flag one of them, if it is. All others stay.
+fn switches(flag: Arg) -> Arg {
+    if !SWITCHES.contains(&flag.get_id().as_str()) {
+        return flag;
+    }
     flag.value_name("BOOL")
         .action(ArgAction::Set)
         .value_parser(BoolishValueParser::new())

@@ -4,11 +4,11 @@ use std::{num::NonZeroU16, time::Duration};
 
 use cloud_lease::{Settings, SettingsError, Timing};
 
-use super::{Faults, duration, switch};
+use super::{Faults, duration, switches};
 
 /// The flags that say which of several replicas works. Flatten it into a controller's own flags.
 #[derive(Clone, Debug, clap::Args)]
-#[command(mut_arg("leader_elect", switch))]
+#[command(mut_args(switches))]
 pub struct ElectionArgs {
     /// Into how many shards the work is split. Each has a Lease of its own, and replicas share them evenly: so many of them can work at
     /// once. With 1, one works and the others stand by. The same for all replicas; one with another number waits for the end of those.
