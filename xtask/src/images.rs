@@ -22,7 +22,7 @@ use self::arch::Arch;
 use self::build::Use;
 use self::layer::File;
 use self::manifest::Built;
-use self::sbom::Subject;
+use self::sbom::{Form, Subject};
 use crate::cargo;
 use crate::step::say;
 
@@ -138,21 +138,42 @@ pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Pat
     Ok(())
 }
 
-/// Builds the programs that people run by hand, and says of each its name, for which architecture it is, and where.
+/// A program that people run by hand.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) arch: Arch,
+    /// Where it was built.
+    pub(crate) path: PathBuf,
+    /// What it is made of.
+    pub(crate) sbom: Vec<u8>,
+}
+
+/// Builds the programs that people run by hand, for a release.
 ///
 /// # Errors
 /// When one does not build.
-pub(crate) fn programs(arch: &[Arch]) -> anyhow::Result<Vec<(&'static str, Arch, PathBuf)>> {
+pub(crate) fn programs(tag: &str, arch: &[Arch]) -> anyhow::Result<Vec<Program>> {
+    let about = about::of("", tag, None, None)?;
     let mut programs = Vec::new();
     for arch in every(arch)? {
-        for program in &PROGRAMS {
-            let path = build::binary(program, arch, Use::Release)?;
+        for image in &PROGRAMS {
+            let path = build::binary(image, arch, Use::Release)?;
             let binary = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             elf::check(&binary, arch).with_context(|| path.display().to_string())?;
-            programs.push((program.name, arch, path));
+            let binary = layer::digest(&binary);
+            let subject = Subject { form: Form::Program, image, about: &about, arch, binary: &binary };
+            programs.push(Program { name: image.name, arch, path, sbom: sbom(&subject, true)? });
         }
     }
     Ok(programs)
+}
+
+/// What this is made of. Which toolchain that is is known of what is `ours`.
+fn sbom(subject: &Subject<'_>, ours: bool) -> anyhow::Result<Vec<u8>> {
+    let tree = build::tree(subject.image, subject.arch)?;
+    let lock = fs::read_to_string(cargo::root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
+    sbom::document(subject, &sbom::parts(&tree, &lock)?, &build::toolchain(subject.arch, ours))
 }
 
 /// All that are asked for.
@@ -230,16 +251,12 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
         let binary = fs::read(&path)
             .with_context(|| format!("cannot read {}; build it, or leave --binaries out", path.display()))?;
         elf::check(&binary, arch).with_context(|| path.display().to_string())?;
-        let tree = build::tree(image, arch)?;
-        let lock = fs::read_to_string(cargo::root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
-        let parts = sbom::parts(&tree, &lock)?;
         // A layer of their own, which is the same in all images, so that a node keeps it once.
         let roots =
             layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
         let program = layer::layer(&[File { path: image.name, mode: 0o755, content: &binary }])?;
-        let toolchain = build::toolchain(arch, matches!(from, From::Cargo(_)));
-        let subject = Subject { image, about, arch, binary: &layer::digest(&binary) };
-        let sbom = sbom::document(&subject, &parts, &toolchain)?;
+        let subject = Subject { form: Form::Image, image, about, arch, binary: &layer::digest(&binary) };
+        let sbom = sbom(&subject, matches!(from, From::Cargo(_)))?;
         let file = output.join(format!("{}.{arch}.spdx.json", image.name));
         fs::write(&file, &sbom).with_context(|| format!("cannot write {}", file.display()))?;
         built.push(Built { arch, layers: vec![roots, program], sbom: layer::digest(&sbom) });

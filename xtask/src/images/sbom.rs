@@ -1,5 +1,5 @@
-//! What an image is made of, as SPDX 2.3: the crates that are linked into its binary, what Rust and the C compiler add, and
-//! the list of authorities. Crates that only build or test are not in it, for they are not in the image.
+//! What an image or a program is made of, as SPDX 2.3: the crates that are linked into its binary, what Rust and the C compiler add, and
+//! in an image the list of authorities. Crates that only build or test are not in it, for they are not in the binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,9 @@ use super::manifest::put;
 
 /// How `cargo tree --prefix depth` writes a crate.
 pub(crate) const FORMAT: &str = "|{p}|{l}|";
+
+/// The list of authorities.
+const AUTHORITIES: &str = "SPDXRef-mozilla-ca-certificates";
 
 /// A crate, by name and version.
 type Id = (String, String);
@@ -85,9 +88,19 @@ fn checksums(lock: &str) -> BTreeMap<Id, String> {
     lock.split("[[package]]").filter_map(package).collect()
 }
 
+/// As what a binary is given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// With the list of authorities beside it.
+    Image,
+    /// Alone.
+    Program,
+}
+
 /// What a document is about.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
+    pub(crate) form: Form,
     pub(crate) image: &'a Image,
     pub(crate) about: &'a About,
     pub(crate) arch: Arch,
@@ -100,28 +113,29 @@ pub(crate) fn document(
     parts: &Parts,
     toolchain: &Toolchain,
 ) -> anyhow::Result<Vec<u8>> {
-    let Subject { image, about, arch, binary } = subject;
+    let Subject { image, about, arch, .. } = subject;
     let name = format!("{}-{}-{arch}", image.name, about.tag);
-    let mut packages = vec![container(image, about, binary)];
+    let (whole, root) = (subject.reference(), reference(&parts.root));
+    let mut packages = vec![subject.package()];
     packages.extend(parts.crates.iter().map(|(id, one)| described(id, one)));
-    let root = reference(&parts.root);
-    let mut links = vec![
-        link("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Image"),
-        link("SPDXRef-Image", "CONTAINS", &root),
-    ];
+    let mut links = vec![link("SPDXRef-DOCUMENT", "DESCRIBES", whole), link(whole, "CONTAINS", &root)];
     for (id, one) in &parts.crates {
         links.extend(one.needs.iter().map(|needed| link(&reference(id), "DEPENDS_ON", &reference(needed))));
     }
-    // What is no crate. Of the authorities the layer's digest tells more than a version.
-    for (name, version, licence, from, how) in [
-        ("rust-std", toolchain.std.as_deref(), "MIT OR Apache-2.0", root.as_str(), "STATIC_LINK"),
-        ("glibc", toolchain.glibc.as_deref(), "LGPL-2.1-or-later", &root, "STATIC_LINK"),
-        ("libgcc", toolchain.gcc.as_deref(), "GPL-3.0-or-later WITH GCC-exception-3.1", &root, "STATIC_LINK"),
-        ("mozilla-ca-certificates", None, "CDLA-Permissive-2.0", "SPDXRef-Image", "CONTAINS"),
+    // What is no crate.
+    for (name, version, licence) in [
+        ("rust-std", &toolchain.std, "MIT OR Apache-2.0"),
+        ("glibc", &toolchain.glibc, "LGPL-2.1-or-later"),
+        ("libgcc", &toolchain.gcc, "GPL-3.0-or-later WITH GCC-exception-3.1"),
     ] {
         let id = format!("SPDXRef-{name}");
-        packages.push(package(&id, name, version, licence));
-        links.push(link(from, how, &id));
+        packages.push(package(&id, name, version.as_deref(), licence));
+        links.push(link(&root, "STATIC_LINK", &id));
+    }
+    if subject.form == Form::Image {
+        // The layer's digest tells more than a version.
+        packages.push(package(AUTHORITIES, "mozilla-ca-certificates", None, "CDLA-Permissive-2.0"));
+        links.push(link(whole, "CONTAINS", AUTHORITIES));
     }
     let mut document = json!({
         "spdxVersion": "SPDX-2.3",
@@ -165,14 +179,33 @@ fn package(id: &str, name: &str, version: Option<&str>, licence: &str) -> Value 
     package
 }
 
-/// The image itself.
-fn container(image: &Image, about: &About, binary: &str) -> Value {
-    let mut container = package("SPDXRef-Image", image.name, Some(&about.tag), "Apache-2.0");
-    put(&mut container, "primaryPackagePurpose", "CONTAINER".into());
-    put(&mut container, "description", image.description.into());
-    let binary = format!("The binary /{} has this SHA-256: {}", image.name, hash(binary));
-    put(&mut container, "comment", binary.into());
-    container
+impl Subject<'_> {
+    fn reference(&self) -> &'static str {
+        match self.form {
+            Form::Image => "SPDXRef-Image",
+            Form::Program => "SPDXRef-Program",
+        }
+    }
+
+    /// The image or the program itself.
+    fn package(&self) -> Value {
+        let Self { image, about, binary, .. } = self;
+        let mut whole = package(self.reference(), image.name, Some(&about.tag), "Apache-2.0");
+        put(&mut whole, "description", image.description.into());
+        match self.form {
+            Form::Image => {
+                put(&mut whole, "primaryPackagePurpose", "CONTAINER".into());
+                let binary = format!("The binary /{} has this SHA-256: {}", image.name, hash(binary));
+                put(&mut whole, "comment", binary.into());
+            }
+            Form::Program => {
+                put(&mut whole, "primaryPackagePurpose", "APPLICATION".into());
+                let checksum = json!([{ "algorithm": "SHA256", "checksumValue": hash(binary) }]);
+                put(&mut whole, "checksums", checksum);
+            }
+        }
+        whole
+    }
 }
 
 fn described(id: &Id, one: &Crate) -> Value {
@@ -209,7 +242,7 @@ mod tests {
     use super::super::about::IMAGES;
     use super::super::about::tests::about;
     use super::super::build;
-    use super::{Arch, Subject, Toolchain, document, parts};
+    use super::{Arch, Form, Subject, Toolchain, document, parts};
     use crate::cargo;
 
     const TREE: &str = "0|simcloud v0.1.0 (/src)|Apache-2.0|\n1|serde_json v1.0.1+x|MIT/Apache-2.0|\n\
@@ -218,10 +251,14 @@ mod tests {
                         source = \"registry+https://github.com/rust-lang/crates.io-index\"\nchecksum = \"ab\"\n";
 
     fn written(tree: &str, lock: &str) -> Value {
+        written_as(Form::Image, tree, lock)
+    }
+
+    fn written_as(form: Form, tree: &str, lock: &str) -> Value {
         let toolchain = Toolchain { std: Some("1.95.0".to_owned()), ..Toolchain::default() };
         let parts = parts(tree, lock).unwrap();
         let subject =
-            Subject { image: &IMAGES[5], about: &about(""), arch: Arch::Amd64, binary: "sha256:00" };
+            Subject { form, image: &IMAGES[5], about: &about(""), arch: Arch::Amd64, binary: "sha256:00" };
         let text = document(&subject, &parts, &toolchain).unwrap();
         serde_json::from_slice(&text).unwrap()
     }
@@ -292,6 +329,18 @@ mod tests {
         let [root, json, itoa] =
             ["simcloud-0.1.0", "serde.json-1.0.1.x", "itoa-1.0.0"].map(|id| format!("SPDXRef-crate-{id}"));
         assert_eq!(needs, [[&json, &itoa], [&root, &itoa], [&root, &json]]);
+    }
+
+    #[test]
+    fn a_program_has_its_own_checksum_and_no_authorities() {
+        let document = written_as(Form::Program, TREE, LOCK);
+        judge(&document);
+        assert!(!names(&document).contains("mozilla-ca-certificates"), "{document}");
+        let program = &document["packages"][0];
+        let said = ["name", "primaryPackagePurpose"].map(|key| program[key].as_str().unwrap());
+        assert_eq!(said, ["simcloud", "APPLICATION"]);
+        assert_eq!(program["checksums"][0]["checksumValue"], "00");
+        assert_eq!(document["relationships"][0]["relatedSpdxElement"], program["SPDXID"]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::folder::Unfinished;
 use super::state::{State, git, read};
 use super::version::Version;
 use super::{BuildArgs, changelog, prepare};
+use crate::images::Program;
 use crate::images::layer::{self, File};
 use crate::step::say;
 use crate::{cargo, images, manifests};
@@ -71,10 +72,12 @@ fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinishe
     let tag = version.to_string();
     part("images", || images::for_release(&args.registry, &tag, &args.arch, &release.path().join("images")))?;
     part("programs", || {
-        for (program, arch, path) in images::programs(&args.arch)? {
-            let to = release.path().join(format!("{program}-{version}-linux-{arch}"));
+        for Program { name, arch, path, sbom } in images::programs(&tag, &args.arch)? {
+            let file = format!("{name}-{version}-linux-{arch}");
+            let to = release.path().join(&file);
             fs::copy(&path, &to).with_context(|| format!("cannot copy {}", path.display()))?;
             fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+            release.write(&format!("{file}.spdx.json"), &sbom)?;
         }
         Ok(())
     })
