@@ -6,6 +6,8 @@
 mod stage;
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -27,7 +29,13 @@ pub(crate) struct Args {
     #[arg(long)]
     open: bool,
     /// Serves it on loopback until Ctrl-C; search works by `--open`, too
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "3000")]
+    #[arg(
+        long,
+        value_name = "PORT",
+        num_args = 0..=1,
+        default_missing_value = "3000",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     serve: Option<u16>,
     /// Where the repository can be read, such as `https://git.example/x/blob/main`: links to what is no page of the book lead there
     #[arg(long, value_name = "URL")]
@@ -35,6 +43,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.serve.map_or(Ok(()), free)?;
     let root = cargo::root();
     let source = root.join(SOURCE);
     // Of a page that is gone nothing stays.
@@ -57,17 +66,35 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.serve.map_or(Ok(()), serve)
 }
 
-/// Python is here anyway, for `cargo xtask check`.
+/// Before the book is built: python3 would tell of a port that is taken by a stack trace.
+fn free(port: u16) -> anyhow::Result<()> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    bound
+        .map(drop)
+        .with_context(|| format!("--serve: cannot listen at port {port}; name another: --serve PORT"))
+}
+
+/// Python is here anyway, for `cargo xtask check`. In our place: whoever ends us ends what serves.
 fn serve(port: u16) -> anyhow::Result<()> {
     say(&format!("http://127.0.0.1:{port}, until Ctrl-C"));
-    let port = port.to_string();
-    let served = Command::new("python3")
-        .args(["-m", "http.server", &port, "--bind", "127.0.0.1", "--directory", BOOK])
+    let error = Command::new("python3")
+        .args(["-m", "http.server", &port.to_string(), "--bind", "127.0.0.1", "--directory", BOOK])
         .current_dir(cargo::root())
-        .status()
-        .context("cannot start python3")?;
-    if !served.success() {
-        bail!("python3 cannot serve at port {port} ({served})");
+        .exec();
+    Err(error).context("cannot start python3")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::free;
+
+    #[test]
+    fn a_port_that_is_taken_is_told_with_what_to_do() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let told = free(port).unwrap_err().to_string();
+        assert!(told.contains(&port.to_string()) && told.contains("--serve PORT"), "{told}");
     }
-    Ok(())
 }
