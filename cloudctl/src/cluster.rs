@@ -1,23 +1,19 @@
 //! The API server: what lies in the cluster, and the way to the ports of pods.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::{path::Path, sync::OnceLock, time::Duration};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::{ListParams, PartialObjectMeta},
     client::UpgradeConnectionError,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use tokio::time::timeout;
 
 use crate::{
-    http::{self, Answer, plain},
+    http::{self, Answer},
+    kubeconfig::config,
     missing::Missing,
 };
 
@@ -27,6 +23,9 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 /// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
 const OURS: &str = "app.kubernetes.io/name=cloud-controllers";
+
+/// What is asked for to find the pages.
+const PODS: &str = "pods";
 
 /// What stands for the API server where it is missing.
 pub(crate) const API_SERVER: &str = "API server";
@@ -101,7 +100,7 @@ impl Cluster {
     /// The pods of the release, of one namespace or of all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
-        let pods = self.ask("pods", async { api.list(&ListParams::default().labels(OURS)).await }).await?;
+        let pods = self.ask(PODS, async { api.list(&ListParams::default().labels(OURS)).await }).await?;
         Ok(pods.items)
     }
 
@@ -144,6 +143,9 @@ impl Cluster {
                     self.url
                 ),
             )),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                Err(Missing::new(what, format!("{}: {}", status.message, rights(what))))
+            }
             Ok(Err(kube::Error::Api(status))) => Err(Missing::new(what, status.message.clone())),
             Ok(Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_)))) => {
                 Err(away(root(&error)))
@@ -173,57 +175,10 @@ impl Cluster {
     }
 }
 
-/// Of flags and environment, as kubectl does; inside of a pod also of its ServiceAccount.
-async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {
-    let read = match kubeconfig {
-        Some(file) => Kubeconfig::read_from(file).map_err(|error| {
-            Unconnected::Usage(format!("--kubeconfig {}: {}", file.display(), of_kubeconfig(&error)))
-        })?,
-        None => match of_environment() {
-            Ok(read) => read,
-            Err(error) => return without_kubeconfig(&error, context),
-        },
-    };
-    let known: Vec<String> = read.contexts.iter().map(|it| it.name.clone()).collect();
-    if let Some(context) = context.filter(|context| !known.iter().any(|it| it == context)) {
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        return Err(Unconnected::Usage(format!(
-            "--context {context}: the kubeconfig has no such context; it has: {known}"
-        )));
-    }
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(read, &options).await;
-    config.map_err(|error| Unconnected::Missing(of_kubeconfig(&error)))
-}
-
-/// The files of `KUBECONFIG` in one, or the file at home. Those that are not there are left out, as kubectl does, unless none is.
-fn of_environment() -> Result<Kubeconfig, KubeconfigError> {
-    let list = std::env::var_os("KUBECONFIG").unwrap_or_default();
-    let there: Vec<PathBuf> = std::env::split_paths(&list).filter(|file| file.exists()).collect();
-    if there.is_empty() {
-        return Kubeconfig::read();
-    }
-    there.iter().try_fold(Kubeconfig::default(), |all, file| all.merge(Kubeconfig::read_from(file)?))
-}
-
-fn without_kubeconfig(error: &KubeconfigError, context: Option<&str>) -> Result<Config, Unconnected> {
-    if context.is_none()
-        && let Ok(config) = Config::incluster()
-    {
-        return Ok(config);
-    }
-    let why = of_kubeconfig(error);
-    Err(Unconnected::Missing(format!("{why}: name a kubeconfig by --kubeconfig or KUBECONFIG")))
-}
-
-fn of_kubeconfig(error: &KubeconfigError) -> String {
-    if let KubeconfigError::CurrentContextNotSet = error {
-        return "the kubeconfig has no current context: choose one by --context".to_owned();
-    }
-    if let KubeconfigError::ReadConfig(source, path) = error {
-        return format!("cannot read {}: {}", path.display(), plain(source));
-    }
-    chain(error)
+/// What helps who may not see something. Only the pods are needed for nothing but the way to the pages.
+fn rights(what: &str) -> String {
+    let instead = if what == PODS { ", or use --url COMPONENT=URL" } else { "" };
+    format!("bind the roles of docs/cloudctl.md{instead}")
 }
 
 /// Why there is no port-forward. The API server's words may be lost in an upgrade that it refuses.
@@ -275,7 +230,20 @@ fn in_time(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn who_may_not_is_told_what_helps() {
+        let no = json!({ "kind": "Status", "code": 403, "message": "it is forbidden" });
+        let cluster = Cluster::answering(403, &no);
+        let why = |missing: Missing| missing.why;
+        let told = "it is forbidden: bind the roles of docs/cloudctl.md";
+        assert_eq!(cluster.leases("ccm").await.map_err(why).expect_err("refused"), told);
+        let pods = cluster.pods(Some("ccm")).await.map_err(why).expect_err("refused");
+        assert_eq!(pods, format!("{told}, or use --url COMPONENT=URL"));
+    }
 
     #[test]
     fn who_does_not_answer_in_time_is_told_with_the_time() {

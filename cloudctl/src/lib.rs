@@ -4,7 +4,7 @@
 //! access to the cloud. What cannot be read is named at the end, and the rest is shown.
 //!
 //! - `options`: the flags.
-//! - `session`: the processes that are read, and how they are reached: `cluster`, `http`.
+//! - `session`: the processes that are read, and how they are reached: `cluster`, `kubeconfig`, `http`.
 //! - A module a command: what it asks for, a pure function that makes its report of that, and how people see it.
 //! - `output`: reports as tables, JSON or YAML.
 //! - `complete`: what kubectl asks while somebody types.
@@ -16,6 +16,7 @@ mod complete;
 mod explain;
 mod gaps;
 mod http;
+mod kubeconfig;
 mod limits;
 mod missing;
 mod objects;

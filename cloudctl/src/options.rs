@@ -16,7 +16,7 @@ use crate::{
 const NAMESPACE: &str = "kube-system";
 
 /// What to try first.
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   How it goes, and who works:
     cloudctl status
   Why a Service has no address:

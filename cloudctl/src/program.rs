@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     adopt, clusters, complete, explain, limits,
-    options::{Command, Options},
+    options::{Command, EXAMPLES, Options},
     orphans::{self, OrphansArgs},
     output::{self, Report, say},
     plan,
@@ -54,12 +54,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Called by kubectl, it says `kubectl cloud` of itself.
 fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
-    let called = args.first().and_then(|it| Path::new(it).file_stem()).and_then(|it| it.to_str());
     let mut command = Options::command();
-    if called == Some(PLUGIN) {
-        command = command.bin_name("kubectl cloud");
+    if is_plugin(args.first()) {
+        let examples = EXAMPLES.replace("cloudctl ", "kubectl cloud ");
+        command = command.bin_name("kubectl cloud").after_help(examples);
     }
     Options::from_arg_matches(&command.try_get_matches_from(args)?)
+}
+
+/// Whether it is called by the name that kubectl finds. `called`: with a path or without.
+fn is_plugin(called: Option<&OsString>) -> bool {
+    called.and_then(|it| Path::new(it).file_stem()).is_some_and(|it| it == PLUGIN)
 }
 
 fn started(options: &Options) -> anyhow::Result<ExitCode> {
@@ -141,7 +146,12 @@ mod tests {
 
     #[test]
     fn called_by_kubectl_it_speaks_of_kubectl() {
-        assert!(refused(&["/usr/bin/kubectl-cloud", "--help"]).contains("Usage: kubectl cloud"));
+        let help = refused(&["/usr/bin/kubectl-cloud", "--help"]);
+        assert!(
+            help.contains("Usage: kubectl cloud") && help.contains("    kubectl cloud status\n"),
+            "{help}"
+        );
+        assert!(!help.contains("    cloudctl "), "{help}");
         assert!(refused(&["/usr/bin/cloudctl", "--help"]).contains("Usage: cloudctl"));
     }
 }

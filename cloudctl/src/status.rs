@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     missing::Missing,
     options::{Common, Component},
-    session::{Page, Session, Usage},
+    session::{Page, Process, Session, Usage},
     words,
 };
 
@@ -79,7 +79,21 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<StatusReport
         session.missing.push(why);
         Vec::new()
     });
+    let named = common.namespace.is_some() && session.cluster.is_some();
+    if named && !controllers.is_empty() && !session.processes.iter().any(Process::is_pod) {
+        session.missing.extend(elsewhere(&session.namespace, &leases));
+    }
     Ok(report(&session, (adapters, controllers), &leases))
+}
+
+/// Why the namespace that was named is hardly the right one: with all pages at URLs nothing else tells. `None`: a controller has Leases there.
+fn elsewhere(namespace: &str, leases: &[Lease]) -> Option<Missing> {
+    let names = || leases.iter().filter_map(|it| it.metadata.name.as_deref());
+    let ours = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
+    let why = format!(
+        "none of the controllers in {namespace}: is the chart installed there? Else use -n NAMESPACE"
+    );
+    (!ours).then(|| Missing::new("leases", why))
 }
 
 /// What comes of what was read.

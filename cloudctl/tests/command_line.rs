@@ -3,8 +3,9 @@
 #![expect(clippy::expect_used, reason = "clippy knows tests, and not their helpers")]
 
 use std::{
+    io::Write as _,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use cloudctl::{ClustersReport, StatusReport};
@@ -52,7 +53,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
         (&["explain", "node", "a/b"], "lower case letters"),
         (&["status", "--url", "adapter=http://a:1"], "cloud-adapter, node-controller"),
         (&["status", "-o", "xml"], "table, json, yaml"),
-        (&["status", "--kubeconfig", "/nowhere/config"], "--kubeconfig /nowhere/config: cannot read"),
+        (&["status", "--kubeconfig", "/nowhere/config"], "--kubeconfig /nowhere/config: cannot be read"),
         (&["status", "--kubeconfig", "CONFIG", "--context", "elsewhere"], "it has: here, there"),
         (&["status", "-n", ""], "--namespace <NAME>"),
         (&["status", "--namespace", "a b"], "--namespace <NAME>"),
@@ -82,6 +83,54 @@ fn files_of_kubeconfig_that_are_not_there_are_left_out() {
         let output = command.output().expect("it runs");
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && err.contains(told), "{list}: {err}");
+    }
+}
+
+/// One whose text does not parse, and one that has something else where users should be.
+const BROKEN: [(&str, &str); 2] = [
+    ("users:\n- name: a\n  user:\n    password: hunter2\n   token: hunter2\n", "line 5"),
+    ("kind: Config\nusers: hunter2\n", "line 2"),
+];
+
+#[test]
+fn secrets_of_a_broken_kubeconfig_are_not_told() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [good, broken] = ["good", "broken"].map(|name| home.path().join(name).display().to_string());
+    std::fs::write(&good, kubeconfig_of(NOBODY)).expect("written");
+    for (text, place) in BROKEN {
+        std::fs::write(&broken, text).expect("written");
+        let list = format!("{good}:{broken}");
+        for (args, kubeconfig) in [
+            (&["status", "--kubeconfig", &broken][..], ""),
+            (&["status"], &broken),
+            (&["status", "-o", "json"], &broken),
+            (&["status", "-o", "yaml"], &list),
+            (&["explain", "service", "a"], &list),
+        ] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
+            command.args(args).env_clear().env("KUBECONFIG", kubeconfig);
+            let output = command.output().expect("it runs");
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            let told = said.contains(&format!("{broken}: is no kubeconfig: look at {place}, column"));
+            assert!(told && !said.contains("hunter2"), "{args:?}, KUBECONFIG={kubeconfig}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_kubeconfig_without_contexts_is_not_to_be_chosen_from() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("config");
+    let both = kubeconfig_of(NOBODY).replace("current-context: here", "current-context: ''");
+    for (text, told) in [
+        ("", "the kubeconfig has no contexts, so it names no API server: name another"),
+        (both.as_str(), "no current context: choose one by --context; it has: here, there"),
+    ] {
+        std::fs::write(&file, text).expect("written");
+        let output = run(home.path(), &["status", "--kubeconfig", &file.display().to_string()]);
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.code() == Some(1) && out.contains(told), "{told}: {out}");
     }
 }
 
@@ -120,6 +169,19 @@ fn shells_learn_the_commands() {
         let (code, out, _) = said(&["completions", shell]);
         assert!(code == 0 && out.contains("orphans"), "{shell}: {out}");
     }
+}
+
+#[test]
+fn limits_are_read_from_standard_input() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
+    let args = ["limits", "simulate", "--nodes", "1", "--services", "0", "--limits", "-"];
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let written = child.stdin.take().expect("a pipe").write_all(b"limits: {mode: shadow}");
+    written.expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains("limits.mode: enforce"), "{out}");
 }
 
 #[test]

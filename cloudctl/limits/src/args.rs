@@ -13,19 +13,19 @@ const SERVICES_MAX: u64 = 5_000;
 /// The flags of `limits simulate`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Nodes of the cluster
+    /// Nodes of the cluster, at most 10,000
     #[arg(long, value_name = "N", value_parser = up_to(NODES_MAX))]
     pub nodes: u32,
 
-    /// Services of type LoadBalancer, with one port each
+    /// Services of type LoadBalancer, with one port each, at most 5,000
     #[arg(long, value_name = "S", value_parser = up_to(SERVICES_MAX))]
     pub services: u32,
 
-    /// Routes to the nodes' pods; 0 where the pods' network takes care of itself [default: one a node]
+    /// Routes to the nodes' pods, at most 20,000; 0 where the pods' network takes care of itself [default: one a node]
     #[arg(long, value_name = "R", value_parser = up_to(2 * NODES_MAX))]
     pub routes: Option<u32>,
 
-    /// The adapter's configuration file: what the adapter is given by --config
+    /// The adapter's configuration file: what the adapter is given by --config. `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub limits: PathBuf,
 
@@ -45,8 +45,12 @@ impl Args {
     /// If it cannot be read, or is not as the adapter takes it.
     pub fn question(&self) -> Result<Question, Error> {
         let path = || self.limits.display().to_string();
-        let text =
-            std::fs::read_to_string(&self.limits).map_err(|source| Error::Read { path: path(), source })?;
+        let text = if self.limits.as_os_str() == "-" {
+            std::io::read_to_string(std::io::stdin())
+        } else {
+            std::fs::read_to_string(&self.limits)
+        };
+        let text = text.map_err(|source| Error::Read { path: path(), source })?;
         Question::new((self.nodes, self.services, self.routes), &text, self.cloud)
             .map_err(|faults| Error::Invalid { path: path(), faults })
     }

@@ -43,7 +43,7 @@ fn session(missing: Vec<Missing>) -> Session {
 }
 
 fn page<T>(component: Component, name: &str, content: T) -> Page<T> {
-    Page { process: crate::session::Process::fake(component, name), content }
+    Page { process: Process::fake(component, name), content }
 }
 
 fn whole() -> StatusReport {
@@ -64,6 +64,16 @@ fn whole() -> StatusReport {
     let controllers = vec![page(Component::ServiceController, "sc-1", controller(&[0]))];
     let missing = vec![Missing::new("route-controller", "no pod"), Missing::new("leases", "why")];
     report(&session(missing), (adapters, controllers), &leases)
+}
+
+#[test]
+fn a_namespace_without_leases_of_controllers_is_hardly_the_right_one() {
+    let one = |name| [lease(name, &json!({}))];
+    assert_eq!(elsewhere("nope", &one("cloud-service-controller-1")), None);
+    for leases in [&one("cloud-adapter")[..], &one("somebody-else"), &[]] {
+        let why = elsewhere("nope", leases).map(|it| it.why).unwrap_or_default();
+        assert!(why.contains("in nope: is the chart installed there? Else use -n"), "{why}");
+    }
 }
 
 #[test]

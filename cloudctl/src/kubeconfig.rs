@@ -1,0 +1,94 @@
+//! Kubeconfigs, found and merged as kubectl does. Of a broken one the place is told, and not its text: it has secrets.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+use crate::{
+    cluster::{Unconnected, chain},
+    http::plain,
+};
+
+/// What helps where there is none.
+const NAME_ONE: &str = "by --kubeconfig or KUBECONFIG";
+
+/// Of flags and environment, as kubectl does; inside of a pod also of its ServiceAccount.
+pub(crate) async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {
+    let read = match kubeconfig {
+        Some(file) => read(file).map_err(|why| Unconnected::Usage(format!("--kubeconfig {why}")))?,
+        None => match of_environment() {
+            Ok(read) => read,
+            Err(why) => return without_kubeconfig(&why, context),
+        },
+    };
+    check(&read, context)?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(read, &options).await;
+    config.map_err(|error| Unconnected::Missing(fault(&error)))
+}
+
+/// Whether there is a context to go by.
+fn check(read: &Kubeconfig, context: Option<&str>) -> Result<(), Unconnected> {
+    let known: Vec<&str> = read.contexts.iter().map(|it| it.name.as_str()).collect();
+    let list = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let current = read.current_context.as_deref().filter(|it| !it.is_empty());
+    match (context, current) {
+        (Some(context), _) if !known.contains(&context) => Err(Unconnected::Usage(format!(
+            "--context {context}: the kubeconfig has no such context; it has: {list}"
+        ))),
+        (None, None) if known.is_empty() => Err(Unconnected::Missing(format!(
+            "the kubeconfig has no contexts, so it names no API server: name another {NAME_ONE}"
+        ))),
+        (None, None) => Err(Unconnected::Missing(format!(
+            "the kubeconfig has no current context: choose one by --context; it has: {list}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The files of `KUBECONFIG` in one, or the file at home. Those that are not there are left out, as kubectl does, unless none is.
+fn of_environment() -> Result<Kubeconfig, String> {
+    let list = env::var_os("KUBECONFIG").unwrap_or_default();
+    let mut files: Vec<PathBuf> = env::split_paths(&list).filter(|it| !it.as_os_str().is_empty()).collect();
+    if files.is_empty() {
+        files.push(env::home_dir().ok_or("there is no home directory")?.join(".kube/config"));
+    }
+    if files.iter().any(|file| file.exists()) {
+        files.retain(|file| file.exists());
+    }
+    files.iter().try_fold(Kubeconfig::default(), |all, file| {
+        all.merge(read(file)?).map_err(|error| format!("{}: {}", file.display(), fault(&error)))
+    })
+}
+
+fn without_kubeconfig(why: &str, context: Option<&str>) -> Result<Config, Unconnected> {
+    if context.is_none()
+        && let Ok(config) = Config::incluster()
+    {
+        return Ok(config);
+    }
+    Err(Unconnected::Missing(format!("{why}: name a kubeconfig {NAME_ONE}")))
+}
+
+fn read(file: &Path) -> Result<Kubeconfig, String> {
+    Kubeconfig::read_from(file).map_err(|error| format!("{}: {}", file.display(), fault(&error)))
+}
+
+/// What is wrong. The parser's own words show the lines around, and values.
+fn fault(error: &KubeconfigError) -> String {
+    if let KubeconfigError::Parse(error) = error {
+        let place = error.location();
+        let place = place.map(|at| format!(": look at line {}, column {}", at.line(), at.column()));
+        return format!("is no kubeconfig{}", place.unwrap_or_default());
+    }
+    if let KubeconfigError::ReadConfig(source, _path) = error {
+        return format!("cannot be read: {}", plain(source));
+    }
+    chain(error)
+}
