@@ -265,11 +265,11 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::CallerForbidden | Reason::CallerUnauthenticated => {
             "the adapter does not let this controller in: see the adapter's configuration"
         }
-        Reason::Unspecified
-        | Reason::OperationConflict
-        | Reason::BackendSetUnknown
-        | Reason::OutcomeUnknown
-        | Reason::Internal => "tried again by itself",
+        Reason::Unspecified | Reason::OperationConflict | Reason::BackendSetUnknown | Reason::Internal => {
+            "tried again by itself"
+        }
+        // As the adapter says it while it does so.
+        Reason::OutcomeUnknown => "looks first whether it was done",
     }
 }
 
@@ -375,6 +375,8 @@ mod tests {
             .with("fields", "spec.ip_families,spec.scheme");
         let error = Error::Adapter { call: "EnsureLoadBalancer", step: Step::Sync, source };
         insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; waits for a change of the Service");
+        let error = adapter(Reason::OutcomeUnknown, "create web failed (503, OUTCOME_UNKNOWN): out of order");
+        insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; looks first whether it was done");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
         insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
     }

@@ -36,13 +36,12 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
         return None;
     }
     let refusal = Refusal::read(response);
+    let fault = fault(operation, status, &refusal);
     Some(VendorError {
-        fault: fault(operation, status, &refusal),
-        message: format!("{operation}: {}", refusal.message),
         request_id: request_id(response),
         retry_after: retry_after(response.headers()).or(refusal.retry_after),
         code: refusal.code,
-        fields: Vec::new(),
+        ..VendorError::new(fault, format!("{operation}: {}", refusal.message))
     })
 }
 

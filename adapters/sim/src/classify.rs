@@ -36,13 +36,12 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     let refusal: Refusal = serde_json::from_slice(response.body()).unwrap_or_default();
     let header_id = response.headers().get("x-request-id").and_then(|value| value.to_str().ok());
     let message = refusal.message.unwrap_or_else(|| excerpt(response));
+    let fault = fault(operation, status, refusal.code.as_deref());
     Some(VendorError {
-        fault: fault(operation, status, refusal.code.as_deref()),
-        message: format!("{operation}: {message}"),
         request_id: header_id.map(str::to_owned).or(refusal.request_id),
         code: refusal.code,
         retry_after: retry_after(response.headers()),
-        fields: Vec::new(),
+        ..VendorError::new(fault, format!("{operation}: {message}"))
     })
 }
 

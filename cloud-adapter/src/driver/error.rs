@@ -1,6 +1,6 @@
 //! What can go wrong at the vendor, in the runtime's words.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason, error::Violation};
 
@@ -12,6 +12,8 @@ pub struct VendorError {
     pub fault: Fault,
     /// For people.
     pub message: String,
+    /// The status of the vendor's answer, if there was one. The runtime fills it in.
+    pub status: Option<u16>,
     /// The vendor's own code.
     pub code: Option<String>,
     /// The vendor's own name for the request.
@@ -74,6 +76,7 @@ impl VendorError {
         Self {
             fault,
             message: message.into(),
+            status: None,
             code: None,
             request_id: None,
             retry_after: None,
@@ -86,6 +89,16 @@ impl VendorError {
     pub fn in_field(mut self, field: impl Into<String>) -> Self {
         self.fields.push(field.into());
         self
+    }
+
+    /// That this step failed, and why, in one sentence for all who ask.
+    pub(crate) fn of(&self, step: &impl fmt::Display) -> String {
+        if matches!(self.fault, Fault::Budget | Fault::QueueFull | Fault::NotLeader) {
+            // It was not even begun.
+            return format!("{step}: {self}");
+        }
+        let status = self.status.map(|status| format!("{status}, ")).unwrap_or_default();
+        format!("{step} failed ({status}{}): {self}", self.fault.reason().word())
     }
 
     /// The same with what the vendor chose cut to what callers can take: words, and the delay.
@@ -167,5 +180,24 @@ impl From<VendorError> for AdapterError {
             mapped = mapped.with("vendor_request_id", id);
         }
         mapped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_is_said_first_and_what_was_not_begun_did_not_fail() {
+        let error = VendorError::new(Fault::OutcomeUnknown, "CreateLoadBalancer: out of order");
+        let answered = VendorError { status: Some(503), ..error.clone() };
+        let budget = VendorError::new(Fault::Budget, "waits for the budget of loadbalancer");
+        for (error, wanted) in [
+            (answered, "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
+            (error, "create web failed (OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
+            (budget, "create web: waits for the budget of loadbalancer"),
+        ] {
+            assert_eq!(error.of(&"create web"), wanted);
+        }
     }
 }

@@ -221,7 +221,8 @@ impl<D: Driver> Converger<D> {
         let (outbox, progress) = watch::channel(working);
         let span = span(key);
         let origin = Origin::of(&span);
-        let (meter, place, began) = (self.unpaid(key), Place::default(), Instant::now());
+        let (meter, place) = (self.unpaid(key), Place::default());
+        let began = self.memories.of(key, |memory| *memory.began.get_or_insert_with(Instant::now));
         let handle = Handle { orders, asked, progress, origin, meter, place: place.clone(), began };
         tasks.insert(name(key), handle.clone());
         let work = self.begin(key, term, (inbox.borrow().bound, urgency), place);
@@ -343,6 +344,11 @@ async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
     }
 }
 
+/// Whether the caller comes back with the same request, and this process is to work on it.
+fn is_tried_again(error: &AdapterError) -> bool {
+    error.retry_after.is_some() && error.reason != Reason::NotLeader
+}
+
 /// A task's place among the running ones: given up with a result, or, if the task breaks, without one.
 struct Seat<'a, D: Driver> {
     converger: &'a Converger<D>,
@@ -368,6 +374,10 @@ impl<D: Driver> Seat<'_, D> {
             let owner_uid = self.key.owner_uid.as_str();
             tracing::warn!(owner_uid, reason = %error.reason, %error, "Load balancer is not as desired");
             Span::current().record("error.type", error.reason.word()).record("otel.status_code", "ERROR");
+        }
+        let again = result.as_ref().is_err_and(is_tried_again);
+        if !again {
+            self.converger.memories.of(self.key, |memory| memory.began = None);
         }
         tasks.remove(&name(self.key));
         self.left = true;

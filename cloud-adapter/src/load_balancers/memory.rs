@@ -42,6 +42,8 @@ pub(super) struct Memory<S, R> {
     pub(super) meter: Arc<Meter>,
     /// What was removed to make room for one that takes its place.
     pub(super) former: Option<R>,
+    /// Since when it has been worked on: a task that failed and is asked for again goes on with what it began.
+    pub(super) began: Option<Instant>,
     used: Instant,
 }
 
@@ -50,7 +52,7 @@ impl<S, R> Memory<S, R> {
     /// others are asked for.
     fn is_of_use(&self, now: Instant) -> bool {
         let at_work = Arc::strong_count(&self.meter) > 1;
-        let spent = self.last.is_some() || self.meter.has_counted();
+        let spent = self.last.is_some() || self.began.is_some() || self.meter.has_counted();
         at_work || (spent && now.duration_since(self.used) < KEPT)
     }
 }
@@ -91,7 +93,7 @@ impl<S, R> Memories<S, R> {
             // As many new ones again before the next look: each costs a constant on average.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
-        let fresh = || Memory { last: None, meter: Arc::default(), former: None, used: now };
+        let fresh = || Memory { last: None, meter: Arc::default(), former: None, began: None, used: now };
         let memory = content.memories.entry(name(key)).or_insert_with(fresh);
         memory.used = now;
         act(memory)

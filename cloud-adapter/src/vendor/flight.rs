@@ -93,7 +93,7 @@ impl Flight {
                 self.metrics.outcome_unknown(operation.name);
             }
             let request_id = error.request_id.clone().or_else(|| vendor_request_id.clone());
-            VendorError { request_id, ..error }.bounded()
+            VendorError { request_id, status: (code != 0).then_some(code), ..error }.bounded()
         });
         audit::answer(job, code, landed.result.as_ref().err(), vendor_request_id.as_deref());
         self.writes.note(job, landed.result.as_ref().err());

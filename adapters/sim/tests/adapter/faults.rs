@@ -54,17 +54,22 @@ async fn who_waits_for_reads_after_a_failure_is_told_of_the_failure() {
         json!({ "match": { "operation": "CreateLoadBalancer" }, "action": { "respond": { "status": 503 } } });
     bench.cloud.fault(down).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
-    let told = until("it waits for reads", async || {
-        // Now and then it is refused instead.
-        let Ok(answer) = bench.adapter.ensure(&request).await else { return false };
-        let waits = answer.conditions.iter().find(|it| it.message.starts_with("reads that are sure to show"));
-        waits.is_some_and(|it| {
-            let cause = "whether this was done: create load balancer";
-            assert!(it.message.contains(cause) && it.message.contains("a fault rule"), "{}", it.message);
-            true
-        })
-    });
-    told.await;
+    let (mut waits, mut refusal) = (None, None);
+    until("it waits for reads, and is refused now and then", async || {
+        match bench.adapter.ensure(&request).await {
+            Ok(answer) => {
+                let said = answer.conditions.into_iter().map(|it| it.message);
+                waits = waits.take().or(said.into_iter().find(|it| it.contains(" failed (")));
+            }
+            Err(error) => refusal = Some(error.message),
+        }
+        waits.is_some() && refusal.is_some()
+    })
+    .await;
+    let (waits, refusal) = (waits.expect("told"), refusal.expect("told"));
+    assert!(waits.starts_with("create load balancer "), "{waits}");
+    assert!(waits.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{waits}");
+    assert_eq!(waits, format!("{refusal}; looks first whether it was done"), "the same words");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ pub(crate) struct TaskReport {
     /// What the owner is called.
     pub(crate) name: String,
     pub(crate) waits_for: String,
+    /// When it was asked for first: a task that failed is made anew for the next try.
     pub(crate) began: Instant,
     pub(crate) done: u32,
     pub(crate) total: u32,

@@ -8,7 +8,7 @@ use super::{super::decide::Terms, *};
 use crate::{
     config::CollectionSettings,
     driver::{
-        DesiredLoadBalancer,
+        DesiredLoadBalancer, Heir,
         testing::{CREATE_HORIZON, WriteOnly},
     },
     vendor::tests::{limits, read, vendor},
@@ -132,4 +132,34 @@ async fn a_task_says_that_it_waits_for_the_budget_and_else_what_it_does() {
     let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 7 s";
     assert_eq!(told(&converger), (name, sentence.to_owned()));
     assert_eq!(converger.report(0).1, 1, "how many more there are");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_it_is_under_way_counts_from_the_first_try_until_it_is_done() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(504, None); 4]);
+    let converger = converger(&vendor);
+    let submit = |order| converger.submit(&key(), order).expect("a task").1;
+    let wanted = || order(&key(), Priority::Traffic);
+    let first = Instant::now();
+    let refused = ended(submit(wanted())).await.expect_err("the vendor fails as often as that");
+    assert_eq!(refused.reason, Reason::OutcomeUnknown);
+    let again = submit(wanted());
+    assert!(first.elapsed() > CREATE_HORIZON && again.began == first, "{:?}", again.began);
+
+    let heir = Heir { key: key(), owner: Owner::default(), cluster_name: String::new() };
+    let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    ended(submit(Order { goal, ..wanted() })).await.expect("nothing is there");
+    assert!(submit(wanted()).began > first, "another try at something else");
+}
+
+/// How a task ends.
+async fn ended(handle: Handle<()>) -> Result<End<()>, AdapterError> {
+    let mut progress = handle.progress;
+    loop {
+        if let Progress::Ended { result, .. } = &*progress.borrow_and_update() {
+            return result.clone();
+        }
+        progress.changed().await.expect("it ends");
+    }
 }

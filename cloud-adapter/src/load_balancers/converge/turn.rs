@@ -343,7 +343,7 @@ impl<D: Driver> Converger<D> {
                 work.refused = vain.then(|| Arc::clone(&step));
                 let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
                 if error.fault == Fault::OutcomeUnknown {
-                    self.note(&step, effect, Answer::Lost(format!("{step}: {error}").into()), work);
+                    self.note(&step, effect, Answer::Lost(error.of(&*step).into()), work);
                 } else if hidden {
                     // There already and not shown by reads: from now on they have the horizon's time to show it.
                     self.note(&step, effect, Answer::Heard, work);
@@ -352,9 +352,8 @@ impl<D: Driver> Converger<D> {
                     self.memories.of(&work.key, |memory| memory.last = before);
                 }
                 if effect == Effect::Creates && self.does_without(&error, work) {
-                    return Ok(Turn::Wait(format!(
-                        "another try without what the former one had: {step}: {error}"
-                    )));
+                    let failure = error.of(&*step);
+                    return Ok(Turn::Wait(format!("{failure}; tries without what the former one had")));
                 }
                 failed(&*step, error, work)
             }
@@ -399,11 +398,11 @@ impl<D: Driver> Converger<D> {
 fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> Turned<D> {
     match error.fault {
         // Somebody changes it, or it vanished under us: look again.
-        Fault::Busy | Fault::NotFound => patience(work, format!("{step}: {error}")),
+        Fault::Busy | Fault::NotFound => patience(work, error.of(step)),
         // Find out first whether it was done. Until reads can be trusted, the step is not repeated.
         Fault::OutcomeUnknown if work.unknown < UNKNOWN_MAX => {
             work.unknown += 1;
-            Ok(Turn::Wait(format!("certainty whether this was done: {step}: {error}")))
+            Ok(Turn::Wait(looks_first(&error.of(step))))
         }
         Fault::OutcomeUnknown
         | Fault::Budget
@@ -418,19 +417,23 @@ fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> 
         | Fault::Unsupported
         | Fault::Unavailable
         | Fault::Nonsense => {
-            let mut error = AdapterError::from(error);
-            error.message = format!("{step}: {}", error.message);
-            Err(error)
+            let message = error.of(step);
+            Err(AdapterError { message, ..AdapterError::from(error) })
         }
     }
 }
 
-/// What reads have to show, and why that is not known: people look for the failure, and not for what it makes us wait for.
+/// People look for the failure, and not for what it makes us wait for.
 fn sure_reads<D: Driver>(work: &Work<D>) -> String {
     match work.last.as_ref().and_then(|last| last.failure.as_deref()) {
-        Some(failure) => format!("reads that are sure to show whether this was done: {failure}"),
-        None => "reads that are sure to show what was written last".to_owned(),
+        Some(failure) => looks_first(failure),
+        None => "waits until reads are sure to show what was written last".to_owned(),
     }
+}
+
+/// Controllers add the same to the refusal.
+fn looks_first(failure: &str) -> String {
+    format!("{failure}; looks first whether it was done")
 }
 
 /// Waits on, unless nothing has moved for too long.
