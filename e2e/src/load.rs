@@ -24,6 +24,8 @@ const USERS: usize = 3;
 const KEPT: usize = 2;
 /// Machines that come and go, of which these are nodes at the same time.
 const MACHINES: usize = 8;
+/// Their networks begin here, far from those that a cluster gives its own nodes.
+const FIRST_NETWORK: usize = 100;
 const NODES: usize = 3;
 
 /// Users at work, until they are stopped or this is dropped.
@@ -53,8 +55,6 @@ struct User {
     client: Client,
     rounds: Arc<AtomicUsize>,
     stop: watch::Receiver<bool>,
-    /// The first networks of the cluster belong to so many other nodes.
-    others: usize,
 }
 
 impl Load {
@@ -63,18 +63,18 @@ impl Load {
     /// # Errors
     /// When the cloud refuses, or no node is initialised.
     pub async fn start(bed: &Bed) -> anyhow::Result<Self> {
-        Self::beside(0, bed.client(), &bed.cluster.cloud).await
+        Self::beside(bed.client(), &bed.cluster.cloud).await
     }
 
-    /// The same in any cluster, which has so many nodes already.
+    /// The same in any cluster, also one that has nodes already.
     ///
     /// # Errors
     /// When the cloud refuses, or no node is initialised.
-    pub async fn beside(others: usize, client: Client, cloud: &Simcloud) -> anyhow::Result<Self> {
+    pub async fn beside(client: Client, cloud: &Simcloud) -> anyhow::Result<Self> {
         cloud.create_numbered("load-{n}", MACHINES).await?;
         let (rounds, stop) = (Arc::<AtomicUsize>::default(), watch::Sender::new(false));
         let mut users = JoinSet::new();
-        let user = User { client, rounds: Arc::clone(&rounds), stop: stop.subscribe(), others };
+        let user = User { client, rounds: Arc::clone(&rounds), stop: stop.subscribe() };
         users.spawn(user.clone().nodes());
         let mut this = Self { rounds, stop, users };
         this.rounds(NODES).await?;
@@ -179,7 +179,8 @@ impl User {
             if self.stops() {
                 break;
             }
-            let (name, network) = (format!("load-{number}"), format!("10.244.{}.0/24", self.others + number));
+            let (name, network) =
+                (format!("load-{number}"), format!("10.244.{}.0/24", FIRST_NETWORK + number));
             node(&name).pods(&network).register(&self.client).await?;
             n_joined += 1;
             self.works(&name).await?;

@@ -330,6 +330,14 @@ impl Bed {
         self.until("all nodes are initialised", &taints, none).await.map(drop)
     }
 
+    /// What the cluster gave the pods of its own nodes, which need not be the first networks there are: a number that was tried in vain is left out.
+    pub(crate) async fn pod_networks(&self) -> anyhow::Result<Vec<String>> {
+        let networks = r#"jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDR}{"\n"}{end}"#;
+        let nodes = self.kubectl(&["get", "nodes", "--output", networks]).await?;
+        let own = nodes.lines().filter_map(|line| line.strip_prefix("node-")?.split_once(' '));
+        Ok(own.map(|(_number, network)| network.to_owned()).collect())
+    }
+
     /// Waits until a Service has an address, and returns it.
     pub(crate) async fn address(&self, service: &str) -> anyhow::Result<String> {
         let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";

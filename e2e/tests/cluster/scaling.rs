@@ -30,7 +30,7 @@ fn each_controller_is_scaled_under_load_and_its_shards_follow() {
         bed.kubectl(&["label", "nodes", "--all", &format!("{REAL}=yes")]).await?;
         bed.install(&values()).await?;
         bed.until_initialised().await?;
-        let mut load = Load::beside(NODES.into(), bed.client.clone(), &bed.cloud).await?;
+        let mut load = Load::beside(bed.client.clone(), &bed.cloud).await?;
         load.rounds(ROUNDS).await?;
         bed.step("users are at work");
         for controller in CONTROLLERS {
@@ -124,6 +124,8 @@ async fn processes_beside(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMa
 
 /// Each Service has one load balancer, complete, with the address that its user sees; each node its route; nothing else is left.
 async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
+    let real = bed.pod_networks().await?;
+    ensure!(real.len() == usize::from(NODES), "{real:?}");
     bed.until_cloud("everything is there once", |state| {
         let complete = |it: &LoadBalancer| json!(it.status) == "ACTIVE" && it.listeners.len() == 2;
         ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
@@ -132,8 +134,7 @@ async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
         owners.sort();
         ensure!(owners == outcome.services, "load balancers of {owners:?}, not of {:?}", outcome.services);
         let routes: BTreeSet<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
-        let real = (0..NODES).map(|number| format!("10.244.{number}.0/24"));
-        let wanted: BTreeSet<_> = outcome.networks.iter().cloned().chain(real).collect();
+        let wanted: BTreeSet<_> = outcome.networks.iter().chain(&real).cloned().collect();
         ensure!(
             routes == wanted && state.routes.len() == wanted.len(),
             "routes to {routes:?}, not {wanted:?}"
