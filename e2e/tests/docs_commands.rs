@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
+use adapter_conformance::Options;
+use clap::Parser as _;
 use doc_pages::How;
 use e2e::docs::{Command, Page, Terminal, pages, select};
 use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
@@ -19,6 +21,8 @@ const NODE: &str = "node-1";
 /// Programs of ours that pages tell to start, beside `cargo xtask`, whose commands `cargo xtask check` parses.
 const PROGRAMS: [&str; 6] =
     ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller", "simcloud"];
+/// Its arguments follow.
+const SUITE: &str = "adapter-conformance ";
 /// What the Prometheus operator calls its objects.
 const MONITORING: [(&str, &str); 2] =
     [("prometheusrules", "PrometheusRule"), ("servicemonitors", "ServiceMonitor")];
@@ -144,6 +148,21 @@ async fn what_is_not_typed_has_flags_that_are_known() {
     assert!(asked >= 10, "of {asked} commands");
     let faults = all(&pages, &terminal).await;
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// The same of the conformance suite, whose program need not be built for it.
+#[test]
+fn what_the_suite_is_told_has_flags_that_are_known() {
+    let commands = select(|_| true).unwrap().into_iter().flat_map(|page| page.commands);
+    let told: Vec<_> = commands.filter(|command| command.text.contains(SUITE)).collect();
+    assert!(told.len() >= 3, "{told:?}");
+    for command in told {
+        let (_, flags) = command.text.split_once(SUITE).unwrap();
+        let words = [SUITE].into_iter().chain(flags.split_whitespace().filter(|word| *word != "--"));
+        if let Err(error) = Options::try_parse_from(words) {
+            panic!("{}: {}: {error}", command.place, command.text);
+        }
+    }
 }
 
 /// The program's help in place of what it does: it refuses a flag that it does not know all the same.
