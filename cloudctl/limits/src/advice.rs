@@ -10,7 +10,8 @@ use cloud_budget::{Mode, RateLimit};
 use serde::Serialize;
 
 use crate::{
-    Question, Scenario, Steady,
+    Question, Steady,
+    cases::Case,
     quantiles::rounded,
     report::{Listed, bucket_key},
     scenarios::span,
@@ -46,14 +47,15 @@ enum Change {
     Nothing,
 }
 
-/// All that there is to say.
+/// All that there is to say. `within`: how long a bucket alone may take; `refused`: calls for which there was no place.
 pub(crate) fn advise(
     question: &Question,
-    (bootstrap, joins): (&Scenario, &Scenario),
+    (cases, within): (&[Case], Duration),
+    refused: u64,
     steady: &Steady,
 ) -> Vec<Advice> {
-    let mut advice = rates::advise(question, bootstrap, joins);
-    advice.extend(queue(question, bootstrap.refused.max(joins.refused)));
+    let mut advice = rates::advise(question, cases, within);
+    advice.extend(queue(question, refused));
     // What was said of a bucket already counts.
     let account = account(question, &advice);
     advice.extend(account);

@@ -242,5 +242,5 @@ pub(crate) fn settings(
 
 /// The adapter itself.
 fn adapter(what: &str, class: Class) -> Caller {
-    Caller { class, controller: "adapter", object: Arc::from(what), user: false }
+    Caller { class, controller: "adapter", object: Arc::from(what), user: false, again: false }
 }

@@ -7,13 +7,14 @@
 //! - `world`: the scheduler, a vendor that answers after a fixed time, and the clock between them;
 //! - `cluster`: listings that are shared, load balancers that converge, routes in batches, as the adapter does it;
 //! - `scenarios`: what is made to happen; `tally`: what is counted meanwhile;
-//! - `advice`: what to write where, and why; [`Report`] and its text.
+//! - `cases`: which of it takes too long; `advice`: what to write where, and why; [`Report`] and its text.
 //!
 //! The model vendor answers each call, a read after 200 ms and a write after 500 ms, and what was written shows in the next read. It
 //! throttles nothing: whether a vendor allows what a file says, only the vendor knows.
 
 mod advice;
 mod args;
+mod cases;
 mod cloud;
 mod cluster;
 mod quantiles;

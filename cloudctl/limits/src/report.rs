@@ -218,8 +218,8 @@ fn buckets(cluster: &Cluster, question: &Question, lasted: f64) -> Vec<BucketUse
         let used = part(bucket.calls, rate * lasted + burst);
         let pays = |family: &str| bucket.name == "account" || bucket.name == family;
         let families = cluster.world.tally.families.iter().filter(|(family, _)| pays(family.word()));
-        let background: u64 = families.map(|(_, calls)| u64::from(calls.background)).sum();
-        let (calls, awaited) = (bucket.calls, bucket.calls.saturating_sub(background));
+        let again: u64 = families.map(|(_, calls)| u64::from(calls.again)).sum();
+        let (calls, awaited) = (bucket.calls, bucket.calls.saturating_sub(again));
         BucketUse { bucket: bucket.name, rate: rounded(rate, 1_000.0), calls, awaited, used }
     });
     buckets.filter(|bucket| bucket.calls > 0).collect()

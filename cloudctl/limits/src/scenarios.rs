@@ -5,8 +5,9 @@ use std::time::Duration;
 use cloud_budget::Time;
 
 use crate::{
-    Question,
+    Advice, Question,
     advice::{self, advise},
+    cases::{Case, Kind, PATIENCE},
     cloud::{Collection, Stock},
     cluster::{Cluster, LONGEST, Plot, settings},
     quantiles::{Quantiles, rounded, seconds},
@@ -14,32 +15,80 @@ use crate::{
 };
 
 /// Services that users make while the cluster starts, at equal distances.
-const USERS: u32 = 20;
+pub(crate) const USERS: u32 = 20;
 /// Long enough that it does not matter which listings are under way at its end.
 const DAY: Duration = Duration::from_hours(24);
+
+/// How long a bucket alone may take, by the first that is enough: what comes one after the other has to be faster each.
+const WITHIN: [Duration; 5] = [
+    PATIENCE,
+    Duration::from_mins(4),
+    Duration::from_mins(3),
+    Duration::from_mins(2),
+    Duration::from_mins(1),
+];
+
+/// What has an end, each from its own beginning.
+struct Ends {
+    bootstrap: Scenario,
+    users: Option<Users>,
+    joins: Scenario,
+    cases: [Case; 3],
+}
 
 /// Lets it all happen, and says what to change.
 #[must_use]
 pub fn simulate(question: &Question) -> Report {
-    let bootstrap = bootstrap(question);
-    let users = users(question, &bootstrap);
+    let ends = ends(question);
     let steady = steady(question);
-    let joins = joins(question);
-    let advice = advise(question, (&bootstrap, &joins), &steady);
-    let advised = advice::applied(question, &advice).map(|advised| self::bootstrap(&advised));
+    let (advice, advised_bootstrap) = advised(question, &ends, &steady);
     Report {
         cloud: question.cloud,
         nodes: question.nodes,
         services: question.services,
         routes: question.routes,
         assumed: question.config.assumed.clone(),
-        bootstrap,
-        users,
+        bootstrap: ends.bootstrap,
+        users: ends.users,
         steady,
-        joins,
+        joins: ends.joins,
         advice,
-        advised_bootstrap: advised,
+        advised_bootstrap,
     }
+}
+
+fn ends(question: &Question) -> Ends {
+    let bootstrap = bootstrap(question);
+    let (users, meanwhile) = match bootstrap.converged_seconds {
+        Some(lasts) => users(question, Duration::from_secs_f64(lasts)),
+        None => (None, bootstrap.clone()),
+    };
+    let joins = joins(question);
+    let ready = users.as_ref().map(|users| users.ready.p99_seconds);
+    let cases = [
+        Case::of(question, (Kind::Start, &bootstrap), bootstrap.converged_seconds, self::bootstrap),
+        Case::of(question, (Kind::Users, &meanwhile), ready, |other| self::users(other, PATIENCE).1),
+        Case::of(question, (Kind::Joins, &joins), joins.converged_seconds, self::joins),
+    ];
+    Ends { bootstrap, users, joins, cases }
+}
+
+/// Advice, and a start with all of it taken. Where no rate is enough, it is the other limits or the calls themselves that take so long.
+fn advised(question: &Question, ends: &Ends, steady: &Steady) -> (Vec<Advice>, Option<Scenario>) {
+    let refused = ends.bootstrap.refused.max(ends.joins.refused);
+    let mut first = None;
+    for within in WITHIN {
+        let advice = advise(question, (&ends.cases, within), refused, steady);
+        let after = advice::applied(question, &advice).map(|better| self::ends(&better));
+        let cases = &after.as_ref().unwrap_or(ends).cases;
+        let late = cases.iter().any(|case| case.late);
+        let said = (advice, after.map(|after| after.bootstrap));
+        if !late {
+            return said;
+        }
+        first.get_or_insert(said);
+    }
+    first.unwrap_or_default()
 }
 
 /// The adapter and its controllers start, and all nodes and Services are there.
@@ -49,14 +98,15 @@ fn bootstrap(question: &Question) -> Scenario {
     Scenario::of(&cluster, question)
 }
 
-/// The same, and users make Services meanwhile.
-fn users(question: &Question, bootstrap: &Scenario) -> Option<Users> {
-    let lasts = Duration::from_secs_f64(bootstrap.converged_seconds?);
+/// The same, and users make Services meanwhile, while it `lasts`.
+fn users(question: &Question, lasts: Duration) -> (Option<Users>, Scenario) {
     let users = (1..=USERS).map(|user| lasts * user / (USERS + 1)).collect();
     let mut cluster = Cluster::new(question, &Plot { users, ..beginning(question) });
     cluster.converge(Time::ZERO + LONGEST);
-    let (wait, ready) = (&cluster.world.tally.user_waits, &cluster.user_times());
-    Some(Users { services: USERS, wait: Quantiles::of(wait)?, ready: Quantiles::of(ready)? })
+    let (wait, ready) =
+        (Quantiles::of(&cluster.world.tally.user_waits), Quantiles::of(&cluster.user_times()));
+    let users = wait.zip(ready).map(|(wait, ready)| Users { services: USERS, wait, ready });
+    (users, Scenario::of(&cluster, question))
 }
 
 fn beginning(question: &Question) -> Plot {

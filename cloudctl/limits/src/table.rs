@@ -40,7 +40,7 @@ impl Report {
     fn advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAdvice")?;
         if self.advice.is_empty() {
-            writeln!(f, "  none: nobody waits long for a limit")?;
+            writeln!(f, "  none: nobody waits longer than 5 min for a limit")?;
         }
         for advice in &self.advice {
             writeln!(f, "  {}\n      {}: {}", advice.text, advice.key, advice.value)?;

@@ -25,7 +25,7 @@ pub(crate) struct Calls {
     pub(crate) reads: u32,
     pub(crate) writes: u32,
     /// Those of them that nobody waits for: what is listed again and again.
-    pub(crate) background: u32,
+    pub(crate) again: u32,
     /// For how long the vendor was at them, in sum.
     pub(crate) under_way: Duration,
 }
@@ -43,7 +43,7 @@ impl Tally {
         } else {
             calls.reads += 1;
         }
-        calls.background += u32::from(caller.class == Class::Background);
+        calls.again += u32::from(caller.again);
         calls.under_way += latency;
         self.waits.entry(caller.class).or_default().push(wait);
         if caller.user {

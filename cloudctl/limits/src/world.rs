@@ -19,6 +19,8 @@ pub(crate) struct Caller {
     pub(crate) object: Arc<str>,
     /// Its waits are counted apart, too.
     pub(crate) user: bool,
+    /// Nobody waits for it: it is what is listed again and again.
+    pub(crate) again: bool,
 }
 
 /// A call that somebody wants to make. `news`: what its answer means.

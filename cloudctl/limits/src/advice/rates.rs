@@ -6,15 +6,14 @@ use cloud_budget::RateLimit;
 
 use super::{Advice, Change, figure, with_burst, written};
 use crate::{
-    Question, Scenario,
+    Question,
+    cases::{Case, Kind, PATIENCE},
     report::{bucket_key, most_in_flight},
-    scenarios::{in_words, span},
+    scenarios::{USERS, in_words, span},
     world::WRITE,
 };
 
-/// What takes longer is worth a word.
-const PATIENCE: Duration = Duration::from_mins(5);
-/// A rate that was just enough would leave nothing for what else happens.
+/// As many calls in flight as a rate needs would leave nothing for what takes longer.
 const ROOM: f64 = 1.1;
 
 /// What a bucket lacks.
@@ -28,43 +27,36 @@ struct Short {
     what: String,
 }
 
-pub(super) fn advise(question: &Question, bootstrap: &Scenario, joins: &Scenario) -> Vec<Advice> {
-    let late = |scenario: &&Scenario| {
-        scenario.converged_seconds.is_none_or(|seconds| seconds > PATIENCE.as_secs_f64())
-    };
+/// `within`: how long a bucket alone may take.
+pub(super) fn advise(question: &Question, cases: &[Case], within: Duration) -> Vec<Advice> {
     let mut short: BTreeMap<String, Short> = BTreeMap::new();
-    for (scenario, start) in [(bootstrap, true), (joins, false)] {
-        for (name, found) in lacking(question, scenario, start).filter(|_| late(&scenario)) {
-            let wanted = short.get(&name).map_or(0.0, |there| there.wanted);
-            if found.wanted > wanted {
-                short.insert(name, found);
-            }
+    let late = || cases.iter().filter(|case| case.late);
+    for (name, found) in late().flat_map(|case| lacking(question, case, within)) {
+        let wanted = short.get(&name).map_or(0.0, |there| there.wanted);
+        if found.wanted > wanted {
+            short.insert(name, found);
         }
     }
     let mut advice: Vec<_> = short.iter().filter_map(|(name, short)| rate(question, name, short)).collect();
     let faster = |family: &str| short.get(family).map(|short| short.wanted);
-    for scenario in [bootstrap, joins].into_iter().filter(late) {
-        for more in in_flight(question, scenario, faster) {
-            if advice.iter().all(|there| there.key != more.key) {
-                advice.push(more);
-            }
+    for more in late().flat_map(|case| in_flight(question, case, faster)) {
+        if advice.iter().all(|there| there.key != more.key) {
+            advice.push(more);
         }
     }
     advice
 }
 
-/// Buckets that alone take longer for what happens than it should take. `start`: they are empty at first.
-fn lacking(question: &Question, scenario: &Scenario, start: bool) -> impl Iterator<Item = (String, Short)> {
-    scenario.buckets.iter().filter_map(move |used| {
+/// Buckets that alone take longer for what happens than they may.
+fn lacking(question: &Question, case: &Case, within: Duration) -> impl Iterator<Item = (String, Short)> {
+    case.whole.buckets.iter().filter_map(move |used| {
         let limit = question.config.limits.buckets.get(&used.bucket)?.limit;
-        let burst = if start { 0 } else { u64::from(limit.burst) };
-        let calls = count(used.awaited.saturating_sub(burst));
-        let takes = calls / limit.rate;
-        let wanted = nice(calls * ROOM / PATIENCE.as_secs_f64());
-        let binds = scenario.bound_by.as_ref().is_some_and(|bound| bound.key == bucket_key(&used.bucket));
-        let what = what(question, &used.bucket, start);
+        let takes = case.waiting(used, limit.burst) / limit.rate;
+        let wanted = nice(case.wanted(used, limit.burst, within));
+        let binds = case.bound_by.as_ref().is_some_and(|bound| bound.key == bucket_key(&used.bucket));
+        let what = what(question, &used.bucket, case.kind);
         let short = Short { binds, calls: used.awaited, takes, wanted, what };
-        (takes > PATIENCE.as_secs_f64()).then(|| (used.bucket.clone(), short))
+        (takes > within.as_secs_f64()).then(|| (used.bucket.clone(), short))
     })
 }
 
@@ -89,28 +81,28 @@ fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
 }
 
 /// Who needs the calls of a bucket.
-fn what(question: &Question, bucket: &str, start: bool) -> String {
-    if !start {
-        return format!("one node that joins {} load balancers needs", question.services);
-    }
+fn what(question: &Question, bucket: &str, kind: Kind) -> String {
+    let Question { nodes, services, routes, .. } = question;
+    let users = match kind {
+        Kind::Joins => return format!("one node that joins {services} load balancers needs"),
+        Kind::Start => String::new(),
+        Kind::Users => format!(" and {USERS} that users make meanwhile"),
+    };
     match bucket.split(':').next() {
-        Some("compute") => format!("{} nodes need", question.nodes),
-        Some("loadbalancer") => format!("{} load balancers need", question.services),
-        Some(_) | None => {
-            let Question { nodes, services, routes, .. } = question;
-            format!("{nodes} nodes, {services} load balancers and {routes} routes need")
-        }
+        Some("compute") => format!("{nodes} nodes need"),
+        Some("loadbalancer") => format!("{services} load balancers{users} need"),
+        Some(_) | None => format!("{nodes} nodes, {routes} routes and {services} load balancers{users} need"),
     }
 }
 
 /// Families whose rate needs more calls in flight than there may be. `faster`: the rate that a family is to get.
-fn in_flight(question: &Question, scenario: &Scenario, faster: impl Fn(&str) -> Option<f64>) -> Vec<Advice> {
+fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f64>) -> Vec<Advice> {
     let limits = &question.config.limits;
-    let families = scenario.calls.iter().filter_map(|calls| {
+    let families = case.whole.calls.iter().filter_map(|calls| {
         let family = calls.family;
         let most = most_in_flight(question, family);
         let key = format!("limits.concurrency.{family}");
-        let binds = scenario.bound_by.as_ref().is_some_and(|bound| bound.key == key);
+        let binds = case.bound_by.as_ref().is_some_and(|bound| bound.key == key);
         let rate = faster(family).or(Some(limits.buckets.get(family)?.limit.rate).filter(|_| binds))?;
         let wanted = whole(rate * WRITE.as_secs_f64() * ROOM);
         (wanted > most).then(|| Advice {
@@ -132,11 +124,6 @@ fn in_flight(question: &Question, scenario: &Scenario, faster: impl Fn(&str) -> 
 fn nice(rate: f64) -> f64 {
     let step = 10_f64.powf(rate.log10().floor() - 1.0);
     (rate / step).ceil() * step
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 calls")]
-fn count(calls: u64) -> f64 {
-    calls as f64
 }
 
 #[expect(

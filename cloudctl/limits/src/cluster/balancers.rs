@@ -145,6 +145,12 @@ impl Cluster {
 
     fn caller(&self, at: usize, class: Class) -> Option<Caller> {
         let Balancer { object, user, .. } = self.balancers.get(at)?;
-        Some(Caller { class, controller: "service-controller", object: Arc::clone(object), user: *user })
+        Some(Caller {
+            class,
+            controller: "service-controller",
+            object: Arc::clone(object),
+            user: *user,
+            again: false,
+        })
     }
 }

@@ -58,7 +58,8 @@ pub(super) enum Reader {
 impl Cluster {
     /// Lists a collection because it is time to.
     pub(super) fn refresh(&mut self, what: Collection) {
-        let caller = adapter("refresh", Class::Background);
+        let again = self.knows(what);
+        let caller = Caller { again, ..adapter("refresh", Class::Background) };
         self.read(what, self.world.now(), (caller, Reader::Refresher));
     }
 

@@ -29,6 +29,7 @@ impl Cluster {
             controller: "route-controller",
             object: Arc::from("routes"),
             user: false,
+            again: false,
         };
         match self.laying.as_mut().and_then(Vec::pop) {
             Some(operation) => {
