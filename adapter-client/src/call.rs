@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Nothing is heard of a replica, and another one serves by now. What was asked of it may have been carried out.
 #[derive(Debug, thiserror::Error)]
 #[error("another replica serves, and this one did not answer")]
-struct Replaced;
+pub(crate) struct Replaced;
 
 /// Sends a request to the first replica that serves, and returns what comes.
 pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Answer {

@@ -146,6 +146,14 @@ impl AdapterChannel {
         pick.map(|pick| pick.address.to_string())
     }
 
+    /// Why the next call goes nowhere: no replica serves, with what is known of each. `None`: one does.
+    #[must_use]
+    pub fn away(&self) -> Option<String> {
+        let state = self.table.watch();
+        let state = state.borrow();
+        state.pick(&Tried::default()).is_none().then(|| state.to_string())
+    }
+
     fn of(address: Address, line: Line) -> Self {
         let table = Table::of(address, line);
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }

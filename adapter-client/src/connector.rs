@@ -27,11 +27,12 @@ use crate::{
 };
 
 /// A dead address is noticed within this time.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// A silently dropped connection is noticed within the sum of the two: before another replica leads, which takes 10 to 12 s.
 /// The runtime of our adapters has no limit of pings; a gRPC server that has one must allow these.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_LIMIT: Duration = Duration::from_secs(3);
+pub(crate) const HEARD_WITHIN: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_LIMIT);
 
 /// Where one replica is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -25,6 +25,7 @@ mod call;
 mod channel;
 mod connector;
 mod discovery;
+mod failure;
 mod replicas;
 mod security;
 mod target;
@@ -34,6 +35,7 @@ pub use self::{
     channel::{AdapterChannel, Connection, OpenError},
     connector::settings,
     discovery::{Resolve, SystemResolver},
+    failure::unanswered,
     security::{Fault, Flags, SERVER_NAME, Security},
     target::{HostPort, Target, TargetError},
 };

@@ -32,7 +32,7 @@ impl fmt::Display for Health {
             Self::Silent => f.write_str("does not tell its health"),
             Self::Serving(_) => f.write_str("serves"),
             Self::Standby => f.write_str("does not serve"),
-            Self::Down(error) => f.write_str(error),
+            Self::Down(why) => write!(f, "is away: {why}"),
         }
     }
 }

@@ -3,12 +3,12 @@
 //! Connects when it is first used, and again by itself. How a replica is found, and which call is repeated there, is the subject of
 //! [`adapter_client`]; whatever fails after that is tried again by the queue, in one place.
 
+mod awaited;
 mod scope;
 mod standing;
 
 use std::{
     future::Future,
-    iter,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use adapter_client::AdapterChannel;
+use adapter_client::{AdapterChannel, unanswered};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -28,9 +28,10 @@ use cloud_api_proto::{
         load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
     },
 };
-use tonic::{Code, Request, Response, Status, Streaming, TimeoutExpired};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span, debug, error, field::Empty};
 
+use self::awaited::Awaited;
 pub use self::{
     scope::ScopeGuard,
     standing::{Standing, concerns_all, is_caller_refused},
@@ -82,6 +83,7 @@ pub struct Adapter {
     identity: Arc<Identity>,
     metrics: AdapterMetrics,
     standing: Standing,
+    awaited: Awaited,
     scope: ScopeGuard,
     /// When the cloud may be changed. `None`: always.
     shards: Option<Shards>,
@@ -108,6 +110,7 @@ impl Adapter {
             identity,
             metrics: AdapterMetrics::default(),
             standing: Standing::default(),
+            awaited: Awaited::default(),
             scope: ScopeGuard::default(),
             shards: None,
             only_looks: false,
@@ -151,6 +154,18 @@ impl Adapter {
     #[must_use]
     pub fn replica(&self) -> Option<String> {
         self.channel.serving()
+    }
+
+    /// Why no call goes through now: no replica serves.
+    #[must_use]
+    pub fn away(&self) -> Option<String> {
+        self.channel.away()
+    }
+
+    /// That a call has had no answer for long.
+    #[must_use]
+    pub fn silence(&self) -> Option<String> {
+        self.awaited.silence()
     }
 
     /// The cluster's UID, as keys of load balancers and routes carry it.
@@ -363,10 +378,12 @@ impl Adapter {
         cost: fn(&T) -> Option<&Cost>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, AdapterError> {
+        let pending = self.awaited.begin();
         let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, Box::pin(call)).await {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| typed(&status)),
             Err(_elapsed) => Err(typed(&Status::deadline_exceeded("no answer within the deadline"))),
         };
+        drop(pending);
         match &answer {
             Ok(answer) => self.metrics.count(name, Ok(cost(answer).map_or(0, |cost| cost.vendor_calls))),
             Err(error) => {
@@ -403,29 +420,23 @@ fn timed<T>(message: T) -> Request<T> {
 }
 
 /// What a failed call means. One that ran into its deadline, or whose connection broke under it, may have done its work: the
-/// same request, repeated, finds out.
-fn typed(status: &Status) -> AdapterError {
+/// same request, repeated, finds out. The code says little: a connection that breaks under a call is told as any of three.
+pub(crate) fn typed(status: &Status) -> AdapterError {
     let mut error = AdapterError::from(status);
-    let broken = broken_connection(status);
-    let unfinished = broken.is_some() || matches!(error.code, Code::DeadlineExceeded | Code::Cancelled);
+    let broken = unanswered(status);
+    let expired = broken.is_none() && std::error::Error::source(status).is_some();
+    let late = expired || error.code == Code::DeadlineExceeded;
+    let unfinished = broken.is_some() || late || error.code == Code::Cancelled;
     if error.reason == Reason::Unspecified && unfinished {
         error.reason = Reason::OutcomeUnknown;
+        if late {
+            error.message = format!("no answer from the cloud adapter within {} s", DEADLINE.as_secs());
+        }
     }
-    if let Some(cause) = broken {
-        error.message = format!("no answer from the cloud adapter: {cause}");
+    if let Some(why) = broken {
+        error.message = format!("no answer from the cloud adapter: {why}");
     }
     error
-}
-
-/// Why there was nobody to answer. A status that came over the wire has no cause; one that was made on this side has, and
-/// the last of its causes is the one that says something (`connection refused`, `broken pipe`). Its code says little: a
-/// connection that breaks under a call is told as any of three.
-fn broken_connection(status: &Status) -> Option<String> {
-    let causes = || iter::successors(std::error::Error::source(status), |cause| cause.source());
-    if causes().any(|cause| cause.is::<TimeoutExpired>()) {
-        return None;
-    }
-    causes().last().map(ToString::to_string)
 }
 
 /// Whether a message was larger than gRPC allows: a defect of whoever made it. Throttling has a reason of the contract, or at
@@ -440,12 +451,14 @@ pub fn is_message_limit(error: &AdapterError) -> bool {
 /// Whether nobody answered, in difference to an adapter that says that its vendor is not there: that one names a delay.
 #[must_use]
 pub fn is_unreachable(error: &AdapterError) -> bool {
-    error.reason == Reason::VendorUnavailable && error.retry_after.is_none()
+    matches!(error.reason, Reason::VendorUnavailable | Reason::OutcomeUnknown) && error.retry_after.is_none()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
+
+    use tonic::TimeoutExpired;
 
     use super::*;
 
@@ -455,7 +468,7 @@ mod tests {
         assert_eq!(broken.code(), Code::Unknown);
         let error = typed(&broken);
         assert_eq!(error.reason, Reason::OutcomeUnknown);
-        assert_eq!(error.message, "no answer from the cloud adapter: broken pipe");
+        assert_eq!(error.message, "no answer from the cloud adapter: the connection was closed");
     }
 
     #[test]
@@ -463,7 +476,10 @@ mod tests {
         for late in
             [Status::from_error(Box::new(TimeoutExpired(()))), Status::deadline_exceeded("no answer in time")]
         {
-            assert_eq!(typed(&late).reason, Reason::OutcomeUnknown, "{late:?}");
+            let error = typed(&late);
+            assert_eq!(error.reason, Reason::OutcomeUnknown, "{late:?}");
+            assert_eq!(error.message, "no answer from the cloud adapter within 30 s", "{late:?}");
+            assert!(is_unreachable(&error), "{late:?}");
         }
     }
 

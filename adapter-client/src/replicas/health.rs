@@ -17,6 +17,7 @@ use super::{Health, Table};
 use crate::{
     connector::{Address, Line},
     discovery::Found,
+    failure::unanswered,
     security::Secured,
 };
 
@@ -123,14 +124,11 @@ fn told_health(status: ServingStatus) -> Health {
 
 /// An adapter that answers without telling its health is asked: it says itself whether it serves, or that it does not let us in.
 fn untold_health(status: &Status) -> Health {
-    let broken = std::error::Error::source(status).is_some() || status.code() == Code::Unavailable;
-    if broken { Health::Down(cause(status)) } else { Health::Silent }
-}
-
-/// The last of the causes is the one that says something.
-fn cause(status: &Status) -> String {
-    let causes = std::iter::successors(std::error::Error::source(status), |cause| cause.source());
-    causes.last().map_or_else(|| status.message().to_owned(), ToString::to_string)
+    match unanswered(status) {
+        Some(why) => Health::Down(why),
+        None if status.code() == Code::Unavailable => Health::Down(status.message().to_owned()),
+        None => Health::Silent,
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use self::{
 };
 use super::{Change, Mirror};
 use crate::{
-    adapter::{Adapter, is_caller_refused, is_unreachable},
+    adapter::{Adapter, is_caller_refused, is_unreachable, typed},
     outage::Outage,
 };
 
@@ -146,7 +146,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             let message = match tokio::time::timeout(SILENCE, stream.message()).await {
                 Ok(Ok(Some(message))) => message,
                 Ok(Ok(None)) => return Broken::Ended,
-                Ok(Err(status)) => return AdapterError::from(status).into(),
+                Ok(Err(status)) => return typed(&status).into(),
                 Err(_elapsed) => return Broken::Silent,
             };
             // An event of a newer contract is none of ours.

@@ -138,7 +138,7 @@ async fn who_is_not_there_when_the_watch_is_opened_again_is_down() {
     let (mut history, _tasks) = replica.follow();
     assert_eq!(history.recv().await.unwrap(), "serves");
     replica.is_followed_by(None);
-    assert_eq!(history.recv().await.unwrap(), "connection refused");
+    assert_eq!(history.recv().await.unwrap(), "is away: the connection was refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,6 +158,6 @@ async fn who_vanishes_is_down_before_another_one_leads() {
     let start = Instant::now();
     replica.is_followed_by(None);
     replica.lock().vanished.send_replace(true);
-    assert_eq!(history.recv().await.unwrap(), "connection refused");
+    assert_eq!(history.recv().await.unwrap(), "is away: the connection was refused");
     assert!(start.elapsed() <= Duration::from_secs(10), "{:?}", start.elapsed());
 }

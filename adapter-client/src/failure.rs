@@ -1,0 +1,123 @@
+//! Why a call has no answer, in words for people. What broke below gRPC is one of few things; what it is called there is logged.
+
+use std::{
+    error::Error,
+    io::{self, ErrorKind},
+    iter,
+};
+
+use tonic::{ConnectError, Status, TimeoutExpired};
+use tracing::debug;
+
+use crate::{
+    call::Replaced,
+    connector::{CONNECT_LIMIT, HEARD_WITHIN},
+};
+
+/// Why nobody answered. `None`: somebody did, or the time of the call was up.
+///
+/// A status that came over the wire has no cause; one that was made on this side has.
+#[must_use]
+pub fn unanswered(status: &Status) -> Option<String> {
+    let error = status.source()?;
+    if causes(error).any(|cause| cause.is::<TimeoutExpired>()) {
+        return None;
+    }
+    let why = plain(error);
+    let chain: Vec<String> = causes(error).map(ToString::to_string).collect();
+    debug!(why, error = chain.join(": "), "Nobody answered");
+    Some(why)
+}
+
+fn plain(error: &(dyn Error + 'static)) -> String {
+    // What is wrong with a certificate only the library knows.
+    if let Some(tls) = causes(error).find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
+        return format!("TLS: {tls}");
+    }
+    if let Some(replaced) = causes(error).find_map(|cause| cause.downcast_ref::<Replaced>()) {
+        return replaced.to_string();
+    }
+    let connects = causes(error).any(|cause| cause.is::<ConnectError>());
+    let last = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    match causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused) => "the connection was refused".to_owned(),
+        Some(
+            ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::NotConnected
+            | ErrorKind::UnexpectedEof,
+        ) => "the connection was closed".to_owned(),
+        Some(ErrorKind::TimedOut) if connects => {
+            format!("no connection within {} s", CONNECT_LIMIT.as_secs())
+        }
+        // Such as a name that nobody knows, or a socket that is not there.
+        _ if connects => format!("no connection: {last}"),
+        // Of the library's own errors only the text tells this one.
+        _ if last.contains("timed out") => format!("no sign of life for {} s", HEARD_WITHIN.as_secs()),
+        _ => "the connection was closed".to_owned(),
+    }
+}
+
+/// An error and its causes. That of an I/O error is what it was made of, which it does not name itself.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&cause: &&'a (dyn Error + 'static)| {
+        let made_of = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        made_of.map(|it| -> &'a (dyn Error + 'static) { it }).or_else(|| cause.source())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::CertificateError;
+
+    use super::*;
+
+    /// As the HTTP library has it.
+    #[derive(Debug, thiserror::Error)]
+    #[error("h2 protocol error: error reading a body from connection")]
+    struct Wrapped(#[source] Box<dyn Error + Send + Sync>);
+
+    fn said(error: impl Into<Box<dyn Error + Send + Sync>>) -> Option<String> {
+        unanswered(&Status::from_error(error.into()))
+    }
+
+    #[test]
+    fn each_failure_of_a_connection_is_one_of_few_sentences() {
+        let bad = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let eof = "peer closed connection without sending TLS close_notify: https://docs.rs/rustls";
+        let closed = "the connection was closed";
+        for (error, wanted) in [
+            (Wrapped(Box::new(io::Error::from(ErrorKind::BrokenPipe))), closed),
+            (Wrapped(Box::new(io::Error::new(ErrorKind::UnexpectedEof, eof))), closed),
+            (Wrapped("connection error received: not a result of an error".into()), closed),
+            (Wrapped("keep-alive timed out".into()), "no sign of life for 8 s"),
+            (Wrapped(Box::new(Replaced)), "another replica serves, and this one did not answer"),
+            (
+                Wrapped(Box::new(io::Error::new(ErrorKind::InvalidData, bad()))),
+                "TLS: invalid peer certificate: UnknownIssuer",
+            ),
+        ] {
+            assert_eq!(said(error).as_deref(), Some(wanted));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_never_was_says_why() {
+        let connects = |error| said(ConnectError(Box::new(error)));
+        let found = io::Error::other("failed to lookup address information");
+        for (error, wanted) in [
+            (io::Error::from(ErrorKind::ConnectionRefused), "the connection was refused"),
+            (io::Error::new(ErrorKind::TimedOut, "deadline has elapsed"), "no connection within 5 s"),
+            (found, "no connection: failed to lookup address information"),
+        ] {
+            assert_eq!(connects(error).as_deref(), Some(wanted));
+        }
+    }
+
+    #[test]
+    fn an_answer_and_a_time_that_is_up_are_no_failure_of_the_connection() {
+        assert_eq!(unanswered(&Status::unknown("who knows")), None);
+        assert_eq!(said(TimeoutExpired(())), None);
+    }
+}
