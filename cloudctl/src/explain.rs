@@ -19,6 +19,8 @@ use crate::{
 
 /// Events that are shown.
 const EVENTS: usize = 5;
+/// What a call waits for in its first words; numbers that change all the time follow a colon.
+const BUDGET: &str = "waits for the budget of ";
 /// Reasons that the adapter's budget or the vendor's rate is behind.
 const OF_BUDGET: [&str; 3] = ["BUDGET_EXHAUSTED", "VENDOR_THROTTLED", "VENDOR_UNAVAILABLE"];
 
@@ -134,14 +136,25 @@ fn report(
     (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
 ) -> ExplainReport {
     let unknown = pages.is_empty().then(|| "no controller could be read that would know".to_owned());
-    let explanations = by_who_knows(pages);
+    let mut explanations = by_who_knows(pages);
     let key = object.key();
     let leader = adapters.into_iter().map(|it| it.content).find(|it| it.leader);
     let service = object.kind() == "Service";
     let task = leader.iter().flat_map(|it| &it.tasks).find(|it| service && it.name == key).cloned();
+    if let Some(task) = &task {
+        explanations.iter_mut().for_each(|it| newer_words(&mut it.page, task));
+    }
     let budget = leader.and_then(|leader| of_budget(&explanations, task.as_ref(), leader));
     let kind = object.kind().to_owned();
     ExplainReport { kind, key, at: now, explanations, task, budget, unknown, ..ExplainReport::default() }
+}
+
+/// The adapter knows how long the queue is now, a controller how long it was when it last asked.
+fn newer_words(page: &mut Explanation, task: &Task) {
+    let waits = page.waits_for.as_deref().is_some_and(|it| it.starts_with(BUDGET));
+    if waits && task.waits_for.starts_with(BUDGET) {
+        page.waits_for = Some(task.waits_for.clone());
+    }
 }
 
 /// Of each controller the replica that holds the shard; else one that at least knows the object; else none.
@@ -163,8 +176,11 @@ fn of_budget(
     task: Option<&Task>,
     leader: AdapterStatus,
 ) -> Option<OfBudget> {
-    let waiting: Vec<&Explanation> =
-        explanations.iter().map(|it| &it.page).filter(|it| it.state != State::Settled).collect();
+    let waiting: Vec<&Explanation> = explanations
+        .iter()
+        .map(|it| &it.page)
+        .filter(|it| !matches!(it.state, State::Settled | State::NotOurs))
+        .collect();
     let by_reason = |it: &&Explanation| it.reason.as_deref().is_some_and(|it| OF_BUDGET.contains(&it));
     let by_words = task.is_some_and(|task| task.waits_for.contains("budget"));
     if !by_words && !waiting.iter().any(by_reason) {

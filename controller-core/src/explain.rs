@@ -74,6 +74,8 @@ pub struct Seen {
     pub cloud: Vec<String>,
     /// Known to the controller beside the queue: it was not looked at as it is now.
     pub unseen: bool,
+    /// It is none of the controller's: nothing is done for it, and `wanted` says why.
+    pub apart: bool,
 }
 
 /// A key of a queue that stands for one object.
@@ -329,6 +331,7 @@ impl Explain {
         let held = (0..shards.count()).filter(|shard| shards.since(*shard).is_some());
         let held: Vec<u32> = held.map(number).collect();
         let (refused, moved) = (adapter.standing().readiness().err(), adapter.scope().readiness().err());
+        let unheard = || adapter.silence().or_else(|| adapter.away());
         let away = Some((sources.link)()).filter(|link| matches!(link, Link::Down { .. }));
         let away = away.map(|link| format!("the cloud adapter is {link}"));
         let mut held_back: Vec<String> = moved.into_iter().collect();
@@ -349,7 +352,7 @@ impl Explain {
             shards: number(shards.count()),
             held,
             listed: Some(sources.look.listed()),
-            adapter: AdapterLink { replica: adapter.replica(), trouble: away.or(refused) },
+            adapter: AdapterLink { replica: adapter.replica(), trouble: away.or(refused).or_else(unheard) },
             queue: WorkQueue {
                 waiting: many(load.waiting),
                 running: many(load.running),
@@ -410,10 +413,10 @@ impl Explain {
     }
 
     fn explain(&self, object: &Object) -> Result<Explanation, Unexplained> {
-        let (Identity { shards, clock, .. }, sources) = (self.identity()?, self.sources()?);
+        let (Identity { shards, clock, adapter, .. }, sources) = (self.identity()?, self.sources()?);
         let held = shards.has(&object.uid);
         let known = sources.look.uid(&object.name).is_some_and(|uid| uid == object.uid);
-        let Seen { wanted, cloud, unseen } = sources.look.look(object);
+        let Seen { wanted, cloud, unseen, apart } = sources.look.look(object);
         let blank = Explanation { known, held, wanted, cloud, ..self.unknown(&object.name)? };
         let blank = Explanation { shard: number(shards.of(&object.uid)), ..blank };
         if !held {
@@ -426,6 +429,7 @@ impl Explain {
                 Place::Runs => (State::Working, None),
                 Place::Waits { since, changed: true } => (State::NotLookedAt, Some(before(clock, since))),
                 _ if unseen => (State::NotLookedAt, None),
+                _ if apart => (State::NotOurs, None),
                 Place::Nowhere | Place::Later { .. } | Place::Waits { .. } => (State::Settled, None),
             };
             return Ok(Explanation { state, since: since.map(seconds), ..blank });
@@ -450,8 +454,13 @@ impl Explain {
         let next = next.or(due).filter(|_| place != Place::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
-        if all.waits_for.is_some() && place != Place::Runs {
+        // What it waited for before is not what it waits for while it is asked about.
+        let silence = adapter.silence().filter(|_| place == Place::Runs || all.waits_for.is_none());
+        if all.waits_for.is_some() && place != Place::Runs || silence.is_some() {
             all.state = State::Waiting;
+        }
+        if silence.is_some() {
+            (all.waits_for, all.reason) = (silence, None);
         }
         Ok(all)
     }

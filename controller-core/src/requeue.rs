@@ -2,7 +2,7 @@
 //!
 //! Does not wait itself: [`crate::queue::Queue`] does.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason};
 use tonic::Code;
@@ -86,6 +86,18 @@ impl Again {
             (Self::Backoff, _) | (_, Self::Backoff) => Self::Backoff,
             (Self::OnChange, _) | (_, Self::OnChange) => Self::OnChange,
             (Self::Done, Self::Done) => Self::Done,
+        }
+    }
+}
+
+/// As people say it, after «tried again».
+impl fmt::Display for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("never"),
+            Self::OnChange => f.write_str("when something changes"),
+            Self::After(delay) => write!(f, "in {delay:?}"),
+            Self::Backoff => f.write_str("ever more slowly"),
         }
     }
 }

@@ -45,7 +45,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         ),
         Refusal::Foreign => {
             format!(
-                "Leaves the node alone: the cloud adapter says that {looked_for} belongs to another cloud or region"
+                "Leaves the node alone: the cloud adapter says that {looked_for} belongs to another cloud or region; asked again only when \
+                 the node changes"
             )
         }
         Refusal::Ambiguous { provider_ids } => format!(

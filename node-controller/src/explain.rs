@@ -63,15 +63,16 @@ impl Look for Mirrors {
             return Seen::default();
         };
         let found = self.find(&node);
+        let listed = self.instances.is_synced();
+        let apart = listed && matches!(found, Found::Nothing) && is_nobodys(&node);
         let (wanted, cloud) = match &found {
+            Found::Nothing if apart => (vec![not_looked_for(&node)], Vec::new()),
             Found::One(instance) => (as_it_says(instance), vec![shown(instance)]),
             Found::Many(ids) => (asked(&node), ids.clone()),
-            Found::Nothing if !self.instances.is_synced() => {
-                (asked(&node), vec!["not listed yet".to_owned()])
-            }
+            Found::Nothing if !listed => (asked(&node), vec!["not listed yet".to_owned()]),
             Found::Nothing => (asked(&node), Vec::new()),
         };
-        Seen { wanted, cloud, unseen: false }
+        Seen { wanted, cloud, unseen: false, apart }
     }
 }
 
@@ -81,6 +82,19 @@ fn asked(node: &Node) -> Vec<String> {
         Some(id) => format!("the machine {id}"),
         None => format!("a machine named {}", node.name),
     }]
+}
+
+/// Whether nobody has said of a node that it has a machine in this cloud.
+fn is_nobodys(node: &Node) -> bool {
+    node.provider_id.is_none() && !node.is_uninitialised()
+}
+
+fn not_looked_for(node: &Node) -> String {
+    format!(
+        "nothing: the machine of a node that has neither a provider ID nor the taint of a new node is not looked for, and the cloud \
+         shows none named {}",
+        node.name
+    )
 }
 
 /// What is to stand on the node.

@@ -282,7 +282,7 @@ impl fmt::Display for Plan {
             writeln!(f, "{action}")?;
         }
         match &self.refusal {
-            Some(refusal) => writeln!(f, "refuse     {}, again {:?}", refusal.reason(), self.again),
+            Some(refusal) => writeln!(f, "wait       {}; tried again {}", refusal.reason(), self.again),
             None => Ok(()),
         }
     }

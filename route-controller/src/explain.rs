@@ -143,7 +143,7 @@ impl Look for Mirrors {
             vec!["not listed yet".to_owned()]
         };
         let unseen = !node.pod_cidrs.is_empty() && !node.elsewhere && self.judged(&node.uid).is_none();
-        Seen { wanted, cloud, unseen }
+        Seen { wanted, cloud, unseen, apart: false }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
         cloud::{Balancer, State},
         left_over::Release,
         memory::Outcome,
-        service::{Port, Role, Service, ServiceId},
+        service::{Class, Port, Role, Service, ServiceId},
         wanted::Judged,
     },
     reconcile::Reconciler,
@@ -89,11 +89,13 @@ impl Look for Reconciler {
             Some(all) => all.iter().map(balancer).collect(),
             None => vec!["not listed yet".to_owned()],
         };
-        let wanted = match self.mirrors.service(&id) {
+        let service = self.mirrors.service(&id);
+        let apart = service.as_ref().is_some_and(|it| it.class == Class::Others);
+        let wanted = match service {
             Some(service) => self.wanted(&service),
             None => vec!["nothing: there is no such Service any more".to_owned()],
         };
-        Seen { wanted, cloud, unseen: false }
+        Seen { wanted, cloud, unseen: false, apart }
     }
 
     /// Those that a person has released, and those that are not settled: whoever waits for their end must not take a restart for it.
@@ -123,7 +125,10 @@ impl Reconciler {
                 [Some(listeners(&service.ports)), self.nodes(service)].into_iter().flatten().collect()
             }
             Role::Cleanup => vec!["no load balancer".to_owned()],
-            Role::Ignored => vec!["nothing of ours: it is of another's class".to_owned()],
+            Role::Ignored if service.class == Class::Others => {
+                vec![self.mirrors.reading.classes.of_another(service.named_class.as_deref())]
+            }
+            Role::Ignored => vec!["nothing: it is no load balancer, or is being deleted".to_owned()],
         }
     }
 

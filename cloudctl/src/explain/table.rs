@@ -1,7 +1,5 @@
 //! How people see it.
 
-use std::borrow::Cow;
-
 use ::pages::report::{Explanation, State};
 use jiff::Timestamp;
 
@@ -31,7 +29,7 @@ impl Report for ExplainReport {
                 total => format!("{} of {total} changes made", task.done),
             };
             let for_ = duration(task.since_seconds);
-            paper.line(format!("  {so_far}, for {for_}; {}", waits(&task.waits_for)));
+            paper.line(format!("  {so_far}, for {for_}; {}", task.waits_for));
         }
         if let Some(budget) = &self.budget {
             of_budget(budget, self.at, paper);
@@ -45,9 +43,13 @@ impl Report for ExplainReport {
         &self.missing
     }
 
-    /// An object that is not known is not well, and one that waits neither.
+    /// An object that is not known is not well, nor is one that waits, or that is none of ours.
     fn is_well(&self) -> bool {
-        self.is_known() && self.explanations.iter().all(|it| it.page.state != State::Waiting && it.page.held)
+        let well = |it: &Explanation| match it.state {
+            State::NotLookedAt | State::Working | State::Settled => it.held,
+            State::Waiting | State::NotOurs | State::Unknown => false,
+        };
+        self.is_known() && self.explanations.iter().all(|it| well(&it.page))
     }
 }
 
@@ -58,6 +60,8 @@ fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, 
         State::Working => (Tone::Warn, "under way"),
         State::Waiting => (Tone::Bad, "waits"),
         State::Settled => (Tone::Good, "as wanted"),
+        State::NotOurs => (Tone::Warn, "not ours"),
+        State::Unknown => (Tone::Warn, "in a state that this cloudctl is too old for"),
     };
     let since = page.since.map(|at| format!(" for {}", age(now, at))).unwrap_or_default();
     paper.toned(tone, &format!("{title}: {state}{since}"));
@@ -141,9 +145,4 @@ fn events(report: &ExplainReport, paper: &mut Paper) {
         ]);
     }
     paper.table(&table, 2);
-}
-
-/// The sentence about a budget says by itself that something waits.
-fn waits(for_what: &str) -> Cow<'_, str> {
-    if for_what.starts_with("waits for ") { for_what.into() } else { format!("waits for {for_what}").into() }
 }

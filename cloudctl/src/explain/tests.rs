@@ -57,7 +57,7 @@ fn adapter() -> Page<AdapterStatus> {
             { "bucket": "network", "class": "BACKGROUND", "controller": "route-controller", "queued": 1, "oldestSeconds": 7.0 },
         ],
         "breakers": [{ "family": "loadbalancer", "state": "HALF_OPEN" }, { "family": "compute", "state": "CLOSED" }],
-        "tasks": [{ "key": "u1", "name": "default/web", "waitsFor": "its turn at the budget", "sinceSeconds": 71.0, "done": 1, "total": 4 }],
+        "tasks": [{ "key": "u1", "name": "default/web", "waitsFor": "waits for the budget of loadbalancer: 9 calls ahead at 0.5 a second, its next call in about 18 s", "sinceSeconds": 71.0, "done": 1, "total": 4 }],
     }));
     Page { process: Process::fake(Component::CloudAdapter, "ca"), content: content.expect("a page") }
 }
@@ -87,7 +87,7 @@ fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
       next try   in 12s
 
     At the adapter
-      1 of 4 changes made, for 1m 11s; waits for its turn at the budget
+      1 of 4 changes made, for 1m 11s; waits for the budget of loadbalancer: 9 calls ahead at 0.5 a second, its next call in about 18 s
 
     Budget
       queue of loadbalancer, INTERACTIVE, service-controller: 9 calls wait, the oldest for 1m 10s
@@ -101,6 +101,30 @@ fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
     assert!(!report.is_well(), "it waits");
     let text = written(&report, Format::Json, false).expect("written");
     assert_eq!(serde_json::from_str::<ExplainReport>(&text).expect("read"), report);
+}
+
+#[test]
+fn how_long_the_queue_is_the_adapter_knows_better() {
+    let before =
+        "waits for the budget of loadbalancer: 30 calls ahead at 0.5 a second, its next call in about 60 s";
+    let mut waits = waits();
+    waits.content.waits_for = Some(before.to_owned());
+    let report = report(&web(), now(), (vec![waits], vec![adapter()]));
+    let words = report.explanations[0].page.waits_for.as_deref();
+    assert_eq!(words, report.task.as_ref().map(|task| task.waits_for.as_str()));
+}
+
+#[test]
+fn what_is_not_ours_or_in_a_newer_state_is_not_well() {
+    for (state, words) in
+        [("notOurs", "not ours"), ("dreams", "in a state that this cloudctl is too old for")]
+    {
+        let page = said(Component::ServiceController, "sc", &json!({ "held": true, "state": state }));
+        let report = report(&web(), now(), (vec![page], Vec::new()));
+        let text = written(&report, Format::Table, false).expect("written");
+        assert!(text.starts_with(&format!("Service default/web: {words}\n")), "{text}");
+        assert!(!report.is_well(), "{state}");
+    }
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn a_provider_id_is_never_written_over() {
 #[test]
 fn a_node_without_any_provider_id_waits() {
     let instance = Instance { provider_id: String::new(), ..instance("") };
-    assert_snapshot!(plan(&node("a").uninitialised(), &Sighting::Seen(&instance)), @"refuse     InstanceWithoutProviderID, again OnChange");
+    assert_snapshot!(plan(&node("a").uninitialised(), &Sighting::Seen(&instance)), @"wait       InstanceWithoutProviderID; tried again when something changes");
 }
 
 #[test]
@@ -420,11 +420,11 @@ fn whoever_waits_is_told_why_and_looked_at_again() {
     assert_snapshot!(told, @r"
     look up
     wait, again OnChange
-    refuse     InstanceNotVisible, again Backoff
-    refuse     InstanceForeign, again OnChange
-    refuse     InstanceAmbiguous, again OnChange
-    refuse     CloudProviderFailed, again After(7s)
-    refuse     CloudProviderUnavailable, again After(300s)
+    wait       InstanceNotVisible; tried again ever more slowly
+    wait       InstanceForeign; tried again when something changes
+    wait       InstanceAmbiguous; tried again when something changes
+    wait       CloudProviderFailed; tried again in 7s
+    wait       CloudProviderUnavailable; tried again in 300s
     ");
 }
 

@@ -50,6 +50,21 @@ async fn a_node_whose_machine_is_not_in_the_cloud_waits_in_the_words_of_its_even
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_nobody_says_has_a_machine_is_not_ours() {
+    let mut world = World::new();
+    world.kube.put::<Node>(node("a"));
+    world.start();
+    calm().await;
+    let seen = world.explained("a");
+    assert_eq!((seen.state, seen.cloud.len(), world.unsettled().len()), (State::NotOurs, 0, 0));
+    assert!(
+        seen.wanted[0].ends_with("is not looked for, and the cloud shows none named a"),
+        "{:?}",
+        seen.wanted
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_adapter_cannot_tell_has_its_reason() {
     let mut world = World::new();
     (0..100).for_each(|_| {

@@ -137,6 +137,11 @@ pub enum State {
     Waiting,
     /// Everything is as wanted.
     Settled,
+    /// It is none of the controller's: nothing is done for it. `wanted` says why.
+    NotOurs,
+    /// A word of a newer controller.
+    #[serde(other)]
+    Unknown,
 }
 
 /// `GET /plan` of a controller: what it would do now about the objects that are not as wanted, tried out at the adapter without changing

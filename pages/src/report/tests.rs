@@ -44,7 +44,7 @@ fn adapter() -> Value {
         }],
         "clusters": [{ "clusterId": "c-1", "own": true, "loadBalancers": 10, "routes": 3 }],
         "tasks": [{
-            "key": "6f1c", "name": "default/web", "waitsFor": "a look at the cloud", "sinceSeconds": 4.0,
+            "key": "6f1c", "name": "default/web", "waitsFor": "looks at the cloud", "sinceSeconds": 4.0,
             "done": 1, "total": 4,
         }],
         "moreTasks": 0,
@@ -98,6 +98,7 @@ fn the_pages_of_a_controller_are_read_as_they_are_written() {
         (State::Working, "working"),
         (State::Waiting, "waiting"),
         (State::Settled, "settled"),
+        (State::NotOurs, "notOurs"),
     ] {
         assert_eq!(serde_json::to_value(state).expect("written"), json!(word));
     }
@@ -110,6 +111,8 @@ fn pages_of_older_and_newer_processes_are_read() {
     newer["budgets"][0]["mood"] = json!("good");
     let page: AdapterStatus = serde_json::from_value(newer).expect("what is unknown is ignored");
     assert_eq!(page.budgets.len(), 1);
+    let newer: Explanation = serde_json::from_value(json!({ "state": "dreams" })).expect("so are words");
+    assert_eq!(newer.state, State::Unknown);
     let older = json!({ "adapter": "adapter-sim", "leader": true });
     let page: AdapterStatus = serde_json::from_value(older).expect("what is absent is empty");
     assert!(page.leader && page.budgets.is_empty(), "{page:?}");

@@ -55,6 +55,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
         version: meta.resource_version.clone().unwrap_or_default(),
         kind: if goes { Kind::Other } else { kind },
         class,
+        named_class: spec.load_balancer_class.clone(),
         deleting: meta.deletion_timestamp.is_some(),
         finalizer: meta.finalizers.iter().flatten().any(|it| it == FINALIZER),
         ports,

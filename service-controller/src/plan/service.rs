@@ -229,6 +229,13 @@ impl Classes {
         }
     }
 
+    /// Why a Service of this class is not ours, for people: a typo on either side shows.
+    pub(crate) fn of_another(&self, class: Option<&str>) -> String {
+        let theirs = class.map_or("a Service without a class".to_owned(), |class| format!("class {class:?}"));
+        let own = self.own.as_deref().map_or("none".to_owned(), |own| format!("{own:?}"));
+        format!("nothing: {theirs} is not ours (--load-balancer-class: {own})")
+    }
+
     /// Whether what stands under this manager's name on a Service was written for one of these.
     pub(crate) fn write_as(&self, name: &str) -> bool {
         (self.unclassed && name == manager(None))
@@ -252,6 +259,8 @@ pub(crate) struct Service {
     pub(crate) version: String,
     pub(crate) kind: Kind,
     pub(crate) class: Class,
+    /// `spec.loadBalancerClass` to the letter, for people.
+    pub(crate) named_class: Option<String>,
     pub(crate) deleting: bool,
     /// Whether *our* finalizer is on it.
     pub(crate) finalizer: bool,

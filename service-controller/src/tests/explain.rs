@@ -212,3 +212,51 @@ async fn what_is_settled_costs_nothing() {
     world.quiet().await;
     assert_eq!(world.explain.status().expect("it runs").unsettled, 0);
 }
+
+/// Both classes are named: a typo in one of them shows.
+#[tokio::test(start_paused = true)]
+async fn a_service_of_another_class_is_not_ours_and_both_classes_are_named() {
+    let world = World::start().await;
+    world.service(service("other").port(80).class("foo.io/bar"));
+    world.eventually("it is known", |world| world.explained("other").known).await;
+    world.quiet().await;
+    let seen = world.explained("other");
+    assert_eq!(seen.state, State::NotOurs);
+    assert_eq!(seen.wanted, [r#"nothing: class "foo.io/bar" is not ours (--load-balancer-class: none)"#]);
+    assert!(world.unsettled().is_empty(), "nothing is to be done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_does_not_answer_is_what_a_service_waits_for() {
+    let world = World::start().await;
+    world.cloud.edit(|state| state.slow.extend([("EnsureLoadBalancer", 20 * SECOND)]));
+    world.service(service("web").port(80));
+    tokio::time::sleep(3 * SECOND).await;
+    let seen = world.explained("web");
+    assert_eq!((seen.state, seen.waits_for), (State::Working, None), "it may answer yet");
+    tokio::time::sleep(5 * SECOND).await;
+    let seen = world.explained("web");
+    let waits = seen.waits_for.expect("it waits for the adapter");
+    assert!(waits.starts_with("the cloud adapter has not answered for "), "{waits}");
+    assert_eq!(seen.state, State::Waiting);
+    assert_eq!(world.explain.status().expect("it runs").adapter.trouble, Some(waits));
+    world.cloud.edit(|state| state.slow.clear());
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    assert_eq!(world.explained("web").state, State::Settled);
+    assert_eq!(world.explain.status().expect("it runs").adapter.trouble, None);
+}
+
+/// What the adapter says of a write that fails is told unchanged, whether it still works on it or has given up for now.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_is_explained_in_the_adapters_words() {
+    let world = World::start().await;
+    let failed = "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order";
+    let unknown = || AdapterError::new(Reason::OutcomeUnknown, failed).retry_after(HOUR);
+    world.cloud.fail_next("EnsureLoadBalancer", unknown());
+    world.service(service("web").port(80));
+    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    let told = world.told("web", "SyncLoadBalancerFailed").expect("it is");
+    assert_eq!(told, format!("Error syncing load balancer: {failed}; looks first whether it was done"));
+    assert_eq!(world.explained("web").waits_for, Some(told));
+}
