@@ -217,7 +217,7 @@ impl<D: Driver> Converger<D> {
         tasks.check_place()?;
         let (asked, urgency) = watch::channel(order.purpose.priority);
         let (orders, inbox) = watch::channel(order);
-        let working = Progress::Working { done: 0, total: 0, waits_for: "a look at the cloud".to_owned() };
+        let working = Progress::Working { done: 0, total: 0, waits_for: "looks at the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);
         let span = span(key);
         let origin = Origin::of(&span);

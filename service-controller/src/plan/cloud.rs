@@ -212,7 +212,8 @@ mod tests {
             ..EnsureLoadBalancerResponse::default()
         };
         let kept = |word, message| Answer::from(answer(word, message)).budget;
-        let sentence = "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, about 8 s";
+        let sentence =
+            "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, its next call in about 8 s";
         let words = Some("waits for the budget of loadbalancer".to_owned());
         assert_eq!(kept(WAITING_FOR_BUDGET, sentence), words);
         assert_eq!(kept("WaitingFor", sentence), None, "it says that it waits for something else");

@@ -132,7 +132,9 @@ async fn whoever_waits_for_a_load_balancer_hears_of_a_spent_budget() {
     let world = World::configured(slow).await;
     let (message, again) = held_up(&world).await;
     assert!(
-        message.starts_with("waits for the budget of loadbalancer: 0 calls ahead at 0.1 a second, about "),
+        message.starts_with(
+            "waits for the budget of loadbalancer: 0 calls ahead at 0.1 a second, its next call in about "
+        ),
         "{message}"
     );
     assert!(again >= Duration::from_secs(5), "{again:?} at one call in ten seconds");

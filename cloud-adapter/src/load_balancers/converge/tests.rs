@@ -127,9 +127,10 @@ async fn a_task_says_that_it_waits_for_the_budget_and_else_what_it_does() {
     let order = Order { purpose, ..order(&key(), Priority::Traffic) };
     converger.submit(&key(), order).expect("a task");
     let name = "shop/web".to_owned();
-    assert_eq!(told(&converger), (name.clone(), "a look at the cloud".to_owned()));
+    assert_eq!(told(&converger), (name.clone(), "looks at the cloud".to_owned()));
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 7 s";
+    let sentence =
+        "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 7 s";
     assert_eq!(told(&converger), (name, sentence.to_owned()));
     assert_eq!(converger.report(0).1, 1, "how many more there are");
 }

@@ -277,7 +277,7 @@ impl<D: Driver> Converger<D> {
         let early =
             if effect == Effect::Creates { proof > Instant::now() } else { self.repeats(&step, work) };
         if early {
-            let waits_for = format!("the cloud to show what it was told before: {step}");
+            let waits_for = format!("waits until the cloud shows what it was told before: {step}");
             return Ok(Seen::Turn(Turn::Wait(waits_for)));
         }
         Ok(Seen::Write { step: Arc::new(step), effect, mine })
@@ -336,7 +336,7 @@ impl<D: Driver> Converger<D> {
                 work.unknown = 0;
                 work.refused = None;
                 work.poll = self.driver.describe().poll;
-                Ok(Turn::Wait(step.to_string()))
+                Ok(Turn::Wait(format!("waits until the cloud shows it: {step}")))
             }
             Err(error) => {
                 let vain = matches!(error.fault, Fault::Busy | Fault::NotFound);

@@ -26,7 +26,8 @@ async fn work_says_what_its_call_waits_for_until_it_is_sent() {
     };
     let (read, (waits, sent)) = tokio::join!(read(&work, "/"), looks);
     read.expect("in its turn");
-    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 9 s";
+    let sentence =
+        "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 9 s";
     assert_eq!(waits.as_deref(), Some(sentence));
     assert_eq!(sent, None, "the vendor has it");
 }
@@ -50,7 +51,9 @@ async fn who_waits_for_shared_work_waits_for_what_that_waits_for() {
     };
     let (read, (both, left)) = tokio::join!(read(&shared, "/"), looks);
     read.expect("in its turn");
-    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 9 s".to_owned();
+    let sentence =
+        "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 9 s"
+            .to_owned();
     assert_eq!(both, [Some(sentence.clone()), Some(sentence)]);
     assert_eq!(left, None, "it waits for it no longer");
 }

@@ -19,8 +19,8 @@ fn a_call_is_told_what_goes_before_it_and_when_its_turn_comes() {
         ["a", "b", "c"].map(|object| submit(&mut scheduler, at(0.0), call("Get", object))).to_vec();
     assert_eq!(sent(&mut scheduler, at(0.0)), tickets[..1]);
     let told: Vec<_> = tickets.iter().map(|ticket| said(&mut scheduler, at(0.0), *ticket)).collect();
-    let second = "waits for the budget of compute: 0 calls ahead at 0.5 a second, about 2 s";
-    let third = "waits for the budget of compute: 1 call ahead at 0.5 a second, about 4 s";
+    let second = "waits for the budget of compute: 0 calls ahead at 0.5 a second, its next call in about 2 s";
+    let third = "waits for the budget of compute: 1 call ahead at 0.5 a second, its next call in about 4 s";
     assert_eq!(told, [None, Some(second.to_owned()), Some(third.to_owned())]);
     assert_eq!(sent(&mut scheduler, at(2.0)), tickets[1..2]);
     assert_eq!(sent(&mut scheduler, at(3.9)), []);
@@ -79,7 +79,10 @@ fn a_refusal_says_the_same_words() {
     let hurried = Call { deadline: Some(at(5.0)), ..call("Get", "b") };
     let refusal = scheduler.submit(at(0.0), hurried).expect_err("not in time");
     assert_eq!(refusal.reason, RefusalReason::Budget);
-    assert_eq!(refusal.message, "waits for the budget of compute: 0 calls ahead at 0.1 a second, about 10 s");
+    assert_eq!(
+        refusal.message,
+        "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 10 s"
+    );
 }
 
 #[test]
