@@ -2,12 +2,13 @@
 //! same words.
 //!
 //! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event, each 10 s at most and the last ones
-//! too; writes are paced; what does not fit is dropped and counted.
+//! too; what lasts is told again each half an hour ([`Reminders`]) and counts up, too; writes are paced; what does not fit is dropped and counted.
 //!
 //! Events have the shape that all of Kubernetes' own controllers give them (`count`, `lastTimestamp`, `source`), which exporters and
 //! scripts read; in `events.k8s.io/v1` the API server refuses these fields. kube's own recorder is not used: it writes that API, takes
 //! another message of the same reason for a repeat of the first, and makes the caller wait.
 
+mod reminders;
 mod series;
 
 use std::{fmt, time::Duration};
@@ -30,6 +31,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+pub use self::reminders::{REMIND, Reminders};
 use self::series::{Overdue, QUIET, Series, Write};
 use crate::{
     Clock,
@@ -261,11 +263,18 @@ impl Writer {
 
     async fn write(&mut self, series: &mut Series, told: Told) {
         let now = self.clock.now();
-        let result = match series.next(&told, Instant::now(), || self.serial_name()) {
+        let mut result = match series.next(&told, Instant::now(), || self.serial_name()) {
             Write::Nothing => return,
             Write::Create { name } => self.create(&told, &name).await,
             Write::CountUp { name, count } => self.count_up(&told.about, &name, count, now).await,
         };
+        // Its Event is gone already: here they are not kept for long.
+        if result.as_ref().is_err_and(kube_api::Error::is_not_found) {
+            series.forget(&told);
+            if let Write::Create { name } = series.next(&told, Instant::now(), || self.serial_name()) {
+                result = self.create(&told, &name).await;
+            }
+        }
         self.note(series, &told, result);
     }
 

@@ -25,6 +25,7 @@ mod requeue;
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use controller_core::{
+    events::Reminders,
     explain::{Kind, Ledger, Sources},
     mirror::ObjectName,
     queue::{Backoff, Queue},
@@ -66,6 +67,8 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     let executor =
         execute::Executor::new(&process, lookup.clone(), metrics.clone(), settings.address_writers);
     let [ledger, ends, taints] = [(); 3].map(|()| Ledger::new(process.clock));
+    let reminders = Reminders::new(process.recorder.clone(), process.shards.clone());
+    process.background("reminders", reminders.clone().run());
     let reconciler = Arc::new(reconcile::Reconciler {
         mirrors: mirrors.clone(),
         lookup,
@@ -74,6 +77,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
         metrics,
         shards: process.shards.clone(),
         ledger: ledger.clone(),
+        reminders,
         dry_run: process.dry_run,
     });
     let ledgers = vec![ledger.clone(), ends.clone(), taints.clone()];

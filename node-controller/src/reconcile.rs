@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use controller_core::{
     Again,
-    events::Recorder,
+    events::{Recorder, Reminders},
     explain::{Ledger, Object},
     mirror::ObjectName,
     start::Shards,
 };
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{
@@ -31,6 +32,8 @@ pub(crate) struct Reconciler {
     pub(crate) shards: Shards,
     /// What is not as it should be, for people who ask.
     pub(crate) ledger: Ledger,
+    /// What lasts, for people who come later.
+    pub(crate) reminders: Reminders,
     /// It looks and plans, and carries nothing out.
     pub(crate) dry_run: bool,
 }
@@ -40,6 +43,7 @@ impl Reconciler {
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else {
             self.ledger.gone(name);
+            self.reminders.gone(name);
             return Again::Done;
         };
         match self.shards.enter(&node.uid) {
@@ -53,6 +57,7 @@ impl Reconciler {
         self.ledger.begins(&object);
         // Whoever had the name before is gone.
         self.ledger.only(&object);
+        self.reminders.only(&object);
         let again = Box::pin(self.look(&node, &object)).await;
         self.ledger.ends(&object);
         self.ledger.looked_at(&object);
@@ -134,7 +139,10 @@ impl Reconciler {
             if plan.asks() {
                 // To ask once more is no progress.
                 self.ledger.stays(object);
-            } else if plan.actions.is_empty() && !plan.settles(node) {
+                return;
+            }
+            self.reminders.over(object);
+            if plan.actions.is_empty() && !plan.settles(node) {
                 self.ledger.waits(object, &explain::listing());
             }
             return;
@@ -142,8 +150,11 @@ impl Reconciler {
         self.ledger.waits(object, &explain::refused(node, refusal));
         if node.is_uninitialised() {
             self.metrics.refused(refusal);
-            self.recorder.tell(&events::about(node), events::refused(node, refusal));
+            let (about, notice) = (events::about(node), events::refused(node, refusal));
+            self.recorder.tell(&about, notice.clone());
+            self.reminders.stands(object, about, vec![(Instant::now(), notice)]);
         } else {
+            self.reminders.over(object);
             warn!(node = node.name, ?refusal, "Addresses are left as they are");
         }
     }

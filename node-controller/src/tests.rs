@@ -10,6 +10,7 @@ mod initialisation;
 mod lifecycle;
 mod progress;
 mod rehearse;
+mod reminders;
 mod shards;
 mod shutdown;
 mod spans;

@@ -258,7 +258,7 @@ impl Executor {
         takeover: &Takeover,
         step: &Step,
     ) -> Result<Next, Error> {
-        self.tell(id, &memory.removing());
+        self.tell(id, &memory.removing(now));
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, self.removal(id, takeover)).await;
         let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };

@@ -115,6 +115,7 @@ impl Rooms {
             Box::pin(following.follow((&client, listing), &adapter)).await;
         });
         let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
+        process.background("reminders", reconciler.reminders.clone().run());
         process.background("shards that come", async move {
             let mut gains = shards.gains();
             loop {

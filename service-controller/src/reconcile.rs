@@ -11,7 +11,8 @@ use std::{
 
 use controller_core::{
     Again, Clock, Link,
-    explain::Brakes,
+    events::Reminders,
+    explain::{Brakes, Object},
     start::{Process, Shards, Turn},
 };
 use jiff::SignedDuration;
@@ -21,6 +22,7 @@ use tracing::{debug, error, warn};
 
 use self::left_over::Sweep;
 use crate::{
+    events,
     execute::{Executor, Job},
     explain,
     mirror::Mirrors,
@@ -58,6 +60,8 @@ pub(crate) struct Reconciler {
     shards: Shards,
     /// What the brake holds, for people who ask.
     brakes: Brakes,
+    /// What lasts, for people who come later.
+    pub(crate) reminders: Reminders,
     memories: Mutex<Memories>,
     orphans: Orphans,
     /// Over what no Service wants any more.
@@ -102,7 +106,21 @@ impl Reconciler {
         let sweep = Mutex::new(Sweep::new(orphans, started));
         let (clock, stop, brakes) = (process.clock, process.stop.clone(), process.explain.brakes());
         let (memories, dry_run) = (Mutex::default(), process.dry_run);
-        Self { mirrors, executor, shards, brakes, clock, stop, started, memories, orphans, sweep, dry_run }
+        let reminders = Reminders::new(process.recorder.clone(), shards.clone());
+        Self {
+            mirrors,
+            executor,
+            shards,
+            brakes,
+            reminders,
+            clock,
+            stop,
+            started,
+            memories,
+            orphans,
+            sweep,
+            dry_run,
+        }
     }
 
     /// Looks at one Service until nothing is left to do, or until it has to wait.
@@ -117,6 +135,8 @@ impl Reconciler {
         let mut memory = self.recall(id, turn);
         let (ledger, object) = (&self.executor.ledger, id.object());
         ledger.begins(&object);
+        let told = self.reminders.told(&object);
+        memory.reminded(told.into_iter().map(|at| at.saturating_duration_since(self.started)));
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
             Err(error) => self.report(id, &mut memory, &error),
@@ -126,6 +146,7 @@ impl Reconciler {
             Some(_) => ledger.looked_at(&object),
             None => ledger.overlooks(&object),
         }
+        self.keeps_telling(id, &object, &memory, again);
         // What exists nowhere needs no memory.
         let outlives =
             || memory.outlives_its_service() || memory.release_lasts(self.started.elapsed()).is_some();
@@ -138,6 +159,14 @@ impl Reconciler {
             memories.by_service.remove(id);
         }
         again
+    }
+
+    /// What lasts until something changes is told again meanwhile. What is tried again is told then.
+    fn keeps_telling(&self, id: &ServiceId, object: &Object, memory: &Memory, again: Again) {
+        let rests = matches!(again, Again::Done | Again::OnChange);
+        let told = memory.troubles().filter(|_| rests);
+        let told = told.map(|(news, at)| (self.started + at, events::notice(news))).collect();
+        self.reminders.stands(object, events::about(id), told);
     }
 
     /// This process has other shards than before.
@@ -287,9 +316,9 @@ impl Reconciler {
         }
     }
 
-    /// What only somebody else can help with: told once, and kept for who asks.
+    /// What only somebody else can help with: told, and kept for who asks.
     fn waits(&self, id: &ServiceId, memory: &mut Memory, news: &News) {
-        let said = memory.once(news.clone());
+        let said = memory.once(news.clone(), self.started.elapsed());
         self.executor.ledger.waits(&id.object(), &explain::waiting(news, !said.is_empty()));
         self.executor.tell(id, &said);
     }
@@ -342,7 +371,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells people, once, and says when to look again.
+    /// Tells people, when it begins and now and then, and says when to look again.
     fn report(&self, id: &ServiceId, memory: &mut Memory, error: &Error) -> Again {
         if let Error::AdapterAway(link) = error
             && !self.is_long_away(link)
@@ -366,11 +395,14 @@ impl Reconciler {
         if passes {
             debug!(service = %id, error = %error.text(), "Tries again");
         } else if error.is_news() || lasts {
-            told = memory.trouble_named(error.topic(), &error.name(), error.news());
+            let (name, now) = (error.name(), self.started.elapsed());
+            told = memory.trouble_named(error.topic(), &name, error.news(), now);
         } else {
             warn!(service = %id, error = %error.text(), "Tries again");
         }
-        self.executor.ledger.waits(&id.object(), &explain::failing(error, !told.is_empty()));
+        // A reminder repeats earlier words.
+        let in_these_words = told.contains(&error.news());
+        self.executor.ledger.waits(&id.object(), &explain::failing(error, in_these_words));
         self.executor.tell(id, &told);
         error.again()
     }

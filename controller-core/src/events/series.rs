@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use super::{Notice, Told};
+use super::{Notice, REMIND, Told};
 
-/// What was told this long ago is told anew.
-const WINDOW: Duration = Duration::from_mins(6);
+/// What was told this long ago is told anew. Longer than what lasts is silent, so that it stays one Event; shorter than Events are kept.
+const WINDOW: Duration = REMIND.saturating_add(Duration::from_mins(15));
 /// An Event that was written is left alone for so long. Repeats meanwhile are counted, and written together when it is over.
 pub(super) const QUIET: Duration = Duration::from_secs(10);
 /// Series that are remembered; beyond, the one that was silent longest is forgotten.

@@ -5,7 +5,10 @@ use kube::Resource as _;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::testing::{BEGIN, FakeKube, Verb, eventually, node};
+use crate::{
+    mirror::ObjectName,
+    testing::{BEGIN, FakeKube, Verb, eventually, node},
+};
 
 fn notice(note: &str) -> Notice {
     Notice { kind: Kind::Warning, reason: "Waits", action: "Initialise", note: note.to_owned() }
@@ -70,6 +73,22 @@ async fn a_flood_of_one_thing_is_one_event_that_counts() {
     eventually("all are counted", || kube.events().contains(&"Warning Waits a: x (x100)".to_owned())).await;
     assert_eq!(kube.events().len(), 2);
     assert_eq!(kube.requests(Verb::Patch, "events"), 10, "one each 10 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lasts_is_one_event_until_the_api_server_forgets_it() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for _ in 0..5 {
+        recorder.tell(&about, notice("x"));
+        sleep(REMIND).await;
+    }
+    assert_eq!(kube.events(), ["Warning Waits a: x (x5)"]);
+    let name = kube.event_objects().remove(0).metadata.name.expect("it has one");
+    kube.delete::<Event>(&ObjectName::namespaced("default", &name));
+    recorder.tell(&about, notice("x"));
+    eventually("it is told anew", || kube.events() == ["Warning Waits a: x"]).await;
 }
 
 #[tokio::test(start_paused = true)]

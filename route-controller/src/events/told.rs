@@ -1,12 +1,9 @@
 //! What was told already, so that a lasting trouble is told when it begins and now and then, not with each pass.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use controller_core::events::REMIND;
 use tokio::time::Instant;
-
-/// Events are kept for an hour by default: who looks later than that must still find one.
-const REMIND: Duration = Duration::from_mins(30);
 
 /// What was told, and when.
 #[derive(Debug)]
@@ -39,6 +36,8 @@ impl<T: Clone + Ord> Told<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -153,7 +153,7 @@ mod tests {
         };
         let (report, delete) = (Orphans::Report, Orphans::DeleteAfter(hour));
         let mut goes = made.clone();
-        goes.removing();
+        goes.removing(Duration::ZERO);
         let rows = [
             (Standing::Ours, &made, delete, Verdict::Wait),
             (Standing::Others, &made, delete, Verdict::Leave),
@@ -222,7 +222,7 @@ mod tests {
                 *memory = memory.begun();
                 memory.removed = false;
             }
-            1 => drop(memory.removing()),
+            1 => drop(memory.removing(Duration::ZERO)),
             2 if memory.removes() => {
                 drop(memory.removal(&Step::Sync, &answer(State::Absent), Duration::ZERO));
             }

@@ -7,15 +7,12 @@ mod narrowed;
 mod pace;
 mod remark;
 mod settled;
+mod told;
 mod topic;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use self::{budget::BudgetWaits, guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark};
+use self::{budget::BudgetWaits, guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark, told::Told};
 pub(crate) use self::{settled::Settled, topic::Topic};
 use super::{
     Ask, News, Step, Why,
@@ -65,8 +62,8 @@ pub(crate) struct Memory {
     pub(crate) removed: bool,
     /// What is going on, and since when.
     work: Option<(Work, Duration)>,
-    /// The trouble that people were told last, of each kind.
-    told: BTreeMap<Topic, String>,
+    /// What people were told last, of each kind.
+    told: Told,
     /// The adapter asked us not to call before this, since the start of the process.
     held_until: Option<Duration>,
     /// How long it has waited for its turn at the cloud.
@@ -301,12 +298,13 @@ impl Memory {
                     self.agree();
                 }
                 news.extend(self.finish(ask));
-                let (doubts, trouble) = self.doubts(&answer);
+                let (doubts, trouble) = self.doubts(&answer, ask.at);
                 news.extend(doubts);
                 self.settled = Some(Settled::new(ask, answer, seen));
                 Outcome { news, hosts_updated, trouble, ..Outcome::default() }
             }
             State::Pending => {
+                news.extend(self.told.again(Topic::Progress, ask.at));
                 news.extend(self.budget_waits.answered(answer.budget, ask.at).map(News::WaitsForBudget));
                 let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
                 Outcome { news, ..Outcome::later(answer.why, next) }
@@ -314,7 +312,7 @@ impl Memory {
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
                 let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
-                news.extend(self.trouble(&ask.step(), &text));
+                news.extend(self.trouble(&ask.step(), &text, ask.at));
                 let (hosts_failed, trouble) = (ask.why == Why::Hosts, Some(News::Failed(ask.step(), text)));
                 let next = answer.retry_after.map_or(Next::Backoff, Next::After);
                 Outcome { news, next, hosts_failed, trouble, ..Outcome::default() }
@@ -323,7 +321,7 @@ impl Memory {
     }
 
     /// What people hear before the removal is asked for. Whatever was confirmed is void from now on.
-    pub(crate) fn removing(&mut self) -> Vec<News> {
+    pub(crate) fn removing(&mut self, now: Duration) -> Vec<News> {
         self.settled = None;
         self.good = None;
         (self.refused, self.guess) = (None, None);
@@ -332,7 +330,7 @@ impl Memory {
             Some((Work::Remove, _)) => Vec::new(),
             Some((Work::Hosts | Work::Build, _)) | None => {
                 self.budget_waits = BudgetWaits::default();
-                vec![News::Deleting]
+                self.begins(News::Deleting, now)
             }
         }
     }
@@ -358,13 +356,14 @@ impl Memory {
             }
             State::Deleting | State::Pending => {
                 let words = self.budget_waits.answered(answer.budget.clone(), at);
-                let news = words.map(News::WaitsForBudget).into_iter().collect();
+                let again = self.told.again(Topic::Progress, at);
+                let news = again.into_iter().chain(words.map(News::WaitsForBudget)).collect();
                 let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
                 Outcome { news, ..Outcome::later(answer.why.clone(), next) }
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
                 let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));
-                let (news, trouble) = (self.trouble(step, &text), News::Failed(step.clone(), text));
+                let (news, trouble) = (self.trouble(step, &text, at), News::Failed(step.clone(), text));
                 Outcome { news, trouble: Some(trouble), next: Next::Backoff, ..Outcome::default() }
             }
         }
@@ -388,17 +387,6 @@ impl Memory {
     /// Whether the adapter said already that this one is not there any more.
     pub(crate) fn is_gone(&self, balancer: &Balancer) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.vendor_ids.contains(&balancer.vendor_id))
-    }
-
-    /// A trouble, if it is another one than last time.
-    pub(crate) fn trouble(&mut self, step: &Step, text: &str) -> Vec<News> {
-        self.trouble_named(Topic::of(step), text, News::Failed(step.clone(), text.to_owned()))
-    }
-
-    /// A trouble whose text may vary from try to try; only its name tells whether it is another one.
-    pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: News) -> Vec<News> {
-        let before = self.told.insert(topic, name.to_owned());
-        if before.as_deref() == Some(name) { Vec::new() } else { vec![news] }
     }
 
     /// What people shall hear that is no trouble: of annotations of another controller, and that its load balancer is not called as the
@@ -434,9 +422,9 @@ impl Memory {
     /// All is well: the next trouble is news again.
     pub(crate) fn calm(&mut self) {
         if !self.is_degraded() {
-            self.told.remove(&Topic::Work);
+            self.told.over(Topic::Work);
         }
-        self.told.remove(&Topic::Hosts);
+        self.told.over(Topic::Hosts);
         self.held_until = None;
         self.orphan = None;
         self.not_done = None;
@@ -451,8 +439,8 @@ impl Memory {
 
     /// What the Service asks for is in force: what was wrong with it is news again.
     pub(crate) fn agree(&mut self) {
-        self.told.remove(&Topic::Wish);
-        self.told.remove(&Topic::Refused);
+        self.told.over(Topic::Wish);
+        self.told.over(Topic::Refused);
         (self.refused, self.guess) = (None, None);
     }
 
@@ -517,11 +505,6 @@ impl Memory {
         self.orphan.is_some() || self.made || self.removes()
     }
 
-    /// Something about load balancers without a Service, if it is not what people were told last.
-    pub(crate) fn once(&mut self, news: News) -> Vec<News> {
-        self.trouble_named(Topic::Work, &format!("{news:?}"), news)
-    }
-
     fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
         // A removal that was called off is no reason to be silent about what is built now.
         if self.work.is_some_and(|(under_way, _)| under_way >= work && under_way != Work::Remove) {
@@ -530,12 +513,16 @@ impl Memory {
         self.work = Some((work, ask.at));
         match work {
             Work::Hosts | Work::Remove => Vec::new(),
-            Work::Build if ask.hosts.is_empty() => vec![News::Ensuring, News::NoTargets],
-            Work::Build => vec![News::Ensuring],
+            Work::Build => {
+                let mut news = self.begins(News::Ensuring, ask.at);
+                news.extend(ask.hosts.is_empty().then_some(News::NoTargets));
+                news
+            }
         }
     }
 
     fn finish(&mut self, ask: &Ask) -> Vec<News> {
+        self.told.over(Topic::Progress);
         match self.work.take().map(|(work, _since)| work) {
             None | Some(Work::Remove) => Vec::new(),
             Some(Work::Build) => vec![News::Ensured],
@@ -554,12 +541,12 @@ impl Memory {
     }
 
     /// What people shall hear of what is there, and what is wrong with it.
-    fn doubts(&mut self, answer: &Answer) -> (Vec<News>, Option<News>) {
-        self.told.remove(&Topic::Hosts);
+    fn doubts(&mut self, answer: &Answer, now: Duration) -> (Vec<News>, Option<News>) {
+        self.told.over(Topic::Hosts);
         match answer.state {
             State::Degraded => {
                 let text = format!("the load balancer serves, but is degraded{}", tail(&answer.why));
-                (self.trouble(&Step::Sync, &text), Some(News::Failed(Step::Sync, text)))
+                (self.trouble(&Step::Sync, &text, now), Some(News::Failed(Step::Sync, text)))
             }
             State::Active
             | State::Pending
@@ -567,7 +554,7 @@ impl Memory {
             | State::Deleting
             | State::Absent
             | State::Unknown => {
-                self.told.remove(&Topic::Work);
+                self.told.over(Topic::Work);
                 (Vec::new(), None)
             }
         }

@@ -170,7 +170,7 @@ impl Reconciler {
     fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
         let name = given.clone();
         let refused = News::ReleaseRefused(given, id.clone());
-        let said = memory.trouble_named(Topic::Release, &name, refused.clone());
+        let said = memory.trouble_named(Topic::Release, &name, refused.clone(), self.started.elapsed());
         self.executor.ledger.waits(&id.object(), &explain::waiting(&refused, !said.is_empty()));
         self.executor.tell(id, &said);
     }
@@ -256,7 +256,7 @@ impl Reconciler {
     fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
         self.brakes.holds(BRAKE, vec![why.clone()]);
         let held = News::OrphanHeld(why);
-        let news = memory.once(held.clone());
+        let news = memory.once(held.clone(), self.started.elapsed());
         self.executor.ledger.waits(&id.object(), &explain::waiting(&held, !news.is_empty()));
         news.iter().for_each(|news| self.executor.tell_all(news));
         self.executor.tell(id, &news);

@@ -1,6 +1,8 @@
-//! For how long a Service has waited for its turn at the cloud: people hear of a long wait, once.
+//! For how long a Service has waited for its turn at the cloud: people hear of a long wait, and again while it lasts.
 
 use std::time::Duration;
+
+use controller_core::events::REMIND;
 
 /// Shorter waits are nobody's concern.
 const LONG: Duration = Duration::from_secs(10);
@@ -11,7 +13,8 @@ pub(super) struct BudgetWaits {
     /// It waited when it was asked about last, at this time since the start of the process.
     since: Option<Duration>,
     waited: Duration,
-    told: bool,
+    /// In which words people heard of it, and when last.
+    told: Option<(String, Duration)>,
 }
 
 impl BudgetWaits {
@@ -21,8 +24,16 @@ impl BudgetWaits {
             self.waited = self.waited.saturating_add(now.saturating_sub(since));
         }
         self.since = words.as_ref().map(|_| now);
-        let words = words.filter(|_| self.waited >= LONG && !self.told)?;
-        self.told = true;
+        let words = words.filter(|_| self.waited >= LONG)?;
+        let (words, _) = match self.told.take() {
+            Some(told @ (_, at)) if now.saturating_sub(at) < REMIND => {
+                self.told = Some(told);
+                return None;
+            }
+            Some(told) => told,
+            None => (words, now),
+        };
+        self.told = Some((words.clone(), now));
         Some(words)
     }
 }

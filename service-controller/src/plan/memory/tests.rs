@@ -108,12 +108,17 @@ fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<News> {
 }
 
 #[test]
-fn a_long_wait_for_the_budget_is_told_once_and_a_short_one_never() {
+fn a_long_wait_for_the_budget_is_told_now_and_then_and_a_short_one_never() {
     let waits = || News::WaitsForBudget("waits for the budget of b".to_owned());
     let b = Some("b");
     for (name, answers, wanted) in [
         ("short", &[(0, b), (5, b), (9, b), (60, None)][..], vec![]),
         ("long", &[(0, b), (9, b), (10, b)], vec![waits()]),
+        (
+            "for an hour",
+            &[(0, b), (10, b), (1809, b), (1810, Some("c")), (3610, b)],
+            vec![waits(), waits(), waits()],
+        ),
         ("longer", &[(0, b), (11, b), (12, b), (100, Some("c")), (200, b)], vec![waits()]),
         ("in parts", &[(0, b), (6, None), (90, b), (94, b)], vec![waits()]),
         ("something else", &[(0, None), (60, None), (90, b)], vec![]),
@@ -133,7 +138,7 @@ fn a_removal_that_waits_for_the_budget_for_long_is_told_once_too() {
         let budget = budget.map(str::to_owned);
         let (why, retry_after) = (String::new(), None);
         let answer = Removal { state: State::Deleting, why, budget, retry_after };
-        let mut news = memory.removing();
+        let mut news = memory.removing(Duration::ZERO);
         news.extend(memory.removal(&Step::Sync, &answer, Duration::from_secs(at)).news);
         news
     };
@@ -170,8 +175,8 @@ fn our_own_write_is_not_repeated_before_the_cache_shows_it() {
 fn a_removal_voids_what_was_confirmed() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::FirstLook), answer(State::Active, ""), None);
-    assert_eq!(memory.removing(), [News::Deleting]);
-    assert_eq!(memory.removing(), []);
+    assert_eq!(memory.removing(Duration::ZERO), [News::Deleting]);
+    assert_eq!(memory.removing(Duration::ZERO), []);
     assert_eq!(memory.settled, None);
     let absent = Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
     assert_eq!(
@@ -271,21 +276,22 @@ fn a_wish_that_was_good_and_is_refused_now_leaves_nothing_to_go_back_to() {
 fn nodes_that_cannot_be_followed_are_told_beside_what_else_is_wrong() {
     let mut memory = Memory::default();
     let hosts = Step::Hosts(Hosts::some());
-    let refusal =
-        |memory: &mut Memory, topic, name: &str| memory.trouble_named(topic, name, News::Ensuring).len();
+    let refusal = |memory: &mut Memory, topic, name: &str| {
+        memory.trouble_named(topic, name, News::Ensuring, Duration::ZERO).len()
+    };
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1);
     assert_eq!(refusal(&mut memory, Topic::Refused, "c"), 1);
-    assert_eq!(memory.trouble(&hosts, "b").len(), 1);
-    assert_eq!(memory.trouble(&Step::Sync, "d").len(), 1);
+    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1);
+    assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c"), 0);
-    assert_eq!(memory.trouble(&hosts, "b"), []);
+    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO), []);
     let stands_in = Ask { stands_in: true, ..ask(Why::Hosts) };
     memory.answered(&stands_in, answer(State::Active, ""), None);
     memory.calm();
     let again = refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c");
     assert_eq!(again, 0, "what it stands in for is still wrong");
-    assert_eq!(memory.trouble(&hosts, "b").len(), 1, "that is over, and news again");
-    assert_eq!(memory.trouble(&Step::Sync, "d").len(), 1, "and that");
+    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1, "that is over, and news again");
+    assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1, "and that");
     memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "it was repaired in between");
 }
@@ -330,7 +336,7 @@ fn one_family_will_do_only_where_two_are_preferred() {
     assert_eq!(memory.family(), None);
     assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
     assert_eq!(memory.family(), Some(Family::V6));
-    memory.removing();
+    memory.removing(Duration::ZERO);
     assert_eq!(memory.family(), None, "the next one is made with both");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::plan::Step;
 
-/// What a trouble is about: one of each may last beside the others, and is told once.
+/// What is told: one of each may last beside the others, and is told when it begins and now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
     /// What the Service asks for cannot be done.
@@ -15,6 +15,8 @@ pub(crate) enum Topic {
     Hosts,
     /// A person's release counts for nothing.
     Release,
+    /// No trouble: something is built or removed, and that takes long.
+    Progress,
 }
 
 impl Topic {

@@ -361,7 +361,7 @@ impl World {
                 return news;
             }
             Action::Delete(_) => {
-                let mut news = self.memory.removing();
+                let mut news = self.memory.removing(Duration::ZERO);
                 let answer = self.delete();
                 news.extend(self.memory.removal(&Step::Sync, &answer, Duration::ZERO).news);
                 return news;

@@ -1,0 +1,72 @@
+//! What a node waits for is told again before the API server forgets it, in the same Event, and nobody is asked for that.
+
+use std::time::Duration;
+
+use controller_core::{
+    mirror::ObjectName,
+    testing::{eventually, instance, node},
+};
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::sleep;
+
+use super::world::{World, calm, id};
+
+/// How often the node was told this reason, all in one Event.
+fn told(world: &World, reason: &str) -> i32 {
+    let events = world.kube.event_objects();
+    let counts: Vec<i32> = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some(reason))
+        .filter_map(|event| event.count)
+        .collect();
+    assert!(counts.len() <= 1, "in one Event: {:?}", world.kube.events());
+    counts.first().copied().unwrap_or_default()
+}
+
+/// At 0, 30, 60, 90 and 120 minutes, each within two minutes, and what that costs.
+async fn is_told_for_two_hours(world: &World, reason: &str) {
+    let (asked, written) = (world.cloud.calls("BatchGetInstances"), world.kube.writes().len());
+    for times in 1..=5 {
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(told(world, reason), times, "{:?}", world.kube.events());
+        sleep(Duration::from_mins(27)).await;
+        assert_eq!(told(world, reason), times, "not sooner: {:?}", world.kube.events());
+        sleep(Duration::from_mins(1)).await;
+    }
+    assert_eq!((world.cloud.calls("BatchGetInstances"), world.kube.writes().len()), (asked, written));
+}
+
+async fn is_told_no_more(world: &World, reason: &str) {
+    calm().await;
+    let before = told(world, reason);
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(told(world, reason), before, "{:?}", world.kube.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_another_cloud_is_told_as_long_as_the_node_waits() {
+    let mut world = World::new();
+    world.start();
+    calm().await;
+    world.kube.put::<Node>(node("a").uninitialised().provider_id("aws:///z/i-1"));
+    eventually("it is told", || told(&world, "InstanceForeign") == 1).await;
+    is_told_for_two_hours(&world, "InstanceForeign").await;
+    world.kube.delete::<Node>(&ObjectName::cluster("a"));
+    is_told_no_more(&world, "InstanceForeign").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_machines_of_one_name_are_told_until_one_is_left() {
+    let mut world = World::new();
+    for n in ["1", "2"] {
+        world.cloud.put(instance(&id(n)).named("a").at("10.0.0.1"));
+    }
+    world.start();
+    calm().await;
+    world.kube.put::<Node>(node("a").uninitialised());
+    eventually("it is told", || told(&world, "InstanceAmbiguous") == 1).await;
+    is_told_for_two_hours(&world, "InstanceAmbiguous").await;
+    world.cloud.put(instance(&id("2")).named("b").at("10.0.0.1"));
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    is_told_no_more(&world, "InstanceAmbiguous").await;
+}

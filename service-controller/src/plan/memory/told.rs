@@ -1,0 +1,111 @@
+//! What people were told and lasts: told when it begins, and again before the API server forgets it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use controller_core::events::REMIND;
+
+use super::{Memory, News, Topic};
+use crate::plan::Step;
+
+/// The last word on each topic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told(BTreeMap<Topic, Said>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Said {
+    /// Tells whether it is the same trouble, though its words may vary.
+    name: String,
+    /// The words that were told: a reminder repeats them.
+    news: News,
+    /// When it was told last, since the start of the process.
+    at: Duration,
+}
+
+impl Told {
+    /// What of this people shall hear now: it is another trouble than last time, or was told long ago.
+    pub(super) fn hears(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
+        if self.0.get(&topic).is_some_and(|said| said.name == name) {
+            return self.again(topic, now).into_iter().collect();
+        }
+        self.0.insert(topic, Said { name: name.to_owned(), news: news.clone(), at: now });
+        vec![news]
+    }
+
+    /// What was told of this topic, if that is long ago.
+    pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<News> {
+        let said = self.0.get_mut(&topic).filter(|said| now.saturating_sub(said.at) >= REMIND)?;
+        said.at = now;
+        Some(said.news.clone())
+    }
+
+    /// It is over: the next trouble is news again.
+    pub(super) fn over(&mut self, topic: Topic) {
+        self.0.remove(&topic);
+    }
+
+    /// All troubles that last, and when each was told.
+    pub(super) fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
+        self.0.iter().filter(|(topic, _)| **topic != Topic::Progress).map(|(_, said)| (&said.news, said.at))
+    }
+
+    /// These troubles were told again meanwhile, each at its time.
+    pub(super) fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
+        let troubles = self.0.iter_mut().filter(|(topic, _)| **topic != Topic::Progress);
+        troubles.zip(times).for_each(|((_, said), at)| said.at = at);
+    }
+}
+
+impl Memory {
+    /// A trouble, if it is another one than last time or lasts.
+    pub(crate) fn trouble(&mut self, step: &Step, text: &str, now: Duration) -> Vec<News> {
+        self.trouble_named(Topic::of(step), text, News::Failed(step.clone(), text.to_owned()), now)
+    }
+
+    /// A trouble whose text may vary from try to try; only its name tells whether it is another one.
+    pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
+        self.told.hears(topic, name, news, now)
+    }
+
+    /// The troubles that last, as they were told, and when.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
+        self.told.troubles()
+    }
+
+    /// They were told again since the last look, each at its time.
+    pub(crate) fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
+        self.told.reminded(times);
+    }
+
+    /// Something about load balancers without a Service, if it is not what people were told last.
+    pub(crate) fn once(&mut self, news: News, now: Duration) -> Vec<News> {
+        self.trouble_named(Topic::Work, &format!("{news:?}"), news, now)
+    }
+
+    /// Something begins that may take long.
+    pub(super) fn begins(&mut self, news: News, now: Duration) -> Vec<News> {
+        self.told.over(Topic::Progress);
+        self.told.hears(Topic::Progress, "", news, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_told_again_in_the_words_of_the_first_time() {
+        let (mut told, minute) = (Told::default(), Duration::from_mins(1));
+        let failed = |words: &str| News::Failed(Step::Sync, words.to_owned());
+        let mut hears =
+            |minutes: u32, name, words| told.hears(Topic::Work, name, failed(words), minute * minutes);
+        assert_eq!(hears(0, "throttled", "wait 3 s"), [failed("wait 3 s")]);
+        assert_eq!(hears(29, "throttled", "wait 5 s"), []);
+        assert_eq!(hears(30, "throttled", "wait 7 s"), [failed("wait 3 s")]);
+        assert_eq!(hears(59, "throttled", "wait 9 s"), []);
+        assert_eq!(hears(59, "quota", "full"), [failed("full")]);
+        assert_eq!(hears(60, "quota", "full"), []);
+        told.over(Topic::Work);
+        assert_eq!(told.again(Topic::Work, minute * 99), None);
+        assert_eq!(told.troubles().count(), 0);
+    }
+}

@@ -1,0 +1,108 @@
+//! What lasts is told again before the API server forgets it: half an hour later, in the same words, in the same Event.
+
+use std::time::Duration;
+
+use cloud_api_proto::{AdapterError, Reason};
+use controller_core::testing::service;
+
+use super::world::World;
+
+/// How often these words were told, all in one Event.
+fn told(world: &World, words: &str) -> usize {
+    let events: Vec<String> = world.events().into_iter().filter(|event| event.contains(words)).collect();
+    let [event] = events.as_slice() else {
+        assert_eq!(events.len(), 0, "in one Event: {events:?}");
+        return 0;
+    };
+    let count = event.rsplit_once(" (x").and_then(|(_, count)| count.strip_suffix(')'));
+    count.map_or(1, |count| count.parse().expect("a number"))
+}
+
+/// The words are told at 0, 30, 60, 90 and 120 minutes, each reminder within a look at all Services.
+async fn is_told_for_two_hours(world: &World, words: &str) {
+    for times in 1..=5 {
+        tokio::time::sleep(Duration::from_mins(6)).await;
+        assert_eq!(told(world, words), times, "{:?}", world.events());
+        tokio::time::sleep(Duration::from_mins(23)).await;
+        assert_eq!(told(world, words), times, "not sooner: {:?}", world.events());
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+}
+
+/// Longer than any reminder is silent.
+async fn is_told_no_more(world: &World, words: &str) {
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let before = told(world, words);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(told(world, words), before, "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_adapter_refuses_is_told_again_and_asked_for_no_more_often() {
+    let world = World::start().await;
+    for _ in 0..1000 {
+        let error = AdapterError::field("spec.listeners[0].node_port", "is taken");
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    }
+    world.service(service("web").port(80));
+    let words = "spec.ports[0].nodePort: is taken; waits for a change of the Service";
+    world.eventually("it is told", |world| told(world, words) == 1).await;
+    let asked = world.cloud.calls("EnsureLoadBalancer");
+    is_told_for_two_hours(&world, words).await;
+    // At each look at all Services, and when the connection is renewed: the adapter may be able to do it by now.
+    let asked = world.cloud.calls("EnsureLoadBalancer") - asked;
+    assert!(asked <= 150 / 5 + 5, "{asked} in two and a half hours");
+    world.cloud.edit(|state| state.errors.clear());
+    world.change("web", |service| {
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(30_081);
+    });
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    is_told_no_more(&world, words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_tried_again_is_told_again_in_the_words_of_the_first_time() {
+    let world = World::start().await;
+    for n in 0..100 {
+        let error = AdapterError::new(Reason::VendorQuota, format!("10 of 10 are in use, request {n}"));
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    }
+    world.service(service("web").port(80));
+    let words = "10 of 10 are in use";
+    world.eventually("it is told", |world| told(world, words) == 1).await;
+    // It is told at a try, and the cloud is tried each 5 minutes.
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    for times in 1..=4 {
+        assert_eq!(told(&world, words), times, "{:?}", world.events());
+        tokio::time::sleep(Duration::from_mins(30)).await;
+    }
+    world.cloud.edit(|state| state.errors.clear());
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    is_told_no_more(&world, words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_cannot_be_followed_is_told_as_long_as_it_stands() {
+    let world = World::start().await;
+    world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
+    let words = "lb.cloudadapter.dev/nonsense";
+    world.eventually("it is told", |world| told(world, words) == 1).await;
+    is_told_for_two_hours(&world, words).await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
+    world.change("web", |service| service.metadata.annotations = None);
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    is_told_no_more(&world, words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_built_for_hours_is_told_to_be_built() {
+    let world = World::start().await;
+    world.cloud.edit(|state| state.pending = u32::MAX);
+    world.service(service("web").port(80));
+    let words = "Ensuring load balancer";
+    world.eventually("it is told", |world| told(world, words) == 1).await;
+    is_told_for_two_hours(&world, words).await;
+    world.cloud.edit(|state| state.pending = 0);
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    is_told_no_more(&world, words).await;
+}
