@@ -7,8 +7,10 @@
 //! - [`ledger`]: what is not settled, and why.
 //! - [`rehearse`]: what would be done about it.
 //! - `pages`: the pages over HTTP.
+//! - `metrics`: how much it is, and since when.
 
 pub mod ledger;
+mod metrics;
 mod pages;
 pub mod rehearse;
 #[cfg(test)]
@@ -22,16 +24,18 @@ use std::{
 };
 
 pub use ::pages::report;
-use ::pages::report::{AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, State, WorkQueue};
+use ::pages::report::{
+    AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, State, Waiting, WorkQueue,
+};
 use jiff::{SignedDuration, Timestamp};
 use tokio::{runtime::Handle, time::Instant};
 
-pub(crate) use self::pages::pages;
 use self::rehearse::Lately;
 pub use self::{
     ledger::{Finding, Ledger, Object, Waits},
     rehearse::{Rehearsal, Rehearse},
 };
+pub(crate) use self::{metrics::register, pages::pages};
 use crate::{
     Clock, Link,
     adapter::Adapter,
@@ -44,6 +48,8 @@ use crate::{
 const OBJECTS: usize = 500;
 /// Orphans on one page.
 const ORPHANS: usize = 200;
+/// Objects that `/status` names.
+const NAMED: usize = 10;
 
 /// What a controller tells of an object out of its mirrors. Called when somebody asks, and not before.
 pub trait Look: Send + Sync + 'static {
@@ -236,6 +242,11 @@ impl Sources {
         self
     }
 
+    /// Whether the mirror shows this object, and not another one of its name.
+    fn knows(&self, object: &Object) -> bool {
+        self.look.uid(&object.name).is_some_and(|uid| uid == object.uid)
+    }
+
     /// Who tries out what would be done.
     #[must_use]
     pub fn rehearsed(self, by: Arc<dyn Rehearse>) -> Self {
@@ -345,6 +356,8 @@ impl Explain {
         orphans.sort_by(|a, b| (order(a), &a.key, &a.uid).cmp(&(order(b), &b.key, &b.uid)));
         let more_orphans = many(orphans.len().saturating_sub(ORPHANS));
         orphans.truncate(ORPHANS);
+        let unsettled = self.unsettled()?;
+        let waits = self.first(&unsettled)?;
         Ok(ControllerStatus {
             controller: (*controller).to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -359,7 +372,8 @@ impl Explain {
                 later: many(load.later),
                 oldest_seconds: load.oldest.as_secs_f64(),
             },
-            unsettled: many(self.unsettled()?.len()),
+            unsettled: many(unsettled.len()),
+            waits,
             held_back,
             orphans,
             more_orphans,
@@ -394,6 +408,29 @@ impl Explain {
         Ok(Explanations { objects: objects?, more: many(more) })
     }
 
+    /// The oldest of these, and why they wait. Of those that only the cloud still has, [`ControllerStatus::orphans`] tells.
+    fn first(&self, unsettled: &BTreeSet<(Timestamp, Object)>) -> Result<Vec<Waiting>, Unexplained> {
+        let sources = self.sources()?;
+        let known = unsettled.iter().filter(|(_, object)| sources.knows(object)).take(NAMED);
+        let waiting = |(since, object): &(Timestamp, Object)| {
+            let Explanation { kind, key, waits_for, reason, .. } = self.explain(object)?;
+            Ok(Waiting { kind, key, since: Some(seconds(*since)), waits_for, reason })
+        };
+        known.map(waiting).collect()
+    }
+
+    /// How many objects of the API server are not as wanted, and for how long the first of them. Who changes nothing has none.
+    fn backlog(&self) -> (usize, Duration) {
+        let (Ok(Identity { clock, dry_run: false, .. }), Ok(sources)) = (self.identity(), self.sources())
+        else {
+            return (0, Duration::ZERO);
+        };
+        let unsettled = self.unsettled().unwrap_or_default();
+        let mut known = unsettled.iter().filter(|(_, object)| sources.knows(object));
+        let Some((first, _)) = known.next() else { return (0, Duration::ZERO) };
+        (1 + known.count(), clock.now().duration_since(*first).try_into().unwrap_or_default())
+    }
+
     /// In our shards, since when.
     fn unsettled(&self) -> Result<BTreeSet<(Timestamp, Object)>, Unexplained> {
         let (Identity { shards, clock, .. }, sources) = (self.identity()?, self.sources()?);
@@ -415,7 +452,7 @@ impl Explain {
     fn explain(&self, object: &Object) -> Result<Explanation, Unexplained> {
         let (Identity { shards, clock, adapter, .. }, sources) = (self.identity()?, self.sources()?);
         let held = shards.has(&object.uid);
-        let known = sources.look.uid(&object.name).is_some_and(|uid| uid == object.uid);
+        let known = sources.knows(object);
         let Seen { wanted, cloud, unseen, apart } = sources.look.look(object);
         let blank = Explanation { known, held, wanted, cloud, ..self.unknown(&object.name)? };
         let blank = Explanation { shard: number(shards.of(&object.uid)), ..blank };

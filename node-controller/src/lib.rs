@@ -61,7 +61,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     let signs = Signs::new(settings.lifecycle.confirm_after);
     let mirrors = mirror::start(&mut process, &queue, &signs);
     let lookup = lookup::start(&mut process, &mirrors, &queue);
-    let metrics = metrics::Metrics::register(&mut process);
+    let metrics = metrics::Metrics::register(&mut process, &mirrors.nodes);
     queue.register(&mut process.registry);
     process.health.watches(&queue);
     let executor =

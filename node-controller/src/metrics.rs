@@ -1,17 +1,25 @@
 //! What this controller counts, beside what all controllers do.
 
-use controller_core::start::Process;
-use jiff::Timestamp;
+use std::{fmt, sync::Arc};
+
+use controller_core::{
+    Clock,
+    mirror::{Mirror, ObjectName},
+    start::{Process, Shards},
+};
+use jiff::{SignedDuration, Timestamp};
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _},
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::ConstGauge,
         histogram::{Histogram, exponential_buckets},
     },
 };
 
-use crate::plan::Refusal;
+use crate::plan::{Node, Refusal};
 
 /// The first two are kept from the classic cloud controller manager, names and buckets.
 #[derive(Clone, Debug)]
@@ -27,7 +35,7 @@ struct RefusalLabels {
 }
 
 impl Metrics {
-    pub(crate) fn register(process: &mut Process) -> Self {
+    pub(crate) fn register(process: &mut Process, nodes: &Mirror<ObjectName, Node>) -> Self {
         // 1 s to 1024 s.
         let buckets = || exponential_buckets(1.0, 4.0, 6);
         let metrics = Self {
@@ -43,6 +51,9 @@ impl Metrics {
         registry.register("initial_node_sync_delay_seconds", help, metrics.initial_sync_delay.clone());
         let help = "Looks at new nodes that found something in the way, by the reason that the Event names";
         process.metrics().register("node_refusals", help, metrics.refusals.clone());
+        let uninitialised =
+            Uninitialised { nodes: nodes.clone(), shards: process.shards.clone(), clock: process.clock };
+        process.metrics().register_collector(Box::new(uninitialised));
         metrics
     }
 
@@ -60,21 +71,66 @@ impl Metrics {
     }
 }
 
+/// The nodes that wait, of our shards. Read when somebody asks.
+#[derive(Debug)]
+struct Uninitialised {
+    nodes: Mirror<ObjectName, Node>,
+    shards: Shards,
+    clock: Clock,
+}
+
+impl Collector for Uninitialised {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Self { nodes, shards, clock } = self;
+        let (count, oldest) = nodes.read(|nodes| {
+            let ours = nodes.values().filter(|node| shards.has(&node.uid));
+            waiting(ours.map(Arc::as_ref), clock.now())
+        });
+        let count = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+        let help = "Nodes of our shards that are not initialised, and get no pods";
+        count.encode(encoder.encode_descriptor("nodes_uninitialised", help, None, count.metric_type())?)?;
+        let oldest = ConstGauge::new(oldest.as_secs_f64());
+        let (name, help) =
+            ("nodes_uninitialised_oldest_seconds", "How long ago the first of them was created");
+        oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)
+    }
+}
+
+/// How many of these nodes are not initialised, and how long ago the first of them was created.
+fn waiting<'a>(nodes: impl Iterator<Item = &'a Node>, now: Timestamp) -> (usize, SignedDuration) {
+    let waiting: Vec<&Node> = nodes.filter(|node| node.is_uninitialised()).collect();
+    let first = waiting.iter().filter_map(|node| node.created).min();
+    (waiting.len(), first.map_or(SignedDuration::ZERO, |at| now.duration_since(at)).max(SignedDuration::ZERO))
+}
+
 #[cfg(test)]
 mod tests {
     use controller_core::{
         metrics::render,
-        testing::{BEGIN, FakeCloud, FakeKube, process},
+        testing::{BEGIN, FakeCloud, FakeKube, node, process},
     };
     use jiff::ToSpan as _;
 
     use super::*;
-    use crate::NAMES;
+    use crate::{NAMES, mirror::trim_node};
+
+    #[test]
+    fn who_is_not_initialised_counts_from_its_creation() {
+        let nodes = [
+            node("works").created(BEGIN - 9.hours()),
+            node("old").uninitialised().created(BEGIN - 20.minutes()),
+            node("new").uninitialised().created(BEGIN),
+        ];
+        let nodes = nodes.map(|node| trim_node(&node.build()));
+        assert_eq!(waiting(nodes.iter(), BEGIN), (2, SignedDuration::from_mins(20)));
+        assert_eq!(waiting(nodes.iter().take(1), BEGIN), (0, SignedDuration::ZERO));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_new_node_counts_from_its_creation_under_the_classic_names() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
-        let metrics = Metrics::register(&mut process);
+        let nodes = Mirror::new("nodes", process.clock);
+        let metrics = Metrics::register(&mut process, &nodes);
         metrics.initialised(Some(BEGIN), BEGIN + 5.seconds());
         metrics.initialised(None, BEGIN);
         metrics.refused(&Refusal::Foreign);

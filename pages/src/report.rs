@@ -16,6 +16,6 @@ pub use self::{
     },
     controller::{
         AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, Plans, Priced, State, VendorStep,
-        WorkQueue,
+        Waiting, WorkQueue,
     },
 };

@@ -186,6 +186,30 @@ async fn the_list_begins_with_the_oldest_and_ends_at_a_page() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_longest_is_named_and_counted_but_for_what_only_the_cloud_has() {
+    let world = World::new(0..4);
+    assert_eq!(world.explain.backlog(), (0, Duration::ZERO));
+    world.ledger.waits(&object("gone"), &quota());
+    sleep(SECOND).await;
+    for n in 0..12 {
+        world.ledger.waits(&object(&format!("n{n:02}")), &quota());
+        sleep(SECOND).await;
+    }
+    assert_eq!(world.explain.backlog(), (12, 12 * SECOND));
+    let waits = world.explain.status().expect("it runs").waits;
+    let first = Waiting {
+        kind: "Node".to_owned(),
+        key: "n00".to_owned(),
+        since: at(1),
+        waits_for: Some("waits for a larger quota".to_owned()),
+        reason: Some("VENDOR_QUOTA".to_owned()),
+    };
+    assert_eq!((waits.len(), &waits[0], waits[9].key.as_str()), (10, &first, "n09"));
+    world.ledger.settles(&object("n00"));
+    assert_eq!(world.explain.backlog(), (11, 11 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_a_shard_of_another_replica_nothing_is_told() {
     let world = World::new([]);
     let of = |name: &str| world.seats.shards().of(&format!("uid-{name}"));

@@ -9,14 +9,17 @@ use prometheus_client::{
 };
 
 use super::{Process, Shards};
+use crate::explain;
 
 /// The value of the label `manager`, which had all controllers in it.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// Registers `running_managed_controllers` and, with an election, `leader_election_master_status`.
+/// Registers `running_managed_controllers` and, with an election, `leader_election_master_status`; and how much is not as wanted.
 pub(super) fn register(process: &mut Process) {
     let shown = Shown { shards: process.shards.clone(), managed: process.names.managed };
     process.registry.register_collector(Box::new(shown));
+    let explain = process.explain.clone();
+    explain::register(&explain, process.metrics());
 }
 
 /// Read when somebody asks.

@@ -50,6 +50,7 @@ impl Metrics {
 mod tests {
     use controller_core::{
         metrics::render,
+        mirror::Mirror,
         testing::{FakeCloud, FakeKube, process},
     };
 
@@ -85,7 +86,8 @@ mod tests {
     async fn what_this_controller_shows_is_in_the_reference() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
         Metrics::register(&mut process).ended(Ended::Deleted);
-        crate::metrics::Metrics::register(&mut process).refused(&crate::plan::Refusal::Foreign);
+        let nodes = Mirror::new("nodes", process.clock);
+        crate::metrics::Metrics::register(&mut process, &nodes).refused(&crate::plan::Refusal::Foreign);
         let page = render(&process.registry).expect("a page");
         metrics_reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
     }

@@ -26,6 +26,8 @@ pub struct ControllerStatus {
     pub queue: WorkQueue,
     /// Objects that are not as wanted now.
     pub unsettled: u64,
+    /// Of these, those that are not as wanted for longest: at most 10, the oldest first. `/explain` has all of them.
+    pub waits: Vec<Waiting>,
     /// What is not done for caution, such as by the deletion brake, in the words of its Event.
     pub held_back: Vec<String>,
     /// It looks and plans, and changes nothing: `--dry-run`.
@@ -34,6 +36,22 @@ pub struct ControllerStatus {
     pub orphans: Vec<Orphan>,
     /// How many more of them there are.
     pub more_orphans: u64,
+}
+
+/// An object that is not as wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Waiting {
+    /// `Service` or `Node`.
+    pub kind: String,
+    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    pub key: String,
+    /// Since when it is not as wanted.
+    pub since: Option<Timestamp>,
+    /// What it waits for, in the words of its Event. `None`: it is worked on.
+    pub waits_for: Option<String>,
+    /// The adapter's typed reason, if it was the adapter that refused.
+    pub reason: Option<String>,
 }
 
 /// A load balancer of this cluster whose Service is gone.
