@@ -4,13 +4,17 @@ mod metrics;
 mod pace;
 mod requests;
 
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use kube::{
     Client, Config,
     client::ClientBuilder,
-    config::Kubeconfig,
+    config::{Kubeconfig, KubeconfigError},
     core::{Status, response::StatusCause},
 };
 use tower::{buffer::BufferLayer, timeout::TimeoutLayer};
@@ -154,7 +158,7 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T,
 pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     let mut merged: Option<Kubeconfig> = None;
     for file in kubeconfig {
-        let next = Kubeconfig::read_from(file)?;
+        let next = Kubeconfig::read_from(file).map_err(|error| unread(file, error))?;
         merged = Some(match merged {
             Some(earlier) => earlier.merge(next)?,
             None => next,
@@ -167,6 +171,13 @@ pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     config.connect_timeout = Some(CONNECT_LIMIT);
     config.default_retry = false;
     Ok(config)
+}
+
+/// Why a kubeconfig cannot be read. The parser's own words show the lines around, and those have secrets.
+fn unread(file: &Path, error: KubeconfigError) -> anyhow::Error {
+    let KubeconfigError::Parse(error) = error else { return error.into() };
+    let place = error.location().map(|at| format!(": look at line {}, column {}", at.line(), at.column()));
+    anyhow!("{} is no kubeconfig{}", file.display(), place.unwrap_or_default())
 }
 
 /// With the pod's service account.
@@ -206,6 +217,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn secrets_of_a_broken_kubeconfig_are_not_told() {
+        for text in ["users:\n- name: a\n   token: hunter2\n", "kind: Config\nusers: hunter2\n"] {
+            let error = Kubeconfig::from_yaml(text).expect_err("is none");
+            let told = format!("{:#}", unread(Path::new("/etc/config"), error));
+            let place = told.starts_with("/etc/config is no kubeconfig: look at line ");
+            assert!(place && !told.contains("hunter2"), "{told}");
+        }
+    }
 
     fn refused(code: u16, fields: &[&str]) -> Error {
         let causes: Vec<_> = fields

@@ -1,12 +1,16 @@
 //! The two questions that are put to the API server: which keys sign tokens, and whether a token is good.
 
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::{
     Api, Client, Config,
     api::PostParams,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -122,16 +126,27 @@ impl ApiServer {
 
 async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client, ApiServerError> {
     let config = match kubeconfig {
-        Some(path) => {
-            let read =
-                Kubeconfig::read_from(path).map_err(|error| ApiServerError::Config(error.to_string()))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-                .await
-                .map_err(|error| ApiServerError::Config(error.to_string()))?
-        }
+        Some(path) => configuration(path).await.map_err(ApiServerError::Config)?,
         None => Config::incluster().map_err(|error| ApiServerError::Config(error.to_string()))?,
     };
     Client::try_from(config).map_err(|error| ApiServerError::Config(error.to_string()))
+}
+
+/// What a kubeconfig says.
+///
+/// # Errors
+/// Why it cannot be used, with its name.
+pub async fn configuration(kubeconfig: &Path) -> Result<Config, String> {
+    let wrong = |error| format!("{}: {}", kubeconfig.display(), fault(&error));
+    let read = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)
+}
+
+/// The parser's own words show the lines around, and those have secrets.
+fn fault(error: &KubeconfigError) -> String {
+    let KubeconfigError::Parse(error) = error else { return error.to_string() };
+    let place = error.location().map(|at| format!(": look at line {}, column {}", at.line(), at.column()));
+    format!("is no kubeconfig{}", place.unwrap_or_default())
 }
 
 async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, ApiServerError> {
@@ -144,4 +159,20 @@ async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, A
 
 fn get(path: &str) -> kube::Result<http::Request<Vec<u8>>> {
     http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_broken_kubeconfig_are_not_told() {
+        for text in ["users:\n- name: a\n   token: hunter2\n", "kind: Config\nusers: hunter2\n"] {
+            let told = fault(&Kubeconfig::from_yaml(text).expect_err("is none"));
+            assert!(
+                told.starts_with("is no kubeconfig: look at line ") && !told.contains("hunter2"),
+                "{told}"
+            );
+        }
+    }
 }

@@ -28,7 +28,7 @@ mod tls;
 mod token;
 
 pub use self::{
-    api_server::{ApiServer, ApiServerError, Discovered},
+    api_server::{ApiServer, ApiServerError, Discovered, configuration},
     bearer::Bearers,
     body::{Bounded, Room},
     caller::{Caller, Role},

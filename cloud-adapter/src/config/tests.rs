@@ -180,6 +180,12 @@ fn what_is_no_yaml_is_refused_with_the_place() {
 }
 
 #[test]
+fn what_stands_in_a_file_that_is_no_yaml_is_not_repeated() {
+    let told = faults("users:\n- name: a\n  password: hunter2\n   token: hunter2\n");
+    assert!(told.contains("line 4") && !told.contains("hunter2") && !told.contains('\n'), "{told}");
+}
+
+#[test]
 fn times_that_would_overflow_the_clock_are_refused() {
     Config::parse("cache: {instances: {maxAge: 720h}}", &[]).expect("thirty days");
     let found = faults("cache: {instances: {maxAge: 4000000000000000h}}\nlimits: {deadline: {max: 721h}}");

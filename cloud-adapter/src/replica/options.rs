@@ -1,18 +1,11 @@
 //! The flags of a replica, and what is checked of them before anything starts.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use adapter_client::{Flags, SERVER_NAME, Security, Target};
 use clap::{Args, ValueEnum};
 use cloud_lease::{Settings, Timing};
-use kube::{
-    Client, Config,
-    client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, client::ClientBuilder};
 
 use crate::{
     process::WrongUsage,
@@ -181,13 +174,9 @@ impl ReplicaOptions {
 
 async fn kubernetes(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
-        Some(path) => {
-            let wrong =
-                |error: &dyn fmt::Display| WrongUsage(format!("--kubeconfig {}: {error}", path.display()));
-            let file = Kubeconfig::read_from(path).map_err(|error| wrong(&error))?;
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(file, &options).await.map_err(|error| wrong(&error))?
-        }
+        Some(path) => cloud_adapter_security::configuration(path)
+            .await
+            .map_err(|why| WrongUsage(format!("--kubeconfig {why}")))?,
         None => Config::incluster().map_err(|error| {
             WrongUsage(format!(
                 "--replicas active-standby: no API server: {error}: give --kubeconfig outside of a pod"
