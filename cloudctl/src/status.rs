@@ -4,8 +4,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus};
-use jiff::Timestamp;
+use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus, Waiting};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,11 @@ use crate::{
 
 /// A Lease that was not renewed for so long is held by nobody: three times as long as any holder may rely on it, for clocks differ.
 const LAPSED: i64 = 30;
+
+/// What is not as wanted for so long needs somebody.
+const LONG: SignedDuration = SignedDuration::from_mins(5);
+/// Of what waits so long, so much of a controller is named.
+const NAMED: usize = 3;
 
 /// How it goes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,6 +114,7 @@ fn report(
     let mut troubles = Vec::new();
     troubles.extend(of_adapters(&adapters));
     troubles.extend(controllers.iter().flat_map(of_controller));
+    troubles.extend(controllers.iter().flat_map(|it| long_waits(it, session.now)));
     troubles.extend(shards.iter().filter(|it| it.holder.is_none()).map(unheld));
     troubles.extend(controllers.iter().filter(|it| is_idle(&it.page, &shards)).map(idle));
     let (namespace, at) = (session.namespace.clone(), session.now);
@@ -191,6 +197,29 @@ fn of_adapters(adapters: &[Told<AdapterStatus>]) -> Vec<String> {
 fn of_controller(Told { process, page }: &Told<ControllerStatus>) -> Vec<String> {
     let all = page.adapter.trouble.iter().chain(&page.held_back);
     all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
+}
+
+/// What is not as wanted for long. In a dry run nothing becomes so.
+fn long_waits(Told { process, page }: &Told<ControllerStatus>, now: Timestamp) -> Vec<String> {
+    let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG);
+    let all: Vec<&Waiting> = page.waits.iter().filter(old).filter(|_| !page.dry_run).collect();
+    let line = |it: &&Waiting| {
+        let Waiting { kind, key, since, waits_for, .. } = it;
+        let why = waits_for.as_deref().unwrap_or("it is worked on");
+        format!(
+            "{} {process}: {kind} {key} is not as wanted for {}: {why}",
+            page.controller,
+            age(now, *since)
+        )
+    };
+    let mut lines: Vec<String> = all.iter().take(NAMED).map(line).collect();
+    let more = all.len().saturating_sub(NAMED);
+    if more > 0 {
+        let least = if all.len() == page.waits.len() { "at least " } else { "" };
+        let long = words::duration(LONG.as_secs_f64());
+        lines.push(format!("{} {process}: {least}{more} more for longer than {long}", page.controller));
+    }
+    lines
 }
 
 /// As people say it.

@@ -124,6 +124,36 @@ fn people_see_tables_and_what_is_not_well() {
 }
 
 #[test]
+fn what_is_not_as_wanted_for_long_is_not_well_and_the_oldest_are_named() {
+    let wait = |n: u32, since: &str, why: Option<&str>| json!({ "kind": "Service", "key": format!("default/web-{n}"), "since": since, "waitsFor": why });
+    let troubles = |waits: &[Value], dry_run| {
+        let mut page_of = ControllerStatus { held_back: Vec::new(), dry_run, shards: 1, ..controller(&[0]) };
+        page_of.waits = serde_json::from_value(waits.into()).expect("waits");
+        let controllers = vec![page(Component::ServiceController, "sc-1", page_of)];
+        report(&session(Vec::new()), (Vec::new(), controllers), &[]).troubles
+    };
+    let mut waits = vec![
+        wait(1, "2026-01-02T02:04:05Z", Some("no quota")),
+        wait(2, "2026-01-02T02:54:05Z", None),
+        wait(3, "2026-01-02T02:59:05Z", Some("no quota")),
+        wait(4, "2026-01-02T02:59:06Z", Some("no quota")),
+    ];
+    let lines = [
+        "service-controller sc-1: Service default/web-1 is not as wanted for 1h: no quota",
+        "service-controller sc-1: Service default/web-2 is not as wanted for 10m: it is worked on",
+        "service-controller sc-1: Service default/web-3 is not as wanted for 5m: no quota",
+        "service-controller sc-1: 1 more for longer than 5m",
+        "service-controller sc-1: at least 1 more for longer than 5m",
+    ];
+    assert_eq!(troubles(&waits, false), lines[..3], "the fourth is young");
+    assert_eq!(troubles(&waits, true), [""; 0], "nothing becomes as wanted in a dry run");
+    waits[3] = wait(4, "2026-01-02T02:59:05Z", None);
+    assert_eq!(troubles(&waits, false), [&lines[..3], &lines[4..]].concat());
+    waits.push(wait(5, "2026-01-02T03:04:05Z", None));
+    assert_eq!(troubles(&waits, false), lines[..4]);
+}
+
+#[test]
 fn programs_read_what_was_written() {
     let text = written(&whole(), Format::Json, true).expect("written");
     assert_eq!(serde_json::from_str::<StatusReport>(&text).expect("read"), whole());
