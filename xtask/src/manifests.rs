@@ -41,14 +41,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    write(&args.registry, &args.values, &args.output)
+    for path in write(&args.registry, &args.values, &args.output)? {
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
 }
 
-/// Writes a file for each of these values, or of ours if there are none.
-pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow::Result<()> {
+/// Writes a file for each of these values, or of ours if there are none, and says where they are.
+pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow::Result<Vec<PathBuf>> {
     fs::create_dir_all(output)
         .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
     let values = if values.is_empty() { bundles()? } else { values.to_vec() };
+    let mut written = Vec::new();
     for values in &values {
         let name = values.file_name().with_context(|| format!("--values {}: no file", values.display()))?;
         let path = output.join(name).with_extension("yaml");
@@ -56,9 +60,9 @@ pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let text = format!("{}{rendered}", header(&name, &rendered));
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        say(&format!("wrote {}", path.display()));
+        written.push(path);
     }
-    Ok(())
+    Ok(written)
 }
 
 /// The files of values, in the order of their names.

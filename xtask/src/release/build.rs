@@ -65,7 +65,12 @@ fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinishe
     let root = cargo::root();
     part("notes", || release.write("NOTES.md", notes(&root, state, version)?.as_bytes()))?;
     part("chart", || release.write(&format!("{NAME}-{version}.tgz"), &chart(&root)?))?;
-    part("manifests", || manifests::write(&args.registry, &[], &release.path().join("manifests")))?;
+    part("manifests", || {
+        for path in manifests::write(&args.registry, &[], &release.path().join("manifests"))? {
+            say(&format!("wrote {}", release.inside(&path).display()));
+        }
+        Ok(())
+    })?;
     if args.without_images {
         return Ok(());
     }

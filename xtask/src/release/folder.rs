@@ -35,6 +35,11 @@ impl Unfinished {
         self.dir.path()
     }
 
+    /// What a file is called in the release: the folder that it is in now is gone at the end.
+    pub(super) fn inside<'a>(&self, file: &'a Path) -> &'a Path {
+        file.strip_prefix(self.path()).unwrap_or(file)
+    }
+
     pub(super) fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
         fs::write(self.path().join(name), content).with_context(|| format!("cannot write {name}"))
     }
@@ -114,6 +119,7 @@ mod tests {
             folder.write("sub/g", b"").unwrap();
             let before = names(dir.path());
             assert!(before.iter().any(|name| name.starts_with(".a-1.")), "{before:?}");
+            assert_eq!(folder.inside(&folder.path().join("sub/g")), Path::new("sub/g"));
             folder.finish().unwrap();
             assert_eq!(names(dir.path()), ["a-1"]);
             assert_eq!(fs::read_to_string(whole.join("f")).unwrap(), content);
