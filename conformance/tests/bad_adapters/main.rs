@@ -113,7 +113,8 @@ async fn nobody_at_any_of_the_endpoints() {
     drop(listener);
     for endpoint in [format!("dns:///{address}"), format!("static:///{address}")] {
         let ended = suite(&["--endpoint", &endpoint], 1).await;
-        let refused = format!("no replica of the cloud adapter serves: {address} is away: the connection was refused");
+        let refused =
+            format!("no replica of the cloud adapter serves: {address} is away: the connection was refused");
         for told in [endpoint.as_str(), &refused] {
             assert!(ended.err.contains(told), "{told}: {}", ended.err);
         }

@@ -41,7 +41,8 @@ impl Awaited {
     pub(super) fn silence(&self) -> Option<String> {
         let since = *self.calls().begun.values().next()?;
         let waited = Instant::now().saturating_duration_since(since);
-        (waited >= PATIENCE).then(|| format!("a request to the cloud adapter has had no answer for {} s", waited.as_secs()))
+        (waited >= PATIENCE)
+            .then(|| format!("a request to the cloud adapter has had no answer for {} s", waited.as_secs()))
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -69,7 +70,10 @@ mod tests {
         });
         assert_eq!(awaited.silence(), None);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(awaited.silence().as_deref(), Some("a request to the cloud adapter has had no answer for 6 s"));
+        assert_eq!(
+            awaited.silence().as_deref(),
+            Some("a request to the cloud adapter has had no answer for 6 s")
+        );
         drop(first);
         assert_eq!(awaited.silence(), None, "the other has just begun");
     }

@@ -76,7 +76,12 @@ fn the_pages_of_a_controller_are_read_as_they_are_written() {
         "controller": "service-controller", "version": "0.1.0", "clusterId": "c-1", "shards": 2, "held": [1],
         "listed": true, "adapter": { "replica": null, "trouble": "connection refused" },
         "queue": { "waiting": 3, "running": 1, "later": 2, "oldestSeconds": 1.25 },
-        "unsettled": 2, "heldBack": ["12 load balancers would be deleted at once"], "dryRun": false,
+        "unsettled": 2,
+        "waits": [{
+            "kind": "Service", "key": "default/web", "since": "2026-01-02T03:04:05Z", "waitsFor": "quota",
+            "reason": "VENDOR_QUOTA",
+        }],
+        "heldBack": ["12 load balancers would be deleted at once"], "dryRun": false,
         "orphans": [{
             "uid": "6f1c", "key": "default/web", "vendorIds": ["lb-1"], "since": "2026-01-02T03:04:05Z",
             "released": false, "waitsFor": "a person",
