@@ -1,13 +1,13 @@
 //! The API server: what lies in the cluster, and the way to the ports of pods.
 
-use std::{path::Path, sync::OnceLock, time::Duration};
+use std::{error::Error, iter::successors, path::Path, sync::OnceLock, time::Duration};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client,
     api::{ListParams, PartialObjectMeta},
-    client::UpgradeConnectionError,
+    client::{AuthError, UpgradeConnectionError},
 };
 use tokio::time::timeout;
 
@@ -199,28 +199,55 @@ fn refused(error: &kube::Error, namespace: &str) -> String {
     }
 }
 
-/// An error with all its causes, each said once, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        next = cause.source();
+/// An error with all its causes, each said once, in one line, and without secrets.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    if let Some(words) = causes(error).find_map(without_secrets) {
+        return words;
     }
+    let text = causes(error).skip(1).fold(error.to_string(), |text, cause| {
+        let said = cause.to_string();
+        if text.contains(&said) { text } else { format!("{text}: {said}") }
+    });
     in_time(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What is behind it all: the layers above only say that they pass it on.
-fn root(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(cause) = deepest.source() {
-        deepest = cause;
+fn root(error: &(dyn Error + 'static)) -> String {
+    if let Some(words) = causes(error).find_map(without_secrets) {
+        return words;
     }
-    let text = in_time(&deepest.to_string());
+    let text = in_time(&causes(error).last().unwrap_or(error).to_string());
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(Some(error), |error| (*error).source())
+}
+
+/// Words of our own for what would tell secrets: kube's show what a credential plugin is given and prints, and a proxy with its password.
+fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(
+        kube::Error::ProxyProtocolUnsupported { proxy_url }
+        | kube::Error::ProxyProtocolDisabled { proxy_url, .. },
+    ) = error.downcast_ref()
+    {
+        let (scheme, host) = (proxy_url.scheme_str().unwrap_or("http"), proxy_url.host().unwrap_or_default());
+        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported: remove it"));
+    }
+    let auth: &AuthError = error.downcast_ref()?;
+    if let AuthError::AuthExecRun { out, .. } = auth {
+        return Some(format!("the credential plugin of the kubeconfig failed: {}", out.status));
+    }
+    let words = if let AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) = auth {
+        "the credential plugin of the kubeconfig printed no ExecCredential"
+    } else if let AuthError::MalformedTokenExpirationDate(_) = auth {
+        "the credentials of the kubeconfig expire at what is no time"
+    } else if let AuthError::AuthExec(_) = auth {
+        "the auth-provider of the kubeconfig gives no credentials: use a credential plugin"
+    } else {
+        return None;
+    };
+    Some(words.to_owned())
 }
 
 /// What a connection says that nobody answered, in words for people.

@@ -118,6 +118,40 @@ fn secrets_of_a_broken_kubeconfig_are_not_told() {
     }
 }
 
+/// Of a plugin that prints something else, of one that fails, and of a proxy.
+#[test]
+fn secrets_of_a_kubeconfig_that_gives_no_client_are_not_told() {
+    let plugin = |script: &str| {
+        format!(
+            "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"], \
+             env: [{{name: SECRET_KEY, value: hunter2}}], interactiveMode: Never}}}}"
+        )
+    };
+    let proxy = format!("'http://{NOBODY}', proxy-url: 'http://me:hunter2@127.0.0.1:2/'");
+    for (old, new, words) in [
+        (
+            "{token: t}",
+            plugin(r#"echo '{\"status\": {\"token\": \"hunter2\" oops'"#),
+            "the credential plugin of the kubeconfig printed no ExecCredential",
+        ),
+        (
+            "{token: t}",
+            plugin("echo hunter2; exit 7"),
+            "the credential plugin of the kubeconfig failed: exit status: 7",
+        ),
+        (&format!("'http://{NOBODY}'"), proxy, "proxy-url http://127.0.0.1: proxies are not supported"),
+    ] {
+        let home = tempfile::tempdir().expect("a directory");
+        let file = home.path().join("config");
+        std::fs::write(&file, kubeconfig_of(NOBODY).replace(old, &new)).expect("written");
+        let output = run(home.path(), &["status", "--kubeconfig", &file.display().to_string()]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(line.contains(words) && !line.contains("hunter2"), "{said}");
+    }
+}
+
 #[test]
 fn a_kubeconfig_without_contexts_is_not_to_be_chosen_from() {
     let home = tempfile::tempdir().expect("a directory");

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use cloud_lease::causes;
 use kube::{
     Client, Config,
     client::ClientBuilder,
@@ -123,20 +124,6 @@ fn names_another(status: &Status) -> bool {
     causes_of(status).iter().any(|cause| cause.field == "metadata.uid")
 }
 
-/// An error with its causes, each once: kube's own texts stop at the first.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
 /// Waits for a call to the API server, within the time limit.
 ///
 /// # Errors
@@ -199,7 +186,9 @@ fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
 /// # Errors
 /// The configuration makes no sense.
 pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
-    let builder = ClientBuilder::try_from(config)?.with_layer(&TimeoutLayer::new(ANSWER_LIMIT));
+    let builder = ClientBuilder::try_from(config)
+        .map_err(|error| unusable(&error))?
+        .with_layer(&TimeoutLayer::new(ANSWER_LIMIT));
     // The layer clones what is below it for each request.
     Ok(builder.with_layer(&BufferLayer::new(REQUESTS_WAITING)).with_layer(requests).build())
 }
@@ -209,7 +198,12 @@ pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
 /// # Errors
 /// The configuration makes no sense.
 pub fn plain_client(config: Config) -> anyhow::Result<Client> {
-    Ok(ClientBuilder::try_from(config)?.build())
+    Ok(ClientBuilder::try_from(config).map_err(|error| unusable(&error))?.build())
+}
+
+/// Why there is no client, without the secrets that a kubeconfig and its credential plugin have.
+fn unusable(error: &kube::Error) -> anyhow::Error {
+    anyhow!("the API server cannot be asked: {}", causes(error))
 }
 
 #[cfg(test)]
@@ -225,6 +219,34 @@ mod tests {
             let told = format!("{:#}", unread(Path::new("/etc/config"), error));
             let place = told.starts_with("/etc/config is no kubeconfig: look at line ");
             assert!(place && !told.contains("hunter2"), "{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn secrets_of_a_kubeconfig_that_gives_no_client_are_not_told() {
+        for (proxy, script, words) in [
+            (None, r#"echo '{"status": {"token": "hunter2" oops'"#, "printed no ExecCredential"),
+            (None, "echo hunter2; exit 7", "failed: exit status: 7"),
+            (Some("http://me:hunter2@127.0.0.1:2"), "", "proxy-url http://127.0.0.1: "),
+        ] {
+            let exec = json!({
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": "/bin/sh",
+                "args": ["-c", script],
+                "env": [{ "name": "KEY", "value": "hunter2" }],
+                "interactiveMode": "Never",
+            });
+            let kubeconfig = json!({
+                "current-context": "a",
+                "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+                "clusters": [{ "name": "a", "cluster": { "server": "http://127.0.0.1:9", "proxy-url": proxy } }],
+                "users": [{ "name": "a", "user": { "exec": exec } }],
+            });
+            let kubeconfig = Kubeconfig::from_yaml(&kubeconfig.to_string()).expect("one");
+            let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
+            let error = plain_client(config.expect("complete")).err().expect("there is none");
+            let told = format!("{error:#} {error:?}");
+            assert!(told.contains(words) && !told.contains("hunter2"), "{told}");
         }
     }
 

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{record::Record, settings::Settings};
+use crate::{causes, record::Record, settings::Settings};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(crate) enum Error {
     #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
     Refused(Box<Status>),
     /// The connection, or our side of it.
-    #[error("{}", chain(.0.as_ref()))]
+    #[error("{}", causes(.0.as_ref()))]
     Client(Box<kube::Error>),
     /// Something that is no Lease.
     #[error("the patch cannot be written")]
@@ -108,18 +108,4 @@ impl LeaseApi {
             Err(_elapsed) => Err(Error::Timeout(self.limit)),
         }
     }
-}
-
-/// An error with its causes, each once: kube's own texts stop at the first.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -17,6 +17,7 @@
 
 mod api;
 mod candidate;
+mod causes;
 mod elector;
 mod layout;
 mod member;
@@ -28,6 +29,7 @@ mod share;
 
 pub use self::{
     candidate::{Acquisition, Candidate, Lost, Step},
+    causes::causes,
     elector::{Elector, Leadership},
     record::Record,
     seat::{Seat, Visit},

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use adapter_client::{Flags, SERVER_NAME, Security, Target};
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use cloud_lease::{Settings, Timing};
+use cloud_lease::{Settings, Timing, causes};
 use kube::{Client, Config, client::ClientBuilder};
 
 use crate::{
@@ -168,7 +169,9 @@ impl ReplicaOptions {
             identity,
             timing: Timing::default(),
         };
-        Ok((ClientBuilder::try_from(config)?.build(), settings))
+        let client = ClientBuilder::try_from(config);
+        let client = client.map_err(|error| anyhow!("the API server cannot be asked: {}", causes(&error)))?;
+        Ok((client.build(), settings))
     }
 }
 
