@@ -162,7 +162,7 @@ impl Adapter {
         self.channel.away()
     }
 
-    /// That a call has had no answer for long.
+    /// That a call has had no answer for long, of those that are answered at once.
     #[must_use]
     pub fn silence(&self) -> Option<String> {
         self.awaited.silence()
@@ -378,7 +378,7 @@ impl Adapter {
         cost: fn(&T) -> Option<&Cost>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, AdapterError> {
-        let pending = self.awaited.begin();
+        let pending = self.awaited.begin(name);
         let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, Box::pin(call)).await {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| typed(&status)),
             Err(_elapsed) => Err(typed(&Status::deadline_exceeded("no answer within the deadline"))),

@@ -491,8 +491,8 @@ impl Explain {
         let next = next.or(due).filter(|_| place != Place::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
-        // What it waited for before is not what it waits for while it is asked about.
-        let silence = adapter.silence().filter(|_| place == Place::Runs || all.waits_for.is_none());
+        // Whose call it is nobody knows here: what waits for something else goes on to say so.
+        let silence = adapter.silence().filter(|_| all.waits_for.is_none());
         if all.waits_for.is_some() && place != Place::Runs || silence.is_some() {
             all.state = State::Waiting;
         }

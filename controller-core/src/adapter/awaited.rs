@@ -8,16 +8,18 @@ use std::{
 
 use tokio::time::Instant;
 
-/// An adapter that works answers sooner, if only that it is at it.
+/// What an adapter that works answers sooner than [`PATIENCE`], if only that it is at it. The other RPCs it may hold until their deadline.
+/// Source: contract, load_balancer_service.proto.
+const PROMPT: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// When each call that is under way began. Cloning gives another handle.
+/// The calls of [`PROMPT`] that are under way, and when each began. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Awaited(Arc<Mutex<Calls>>);
 
 #[derive(Debug, Default)]
 struct Calls {
-    begun: BTreeMap<u64, Instant>,
+    begun: BTreeMap<u64, (&'static str, Instant)>,
     next: u64,
 }
 
@@ -29,20 +31,24 @@ pub(super) struct Pending {
 }
 
 impl Awaited {
-    pub(super) fn begin(&self) -> Pending {
+    /// A call that may take long is none to wait for.
+    pub(super) fn begin(&self, rpc: &'static str) -> Option<Pending> {
+        if !PROMPT.contains(&rpc) {
+            return None;
+        }
         let mut calls = self.calls();
         let number = calls.next;
         calls.next += 1;
-        calls.begun.insert(number, Instant::now());
-        Pending { awaited: self.clone(), number }
+        calls.begun.insert(number, (rpc, Instant::now()));
+        Some(Pending { awaited: self.clone(), number })
     }
 
     /// That the oldest call has had no answer for long.
     pub(super) fn silence(&self) -> Option<String> {
-        let since = *self.calls().begun.values().next()?;
+        let (rpc, since) = *self.calls().begun.values().next()?;
         let waited = Instant::now().saturating_duration_since(since);
         (waited >= PATIENCE)
-            .then(|| format!("a request to the cloud adapter has had no answer for {} s", waited.as_secs()))
+            .then(|| format!("{rpc} has had no answer of the cloud adapter for {} s", waited.as_secs()))
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -64,17 +70,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_oldest_call_without_an_answer_is_told_of_when_it_takes_long() {
         let awaited = Awaited::default();
-        let (first, _second) = (awaited.begin(), {
+        let (first, _second) = (awaited.begin("EnsureLoadBalancer"), {
             tokio::time::advance(Duration::from_secs(4)).await;
-            awaited.begin()
+            awaited.begin("GetInfo")
         });
         assert_eq!(awaited.silence(), None);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(
             awaited.silence().as_deref(),
-            Some("a request to the cloud adapter has had no answer for 6 s")
+            Some("EnsureLoadBalancer has had no answer of the cloud adapter for 6 s")
         );
         drop(first);
         assert_eq!(awaited.silence(), None, "the other has just begun");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_adapter_may_hold_is_no_silence() {
+        let awaited = Awaited::default();
+        let _held = ["ApplyRoutes", "BatchGetInstances", "WatchInstances"].map(|rpc| awaited.begin(rpc));
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(awaited.silence(), None);
     }
 }

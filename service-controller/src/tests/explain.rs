@@ -237,7 +237,7 @@ async fn an_adapter_that_does_not_answer_is_what_a_service_waits_for() {
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("web");
     let waits = seen.waits_for.expect("it waits for the adapter");
-    assert!(waits.starts_with("a request to the cloud adapter has had no answer for "), "{waits}");
+    assert!(waits.starts_with("EnsureLoadBalancer has had no answer of the cloud adapter for "), "{waits}");
     assert_eq!(seen.state, State::Waiting);
     assert_eq!(world.explain.status().expect("it runs").adapter.trouble, Some(waits));
     world.cloud.edit(|state| state.slow.clear());
