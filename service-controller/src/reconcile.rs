@@ -136,7 +136,7 @@ impl Reconciler {
         let (ledger, object) = (&self.executor.ledger, id.object());
         ledger.begins(&object);
         let told = self.reminders.told(&object);
-        memory.reminded(told.into_iter().map(|at| at.saturating_duration_since(self.started)));
+        memory.looks(told.into_iter().map(|at| at.saturating_duration_since(self.started)));
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
             Err(error) => self.report(id, &mut memory, &error),

@@ -76,6 +76,7 @@ impl Reconciler {
         seen: Option<&[Balancer]>,
     ) -> Result<Option<Next>, Error> {
         let (ledger, object) = (&self.executor.ledger, id.object());
+        memory.wishes_nothing();
         if memory.removed {
             ledger.settles(&object);
             self.waits_no_more(id);

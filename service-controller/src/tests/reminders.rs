@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason};
-use controller_core::testing::service;
+use controller_core::{mirror::ObjectName, testing::service};
+use k8s_openapi::api::core::v1::Service;
 
 use super::world::World;
 
@@ -105,4 +106,33 @@ async fn what_is_built_for_hours_is_told_to_be_built() {
     world.cloud.edit(|state| state.pending = 0);
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     is_told_no_more(&world, words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_service_that_is_gone_nothing_is_told() {
+    let world = World::start().await;
+    world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
+    let words = "lb.cloudadapter.dev/nonsense";
+    world.eventually("it is told", |world| told(world, words) == 1).await;
+    world.kube.delete::<Service>(&ObjectName::namespaced("default", "web"));
+    is_told_no_more(&world, words).await;
+}
+
+/// The adapter was away, and refuses the Service now that it is back: that it was away is over.
+#[tokio::test(start_paused = true)]
+async fn what_was_in_the_way_before_is_not_told_again() {
+    let world = World::start().await;
+    world
+        .cloud
+        .fail_next("EnsureLoadBalancer", AdapterError::new(Reason::VendorQuota, "10 of 10 are in use"));
+    for _ in 0..100 {
+        let error = AdapterError::field("spec.listeners[0].node_port", "is taken");
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    }
+    world.service(service("web").port(80));
+    let (before, now) = ("10 of 10 are in use", "spec.ports[0].nodePort: is taken");
+    world.eventually("it is refused", |world| told(world, now) == 1).await;
+    assert_eq!(told(&world, before), 1);
+    is_told_for_two_hours(&world, now).await;
+    assert_eq!(told(&world, before), 1, "{:?}", world.events());
 }

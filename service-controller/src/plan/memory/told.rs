@@ -19,15 +19,18 @@ struct Said {
     news: News,
     /// When it was told last, since the start of the process.
     at: Duration,
+    /// As far as the last look found. Who finds it again later has no news.
+    stands: bool,
 }
 
 impl Told {
     /// What of this people shall hear now: it is another trouble than last time, or was told long ago.
     pub(super) fn hears(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
-        if self.0.get(&topic).is_some_and(|said| said.name == name) {
+        if let Some(said) = self.0.get_mut(&topic).filter(|said| said.name == name) {
+            said.stands = true;
             return self.again(topic, now).into_iter().collect();
         }
-        self.0.insert(topic, Said { name: name.to_owned(), news: news.clone(), at: now });
+        self.0.insert(topic, Said { name: name.to_owned(), news: news.clone(), at: now, stands: true });
         vec![news]
     }
 
@@ -43,14 +46,23 @@ impl Told {
         self.0.remove(&topic);
     }
 
+    /// A look begins that finds these anew, if they last.
+    fn doubt(&mut self, topics: &[Topic]) {
+        self.0
+            .iter_mut()
+            .filter(|(topic, _)| topics.contains(topic))
+            .for_each(|(_, said)| said.stands = false);
+    }
+
     /// All troubles that last, and when each was told.
-    pub(super) fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
-        self.0.iter().filter(|(topic, _)| **topic != Topic::Progress).map(|(_, said)| (&said.news, said.at))
+    fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
+        let lasting = self.0.iter().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
+        lasting.map(|(_, said)| (&said.news, said.at))
     }
 
     /// These troubles were told again meanwhile, each at its time.
-    pub(super) fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
-        let troubles = self.0.iter_mut().filter(|(topic, _)| **topic != Topic::Progress);
+    fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
+        let troubles = self.0.iter_mut().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
         troubles.zip(times).for_each(|((_, said), at)| said.at = at);
     }
 }
@@ -71,9 +83,20 @@ impl Memory {
         self.told.troubles()
     }
 
-    /// They were told again since the last look, each at its time.
-    pub(crate) fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
-        self.told.reminded(times);
+    /// A look begins. The troubles that last were told again since the last one, each at its time. What the adapter said once, and will not
+    /// be asked about for now, lasts until it is asked again; all else this look finds anew or not.
+    pub(crate) fn looks(&mut self, reminded: impl Iterator<Item = Duration>) {
+        self.told.reminded(reminded);
+        self.told.doubt(&[Topic::Wish, Topic::Release]);
+        if !self.is_degraded() {
+            self.told.doubt(&[Topic::Work]);
+        }
+    }
+
+    /// There is no Service any more that could wish for something.
+    pub(crate) fn wishes_nothing(&mut self) {
+        self.told.over(Topic::Wish);
+        self.told.over(Topic::Refused);
     }
 
     /// Something about load balancers without a Service, if it is not what people were told last.
@@ -104,6 +127,15 @@ mod tests {
         assert_eq!(hears(59, "throttled", "wait 9 s"), []);
         assert_eq!(hears(59, "quota", "full"), [failed("full")]);
         assert_eq!(hears(60, "quota", "full"), []);
+        assert_eq!(told.troubles().count(), 1);
+        told.doubt(&[Topic::Work]);
+        assert_eq!(told.troubles().count(), 0, "nobody has found it again");
+        assert_eq!(
+            told.hears(Topic::Work, "quota", failed("full"), minute * 61),
+            [],
+            "and if so it is no news"
+        );
+        assert_eq!(told.troubles().count(), 1);
         told.over(Topic::Work);
         assert_eq!(told.again(Topic::Work, minute * 99), None);
         assert_eq!(told.troubles().count(), 0);
