@@ -120,14 +120,16 @@ impl Recorder {
     }
 
     /// The same, for who says it again soon if it is not taken now: returns whether it was. Nothing is logged and nothing is lost
-    /// before.
+    /// before. Half of the places are left to news.
     #[must_use]
     pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
         let Some(writer) = &self.told else {
             log(about, &notice);
             return true;
         };
-        let Ok(place) = writer.try_reserve() else { return false };
+        let Some(place) = writer.try_reserve().ok().filter(|_| writer.capacity() >= QUEUE / 2) else {
+            return false;
+        };
         log(about, &notice);
         place.send(Told { component: self.component, about: about.clone(), notice });
         true

@@ -145,14 +145,16 @@ async fn what_finds_no_place_can_be_told_again_and_is_not_lost() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
-    for n in 0..QUEUE {
+    for n in 0..QUEUE / 2 {
         assert!(recorder.try_tell(&about, notice(&n.to_string())), "{n}");
     }
     assert!(!recorder.try_tell(&about, notice("one more")));
+    (0..QUEUE / 2).for_each(|n| recorder.tell(&about, notice(&format!("news {n}"))));
     assert_eq!(recorder.dropped.get(), 0, "nothing is lost: it is told again");
-    sleep(Duration::from_secs(1)).await;
+    let all = PACE * u32::try_from(QUEUE).expect("small");
+    sleep(all).await;
     assert!(recorder.try_tell(&about, notice("one more")));
-    sleep(PACE * u32::try_from(QUEUE).expect("small")).await;
+    sleep(all).await;
     assert!(kube.events().iter().any(|event| event.ends_with(": one more")));
 }
 

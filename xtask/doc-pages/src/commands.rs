@@ -26,6 +26,9 @@ pub struct Block<'a> {
     prompts: bool,
 }
 
+/// What commands can be typed on, beside a terminal; the usual one has no name. Source: e2e/src/docs.rs and who uses it.
+pub const STAGES: [&str; 5] = ["", "installed", "demo", "simcloud", "cluster"];
+
 /// What is known of a block of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How<'a> {

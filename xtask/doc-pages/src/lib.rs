@@ -9,7 +9,7 @@ mod links;
 mod paths;
 mod summary;
 
-pub use commands::{Block, Command, How, alike, blocks, says};
+pub use commands::{Block, Command, How, STAGES, alike, blocks, says};
 pub use lines::{Kind, Line, lines};
 pub use links::{Change, Link, anchors, links, with_links};
 pub use paths::{relative, resolve};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use doc_pages::{How, anchors, blocks, entries, links, resolve};
+use doc_pages::{How, STAGES, anchors, blocks, entries, links, resolve};
 
 use super::behaviour::Known;
 use crate::cargo;
@@ -115,6 +115,9 @@ impl Judge<'_> {
             let why = match block.how {
                 None => Some("no comment above says `run`, `tested: ...` or `not run: ...`".to_owned()),
                 Some(How::Tested(test)) if !(self.is_test)(test) => Some(format!("there is no test {test}")),
+                Some(How::Run(stage)) if !STAGES.contains(&stage) => {
+                    Some(format!("no test has the stage {stage}: {STAGES:?}"))
+                }
                 Some(How::Run(_) | How::Tested(_) | How::NotRun(_)) => None,
             };
             let ours =
@@ -174,12 +177,13 @@ mod tests {
 
     #[test]
     fn of_each_command_it_is_known_whether_it_is_run() {
-        let page = "<!-- run -->\n```sh\na\n```\n```console\n$ b\n```\n<!-- tested: f::no -->\n```sh\nc\n```\n<!-- tested: f::t -->\n```sh\n```\n";
+        let page = "<!-- run -->\n```sh\na\n```\n<!-- run: bench -->\n```sh\na\n```\n```console\n$ b\n```\n<!-- tested: f::no -->\n```sh\nc\n```\n<!-- tested: f::t -->\n```sh\n```\n";
         let judge = Judge { is_test: &|name| name == "f::t", refuse: &|_| None };
         let faults = judge.page("docs/a.md", page);
-        assert_eq!(faults.len(), 2, "{faults:?}");
-        assert!(faults[0].starts_with("docs/a.md:5: no comment above"), "{faults:?}");
-        assert_eq!(faults[1], "docs/a.md:9: there is no test f::no");
+        let [stage, unmarked, no_test] = faults.as_slice() else { panic!("{faults:?}") };
+        assert!(stage.starts_with("docs/a.md:6: no test has the stage bench"), "{stage}");
+        assert!(unmarked.starts_with("docs/a.md:9: no comment above"), "{unmarked}");
+        assert_eq!(no_test, "docs/a.md:13: there is no test f::no");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f
         let wanted = whole(rate * WRITE.as_secs_f64() * ROOM);
         (wanted > most).then(|| Advice {
             text: format!(
-                "{most} calls of {family} in flight are {}/s, as a write takes {}: {}/s need {wanted}",
+                "at most {most} in flight of {family} is {}/s, as a write takes {}: {}/s need {wanted}",
                 figure(f64::from(most) / WRITE.as_secs_f64()),
                 span(WRITE),
                 figure(rate)

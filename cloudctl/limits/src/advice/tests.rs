@@ -79,7 +79,7 @@ fn a_share_of_an_account_is_reckoned_back() {
 #[test]
 fn few_calls_in_flight_are_told() {
     assert_snapshot!(said((100, 300), "limits: {concurrency: {loadbalancer: 1}}"), @r#"
-    1 calls of loadbalancer in flight are 2/s, as a write takes 500 ms: 20/s need 11
+    at most 1 in flight of loadbalancer is 2/s, as a write takes 500 ms: 20/s need 11
       limits.concurrency.loadbalancer: 11
     "#);
 }
