@@ -2,12 +2,13 @@
 
 use std::{error::Error, iter::successors, path::Path, sync::OnceLock, time::Duration};
 
+use cloud_lease::without_secrets;
 use futures::FutureExt as _;
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client,
     api::{ListParams, PartialObjectMeta},
-    client::{AuthError, UpgradeConnectionError},
+    client::UpgradeConnectionError,
 };
 use tokio::time::timeout;
 
@@ -222,32 +223,6 @@ fn root(error: &(dyn Error + 'static)) -> String {
 
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     successors(Some(error), |error| (*error).source())
-}
-
-/// Words of our own for what would tell secrets: kube's show what a credential plugin is given and prints, and a proxy with its password.
-fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(
-        kube::Error::ProxyProtocolUnsupported { proxy_url }
-        | kube::Error::ProxyProtocolDisabled { proxy_url, .. },
-    ) = error.downcast_ref()
-    {
-        let (scheme, host) = (proxy_url.scheme_str().unwrap_or("http"), proxy_url.host().unwrap_or_default());
-        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported: remove it"));
-    }
-    let auth: &AuthError = error.downcast_ref()?;
-    if let AuthError::AuthExecRun { out, .. } = auth {
-        return Some(format!("the credential plugin of the kubeconfig failed: {}", out.status));
-    }
-    let words = if let AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) = auth {
-        "the credential plugin of the kubeconfig printed no ExecCredential"
-    } else if let AuthError::MalformedTokenExpirationDate(_) = auth {
-        "the credentials of the kubeconfig expire at what is no time"
-    } else if let AuthError::AuthExec(_) = auth {
-        "the auth-provider of the kubeconfig gives no credentials: use a credential plugin"
-    } else {
-        return None;
-    };
-    Some(words.to_owned())
 }
 
 /// What a connection says that nobody answered, in words for people.

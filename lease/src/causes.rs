@@ -18,7 +18,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Words of our own for what would tell secrets: kube's show what a credential plugin is given and prints, and a proxy with its password.
-fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
+#[must_use]
+pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(
         kube::Error::ProxyProtocolUnsupported { proxy_url }
         | kube::Error::ProxyProtocolDisabled { proxy_url, .. },

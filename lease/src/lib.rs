@@ -29,7 +29,7 @@ mod share;
 
 pub use self::{
     candidate::{Acquisition, Candidate, Lost, Step},
-    causes::causes,
+    causes::{causes, without_secrets},
     elector::{Elector, Leadership},
     record::Record,
     seat::{Seat, Visit},

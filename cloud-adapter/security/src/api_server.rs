@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
+use cloud_lease::without_secrets;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::{
     Api, Client, Config,
     api::PostParams,
-    client::AuthError,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde::Deserialize;
@@ -156,32 +156,6 @@ fn fault(error: &KubeconfigError) -> String {
 fn words(error: &kube::Error) -> String {
     let mut all = successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     all.find_map(without_secrets).unwrap_or_else(|| error.to_string())
-}
-
-/// Words of our own for what would tell secrets: kube's show what a credential plugin is given and prints, and a proxy with its password.
-fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(
-        kube::Error::ProxyProtocolUnsupported { proxy_url }
-        | kube::Error::ProxyProtocolDisabled { proxy_url, .. },
-    ) = error.downcast_ref()
-    {
-        let (scheme, host) = (proxy_url.scheme_str().unwrap_or("http"), proxy_url.host().unwrap_or_default());
-        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported: remove it"));
-    }
-    let auth: &AuthError = error.downcast_ref()?;
-    if let AuthError::AuthExecRun { out, .. } = auth {
-        return Some(format!("the credential plugin of the kubeconfig failed: {}", out.status));
-    }
-    let words = if let AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) = auth {
-        "the credential plugin of the kubeconfig printed no ExecCredential"
-    } else if let AuthError::MalformedTokenExpirationDate(_) = auth {
-        "the credentials of the kubeconfig expire at what is no time"
-    } else if let AuthError::AuthExec(_) = auth {
-        "the auth-provider of the kubeconfig gives no credentials: use a credential plugin"
-    } else {
-        return None;
-    };
-    Some(words.to_owned())
 }
 
 async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, ApiServerError> {
