@@ -83,7 +83,7 @@ impl ApiProxy {
     ///
     /// # Errors
     /// When no port is left.
-    pub async fn start(control_plane: &mut ControlPlane) -> anyhow::Result<Self> {
+    pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let server = control_plane.server();
         let mut config = Config::new(server.url.parse().context("the API server's URL")?);
         config.root_cert_file = Some(server.ca);
@@ -95,7 +95,7 @@ impl ApiProxy {
             met: watch::Sender::default(),
             cut: watch::Sender::new(()),
         });
-        let address = format!("127.0.0.1:{}", control_plane.take_port()?);
+        let address = format!("127.0.0.1:{}", test_ports::take()?);
         let listener = TcpListener::bind(&address).await.with_context(|| format!("cannot bind {address}"))?;
         let proxy = Proxy { api, shared: Arc::clone(&shared) };
         let router = Router::new().fallback(pass).with_state(proxy);

@@ -132,16 +132,16 @@ impl Bed<OpenStack> {
     /// # Errors
     /// As [`Self::on_openstack`].
     pub async fn on_openstack_with(project: Arc<Project>, more: &Value) -> anyhow::Result<Self> {
-        let mut control_plane = ControlPlane::start(&tools()?).await?;
-        let cloud = OpenStack::start(&mut control_plane, project).await?;
-        let mut values = Values::new(&mut control_plane)?.render();
+        let control_plane = ControlPlane::start(&tools()?).await?;
+        let cloud = OpenStack::start(&control_plane, project).await?;
+        let mut values = Values::new()?.render();
         merge(&mut values, &cloud.values());
         // Listed often, so that nobody waits long for what somebody else did.
         let often = ["instances", "loadBalancers", "routes"].map(|it| (it, json!({ "maxAge": "10s" })));
         merge(&mut values, &json!({ "adapter": { "cache": BTreeMap::from(often) } }));
         merge(&mut values, more);
         let release = Release::install(&control_plane, &values).await?;
-        let pods = Pods::from_release(&mut control_plane, &release).await?;
+        let pods = Pods::from_release(&control_plane, &release).await?;
         let cluster = Cluster { pods, cloud, release, control_plane };
         let mut this = Self { cluster, within: openstack::DONE_WITHIN };
         this.cluster.pods.start()?;

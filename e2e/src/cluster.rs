@@ -39,12 +39,12 @@ impl Cluster {
     /// # Errors
     /// When a part does not start, or the chart is refused.
     pub async fn install(tools: &Tools, change: impl FnOnce(&mut Value)) -> anyhow::Result<Self> {
-        let mut control_plane = ControlPlane::start(tools).await?;
-        let cloud = Simcloud::start(&mut control_plane).await?;
-        let mut values = Values::new(&mut control_plane)?.simcloud(cloud.url()).render();
+        let control_plane = ControlPlane::start(tools).await?;
+        let cloud = Simcloud::start(&control_plane).await?;
+        let mut values = Values::new()?.simcloud(cloud.url()).render();
         change(&mut values);
         let release = Release::install(&control_plane, &values).await?;
-        let pods = Pods::from_release(&mut control_plane, &release).await?;
+        let pods = Pods::from_release(&control_plane, &release).await?;
         Ok(Self { pods, cloud, release, control_plane })
     }
 }

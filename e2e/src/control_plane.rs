@@ -20,7 +20,6 @@ use tokio::time::timeout;
 use crate::audit::{AuditLog, AuditWrite};
 use crate::eventually::eventually;
 use crate::kubeconfig::{self, Credential, Server};
-use crate::ports::Ports;
 use crate::process::Process;
 
 use servers::Servers;
@@ -42,7 +41,6 @@ pub struct ControlPlane {
     admin: Client,
     kubeconfig: PathBuf,
     tools: Tools,
-    ports: Ports,
     dir: WorkDir,
 }
 
@@ -55,8 +53,7 @@ impl ControlPlane {
     /// When a server does not start; the message has the end of its log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
         let dir = WorkDir::new()?;
-        let mut ports = Ports::claim()?;
-        let servers = Servers::prepare(tools, dir.path(), &mut ports)?;
+        let servers = Servers::prepare(tools, dir.path())?;
         let kubeconfig = dir.path().join("admin.kubeconfig");
         let credential = Credential::Certificate(&servers.pki.admin);
         kubeconfig::write(&kubeconfig, &servers.server(), "default", &credential)?;
@@ -65,7 +62,7 @@ impl ControlPlane {
         let etcd = servers.etcd.start()?;
         let apiserver = servers.apiserver.start()?;
         let tools = tools.clone();
-        let mut this = Self { apiserver, etcd, servers, admin, kubeconfig, tools, ports, dir };
+        let mut this = Self { apiserver, etcd, servers, admin, kubeconfig, tools, dir };
         if let Err(error) = this.wait_ready().await {
             // The message names files in it.
             this.dir.keep();
@@ -97,14 +94,6 @@ impl ControlPlane {
     /// The directory stays when this is dropped, because somebody will want to read it.
     pub fn keep_logs(&mut self) {
         self.dir.keep();
-    }
-
-    /// A port on loopback for a server that belongs to this control plane.
-    ///
-    /// # Errors
-    /// When all are used.
-    pub fn take_port(&mut self) -> anyhow::Result<u16> {
-        self.ports.take()
     }
 
     /// Where the API server is, for kubeconfigs of others.

@@ -75,11 +75,11 @@ impl Values {
     /// Takes the ports that the four processes listen on.
     ///
     /// # Errors
-    /// When the control plane has no ports left.
-    pub fn new(control_plane: &mut ControlPlane) -> anyhow::Result<Self> {
+    /// When all ports are reserved.
+    pub fn new() -> anyhow::Result<Self> {
         let mut ports = [0; 5];
         for port in &mut ports {
-            *port = control_plane.take_port()?;
+            *port = test_ports::take()?;
         }
         Ok(Self { ip: pod_ip()?, ports, cluster_cidr: "10.244.0.0/16".to_owned(), simcloud: None })
     }

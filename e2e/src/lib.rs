@@ -29,7 +29,6 @@ pub mod openstack;
 mod peer;
 mod pki;
 mod pods;
-mod ports;
 mod process;
 mod prometheus;
 mod quiet;
@@ -59,7 +58,6 @@ pub use objects::{
 pub use peer::{Peer, PeerController, PeerFlags, PeerSite};
 pub use pki::new_authority;
 pub use pods::{Pod, Pods, binaries, run_pod};
-pub use ports::Ports;
 pub use process::{Launch, Process};
 pub use prometheus::{Alert, Pace, Prometheus, PrometheusApi, Rule, Sample};
 pub use rights::{rights, rights_listed};

@@ -134,7 +134,7 @@ impl Peer {
     /// # Errors
     /// When there is no Go, or the API server refuses.
     pub async fn install(
-        control_plane: &mut ControlPlane,
+        control_plane: &ControlPlane,
         cloud: &Simcloud,
         flags: &PeerFlags,
     ) -> anyhow::Result<Self> {
@@ -144,7 +144,7 @@ impl Peer {
             authority: server.ca,
             dir: control_plane.dir().to_path_buf(),
             log_dir: control_plane.log_dir(),
-            port: control_plane.take_port()?,
+            port: test_ports::take()?,
         };
         Self::install_at(control_plane.client(), site, cloud, flags).await
     }
@@ -195,7 +195,7 @@ impl Peer {
     /// # Errors
     /// As those of [`Self::install`] and [`Self::start`].
     pub async fn run(
-        control_plane: &mut ControlPlane,
+        control_plane: &ControlPlane,
         cloud: &Simcloud,
         flags: &PeerFlags,
     ) -> anyhow::Result<Self> {

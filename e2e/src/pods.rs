@@ -68,7 +68,7 @@ impl Pods {
     ///
     /// # Errors
     /// When a Deployment asks for something that is done for no pod here; the message names the field.
-    pub async fn from_release(control_plane: &mut ControlPlane, release: &Release) -> anyhow::Result<Self> {
+    pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), &release.namespace);
@@ -80,7 +80,7 @@ impl Pods {
         let (mut pods, mut replicas) = (BTreeMap::new(), Vec::new());
         for deployment in &deployments {
             for number in 0..deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1) {
-                let replica = replica(control_plane, deployment, number)?;
+                let replica = replica(deployment, number)?;
                 let pod = Pod::prepare(control_plane, &replica).await;
                 let pod = pod.with_context(|| format!("Deployment {}", deployment.name_any()))?;
                 pods.insert(pod.name().to_owned(), pod);
@@ -386,18 +386,14 @@ pub fn binaries() -> anyhow::Result<PathBuf> {
 }
 
 /// A replica: the first has the Deployment's name and ports, each other a number and ports of its own.
-fn replica<'a>(
-    control_plane: &mut ControlPlane,
-    deployment: &'a Deployment,
-    number: i32,
-) -> anyhow::Result<Replica<'a>> {
+fn replica<'a>(deployment: &'a Deployment, number: i32) -> anyhow::Result<Replica<'a>> {
     let name = deployment.name_any();
     if number == 0 {
         return Ok(Replica { deployment, pod: name, ports: Ports::default() });
     }
     let containers = &container::template(deployment)?.containers;
     let ports = containers.iter().flat_map(|container| container.ports.iter().flatten());
-    let ports = ports.map(|port| Ok((port.container_port, control_plane.take_port()?)));
+    let ports = ports.map(|port| Ok((port.container_port, test_ports::take()?)));
     let ports = ports.collect::<anyhow::Result<Ports>>()?;
     Ok(Replica { deployment, pod: format!("{name}-{number}"), ports })
 }

@@ -46,7 +46,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// When there is none to be had, or it does not start; the message has the end of its log.
-    pub async fn start(control_plane: &mut ControlPlane, pods: &Pods, pace: Pace) -> anyhow::Result<Self> {
+    pub async fn start(control_plane: &ControlPlane, pods: &Pods, pace: Pace) -> anyhow::Result<Self> {
         let program = e2e_tools::Prometheus::get(&Environment::of_this_process()?)?.server;
         let dir = control_plane.dir().join("prometheus");
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -60,7 +60,7 @@ impl Prometheus {
             Some(lasts) => firing_after(&shipped, lasts),
         };
         fs::write(&rules, text).context("cannot write Prometheus' rules")?;
-        let address = format!("127.0.0.1:{}", control_plane.take_port()?);
+        let address = format!("127.0.0.1:{}", test_ports::take()?);
         let launch = Launch {
             name: "prometheus".to_owned(),
             program,

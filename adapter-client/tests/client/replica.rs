@@ -54,7 +54,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new(name: &'static str) -> Self {
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listen = test_ports::loopback().unwrap();
         Self { name, listen, tls: None, health: true, connection_age: None }
     }
 }

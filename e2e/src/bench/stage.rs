@@ -115,7 +115,7 @@ impl Stage {
                 }
                 None
             }
-            Some(flags) => Some(Peer::run(&mut cluster.control_plane, &cluster.cloud, &flags).await?),
+            Some(flags) => Some(Peer::run(&cluster.control_plane, &cluster.cloud, &flags).await?),
         };
         let client = cluster.control_plane.client();
         let seen = Seen::start(&client).await?;

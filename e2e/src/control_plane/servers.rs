@@ -11,7 +11,6 @@ use crate::audit;
 use crate::control_plane::APISERVER;
 use crate::kubeconfig::Server;
 use crate::pki::Pki;
-use crate::ports::Ports;
 use crate::process::Launch;
 
 /// No packet ever goes to these; Services get their cluster IPs from it.
@@ -29,9 +28,9 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Makes keys, policy and ports. Nothing runs yet.
-    pub(crate) fn prepare(tools: &Tools, dir: &Path, ports: &mut Ports) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
         let pki = Pki::make(&dir.join("pki"))?;
-        let (client, peer, port) = (ports.take()?, ports.take()?, ports.take()?);
+        let (client, peer, port) = (test_ports::take()?, test_ports::take()?, test_ports::take()?);
         let policy = dir.join("audit-policy.json");
         fs::write(&policy, audit::policy().to_string()).context("cannot write the audit policy")?;
         let files =

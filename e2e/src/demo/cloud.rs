@@ -60,7 +60,7 @@ pub(super) struct Route {
 impl Cloud {
     /// The simulated one, unless there is a project of the real services.
     pub(super) async fn start(
-        control_plane: &mut ControlPlane,
+        control_plane: &ControlPlane,
         project: Option<Arc<Project>>,
     ) -> anyhow::Result<Self> {
         Ok(match project {

@@ -1,5 +1,5 @@
 //! The chart on a cluster with real kubelets, with our images, as a user installs it. Each scenario has a cluster of its own, and leaves
-//! nothing of it. `cargo xtask test cluster` runs them; they are built with the feature `cluster` only.
+//! nothing of it. `cargo xtask test cluster` runs them.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 

@@ -1,8 +1,8 @@
 //! The adapter for OpenStack under the real controllers, on the real services of `cargo xtask openstack`: what goes wrong there, and what
 //! it all costs, as the proxy before the services counts it.
 //!
-//! Each scenario has a project of its own, and leaves nothing in it. `cargo xtask test openstack-e2e` runs them; they are built with the
-//! feature `openstack` only, and where there are no services they fail.
+//! Each scenario has a project of its own, and leaves nothing in it. `cargo xtask test openstack-e2e` runs them. Where there are
+//! no services they fail.
 
 #![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
 #![expect(clippy::print_stdout, reason = "what a passed test has seen is asked for with --nocapture")]

@@ -2,7 +2,7 @@
 //! are, and one that does.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -107,7 +107,8 @@ struct Adapter {
 impl Adapter {
     /// Starts one, and waits until it listens.
     fn start(python: &Python, folder: &Path, name: &str, flags: &[&str]) -> anyhow::Result<Self> {
-        let [grpc, http, console] = free_ports()?;
+        let [grpc, http, console] =
+            [test_ports::loopback()?, test_ports::loopback()?, test_ports::loopback()?];
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
         let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
@@ -135,12 +136,4 @@ impl Drop for Adapter {
         // It may have ended by itself.
         self.process.kill().and_then(|()| self.process.wait()).map(drop).unwrap_or_default();
     }
-}
-
-/// Loopback ports that nobody uses now.
-fn free_ports() -> anyhow::Result<[SocketAddr; 3]> {
-    let listen = || TcpListener::bind("127.0.0.1:0");
-    let listeners = [listen()?, listen()?, listen()?];
-    let [grpc, http, console] = &listeners;
-    Ok([grpc.local_addr()?, http.local_addr()?, console.local_addr()?])
 }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -181,11 +181,11 @@ fn kubeconfig_of(server: SocketAddr) -> Value {
     })
 }
 
-/// Loopback ports that nobody uses now.
+/// Loopback ports that stay reserved: adapters are killed and started again at theirs.
 fn free_ports<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
-    let listeners: Vec<TcpListener> =
-        (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    let addresses: Vec<SocketAddr> =
-        listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-    addresses.try_into().ok().context("as many ports as listeners")
+    let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
+    for address in &mut addresses {
+        *address = test_ports::loopback()?;
+    }
+    Ok(addresses)
 }

@@ -31,19 +31,19 @@ pub(super) async fn cluster(
     let teller = play.teller;
     let title =
         format!("etcd {} and kube-apiserver {} start", tools.etcd.version, tools.kube_apiserver.version);
-    let mut control_plane = play.act("control plane", title, ControlPlane::start(tools)).await?;
+    let control_plane = play.act("control plane", title, ControlPlane::start(tools)).await?;
     let title = match project {
         None => "a simulated one starts, as a process of its own, so that it outlives the adapter",
         Some(_) => "is OpenStack, the real services without machines that compute",
     };
-    let cloud = cloud(&mut control_plane, project, teller);
+    let cloud = cloud(&control_plane, project, teller);
     let cloud = play.act("cloud", title.to_owned(), cloud).await?;
     let title = "the chart is installed with Helm".to_owned();
     play.act("helm install", title, install(control_plane, cloud, teller)).await
 }
 
 async fn cloud(
-    control_plane: &mut ControlPlane,
+    control_plane: &ControlPlane,
     project: Option<Arc<Project>>,
     teller: &Teller,
 ) -> anyhow::Result<Cloud> {
@@ -53,11 +53,11 @@ async fn cloud(
 }
 
 async fn install(
-    mut control_plane: ControlPlane,
+    control_plane: ControlPlane,
     cloud: Cloud,
     teller: &Teller,
 ) -> anyhow::Result<Cluster<Cloud>> {
-    let mut values = Values::new(&mut control_plane)?.render();
+    let mut values = Values::new()?.render();
     merge(&mut values, &cloud.values());
     merge(&mut values, &json!({ "routeController": { "clusterCidr": CLUSTER_CIDR } }));
     merge(&mut values, &traces());
@@ -68,7 +68,7 @@ async fn install(
     );
     teller.tell(&Report::Fact(Fact::Command { line }));
     let release = Release::install(&control_plane, &values).await?;
-    let pods = Pods::from_release(&mut control_plane, &release).await?;
+    let pods = Pods::from_release(&control_plane, &release).await?;
     let names = pods.names().join(", ");
     teller.tell(&Report::Fact(Fact::note(format!("the API server has the Deployments {names}"))));
     Ok(Cluster { pods, cloud, release, control_plane })

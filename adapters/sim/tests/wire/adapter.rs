@@ -1,0 +1,23 @@
+//! The whole adapter over gRPC, in front of a simulated cloud: what the contract promises, counted at the cloud.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test ends where something unexpected happens"
+)]
+
+mod absence;
+pub(crate) mod bench;
+mod credentials;
+mod faults;
+mod fewer_calls;
+mod instances;
+mod load_balancers;
+mod ownership;
+mod process;
+mod refusals;
+mod restarts;
+mod routes;
+mod status;
+mod telemetry;

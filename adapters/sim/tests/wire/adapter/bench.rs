@@ -1,0 +1,279 @@
+//! An adapter in this process, with its clients, and the requests that controllers send.
+
+use std::{io::Write as _, net::SocketAddr, time::Duration};
+
+use adapter_sim::{ClientTokens, Settings, SimDriver};
+use cloud_adapter::{Adapter, LogFormat, Options, ReplicaOptions, SecurityOptions, driver::Driver};
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        Backend, BackendList, BatchGetInstancesRequest, BatchGetInstancesResponse, DeleteLoadBalancerRequest,
+        DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence,
+        GetInfoRequest, InstanceRef, LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest,
+        RequestContext, adapter_service_client::AdapterServiceClient, instance_ref::Ref,
+        instance_service_client::InstanceServiceClient,
+        load_balancer_service_client::LoadBalancerServiceClient, put_backend_set_request::Content,
+        route_service_client::RouteServiceClient,
+    },
+};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    service::Routes,
+    transport::{Channel, Endpoint},
+};
+
+use crate::{
+    support::cloud::TestCloud,
+    support::wanted::{CLUSTER, key, owner},
+};
+
+/// Long enough for a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a condition.
+const TICK: Duration = Duration::from_millis(5);
+
+/// For how long reads may lag behind writes, as the adapter is told.
+pub(crate) const HORIZON: Duration = Duration::from_secs(2);
+
+/// Flags for free ports and this configuration file.
+pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
+    let mut file = NamedTempFile::new().expect("a file");
+    writeln!(file, "{config}").expect("room");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let options = Options {
+        grpc_address: any.into(),
+        max_connection_age: Duration::from_mins(30),
+        http_address: any,
+        config: Some(file.path().to_owned()),
+        security: SecurityOptions::default(),
+        replicas: ReplicaOptions::default(),
+        log_format: LogFormat::Text,
+        log_level: "info".into(),
+    };
+    (file, options)
+}
+
+/// A running adapter; it ends when this is dropped.
+pub(crate) struct TestAdapter {
+    pub(crate) channel: Channel,
+    pub(crate) http: SocketAddr,
+    pub(crate) stop: CancellationToken,
+    pub(crate) serving: JoinSet<anyhow::Result<()>>,
+    _config: NamedTempFile,
+}
+
+/// An adapter and its cloud.
+pub(crate) struct Bench {
+    pub(crate) cloud: TestCloud,
+    pub(crate) adapter: TestAdapter,
+}
+
+/// A fast cloud and an adapter that knows it.
+pub(crate) async fn bench() -> Bench {
+    bench_with(json!({})).await
+}
+
+pub(crate) async fn bench_with(settings: Value) -> Bench {
+    let cloud =
+        TestCloud::start(json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } })).await;
+    cloud.settings(settings).await;
+    let adapter = TestAdapter::start(&cloud.url).await;
+    adapter.ready().await;
+    cloud.count_from_here();
+    Bench { cloud, adapter }
+}
+
+pub(crate) fn context() -> RequestContext {
+    RequestContext {
+        cluster_id: CLUSTER.into(),
+        cluster_name: "prod".into(),
+        request_id: "test".into(),
+        ..RequestContext::default()
+    }
+}
+
+/// Asks the vendor now.
+pub(crate) fn live() -> RequestContext {
+    RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
+}
+
+pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
+    Fence { scope: "service-controller/0".into(), epoch, sequence }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !is_so().await {
+            tokio::time::sleep(TICK).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+}
+
+impl TestAdapter {
+    /// Does not wait for the cloud.
+    pub(crate) async fn start(url: &str) -> Self {
+        Self::start_with(url, "").await
+    }
+
+    /// The same with a further line of configuration.
+    pub(crate) async fn start_with(url: &str, config: &str) -> Self {
+        let bucket = "{rate: 100000, burst: 10000}";
+        let families = ["compute", "network", "loadbalancer", "identity"];
+        let buckets: Vec<String> = families.iter().map(|family| format!("{family}: {bucket}")).collect();
+        let (config, options) =
+            options(&format!("limits: {{buckets: {{{}}}}}\n{config}", buckets.join(", ")));
+        let settings = Settings {
+            endpoint: url.parse().expect("a URL"),
+            token: None,
+            region: "sim-1".into(),
+            consistency_horizon: HORIZON,
+            client_tokens: ClientTokens::Sent,
+        };
+        let driver = SimDriver::new(settings).expect("no token");
+        Self::serve((config, options), driver, std::convert::identity).await
+    }
+
+    /// An adapter with these flags and this driver, and something before its services.
+    pub(crate) async fn serve<D: Driver>(
+        (config, options): (NamedTempFile, Options),
+        driver: D,
+        front: impl FnOnce(Routes) -> Routes + Send + 'static,
+    ) -> Self {
+        let adapter = Adapter::bind(driver, &options).await.expect("free ports");
+        let grpc = adapter.grpc_address().expect("bound");
+        let http = adapter.http_address().expect("bound");
+        let stop = CancellationToken::new();
+        let mut serving = JoinSet::new();
+        serving.spawn(adapter.serve_through(stop.clone(), front));
+        let channel = Endpoint::try_from(format!("http://{grpc}")).expect("an address").connect_lazy();
+        Self { channel, http, stop, serving, _config: config }
+    }
+
+    /// Waits until it knows its cloud.
+    pub(crate) async fn ready(&self) {
+        until("the self-check", async || {
+            let request = GetInfoRequest { context: Some(context()) };
+            self.info().get_info(request).await.is_ok_and(|info| info.into_inner().scope.is_some())
+        })
+        .await;
+    }
+
+    pub(crate) fn info(&self) -> AdapterServiceClient<Channel> {
+        AdapterServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn instances(&self) -> InstanceServiceClient<Channel> {
+        InstanceServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn balancers(&self) -> LoadBalancerServiceClient<Channel> {
+        LoadBalancerServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn routes(&self) -> RouteServiceClient<Channel> {
+        RouteServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) async fn batch_get(
+        &self,
+        context: RequestContext,
+        refs: impl IntoIterator<Item = Ref>,
+    ) -> Result<BatchGetInstancesResponse, AdapterError> {
+        let refs = refs.into_iter().map(|one| InstanceRef { r#ref: Some(one), ..InstanceRef::default() });
+        let request = BatchGetInstancesRequest { context: Some(context), refs: refs.collect() };
+        Ok(self.instances().batch_get_instances(request).await?.into_inner())
+    }
+
+    /// Puts a set whose ID says what is in it.
+    pub(crate) async fn put(&self, backends: &[Backend]) -> String {
+        let id = format!("{backends:?}");
+        let id =
+            id.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())).to_string();
+        let full = Content::Full(BackendList { backends: backends.to_vec() });
+        let request = PutBackendSetRequest { context: Some(context()), id: id.clone(), content: Some(full) };
+        self.balancers().put_backend_set(request).await.expect("put");
+        id
+    }
+
+    /// A request for the Service `shop/<uid>`.
+    pub(crate) async fn request(
+        &self,
+        uid: &str,
+        mut spec: LoadBalancerSpec,
+        backends: &[Backend],
+    ) -> EnsureLoadBalancerRequest {
+        spec.backend_set_id = self.put(backends).await;
+        EnsureLoadBalancerRequest {
+            context: Some(context()),
+            key: Some(key(uid)),
+            owner: Some(owner(uid)),
+            fence: Some(fence(1, 1)),
+            spec: Some(spec),
+            ..EnsureLoadBalancerRequest::default()
+        }
+    }
+
+    pub(crate) async fn ensure(
+        &self,
+        request: &EnsureLoadBalancerRequest,
+    ) -> Result<EnsureLoadBalancerResponse, AdapterError> {
+        Ok(self.balancers().ensure_load_balancer(request.clone()).await?.into_inner())
+    }
+
+    /// Repeats until it is no longer pending.
+    pub(crate) async fn ensured(&self, request: &EnsureLoadBalancerRequest) -> EnsureLoadBalancerResponse {
+        let patient = async {
+            loop {
+                let answer = self.ensure(request).await.expect("possible");
+                if answer.state() != LoadBalancerState::Pending {
+                    return answer;
+                }
+                assert!(answer.retry_after.is_some(), "pending says when to ask again");
+                tokio::time::sleep(TICK).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, patient).await.expect("settles")
+    }
+
+    pub(crate) async fn delete(&self, uid: &str) -> Result<DeleteLoadBalancerResponse, AdapterError> {
+        let request = DeleteLoadBalancerRequest {
+            context: Some(context()),
+            key: Some(key(uid)),
+            owner: Some(owner(uid)),
+            fence: Some(fence(1, 1)),
+            ..DeleteLoadBalancerRequest::default()
+        };
+        Ok(self.balancers().delete_load_balancer(request).await?.into_inner())
+    }
+
+    pub(crate) async fn deleted(&self, uid: &str) -> DeleteLoadBalancerResponse {
+        let patient = async {
+            loop {
+                let answer = self.delete(uid).await.expect("possible");
+                if answer.state() == LoadBalancerState::Absent {
+                    return answer;
+                }
+                assert!(answer.retry_after.is_some(), "deleting says when to ask again");
+                tokio::time::sleep(TICK).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, patient).await.expect("ends")
+    }
+
+    /// Ends at once, as if killed.
+    pub(crate) async fn kill(mut self) {
+        self.serving.shutdown().await;
+    }
+}
+
+/// The reason of a refusal.
+#[track_caller]
+pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, AdapterError>) -> (Reason, AdapterError) {
+    let error = result.expect_err("must be refused");
+    (error.reason, error)
+}

@@ -1,0 +1,152 @@
+//! Answers that get lost, vendors that refuse, load balancers that break.
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{LoadBalancerState, Recreate},
+};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::{
+    adapter::bench::{bench, bench_with, refused, until},
+    support::wanted::{backend, spec, tcp},
+};
+
+fn once(operation: &str, action: &Value) -> Value {
+    json!({ "match": { "operation": operation }, "when": { "next": 1 }, "action": action })
+}
+
+#[tokio::test]
+async fn a_lost_answer_makes_no_second_object() {
+    let operations = ["CreateLoadBalancer", "CreateListener", "UpdateLoadBalancer"];
+    let actions =
+        [json!("close_after"), json!("truncate_body"), json!({ "respond_after": { "status": 504 } })];
+    let cases =
+        operations.iter().flat_map(|operation| actions.iter().map(move |action| (*operation, action)));
+    join_all(cases.map(|(operation, action)| lost(operation, action))).await;
+}
+
+async fn lost(operation: &str, action: &Value) {
+    let bench = bench().await;
+    bench.cloud.fault(once(operation, action)).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.state(), LoadBalancerState::Active, "{operation} {action}");
+    let balancer = bench.cloud.balancer().await;
+    assert_eq!(balancer["listeners"].as_array().map(Vec::len), Some(1));
+    assert_eq!(bench.cloud.counts().writes, 3, "{operation} {action}: nothing was repeated");
+}
+
+#[tokio::test]
+async fn a_write_that_was_not_done_is_repeated_after_a_look() {
+    let bench = bench().await;
+    bench.cloud.fault(once("CreateListener", &json!({ "respond": { "status": 502 } }))).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
+    assert_eq!(bench.cloud.count(Operation::CreateListener), 2);
+}
+
+#[tokio::test]
+async fn who_waits_for_reads_after_a_failure_is_told_of_the_failure() {
+    let bench = bench_with(json!({ "consistency_ms": 3000 })).await;
+    let down =
+        json!({ "match": { "operation": "CreateLoadBalancer" }, "action": { "respond": { "status": 503 } } });
+    bench.cloud.fault(down).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let (mut waits, mut refusal) = (None, None);
+    until("it waits for reads, and is refused now and then", async || {
+        match bench.adapter.ensure(&request).await {
+            Ok(answer) => {
+                let said = answer.conditions.into_iter().map(|it| it.message);
+                waits = waits.take().or(said.into_iter().find(|it| it.contains(" failed (")));
+            }
+            Err(error) => refusal = Some(error.message),
+        }
+        waits.is_some() && refusal.is_some()
+    })
+    .await;
+    let (waits, refusal) = (waits.expect("told"), refusal.expect("told"));
+    assert!(waits.starts_with("create load balancer "), "{waits}");
+    assert!(waits.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{waits}");
+    assert_eq!(waits, format!("{refusal}; looks first whether it was done"), "the same words");
+}
+
+#[tokio::test]
+async fn reads_that_lag_behind_make_no_second_object() {
+    let bench = bench_with(json!({ "consistency_ms": 700 })).await;
+    let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
+    let balancer = bench.cloud.balancer().await;
+    assert_eq!(balancer["listeners"].as_array().map(Vec::len), Some(2));
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 1);
+    bench.adapter.deleted("web").await;
+    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]));
+}
+
+#[tokio::test]
+async fn what_is_deleted_before_reads_show_it_is_deleted_all_the_same() {
+    let bench = bench_with(json!({ "consistency_ms": 1500 })).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let made = until("the create", async || bench.cloud.count(Operation::CreateLoadBalancer) == 1);
+    tokio::select! {
+        // The caller hangs up as soon as the cloud has taken the create.
+        answer = bench.adapter.ensure(&request) => panic!("too early: {answer:?}"),
+        () = made => (),
+    }
+    bench.adapter.deleted("web").await;
+    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]), "ABSENT must be true");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
+    let bench = bench().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    for (action, reason) in [
+        (json!({ "respond": { "status": 401 } }), Reason::VendorAuth),
+        (json!({ "respond": { "status": 403 } }), Reason::VendorForbidden),
+    ] {
+        bench.cloud.fault(once("CreateLoadBalancer", &action)).await;
+        let (found, error) = refused(bench.adapter.ensure(&request).await);
+        assert_eq!(found, reason, "{error}");
+        assert!(error.message.contains("create load balancer"), "{error}");
+        assert!(error.metadata.contains_key("vendor_request_id"));
+    }
+    bench.cloud.settings(json!({ "quotas": { "load_balancers": 0 } })).await;
+    let (found, error) = refused(bench.adapter.ensure(&request).await);
+    assert_eq!(found, Reason::VendorQuota);
+    assert!(error.retry_after >= Some(std::time::Duration::from_secs(300)));
+}
+
+#[tokio::test]
+async fn a_throttled_write_is_sent_once_more_when_the_pause_is_over_and_then_told() {
+    let bench = bench().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let action = json!({ "respond": { "status": 429, "headers": { "retry-after": "1" } } });
+    let twice =
+        json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 2 }, "action": action });
+    bench.cloud.fault(twice).await;
+    let mut told = None;
+    until("the refusal", async || {
+        told = bench.adapter.ensure(&request).await.err();
+        told.is_some()
+    })
+    .await;
+    let error = told.expect("a refusal");
+    assert_eq!(error.reason, Reason::VendorThrottled, "{error}");
+    assert!(error.message.contains("create load balancer"), "{error}");
+    assert!(error.retry_after >= Some(std::time::Duration::from_secs(1)), "{error:?}");
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 2);
+}
+
+#[tokio::test]
+async fn one_that_broke_is_told_and_made_anew_if_that_is_allowed() {
+    let bench = bench().await;
+    bench.cloud.fault(once("CreateListener", &json!("error_state"))).await;
+    let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let broken = bench.adapter.ensured(&request).await;
+    assert_eq!((broken.state(), broken.conditions.len()), (LoadBalancerState::Error, 1));
+    request.recreate = Recreate::IfError.into();
+    assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
+    assert_eq!(bench.cloud.balancer().await["id"], json!("lb-0002"));
+}

@@ -1,0 +1,267 @@
+//! Fewer calls: many questions, few vendor calls, counted at the cloud. The properties are those of the budgets page.
+
+use std::time::Duration;
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::v1alpha1::{
+    Adoption, Existence, LoadBalancerKey, Priority, RequestContext, cost::Source, instance_ref::Ref,
+};
+use futures::future::join_all;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    adapter::bench::{Bench, HORIZON, TestAdapter, bench, context, live, refused, until},
+    adapter::ownership::{its_name, theirs},
+    support::cloud::TestCloud,
+    support::wanted::{backend, key, spec, tcp},
+};
+
+/// Nodes of a large cluster, and references in one request.
+const NODES: u32 = 5000;
+const REFS: u32 = 500;
+
+fn id(n: u32) -> Ref {
+    Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
+}
+
+/// No older than so long.
+fn within(seconds: i64) -> RequestContext {
+    let max_staleness = Some(prost_types::Duration { seconds, nanos: 0 });
+    RequestContext { max_staleness, ..context() }
+}
+
+/// Asks for all nodes, ten requests at once. Returns how many there are.
+async fn ask_for_all(bench: &Bench, context: &RequestContext) -> usize {
+    let asking = (0..NODES / REFS).map(|n| {
+        let refs = (n * REFS + 1..=(n + 1) * REFS).map(id);
+        bench.adapter.batch_get(context.clone(), refs)
+    });
+    let answers = join_all(asking).await;
+    let results = answers.into_iter().flat_map(|answer| answer.expect("possible").results);
+    results.filter(|result| result.existence() == Existence::Exists).count()
+}
+
+/// P8.
+#[tokio::test]
+async fn five_thousand_nodes_cost_as_many_calls_as_they_have_pages_and_then_none() {
+    let bench = bench().await;
+    bench.cloud.machines(NODES.into()).await;
+    assert_eq!(ask_for_all(&bench, &live()).await, NODES as usize);
+    let live = bench.cloud.counts().total;
+    assert!(live <= 11, "{live} calls");
+    for _ in 0..3 {
+        assert_eq!(ask_for_all(&bench, &within(60)).await, NODES as usize);
+        assert_eq!(ask_for_all(&bench, &context()).await, NODES as usize);
+    }
+    assert_eq!(bench.cloud.counts().total, live, "what is fresh is not asked for");
+}
+
+/// P10.
+#[tokio::test]
+async fn a_thousand_identical_questions_at_once_cost_one_call() {
+    let bench = bench().await;
+    bench.cloud.machines(1).await;
+    let asking = (0..1000).map(|_| bench.adapter.batch_get(within(30), [id(1)]));
+    for answer in join_all(asking).await {
+        assert_eq!(answer.expect("possible").results[0].existence(), Existence::Exists);
+    }
+    assert_eq!(bench.cloud.counts().total, 1);
+}
+
+/// P11, the Karpenter case: a throttled batch never becomes single calls.
+#[tokio::test]
+async fn a_throttled_batch_never_becomes_single_calls() {
+    let bench = bench().await;
+    bench.cloud.machines(REFS.into()).await;
+    let slow = json!({ "status": 429, "headers": { "retry-after": "60" } });
+    bench.cloud.fault(json!({ "match": { "operation": "*Instances" }, "action": { "respond": slow } })).await;
+    let (reason, error) = refused(bench.adapter.batch_get(live(), (1..=REFS).map(id)).await);
+    assert_eq!(reason, cloud_api_proto::Reason::VendorThrottled);
+    assert!(error.retry_after.is_some_and(|after| after >= Duration::from_secs(60)), "{error:?}");
+    let again = join_all((0..20).map(|_| bench.adapter.batch_get(live(), (1..=REFS).map(id))));
+    for answer in again.await {
+        assert!(refused(answer).1.retry_after.is_some_and(|after| after >= Duration::from_secs(30)));
+    }
+    let calls = bench.cloud.counts().total;
+    assert!(calls <= 2, "{calls} calls until the pause is over");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_asked_for_again_and_again() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    for _ in 0..20 {
+        let answer = bench.adapter.batch_get(context(), [id(1), id(99)]).await.expect("possible");
+        assert_eq!(answer.results[1].existence(), Existence::NotVisible);
+    }
+    assert_eq!(bench.cloud.counts().total, 1);
+    let answer = bench.adapter.batch_get(context(), [id(99)]).await.expect("possible");
+    assert_eq!(answer.cost.expect("told").source(), Source::Snapshot);
+}
+
+#[tokio::test]
+async fn what_is_gone_stays_so_without_a_call_until_it_is_seen() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    bench.adapter.batch_get(live(), (1..=3).map(id)).await.expect("seen once");
+    until("the proof", async || {
+        let answer = bench.adapter.batch_get(live(), [id(1), id(99)]).await.expect("possible");
+        answer.results[1].existence() == Existence::Gone
+    })
+    .await;
+    let calls = bench.cloud.counts().total;
+    for _ in 0..10 {
+        let answer = bench.adapter.batch_get(context(), [id(99)]).await.expect("possible");
+        assert_eq!(answer.results[0].existence(), Existence::Gone);
+        let evidence = answer.results[0].evidence.clone().expect("proof");
+        assert!(evidence.witnesses >= 1, "{evidence:?}");
+    }
+    assert_eq!(bench.cloud.counts().total, calls);
+}
+
+#[tokio::test]
+async fn one_question_costs_one_call_however_large_the_cloud_is() {
+    let bench = bench().await;
+    bench.cloud.machines(NODES.into()).await;
+    ask_for_all(&bench, &live()).await;
+    bench.cloud.count_from_here();
+    let answer = bench.adapter.batch_get(live(), [id(7)]).await.expect("possible");
+    let cost = answer.cost.expect("told");
+    assert_eq!((cost.vendor_calls, cost.source()), (1, Source::Live));
+    assert_eq!(bench.cloud.count(Operation::BatchGetInstances), 1);
+    assert_eq!(bench.cloud.counts().total, 1);
+}
+
+#[tokio::test]
+async fn what_was_seen_before_a_write_is_not_taken_for_what_is_there_after_it() {
+    let bench = bench().await;
+    let first = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&first).await;
+    let failed = json!({ "respond": { "status": 503 } });
+    let rule =
+        json!({ "match": { "operation": "ListLoadBalancers" }, "when": { "next": 1 }, "action": failed });
+    bench.cloud.fault(rule).await;
+    let second = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    refused(bench.adapter.ensure(&second).await);
+    assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(2), "it was written");
+    bench.adapter.ensured(&first).await;
+    assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
+}
+
+async fn many_pages() -> Bench {
+    many_pages_after(0).await
+}
+
+/// A cloud with three load balancers and an adapter that gets one on a page: a listing is three calls. Reads show writes so much later.
+async fn many_pages_after(consistency_ms: u64) -> Bench {
+    let provisioning = json!({ "create_ms": 50, "update_ms": 50, "delete_ms": 0 });
+    let settings = json!({ "provisioning": provisioning, "consistency_ms": consistency_ms });
+    let cloud = TestCloud::start(settings).await;
+    let cache = "cache: {loadBalancers: {maxAge: 1h, pageSize: 1}}";
+    let adapter = TestAdapter::start_with(&cloud.url, cache).await;
+    adapter.ready().await;
+    let ready = Instant::now();
+    for uid in ["a", "b", "c"] {
+        let request = adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
+        adapter.ensured(&request).await;
+    }
+    // Whose listings are younger than the horizon asks for all: the adapter before may have written.
+    let late = async || {
+        let mut request = adapter.request("a", spec([tcp(80)]), &[backend(1)]).await;
+        request.context = Some(within(0));
+        adapter.ensured(&request).await;
+        ready.elapsed() > HORIZON
+    };
+    until("a listing that shows all", late).await;
+    cloud.count_from_here();
+    Bench { cloud, adapter }
+}
+
+/// The question for one key shows as little as a listing does.
+#[tokio::test]
+async fn a_create_of_which_nobody_heard_is_not_made_again_before_reads_show_it() {
+    let bench = many_pages_after(700).await;
+    let action = json!({ "respond_after": { "status": 504 } });
+    let rule =
+        json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action });
+    bench.cloud.fault(rule).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&request).await;
+    assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 1);
+    let state = bench.cloud.state().await;
+    assert_eq!(state["load_balancers"].as_array().map(Vec::len), Some(4));
+}
+
+/// One question about the key proves that it is not there yet; from then on it is looked at alone.
+#[tokio::test]
+async fn a_load_balancer_that_a_user_waits_for_is_polled_alone() {
+    let bench = many_pages().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    bench.adapter.ensured(&request).await;
+    let counts = bench.cloud.counts();
+    let (alone, listed) = (counts.of(Operation::GetLoadBalancer), counts.of(Operation::ListLoadBalancers));
+    assert!((3..=9).contains(&alone), "after each of its three writes: {counts:?}");
+    assert_eq!(listed, 1, "{counts:?}");
+    bench.cloud.count_from_here();
+    let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    bench.adapter.ensured(&request).await;
+    let counts = bench.cloud.counts();
+    assert!(counts.of(Operation::GetLoadBalancer) > 0, "{counts:?}");
+    assert_eq!(counts.of(Operation::ListLoadBalancers), 0, "{counts:?}");
+}
+
+/// The listing of a moment ago does not show it.
+#[tokio::test]
+async fn what_there_is_of_a_key_is_found_before_another_one_is_made() {
+    let bench = many_pages().await;
+    let LoadBalancerKey { cluster_id, owner_uid } = key("web");
+    let tags = json!({ "cloudadapter.dev/cluster-id": cluster_id, "cloudadapter.dev/owner-uid": owner_uid });
+    let id = theirs(&bench, "made-before", tags).await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+    let counts = bench.cloud.counts();
+    assert_eq!(counts.of(Operation::CreateLoadBalancer), 0, "{counts:?}");
+    assert_eq!(counts.of(Operation::ListLoadBalancers), 1, "{counts:?}");
+}
+
+/// What bears no tags of ours is found by a listing alone.
+#[tokio::test]
+async fn who_may_take_over_what_nobody_owns_needs_the_whole_listing() {
+    let bench = many_pages().await;
+    let id = theirs(&bench, &its_name(&bench).await, json!({})).await;
+    let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    request.adoption = Adoption::IfUnowned.into();
+    let made = bench.adapter.ensured(&request).await;
+    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+}
+
+/// What one listing tells all of them costs more calls one by one.
+#[tokio::test]
+async fn load_balancers_that_many_users_wait_for_are_polled_together() {
+    let bench = many_pages().await;
+    let uids: Vec<String> = (0..12).map(|n| format!("web-{n}")).collect();
+    join_all(uids.iter().map(async |uid| {
+        let request = bench.adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
+        bench.adapter.ensured(&request).await;
+    }))
+    .await;
+    let counts = bench.cloud.counts();
+    let alone = counts.of(Operation::GetLoadBalancer);
+    assert!(alone < 3 * 12, "most were listed: {counts:?}");
+    assert!(counts.of(Operation::ListLoadBalancers) > 4, "{counts:?}");
+}
+
+/// Nobody waits for what a resync changes.
+#[tokio::test]
+async fn what_is_done_in_the_background_is_listed() {
+    let bench = many_pages().await;
+    let mut request = bench.adapter.request("a", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
+    let context = RequestContext { priority: Priority::Background.into(), ..context() };
+    request.context = Some(context);
+    bench.adapter.ensured(&request).await;
+    let counts = bench.cloud.counts();
+    assert_eq!(counts.of(Operation::GetLoadBalancer), 0, "{counts:?}");
+    assert!(counts.of(Operation::ListLoadBalancers) > 0, "{counts:?}");
+}

@@ -1,0 +1,107 @@
+//! Traces: what a call becomes part of, and the variables that switch them on.
+
+use std::process::Stdio;
+
+use serde_json::json;
+use tokio::{io::AsyncReadExt as _, process::Command};
+use traces::testing::{Collector, Recorder};
+
+use crate::{
+    adapter::bench::{PATIENCE, bench, until},
+    support::cloud::TestCloud,
+    support::wanted::{backend, spec, tcp},
+};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+fn traced<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    let parent = format!("00-{TRACE}-b7ad6b7169203331-01").parse().expect("ASCII");
+    request.metadata_mut().insert("traceparent", parent);
+    request
+}
+
+#[tokio::test]
+async fn a_load_balancers_task_and_its_vendor_calls_are_part_of_the_call_that_began_it() {
+    let bench = bench().await;
+    let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
+    let recorder = Recorder::start();
+    let mut client = bench.adapter.balancers();
+    client.ensure_load_balancer(traced(request)).await.expect("possible");
+    until("the task's end", async || {
+        recorder.ended().iter().any(|span| span.name == "converge load balancer")
+    })
+    .await;
+    let ended = recorder.ended();
+    let mine: Vec<_> =
+        ended.iter().filter(|span| span.span_context.trace_id().to_string() == TRACE).collect();
+    let named = |name: &str| mine.iter().find(|span| span.name == name).expect(name);
+    let serve = named("cloudadapter.v1alpha1.LoadBalancerService/EnsureLoadBalancer");
+    let task = named("converge load balancer");
+    let create = named("CreateLoadBalancer");
+    assert_eq!(serve.parent_span_id.to_string(), "b7ad6b7169203331");
+    assert_eq!(task.parent_span_id, serve.span_context.span_id());
+    assert_eq!(create.parent_span_id, task.span_context.span_id());
+}
+
+/// The life of an adapter that is told this by its environment: starts, asks its cloud, is stopped in good order. What it has said.
+async fn life(variables: &[(&str, &str)]) -> String {
+    let cloud = TestCloud::start(json!({})).await;
+    let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-sim"))
+        .args(["--endpoint", &cloud.url, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
+        .args(["--log-format", "text"])
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("runs");
+    until("a vendor call", async || cloud.counts().total > 0).await;
+    let id = adapter.id().expect("runs").to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().await.expect("kill is there").success());
+    let mut log = String::new();
+    let mut stderr = adapter.stderr.take().expect("piped");
+    let read = tokio::time::timeout(PATIENCE, stderr.read_to_string(&mut log)).await;
+    read.expect("ends").expect("text");
+    let status = tokio::time::timeout(PATIENCE, adapter.wait()).await.expect("ends").expect("waited for");
+    assert_eq!(status.code(), Some(0), "{log}");
+    log
+}
+
+#[tokio::test]
+async fn an_endpoint_is_all_that_it_takes_and_the_last_spans_are_sent_at_the_end() {
+    let collector = Collector::start().await.expect("a free port");
+    // Nothing is sent before the process ends.
+    let seldom = ("OTEL_BSP_SCHEDULE_DELAY", "600000");
+    let log = life(&[("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()), seldom]).await;
+    assert!(log.contains("Traces are sent") && !log.contains("cannot be sent"), "{log}");
+    let received = collector.received();
+    let call = received.iter().find(|span| span.attributes.contains_key("cloud.family"));
+    let call = call.unwrap_or_else(|| panic!("a vendor call in {received:?}"));
+    assert_eq!((call.service.as_str(), call.parent.as_str()), ("adapter-sim", ""), "{call:?}");
+    assert!(call.attributes.contains_key("budget.waited_seconds"), "{call:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_unless_it_is_wanted_and_possible() {
+    let collector = Collector::start().await.expect("a free port");
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
+    for (variable, said) in [
+        (("OTEL_SDK_DISABLED", "true"), ""),
+        (("OTEL_TRACES_EXPORTER", "none"), ""),
+        (("OTEL_TRACES_SAMPLER", "always_off"), "Traces are sent"),
+        (("OTEL_TRACES_SAMPLER", "sometimes"), "OTEL_TRACES_SAMPLER=sometimes: use always_on"),
+        (("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), "OTEL_EXPORTER_OTLP_PROTOCOL=grpc: use http/protobuf"),
+    ] {
+        let log = life(&[endpoint, variable]).await;
+        assert!(log.contains(said), "{variable:?}: {log}");
+        assert_eq!(collector.connections(), 0, "{variable:?}: {:?}", collector.received());
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_costs_the_spans_and_nothing_else() {
+    let endpoint = format!("http://{}", test_ports::loopback().expect("a free port"));
+    let log = life(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_BSP_SCHEDULE_DELAY", "10")]).await;
+    assert_eq!(log.matches("Traces cannot be sent").count(), 1, "{log}");
+}

@@ -1,0 +1,18 @@
+//! Adapters that are wrong on purpose: each mistake shows over gRPC or at the cloud, and not in the good adapter.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test ends where something unexpected happens"
+)]
+
+mod balancers;
+mod budget;
+mod info;
+mod instances;
+mod making;
+mod process;
+mod routes;
+mod symptoms;
+mod world;

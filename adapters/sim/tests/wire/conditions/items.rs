@@ -1,0 +1,104 @@
+//! One item of a batch that fails says what an error of the whole call would say, and fails alone.
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        ApplyRoutesRequest, Existence, InstanceRef, ItemError, NextHop, Owner, RouteDelete, RouteKey,
+        RouteUpsert, instance_ref::Ref, instance_service_client::InstanceServiceClient,
+        route_result::Outcome,
+    },
+};
+use serde_json::json;
+
+use crate::{
+    conditions::world::{World, context, routes},
+    support::wanted::CLUSTER,
+};
+
+fn route(node: &str, destination: &str) -> RouteUpsert {
+    let key = RouteKey { cluster_id: CLUSTER.into(), node_uid: node.into(), destination: destination.into() };
+    let owner = Owner { kind: "Node".into(), name: node.into(), uid: node.into(), ..Owner::default() };
+    let hop = NextHop { provider_id: "sim://sim-1/i-0001".into(), ..NextHop::default() };
+    RouteUpsert { key: Some(key), next_hop: Some(hop), owner: Some(owner) }
+}
+
+#[track_caller]
+fn says(error: Option<&ItemError>, reason: Reason) -> &ItemError {
+    let error = error.expect("an error");
+    assert_eq!(error.reason(), reason, "{error:?}");
+    assert!(!error.message.is_empty());
+    error
+}
+
+#[tokio::test]
+async fn a_bad_route_fails_alone() {
+    let world = World::start().await;
+    world.cloud.machines(1).await;
+    let upserts = vec![route("a", "10.244.1.0/24"), route("b", "everywhere")];
+    let answer = world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
+    let outcomes: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
+    assert_eq!(outcomes, [Outcome::Applied, Outcome::Failed]);
+    let error = says(answer.results[1].error.as_ref(), Reason::FieldInvalid);
+    assert!(error.message.contains("upserts[1].key.destination"), "{error:?}");
+    assert_eq!(error.retry_after, None);
+}
+
+#[tokio::test]
+async fn routes_that_the_vendor_refuses_say_why_and_when_to_come_again() {
+    let world = World::start().await;
+    world.cloud.machines(1).await;
+    world.always("BatchRoutes", json!({ "respond": { "status": 403 } })).await;
+    let upserts = vec![route("a", "10.244.1.0/24")];
+    let answer = world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
+    assert_eq!(answer.results[0].outcome(), Outcome::Failed);
+    let error = says(answer.results[0].error.as_ref(), Reason::VendorForbidden);
+    assert!(error.metadata.contains_key("vendor_code"), "{error:?}");
+    assert!(error.metadata.contains_key("vendor_request_id"), "{error:?}");
+    assert!(error.retry_after.as_ref().is_some_and(|delay| delay.seconds >= 30), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_bad_reference_fails_alone() {
+    let world = World::start().await;
+    world.cloud.machines(1).await;
+    let refs = ["sim://sim-1/i-0001", "sim://sim-1/", "other://somewhere/i-1"]
+        .map(|id| InstanceRef { r#ref: Some(Ref::ProviderId(id.into())), ..InstanceRef::default() });
+    let request =
+        cloud_api_proto::v1alpha1::BatchGetInstancesRequest { context: Some(context()), refs: refs.into() };
+    let mut client = InstanceServiceClient::new(world.adapter.channel.clone());
+    let answer = client.batch_get_instances(request).await.expect("possible").into_inner();
+    let found: Vec<_> = answer.results.iter().map(|result| result.existence()).collect();
+    assert_eq!(found, [Existence::Exists, Existence::Unknown, Existence::Foreign]);
+    let error = says(answer.results[1].error.as_ref(), Reason::FieldInvalid);
+    assert!(error.message.contains("refs[1]"), "{error:?}");
+}
+
+/// One call writes many routes, and its line in the log names none: each has a line besides.
+#[tokio::test]
+async fn the_log_says_who_laid_and_who_removed_each_route() {
+    let world = World::start().await;
+    world.cloud.machines(1).await;
+    let upserts = vec![route("a", "10.244.1.0/24"), route("b", "10.244.2.0/24")];
+    world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
+    world.always("BatchRoutes", json!({ "respond": { "status": 403 } })).await;
+    let key = route("a", "10.244.1.0/24").key;
+    let deletes = vec![RouteDelete { key, ..RouteDelete::default() }];
+    world.apply(ApplyRoutesRequest { deletes, ..routes() }).await.expect("possible");
+    let log = world.adapter.ended().await;
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let told = lines.filter(|line| line["target"] == "audit" && line["fields"]["message"] == "Route write");
+    let told: Vec<_> = told
+        .map(|line| {
+            ["object", "change", "outcome"]
+                .map(|field| line["fields"][field].as_str().unwrap_or("-").to_owned())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ["Route 10.244.1.0/24 of node a", "add", "accepted"],
+            ["Route 10.244.2.0/24 of node b", "add", "accepted"],
+            ["Route 10.244.1.0/24 of node a", "remove", "refused"],
+        ]
+    );
+}

@@ -1,0 +1,141 @@
+//! Too many calls, by our own limits or by the vendor's.
+
+use std::time::Duration;
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::{Reason, v1alpha1::LoadBalancerState};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::{
+    conditions::told::{Retry, Told},
+    conditions::world::World,
+};
+
+/// What the vendor asks for where a caller cannot wait, and where it can.
+pub(crate) const PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const SHORT_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn wait_beyond_the_deadline() -> Status {
+    let slow = "limits: {reserve: 0, buckets: {compute: {rate: 0.1, burst: 1}}}";
+    let world = World::configured(slow).await;
+    world.look(Duration::from_secs(20)).await.expect("the first one may");
+    let sent = world.cloud.counts().total;
+    let asked = tokio::time::Instant::now();
+    let status = world.look(Duration::from_secs(8)).await.expect_err("in 10 s");
+    assert!(asked.elapsed() < Duration::from_secs(4), "it is told at once");
+    assert_eq!(world.cloud.counts().total, sent, "and costs nothing");
+    status
+}
+
+pub(crate) async fn full_queue() -> Status {
+    let narrow = "limits: {reserve: 0, queue: {total: 1}, buckets: {loadbalancer: {rate: 0.5, burst: 2}}}";
+    let world = World::configured(narrow).await;
+    let uids = ["a", "b", "c", "d"];
+    let asking = uids.map(async |uid| world.settled(&world.web(uid).await).await);
+    let mut answers: FuturesUnordered<_> = asking.into_iter().collect();
+    let status = answers.next().await.expect("an answer").expect_err("there is room for one");
+    assert!(status.message().contains("too many calls wait"), "{status:?}");
+    status
+}
+
+/// What the process before this one spent is spent: an adapter that crashes again and again keeps to the rate, too.
+#[tokio::test]
+async fn a_start_begins_with_nothing_saved_up() {
+    let began = tokio::time::Instant::now();
+    let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 1, burst: 20}}}").await;
+    for _ in 0..3 {
+        world.look(Duration::from_secs(20)).await.expect("in its turn");
+    }
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(3), "three calls at one a second took {took:?}");
+}
+
+fn throttled(pause: Duration) -> Value {
+    json!({ "respond": { "status": 429, "headers": { "retry-after": pause.as_secs().to_string() } } })
+}
+
+pub(crate) async fn throttled_read() -> Status {
+    let world = World::start().await;
+    world.always("*Instances", throttled(PAUSE)).await;
+    let status = world.look(Duration::from_secs(20)).await.expect_err("not before the deadline");
+    Told::read(&status).quotes_the_vendor("injected");
+    let sent = world.cloud.counts().total;
+    let again = world.look(Duration::from_secs(20)).await.expect_err("the pause lasts");
+    Told::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
+    assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none while the vendor wants none");
+    status
+}
+
+pub(crate) async fn throttled_write() -> Status {
+    let world = World::start().await;
+    world.always("CreateLoadBalancer", throttled(SHORT_PAUSE)).await;
+    let request = world.web("web").await;
+    let status = world.settled(&request).await.expect_err("throttled twice");
+    Told::read(&status).quotes_the_vendor("injected");
+    assert_eq!(world.cloud.count(Operation::CreateLoadBalancer), 2);
+    status
+}
+
+/// Callers that come back no sooner than they are told are served in the end, without one call too many.
+#[tokio::test]
+async fn whoever_obeys_the_delay_is_served() {
+    let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
+    world.look(Duration::from_secs(5)).await.expect("the first one may");
+    let status = world.look(Duration::from_secs(1)).await.expect_err("in 2 s");
+    let told = Told::read(&status);
+    told.is(Reason::BudgetExhausted, Code::ResourceExhausted, Retry::After(Duration::from_secs(1)));
+    tokio::time::sleep(told.delay()).await;
+    world.look(Duration::from_secs(1)).await.expect("as it was told");
+}
+
+/// A question that nobody waits for any more is not put to the vendor when its turn comes.
+#[tokio::test]
+async fn whoever_hangs_up_while_waiting_costs_nothing() {
+    let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
+    let patient = Duration::from_secs(30);
+    world.look(patient).await.expect("the first one may");
+    for _ in 0..3 {
+        let hung_up = tokio::time::timeout(Duration::from_millis(300), world.look(patient)).await;
+        assert!(hung_up.is_err(), "its turn comes in 2 s");
+    }
+    world.look(patient).await.expect("in its turn");
+    world.look(patient).await.expect("in its turn");
+    assert_eq!(world.cloud.counts().total, 3, "those who waited, and nobody else");
+}
+
+/// What a caller is told whose load balancer waits for something else than the cloud's work.
+async fn held_up(world: &World) -> (String, Duration) {
+    let answer = world.ensure(&world.web("web").await).await.expect("the work goes on");
+    assert_eq!(answer.state(), LoadBalancerState::Pending);
+    let again = answer.retry_after.expect("says when to ask again");
+    let [condition] = &answer.conditions[..] else { panic!("{:?}", answer.conditions) };
+    (condition.message.clone(), Duration::try_from(again).expect("a delay"))
+}
+
+/// The work goes on without its caller, who is told why nothing moves and does not ask before it can.
+#[tokio::test]
+async fn whoever_waits_for_a_load_balancer_hears_of_the_vendors_pause() {
+    let world = World::start().await;
+    world.always("ListLoadBalancers", throttled(PAUSE)).await;
+    let began = tokio::time::Instant::now();
+    let (message, again) = held_up(&world).await;
+    assert!(message.contains("the vendor paused the bucket loadbalancer for"), "{message}");
+    let rest = PAUSE.saturating_sub(began.elapsed());
+    assert!(again >= rest && again < PAUSE * 2, "{again:?} of {rest:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_load_balancer_hears_of_a_spent_budget() {
+    let slow = "limits: {reserve: 0, buckets: {loadbalancer: {rate: 0.1, burst: 1}}}";
+    let world = World::configured(slow).await;
+    let (message, again) = held_up(&world).await;
+    assert!(
+        message.starts_with(
+            "waits for the budget of loadbalancer: 0 calls ahead at 0.1 a second, its next call in about "
+        ),
+        "{message}"
+    );
+    assert!(again >= Duration::from_secs(5), "{again:?} at one call in ten seconds");
+}

@@ -1,0 +1,64 @@
+//! Adapters that do not serve: not yet, not any more, or because another one does.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{
+    WatchInstancesRequest, instance_service_client::InstanceServiceClient, watch_instances_response::Event,
+};
+use futures::StreamExt as _;
+use tonic::Status;
+
+use crate::{
+    conditions::program::{Program, until},
+    conditions::world::{PLENTY, World, cloud, context, look},
+};
+
+const SOME: Duration = Duration::from_secs(20);
+
+/// A port of this machine at which nobody listens.
+fn nobody() -> String {
+    format!("http://{}", test_ports::loopback().expect("a free port"))
+}
+
+pub(crate) async fn starting() -> Status {
+    let adapter = Program::start(&nobody(), PLENTY, &[]).await;
+    look(&adapter, SOME).await.expect_err("there is no cloud yet")
+}
+
+/// It never learns who leads: its API server is away.
+pub(crate) async fn standby() -> Status {
+    let cloud = cloud().await;
+    let mut kubeconfig = tempfile::NamedTempFile::new().expect("a file");
+    let text = format!(
+        "{{apiVersion: v1, kind: Config, clusters: [{{name: c, cluster: {{server: \"{}\"}}}}], users: [{{name: u, user: {{}}}}], \
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}",
+        nobody()
+    );
+    std::io::Write::write_all(&mut kubeconfig, text.as_bytes()).expect("room");
+    let path = kubeconfig.path().to_str().expect("a plain path");
+    let flags =
+        ["--replicas", "active-standby", "--advertise-address", "127.0.0.1:1", "--lease-namespace", "n"];
+    let adapter = Program::start(&cloud.url, PLENTY, &[&flags[..], &["--kubeconfig", path]].concat()).await;
+    let status = look(&adapter, SOME).await.expect_err("another one serves");
+    assert_eq!(cloud.counts().total, 0, "who stands by asks the vendor nothing");
+    status
+}
+
+/// Whoever watches hears that it ends, and why.
+pub(crate) async fn draining() -> Status {
+    let world = World::start().await;
+    let mut client = InstanceServiceClient::new(world.adapter.channel.clone());
+    let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
+    let mut watch = client.watch_instances(request).await.expect("a stream").into_inner();
+    until("a complete listing", async || {
+        let event = watch.next().await.expect("more").expect("no error").event;
+        matches!(event, Some(Event::Synced(_)))
+    })
+    .await;
+    world.adapter.stop().await;
+    loop {
+        if let Err(status) = watch.next().await.expect("a farewell") {
+            return status;
+        }
+    }
+}

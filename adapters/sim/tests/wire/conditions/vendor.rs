@@ -1,0 +1,127 @@
+//! Vendors that refuse, fail, are not there, or whose answers are lost.
+
+use std::time::Duration;
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::Reason;
+use serde_json::json;
+use tonic::{Code, Status};
+
+use crate::{
+    conditions::program::{Program, until},
+    conditions::told::{Retry, Told},
+    conditions::world::{PLENTY, World, cloud, look},
+};
+
+/// How long a vendor that fails is left alone.
+const REST: Duration = Duration::from_secs(40);
+/// Longer than any call here takes.
+const SOME: Duration = Duration::from_secs(20);
+
+fn respond(status: u16) -> serde_json::Value {
+    json!({ "respond": { "status": status } })
+}
+
+/// The refusal of a load balancer whose creation the vendor answers with this.
+async fn create_answered(status: u16) -> Status {
+    let world = World::start().await;
+    world.always("CreateLoadBalancer", respond(status)).await;
+    let request = world.web("web").await;
+    let refused = world.settled(&request).await.expect_err("refused");
+    let told = Told::read(&refused);
+    told.quotes_the_vendor("injected");
+    assert!(told.message.contains("create load balancer"), "the step that failed: {told:?}");
+    refused
+}
+
+pub(crate) async fn unauthorized() -> Status {
+    create_answered(401).await
+}
+
+pub(crate) async fn forbidden() -> Status {
+    create_answered(403).await
+}
+
+pub(crate) async fn unauthorized_from_the_start() -> Status {
+    let cloud = cloud().await;
+    cloud.fault(json!({ "match": { "operation": "GetProject" }, "action": respond(401) })).await;
+    let adapter = Program::start(&cloud.url, PLENTY, &[]).await;
+    let mut told = None;
+    until("the rejection", async || {
+        let status = look(&adapter, SOME).await.expect_err("nothing works");
+        let is_it = Told::read(&status).metadata.contains_key("vendor_code");
+        told = Some(status);
+        is_it
+    })
+    .await;
+    let status = told.expect("told");
+    Told::read(&status).quotes_the_vendor("injected");
+    status
+}
+
+pub(crate) async fn quota() -> Status {
+    let world = World::start().await;
+    world.cloud.settings(json!({ "quotas": { "load_balancers": 0 } })).await;
+    let request = world.web("web").await;
+    let status = world.settled(&request).await.expect_err("refused");
+    Told::read(&status).quotes_the_vendor("quota_exceeded");
+    status
+}
+
+pub(crate) async fn server_error() -> Status {
+    let world = World::start().await;
+    world.always("*Instances", respond(503)).await;
+    let status = world.look(SOME).await.expect_err("nothing works");
+    Told::read(&status).quotes_the_vendor("injected");
+    status
+}
+
+pub(crate) async fn connection_refused() -> Status {
+    let world = World::start().await;
+    // The connection that there is closes, and no other one comes about.
+    world.always("*", json!("close_before")).await;
+    let World { cloud, adapter } = world;
+    drop(cloud);
+    let mut told = None;
+    until("a cloud that is away", async || {
+        told = look(&adapter, SOME).await.err();
+        told.as_ref().is_some_and(|status| status.message().contains("refused"))
+    })
+    .await;
+    told.expect("told")
+}
+
+pub(crate) async fn breaker_open() -> Status {
+    let rest = format!("limits: {{breaker: {{minCalls: 3, open: {}s}}, ", REST.as_secs());
+    let world = World::configured(&PLENTY.replace("limits: {", &rest)).await;
+    world.always("*Instances", respond(503)).await;
+    for _ in 0..3 {
+        world.look(SOME).await.expect_err("nothing works");
+    }
+    let sent = world.cloud.counts().total;
+    let status = world.look(SOME).await.expect_err("given a rest");
+    assert_eq!(world.cloud.counts().total, sent, "nothing is sent");
+    let told = Told::read(&status);
+    told.is(Reason::VendorUnavailable, Code::Unavailable, Retry::After(REST / 2));
+    assert!(told.message.contains("compute"), "{told:?}");
+    world.settled(&world.web("web").await).await.expect("load balancers are another family");
+    status
+}
+
+pub(crate) async fn nonsense() -> Status {
+    let world = World::start().await;
+    world.always("*Instances", respond(404)).await;
+    world.look(SOME).await.expect_err("no API of this cloud")
+}
+
+pub(crate) async fn lost_answers() -> Status {
+    let world = World::start().await;
+    world.always("CreateLoadBalancer", json!("close_before")).await;
+    let request = world.web("web").await;
+    let status = world.settled(&request).await.expect_err("nobody knows");
+    assert!(world.cloud.count(Operation::CreateLoadBalancer) > 1, "it was tried after a look");
+    world.cloud.admin(reqwest::Method::DELETE, "faults", serde_json::Value::Null).await;
+    world.settled(&request).await.expect("the same request is found out and completed");
+    assert_eq!(world.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
+    status
+}

@@ -1,0 +1,158 @@
+//! A cloud, an adapter, and the requests that controllers send.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{
+    ApplyRoutesRequest, ApplyRoutesResponse, BackendList, BatchGetInstancesRequest,
+    BatchGetInstancesResponse, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
+    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence, InstanceRef, LoadBalancerSpec,
+    LoadBalancerState, PutBackendSetRequest, RequestContext, instance_ref::Ref,
+    instance_service_client::InstanceServiceClient, load_balancer_service_client::LoadBalancerServiceClient,
+    put_backend_set_request::Content, route_service_client::RouteServiceClient,
+};
+use serde_json::{Value, json};
+use tonic::{Request, Status};
+
+use crate::{
+    conditions::program::{Program, TICK, until},
+    support::cloud::TestCloud,
+    support::wanted::{CLUSTER, backend, key, owner, spec, tcp},
+};
+
+/// Limits that nothing here meets.
+pub(crate) const PLENTY: &str = "limits: {buckets: {compute: {rate: 1000, burst: 1000}, network: {rate: 1000, burst: 1000}, \
+                                 loadbalancer: {rate: 1000, burst: 1000}, identity: {rate: 1000, burst: 1000}}}";
+/// The set of backends that [`World::web`] names.
+const SET: &str = "one";
+
+pub(crate) struct World {
+    pub(crate) cloud: TestCloud,
+    pub(crate) adapter: Program,
+}
+
+impl World {
+    /// A fast cloud, and an adapter that knows it.
+    pub(crate) async fn start() -> Self {
+        Self::configured(PLENTY).await
+    }
+
+    pub(crate) async fn configured(config: &str) -> Self {
+        let cloud = cloud().await;
+        let adapter = Program::start(&cloud.url, config, &[]).await;
+        let world = Self { cloud, adapter };
+        until("the self-check", async || {
+            let request = BatchGetInstancesRequest { context: Some(context()), refs: Vec::new() };
+            let mut client = InstanceServiceClient::new(world.adapter.channel.clone());
+            client.batch_get_instances(request).await.is_ok()
+        })
+        .await;
+        world.cloud.count_from_here();
+        world
+    }
+
+    pub(crate) fn balancers(&self) -> LoadBalancerServiceClient<tonic::transport::Channel> {
+        LoadBalancerServiceClient::new(self.adapter.channel.clone())
+    }
+
+    /// Something happens to each call of an operation.
+    pub(crate) async fn always(&self, operation: &str, action: Value) {
+        self.cloud.fault(json!({ "match": { "operation": operation }, "action": action })).await;
+    }
+
+    pub(crate) async fn put(&self, id: &str) -> Result<(), Status> {
+        let full = Content::Full(BackendList { backends: vec![backend(1)] });
+        let request = PutBackendSetRequest { context: Some(context()), id: id.into(), content: Some(full) };
+        self.balancers().put_backend_set(request).await.map(drop)
+    }
+
+    /// A load balancer for the Service `shop/<uid>`, whose backends are there.
+    pub(crate) async fn web(&self, uid: &str) -> EnsureLoadBalancerRequest {
+        self.put(SET).await.expect("put");
+        EnsureLoadBalancerRequest {
+            context: Some(context()),
+            key: Some(key(uid)),
+            owner: Some(owner(uid)),
+            fence: Some(fence(1, 1)),
+            spec: Some(LoadBalancerSpec { backend_set_id: SET.into(), ..spec([tcp(80)]) }),
+            ..EnsureLoadBalancerRequest::default()
+        }
+    }
+
+    pub(crate) async fn ensure(
+        &self,
+        request: &EnsureLoadBalancerRequest,
+    ) -> Result<EnsureLoadBalancerResponse, Status> {
+        Ok(self.balancers().ensure_load_balancer(request.clone()).await?.into_inner())
+    }
+
+    /// Repeats until it is no longer pending.
+    pub(crate) async fn settled(
+        &self,
+        request: &EnsureLoadBalancerRequest,
+    ) -> Result<EnsureLoadBalancerResponse, Status> {
+        loop {
+            let answer = self.ensure(request).await?;
+            if answer.state() != LoadBalancerState::Pending {
+                return Ok(answer);
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    pub(crate) async fn delete(&self, uid: &str, fence: Fence) -> Result<DeleteLoadBalancerResponse, Status> {
+        let request = DeleteLoadBalancerRequest {
+            context: Some(context()),
+            key: Some(key(uid)),
+            owner: Some(owner(uid)),
+            fence: Some(fence),
+            ..DeleteLoadBalancerRequest::default()
+        };
+        Ok(self.balancers().delete_load_balancer(request).await?.into_inner())
+    }
+
+    pub(crate) async fn apply(&self, request: ApplyRoutesRequest) -> Result<ApplyRoutesResponse, Status> {
+        let mut client = RouteServiceClient::new(self.adapter.channel.clone());
+        Ok(client.apply_routes(request).await?.into_inner())
+    }
+
+    /// Asks the vendor for the machine `i-0001` now.
+    pub(crate) async fn look(&self, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
+        look(&self.adapter, timeout).await
+    }
+}
+
+pub(crate) async fn cloud() -> TestCloud {
+    TestCloud::start(json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } })).await
+}
+
+pub(crate) async fn look(adapter: &Program, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
+    let one =
+        InstanceRef { r#ref: Some(Ref::ProviderId("sim://sim-1/i-0001".into())), ..InstanceRef::default() };
+    let now = RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() };
+    let mut request = Request::new(BatchGetInstancesRequest { context: Some(now), refs: vec![one] });
+    request.set_timeout(timeout);
+    let mut client = InstanceServiceClient::new(adapter.channel.clone());
+    Ok(client.batch_get_instances(request).await?.into_inner())
+}
+
+pub(crate) fn context() -> RequestContext {
+    RequestContext {
+        cluster_id: CLUSTER.into(),
+        cluster_name: "prod".into(),
+        request_id: "test".into(),
+        ..RequestContext::default()
+    }
+}
+
+pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
+    Fence { scope: "service-controller/0".into(), epoch, sequence }
+}
+
+pub(crate) fn routes() -> ApplyRoutesRequest {
+    ApplyRoutesRequest {
+        context: Some(context()),
+        fence: Some(Fence { scope: "route-controller/0".into(), epoch: 1, sequence: 1 }),
+        cluster_cidrs: vec!["10.244.0.0/16".into()],
+        ..ApplyRoutesRequest::default()
+    }
+}

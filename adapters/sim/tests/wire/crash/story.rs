@@ -1,0 +1,166 @@
+//! What the controllers want, chapter by chapter, and how they ask until they have it.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use cloud_api_proto::v1alpha1::{
+    ApplyRoutesRequest, Backend, BackendList, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence,
+    LoadBalancerSpec, LoadBalancerState, NextHop, Owner, PutBackendSetRequest, Recreate, RequestContext,
+    RouteDelete, RouteKey, RouteUpsert, load_balancer_service_client::LoadBalancerServiceClient,
+    load_balancer_spec::Scheme, put_backend_set_request::Content, route_result::Outcome,
+    route_service_client::RouteServiceClient,
+};
+use futures::future::{join, join_all};
+use tonic::{Status, transport::Channel};
+
+use crate::support::wanted::{CLUSTER, backend, key, owner, spec, tcp, udp};
+
+/// Between two attempts.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// What shall be at the end of a chapter.
+pub(crate) struct Chapter {
+    pub(crate) balancers: Vec<(&'static str, LoadBalancerSpec, Vec<Backend>)>,
+    pub(crate) gone: Vec<&'static str>,
+    /// Node and machine.
+    pub(crate) routes: Vec<(u8, u8)>,
+    pub(crate) removed: Vec<u8>,
+}
+
+/// The story: things are made, changed, replaced by others, and unmade.
+pub(crate) fn chapters() -> [Chapter; 3] {
+    let internal = LoadBalancerSpec { scheme: Scheme::Internal.into(), ..spec([udp(53)]) };
+    [
+        Chapter {
+            balancers: vec![
+                ("web", spec([tcp(80), tcp(443)]), vec![backend(1), backend(2)]),
+                ("dns", spec([udp(53)]), vec![backend(1)]),
+            ],
+            gone: vec![],
+            routes: vec![(1, 1), (2, 2)],
+            removed: vec![],
+        },
+        Chapter {
+            balancers: vec![
+                ("web", spec([tcp(443), tcp(8443)]), vec![backend(2), backend(3)]),
+                ("dns", internal, vec![backend(1)]),
+            ],
+            gone: vec![],
+            routes: vec![(1, 3), (3, 3)],
+            removed: vec![2],
+        },
+        Chapter { balancers: vec![], gone: vec!["web", "dns"], routes: vec![], removed: vec![1, 3] },
+    ]
+}
+
+/// The controllers. They outlive the adapters that they ask.
+#[derive(Default)]
+pub(crate) struct Controllers {
+    sequence: AtomicU64,
+}
+
+impl Controllers {
+    /// Asks until everything is as the chapter wants it. Errors are what a restart looks like: they are asked through.
+    pub(crate) async fn converge(&self, chapter: &Chapter, channel: &Channel) {
+        let balancers = chapter.balancers.iter().map(async |wanted| {
+            persist(async || self.ensure(wanted, channel).await).await;
+        });
+        let gone = chapter.gone.iter().map(async |uid| {
+            persist(async || self.delete(uid, channel).await).await;
+        });
+        let routes = persist(async || self.apply(chapter, channel).await);
+        join(join(join_all(balancers), join_all(gone)), routes).await;
+    }
+
+    async fn ensure(
+        &self,
+        (uid, spec, backends): &(&'static str, LoadBalancerSpec, Vec<Backend>),
+        channel: &Channel,
+    ) -> Result<bool, Status> {
+        let mut client = LoadBalancerServiceClient::new(channel.clone());
+        let id = backends.iter().map(|backend| backend.node_name.clone()).collect::<Vec<_>>().join(",");
+        let full = Some(Content::Full(BackendList { backends: backends.clone() }));
+        let put = PutBackendSetRequest { context: Some(context()), id: id.clone(), content: full };
+        client.put_backend_set(put).await?;
+        let request = EnsureLoadBalancerRequest {
+            context: Some(context()),
+            key: Some(key(uid)),
+            owner: Some(owner(uid)),
+            fence: Some(self.fence("service-controller/0")),
+            spec: Some(LoadBalancerSpec { backend_set_id: id, ..spec.clone() }),
+            recreate: Recreate::IfImmutableChanged.into(),
+            ..EnsureLoadBalancerRequest::default()
+        };
+        let answer = client.ensure_load_balancer(request).await?.into_inner();
+        Ok(answer.state() == LoadBalancerState::Active)
+    }
+
+    async fn delete(&self, uid: &str, channel: &Channel) -> Result<bool, Status> {
+        let request = DeleteLoadBalancerRequest {
+            context: Some(context()),
+            key: Some(key(uid)),
+            owner: Some(owner(uid)),
+            fence: Some(self.fence("service-controller/0")),
+            ..DeleteLoadBalancerRequest::default()
+        };
+        let mut client = LoadBalancerServiceClient::new(channel.clone());
+        let answer = client.delete_load_balancer(request).await?.into_inner();
+        Ok(answer.state() == LoadBalancerState::Absent)
+    }
+
+    async fn apply(&self, chapter: &Chapter, channel: &Channel) -> Result<bool, Status> {
+        let request = ApplyRoutesRequest {
+            context: Some(context()),
+            fence: Some(self.fence("route-controller/0")),
+            upserts: chapter.routes.iter().map(|(node, machine)| upsert(*node, *machine)).collect(),
+            deletes: chapter.removed.iter().map(|node| delete(*node)).collect(),
+            dry_run: false,
+            cluster_cidrs: vec!["10.244.0.0/16".into()],
+        };
+        let mut client = RouteServiceClient::new(channel.clone());
+        let answer = client.apply_routes(request).await?.into_inner();
+        let settled = |outcome| matches!(outcome, Outcome::Applied | Outcome::Unchanged);
+        Ok(answer.results.iter().all(|result| settled(result.outcome())))
+    }
+
+    fn fence(&self, scope: &str) -> Fence {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        Fence { scope: scope.to_owned(), epoch: 1, sequence }
+    }
+}
+
+async fn persist(attempt: impl AsyncFn() -> Result<bool, Status>) {
+    while !attempt().await.unwrap_or(false) {
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn context() -> RequestContext {
+    RequestContext {
+        cluster_id: CLUSTER.into(),
+        cluster_name: "prod".into(),
+        request_id: "crash".into(),
+        ..RequestContext::default()
+    }
+}
+
+fn route_key(node: u8) -> RouteKey {
+    let destination = format!("10.244.{node}.0/24");
+    RouteKey { cluster_id: CLUSTER.into(), node_uid: format!("node-{node}"), destination }
+}
+
+fn upsert(node: u8, machine: u8) -> RouteUpsert {
+    let name = format!("node-{node}");
+    let provider_id = format!("sim://sim-1/i-000{machine}");
+    RouteUpsert {
+        key: Some(route_key(node)),
+        next_hop: Some(NextHop { provider_id, ..NextHop::default() }),
+        owner: Some(Owner { kind: "Node".into(), name: name.clone(), uid: name, ..Owner::default() }),
+    }
+}
+
+fn delete(node: u8) -> RouteDelete {
+    RouteDelete { key: Some(route_key(node)), ..RouteDelete::default() }
+}

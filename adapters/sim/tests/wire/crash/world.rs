@@ -1,0 +1,153 @@
+//! One run: a cloud, an adapter that is struck once, and a look at what came of it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    crash::process::Process,
+    crash::story::{Chapter, Controllers, chapters},
+    support::cloud::TestCloud,
+};
+
+/// For how long the adapter reckons with reads that lag.
+pub(crate) const HORIZON_MS: u64 = 300;
+/// Load balancers that the story makes: `web`, `dns`, and `dns` again, which moves to the inside.
+const EVER_MADE: usize = 3;
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a condition.
+const TICK: Duration = Duration::from_millis(2);
+/// Longer than a killed adapter lives: its write is done, and it never hears of it.
+const NEVER_MS: u64 = 600_000;
+
+/// What happens after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// SIGKILL, before the answer comes.
+    Kill,
+    /// The connection closes instead of an answer.
+    LoseAnswer,
+}
+
+/// What the cloud is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    /// Reads show writes this much later.
+    pub(crate) lag_ms: u64,
+    /// Whether it makes nothing of a repeated create.
+    pub(crate) client_tokens: bool,
+}
+
+pub(crate) struct World {
+    cloud: TestCloud,
+    adapter: Process,
+    conditions: Conditions,
+    controllers: Controllers,
+}
+
+impl World {
+    pub(crate) async fn start(conditions: Conditions) -> Self {
+        let instant = json!({ "create_ms": 0, "update_ms": 0, "delete_ms": 0 });
+        let settings = json!({ "provisioning": instant, "consistency_ms": conditions.lag_ms });
+        let cloud = TestCloud::start(settings).await;
+        cloud.machines(3).await;
+        let adapter = Process::start(&cloud.url, conditions).await;
+        Self { cloud, adapter, conditions, controllers: Controllers::default() }
+    }
+
+    /// Tells the story, with a blow after the write of this number. False: the story has no such write.
+    pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
+        let action = match blow {
+            Blow::Kill => json!({ "delay_ms": NEVER_MS }),
+            Blow::LoseAnswer => json!("close_after"),
+        };
+        let matches = json!({ "operation": "*", "access": "write" });
+        self.cloud.fault(json!({ "match": matches, "when": { "nth": write }, "action": action })).await;
+        for chapter in chapters() {
+            let told = tokio::time::timeout(PATIENCE, self.tell(&chapter, (blow, write)));
+            told.await.unwrap_or_else(|_| panic!("{blow:?} after write {write}: does not converge"));
+            self.check(&chapter, &format!("{blow:?} after write {write}")).await;
+        }
+        let struck = self.cloud.counts().writes >= write;
+        assert_eq!(self.ever_made().await, EVER_MADE, "{blow:?} after write {write}: one too many was made");
+        struck
+    }
+
+    async fn tell(&mut self, chapter: &Chapter, (blow, write): (Blow, u64)) {
+        let struck = self.cloud.counts().writes >= write;
+        if blow == Blow::Kill && !struck {
+            tokio::select! {
+                () = self.controllers.converge(chapter, &self.adapter.channel) => return,
+                () = written(&self.cloud, write) => (),
+            }
+            self.adapter.kill().await;
+            self.adapter = Process::start(&self.cloud.url, self.conditions).await;
+        }
+        self.controllers.converge(chapter, &self.adapter.channel).await;
+    }
+
+    /// Exactly what the chapter wants is there.
+    async fn check(&self, chapter: &Chapter, when: &str) {
+        let state = self.cloud.state().await;
+        let mut found: Vec<_> = list(&state, "load_balancers").iter().map(balancer).collect();
+        let mut wanted: Vec<(String, BTreeSet<u64>, usize)> = chapter
+            .balancers
+            .iter()
+            .map(|(uid, spec, backends)| {
+                let ports = spec.listeners.iter().map(|listener| listener.port.into()).collect();
+                ((*uid).to_owned(), ports, spec.listeners.len() * backends.len())
+            })
+            .collect();
+        found.sort();
+        wanted.sort();
+        assert_eq!(found, wanted, "{when}");
+        let routes: BTreeSet<_> = list(&state, "routes").iter().map(route).collect();
+        let wanted: BTreeSet<_> = chapter
+            .routes
+            .iter()
+            .map(|(node, machine)| (format!("10.244.{node}.0/24"), format!("i-000{machine}")))
+            .collect();
+        assert_eq!(routes, wanted, "{when}");
+        assert_eq!(list(&state, "routes").len(), chapter.routes.len(), "{when}: none twice");
+    }
+
+    /// The cloud numbers what it makes: the next one tells.
+    async fn ever_made(&self) -> usize {
+        self.cloud.admin(reqwest::Method::DELETE, "faults", Value::Null).await;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the tests play the vendor's operator, who has no budget"
+        )]
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let probe = json!({ "name": "probe", "scheme": "internal" });
+        let answer = client.post(format!("{}/v1/load-balancers", self.cloud.url)).json(&probe).send().await;
+        let probe: Value = answer.expect("an answer").json().await.expect("JSON");
+        let id = probe["id"].as_str().and_then(|id| id.strip_prefix("lb-")).expect("an ID");
+        id.parse::<usize>().expect("a number") - 1
+    }
+}
+
+/// Until the cloud has done the write of this number.
+async fn written(cloud: &TestCloud, write: u64) {
+    while cloud.counts().writes < write {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+fn list<'a>(state: &'a Value, what: &str) -> &'a [Value] {
+    state[what].as_array().expect("a list")
+}
+
+/// Whose it is, its ports, and its members over all pools.
+fn balancer(tree: &Value) -> (String, BTreeSet<u64>, usize) {
+    let owner = tree["tags"]["cloudadapter.dev/owner-uid"].as_str().unwrap_or_default().to_owned();
+    let ports = list(tree, "listeners").iter().filter_map(|listener| listener["port"].as_u64()).collect();
+    let members = list(tree, "pools").iter().map(|pool| list(pool, "members").len()).sum();
+    (owner, ports, members)
+}
+
+fn route(entry: &Value) -> (String, String) {
+    let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+    (text("destination"), text("next_hop_instance"))
+}

@@ -1,0 +1,14 @@
+//! The driver through a real session, against a simulated cloud on a loopback port.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test ends where something unexpected happens"
+)]
+
+mod bench;
+mod capabilities;
+mod converging;
+mod faults;
+mod listing;

@@ -1,0 +1,105 @@
+//! Listings, look-ups, routes and credentials.
+
+use adapter_sim::simcloud::Operation;
+use cloud_adapter::driver::{Collection, Driver as _, Fault, InstanceLookup as _, Lookup};
+use cloud_api_proto::v1alpha1::Instance;
+use serde_json::json;
+
+use crate::driver::bench::{bench, bench_with, driver, route, session};
+
+#[tokio::test]
+async fn a_listing_goes_on_where_its_page_ended() {
+    let bench = bench_with(json!({ "page_size_max": 2 })).await;
+    bench.cloud.machines(5).await;
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let page =
+            Collection::<Instance>::list_page(&bench.driver, &bench.session, cursor.as_ref(), None).await;
+        let page = page.expect("a page");
+        seen.extend(page.items.into_iter().map(|instance| instance.provider_id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let wanted: Vec<_> = (1..=5).map(|n| format!("sim://sim-1/i-000{n}")).collect();
+    assert_eq!(seen, wanted);
+    assert_eq!(bench.cloud.count(Operation::ListInstances), 3);
+}
+
+#[tokio::test]
+async fn five_hundred_machines_are_looked_up_in_one_call_and_in_order() {
+    let bench = bench().await;
+    bench.cloud.machines(499).await;
+    let mut ids: Vec<String> = (1..=499).rev().map(|n| format!("i-{n:04}")).collect();
+    ids.insert(7, "i-9999".into());
+    let found = bench.driver.get_batch(&bench.session, &ids).await;
+    let found = found.expect("answered").expect("the cloud can");
+    assert_eq!(found.len(), ids.len());
+    for (id, answer) in ids.iter().zip(&found) {
+        match answer {
+            Lookup::Found(instance) => assert_eq!(instance.provider_id, format!("sim://sim-1/{id}")),
+            Lookup::Gone => assert_eq!(id, "i-9999"),
+            Lookup::Unknown => panic!("{id}"),
+        }
+    }
+    assert_eq!(bench.cloud.counts().total, 1);
+}
+
+#[tokio::test]
+async fn a_batch_of_routes_answers_removals_and_then_additions() {
+    let bench = bench().await;
+    bench.cloud.machines(3).await;
+    assert_eq!(bench.change_routes(&[], [route(1, "i-0001"), route(2, "i-0002")]).await, [Ok(()), Ok(())]);
+    let moved = [
+        route(1, "i-0003"),
+        route(2, "i-0003"),
+        route(3, "i-0099"),
+        route(4, "nowhere!"),
+        route(5, "i-0001"),
+    ];
+    let faults: Vec<_> = bench
+        .change_routes(&["rt-0001", "rt-0042"], moved)
+        .await
+        .into_iter()
+        .map(|result| result.map_err(|error| error.fault))
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            Ok(()),              // removed
+            Ok(()),              // is not there, as it shall be
+            Ok(()),              // in the place of the removed one
+            Err(Fault::Busy),    // another is there
+            Err(Fault::Invalid), // the cloud refuses the machine
+            Err(Fault::Invalid), // not even asked for
+            Ok(()),
+        ]
+    );
+    assert_eq!(bench.cloud.count(Operation::BatchRoutes), 2);
+}
+
+#[tokio::test]
+async fn the_self_check_tells_the_scope_for_one_call() {
+    let bench = bench().await;
+    let scope = bench.driver.self_check(&bench.session).await.expect("good credentials");
+    assert_eq!(
+        (scope.account.as_str(), scope.project.as_str(), scope.region.as_str()),
+        ("sim", "demo", "sim-1")
+    );
+    assert_eq!(scope.endpoint, bench.cloud.url);
+    assert_eq!(bench.cloud.counts().total, 1);
+
+    let other = crate::support::cloud::TestCloud::start(json!({})).await;
+    let there = driver(&other.url, None, "sim-1");
+    let elsewhere = there.self_check(&session(&there)).await.expect("good credentials");
+    assert_ne!(elsewhere.fingerprint, scope.fingerprint, "another cloud is another scope");
+}
+
+#[tokio::test]
+async fn another_region_is_refused_with_the_flag_that_helps() {
+    let bench = bench().await;
+    let lost = driver(&bench.cloud.url, None, "sim-2");
+    let error = lost.self_check(&session(&lost)).await.expect_err("another region");
+    assert!(error.message.contains("--region sim-1"), "{error}");
+}

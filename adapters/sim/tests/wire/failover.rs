@@ -1,0 +1,34 @@
+//! Several `adapter-sim` processes in front of one simulated cloud and one Lease: who leads, how a change of leader shows to a
+//! controller, and what all of them together ask of the cloud. In real seconds: only a process that is killed is one.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test ends where something unexpected happens, and asks ports that are no vendor's"
+)]
+
+mod api_server;
+mod load;
+mod partition;
+mod replica;
+mod standby;
+mod takeover;
+
+use std::time::Duration;
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a condition.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Waits until something is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !is_so().await {
+            tokio::time::sleep(TICK).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+}

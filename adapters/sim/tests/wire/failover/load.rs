@@ -1,0 +1,88 @@
+//! Controllers under load: they follow whichever replica serves, as the adapter's client does.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use adapter_client::{Connection, Security, Target};
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        BatchGetInstancesRequest, InstanceRef, RequestContext, instance_ref::Ref,
+        instance_service_client::InstanceServiceClient,
+    },
+};
+use tokio::task::JoinSet;
+
+use crate::{failover::replica::Replica, failover::until};
+
+/// Running controllers; they end when this is dropped.
+pub(crate) struct Load {
+    answers: Arc<AtomicU64>,
+    failures: Arc<Mutex<Vec<String>>>,
+    _callers: JoinSet<()>,
+}
+
+impl Load {
+    /// Asks for a machine, live, again and again, of whichever of these replicas serves.
+    pub(crate) fn start(replicas: &[&Replica]) -> Self {
+        let addresses: Vec<_> = replicas.iter().map(|replica| replica.address.as_str()).collect();
+        let target: Target = format!("static:///{}", addresses.join(",")).parse().expect("addresses");
+        let connection = Connection::new(target, &Security::default()).expect("plain text");
+        let client = InstanceServiceClient::new(connection.open().expect("addresses"));
+        let (answers, failures) = (Arc::<AtomicU64>::default(), Arc::<Mutex<Vec<String>>>::default());
+        let mut callers = JoinSet::new();
+        for _ in 0..4 {
+            let (mut client, answers, failures) =
+                (client.clone(), Arc::clone(&answers), Arc::clone(&failures));
+            callers.spawn(async move {
+                loop {
+                    let answer = client.batch_get_instances(request()).await.map_err(AdapterError::from);
+                    match answer {
+                        Ok(_) => {
+                            answers.fetch_add(1, Ordering::Relaxed);
+                        }
+                        // Too much at once is the load's own fault, and said to whoever makes it.
+                        Err(error) if error.reason == Reason::BudgetExhausted => {
+                            let pause = error.retry_after.unwrap_or(Duration::from_millis(500));
+                            tokio::time::sleep(pause).await;
+                        }
+                        Err(error) => failures.lock().expect("no panic").push(format!("{error:?}")),
+                    }
+                }
+            });
+        }
+        Self { answers, failures, _callers: callers }
+    }
+
+    /// Waits for so many more answers.
+    pub(crate) async fn answers(&self, more: u64) {
+        let wanted = self.answers.load(Ordering::Relaxed) + more;
+        until("answers", async || self.answers.load(Ordering::Relaxed) >= wanted).await;
+    }
+
+    /// No controller was told of a failure.
+    #[track_caller]
+    pub(crate) fn without_failures(&self) {
+        let failures = self.failures.lock().expect("no panic");
+        assert!(failures.is_empty(), "{failures:#?}");
+    }
+}
+
+pub(crate) fn request() -> tonic::Request<BatchGetInstancesRequest> {
+    let context = RequestContext {
+        cluster_id: "c-1".into(),
+        max_staleness: Some(prost_types::Duration::default()),
+        request_id: "load".into(),
+        ..RequestContext::default()
+    };
+    let machine = Ref::ProviderId("sim://sim-1/i-0001".into());
+    let refs = vec![InstanceRef { r#ref: Some(machine), ..InstanceRef::default() }];
+    let mut request = tonic::Request::new(BatchGetInstancesRequest { context: Some(context), refs });
+    request.set_timeout(Duration::from_secs(30));
+    request
+}

@@ -1,0 +1,54 @@
+//! A leader that lives and cannot reach the API server.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    failover::api_server::ApiServer,
+    failover::load::Load,
+    failover::replica::{Replica, asked_for_instances},
+    failover::until,
+    support::cloud::TestCloud,
+};
+
+/// A leader sends for so long after the start of its last renewal. Source: budgets, section 9.
+const SENDS: Duration = Duration::from_secs(6);
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_stops_sending_well_before_the_next_begins() {
+    let cloud = TestCloud::start(json!({})).await;
+    cloud.machines(3).await;
+    let api = ApiServer::start();
+    let mut leader = Replica::start(&cloud.url, &api).await;
+    leader.serves().await;
+    let next = Replica::start(&cloud.url, &api).await;
+    next.is_up().await;
+    let load = Load::start(&[&leader, &next]);
+    load.answers(30).await;
+
+    leader.way.cut(true);
+    let cut = Instant::now();
+    until("the end of the term", async || !leader.is_serving().await).await;
+    let took = cut.elapsed();
+    assert!(took <= SENDS + Duration::from_secs(1), "{took:?}\n{}", leader.log());
+    assert!(!leader.status().await.leader);
+    let sent = calls(&cloud).await;
+    next.serves().await;
+    load.answers(4).await;
+    assert!(leader.is_alive());
+    let later = calls(&cloud).await.get(sent.len()).copied().expect("of the next leader");
+    let silence = Duration::from_millis(later - sent.last().expect("some"));
+    assert!(silence >= Duration::from_secs(3), "the two are {silence:?} apart\n{}", leader.log());
+
+    leader.way.cut(false);
+    until("its place behind the next", async || leader.log().contains("Standing by")).await;
+    load.without_failures();
+}
+
+async fn calls(cloud: &TestCloud) -> Vec<u64> {
+    let log = cloud.admin(Method::GET, "log?limit=10000", Value::Null).await;
+    asked_for_instances(&log)
+}

@@ -1,0 +1,87 @@
+//! What a replica that stands by answers, and what it knows.
+
+use adapter_sim::simcloud::Operation;
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        GetInfoRequest, RequestContext, WatchInstancesRequest, adapter_service_client::AdapterServiceClient,
+        instance_service_client::InstanceServiceClient, watch_instances_response::Event,
+    },
+};
+use serde_json::json;
+use tonic_health::pb::health_check_response::ServingStatus;
+
+use crate::{
+    failover::api_server::ApiServer, failover::load::request, failover::replica::Replica, failover::until,
+    support::cloud::TestCloud,
+};
+
+fn context() -> Option<RequestContext> {
+    Some(RequestContext { cluster_id: "c-1".into(), ..RequestContext::default() })
+}
+
+#[tokio::test]
+async fn a_standby_is_ready_says_that_it_is_one_and_takes_nothing_on() {
+    let cloud = TestCloud::start(json!({})).await;
+    let api = ApiServer::start();
+    let first = Replica::start(&cloud.url, &api).await;
+    first.serves().await;
+    let second = Replica::start(&cloud.url, &api).await;
+    second.is_up().await;
+    until("word of the leader", async || {
+        let refused = InstanceServiceClient::new(second.channel.clone()).batch_get_instances(request()).await;
+        let error = AdapterError::from(refused.expect_err("stands by"));
+        assert_eq!(error.reason, Reason::NotLeader, "{error}");
+        error.message.contains(&first.address)
+    })
+    .await;
+    assert!(api.holder().expect("held").ends_with(&format!("@{}", first.address)));
+    assert_eq!(second.health("").await, Some(ServingStatus::Serving));
+    let services = second.health("cloudadapter.v1alpha1.LoadBalancerService").await;
+    assert_eq!(services, Some(ServingStatus::NotServing));
+    let ready = reqwest::get(format!("http://{}/readyz", second.http)).await.expect("an answer");
+    assert!(ready.status().is_success());
+    let request = GetInfoRequest { context: context() };
+    AdapterServiceClient::new(second.channel.clone()).get_info(request).await.expect("it says what it is");
+    assert!(!second.status().await.leader);
+    assert!(first.status().await.leader);
+    for (replica, leads) in [(&first, 1), (&second, 0)] {
+        let page = reqwest::get(format!("http://{}/metrics", replica.http)).await.expect("an answer");
+        let page = page.text().await.expect("text");
+        assert!(page.contains(&format!("cloud_adapter_leader {leads}\n")), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_standby_knows_what_the_leader_knows_and_asks_the_cloud_nothing() {
+    let cloud = TestCloud::start(json!({})).await;
+    cloud.machines(5).await;
+    let api = ApiServer::start();
+    let mut first = Replica::start(&cloud.url, &api).await;
+    first.serves().await;
+    let second = Replica::start(&cloud.url, &api).await;
+    second.is_up().await;
+    until("the leader's instances", async || second.instances().await.items == 5).await;
+    assert_eq!(cloud.count(Operation::ListInstances), 1, "the leader's, for both");
+    let theirs = first.instances().await.observed_at.expect("listed");
+    let ours = second.instances().await.observed_at.expect("followed");
+    assert!((theirs.seconds - ours.seconds).abs() <= 1, "{theirs:?} {ours:?}");
+
+    first.terminate().await;
+    second.serves().await;
+    assert_eq!(first.ended().await, Some(0));
+    let watch = WatchInstancesRequest { context: context(), stop_when_synced: true, ..Default::default() };
+    let stream = InstanceServiceClient::new(second.channel.clone()).watch_instances(watch).await;
+    let mut stream = stream.expect("leads").into_inner();
+    let mut synced = None;
+    while let Some(event) = stream.message().await.expect("no error") {
+        if let Some(Event::Synced(end)) = event.event {
+            synced = Some(end);
+        }
+    }
+    let synced = synced.expect("complete");
+    assert_eq!(synced.count, 5);
+    let observed = synced.observed_at.expect("a time");
+    assert!((theirs.seconds - observed.seconds).abs() <= 1, "as old as it is: {theirs:?} {observed:?}");
+    assert_eq!(cloud.count(Operation::ListInstances), 1, "warm");
+}

@@ -1,0 +1,152 @@
+//! Peers that mean ill. Each of them gets an error, costs bounded memory, and keeps no good caller waiting.
+
+mod attacks;
+mod raw;
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet};
+
+use crate::{
+    security::program::{Program, info},
+    support::cloud::TestCloud,
+};
+
+/// What any attack may cost, in bytes: 11,000 streams of about 10 KiB, in a build without optimisation, cost most.
+const MEMORY: usize = 160 * 1024 * 1024;
+/// A good caller waits no longer, on a machine that does other things, too.
+const SOON: Duration = Duration::from_secs(5);
+/// Nor does a scraper, for a page of the plain port.
+const PROBE: Duration = Duration::from_secs(2);
+/// Connections that the plain port may have, and a few files of other origin.
+const PLAIN: usize = 64 + 20;
+
+/// Who is attacked.
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+}
+
+/// Lets an attack loose, calls as a good client meanwhile, and measures what is left of it.
+async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(Target) -> F) {
+    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
+    adapter.ready().await;
+    let before = adapter.memory();
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let mut attacking = JoinSet::new();
+    let (attack, told) =
+        (attack(Target { address: adapter.grpc.parse().expect("TCP") }), std::sync::Arc::clone(&over));
+    attacking.spawn(async move {
+        attack.await;
+        told.store(true, Ordering::Relaxed);
+    });
+    let kept = adapter.channel();
+    let (mut answers, mut most) = (0, before);
+    while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
+        // One on a connection that is there, one on a new one.
+        for channel in [kept.clone(), adapter.channel()] {
+            let answer = tokio::time::timeout(SOON, info(&channel)).await;
+            assert!(answer.expect("soon"), "a good caller is answered");
+            answers += 1;
+        }
+        most = most.max(adapter.memory());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if let Some(ended) = attacking.try_join_next() {
+            ended.expect("the attack goes as expected");
+        }
+    }
+    while let Some(ended) = attacking.join_next().await {
+        ended.expect("the attack goes as expected");
+    }
+    let (cost, bound) = (most.saturating_sub(before), MEMORY);
+    println!("{answers} good answers; memory {} KiB more than {} KiB", cost / 1024, before / 1024);
+    assert!(answers > 0);
+    assert!(cost < bound, "{cost} bytes more");
+}
+
+#[tokio::test]
+async fn random_bytes_end_the_connection() {
+    attacked(attacks::random_bytes).await;
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    attacked(attacks::huge_headers).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_resets_holds_up_nobody() {
+    attacked(attacks::reset_flood).await;
+}
+
+#[tokio::test]
+async fn those_who_do_not_read_are_not_written_to() {
+    attacked(attacks::slow_readers).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_idle_streams_end_in_time() {
+    attacked(attacks::idle_streams).await;
+}
+
+#[tokio::test]
+async fn messages_that_are_too_large_or_never_end_are_refused() {
+    attacked(attacks::oversized_messages).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused() {
+    attacked(attacks::malformed_messages).await;
+}
+
+/// A listing is handed over in parts: who takes none of them costs one part, however large the cloud is. There is room for 256.
+#[tokio::test]
+async fn those_who_watch_a_large_cloud_and_do_not_read_cost_little() {
+    let cloud = TestCloud::start(serde_json::json!({})).await;
+    cloud.machines(5_000).await;
+    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &cloud.url]).await;
+    adapter.ready().await;
+    let target = Target { address: adapter.grpc.parse().expect("TCP") };
+    let one = attacks::deaf_watchers(&target, 1).await;
+    let before = adapter.memory();
+    let mut many = attacks::deaf_watchers(&target, 255).await;
+    let cost = adapter.memory().saturating_sub(before);
+    println!("{} KiB for 255 who do not read", cost / 1024);
+    assert!(cost < MEMORY, "{cost} bytes more");
+    attacks::one_watcher_too_many(&target).await;
+    assert!(info(&adapter.channel()).await, "a good caller is answered");
+    many.pop();
+    attacks::one_watcher_in_time(&target).await;
+    drop((one, many));
+}
+
+/// The plain port takes no callers' names: it must bear anybody.
+#[tokio::test]
+async fn thousands_of_half_sent_requests_keep_no_probe_waiting() {
+    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
+    adapter.ready().await;
+    let (files, memory) = (adapter.open_files(), adapter.memory());
+    let (mut kept, mut most) = (VecDeque::new(), files);
+    for half in 0..3_000 {
+        let mut stream = TcpStream::connect(adapter.http).await.expect("taken");
+        // It may have made room already.
+        let _sent = stream.write_all(b"GET /metrics HTTP/1.1\r\nx-never: ").await.is_ok();
+        kept.push_back(stream);
+        // As many as a process may hold open with usual limits.
+        if kept.len() > 500 {
+            kept.pop_front();
+        }
+        if half % 100 == 99 {
+            let page = tokio::time::timeout(PROBE, adapter.page()).await.expect("soon");
+            assert!(page.contains("# EOF"), "{page}");
+            most = most.max(adapter.open_files());
+        }
+    }
+    assert!(most < files + PLAIN, "{most} open files, {files} before");
+    let cost = adapter.memory().saturating_sub(memory);
+    assert!(cost < MEMORY, "{cost} bytes more");
+}

@@ -1,0 +1,23 @@
+//! What the page shows is what is printed.
+
+#![expect(clippy::expect_used, reason = "a page without it fails the test")]
+
+use limits_simulation::{Cloud, Question, simulate};
+
+const PAGE: &str = include_str!("../../../../docs/limits.md");
+const COMMAND: &str = "$ cloudctl limits simulate --nodes 1000 --services 300 --limits limits.yaml\n";
+
+/// What stands between two texts.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = text.split_once(before).expect("the page has the beginning");
+    rest.split_once(after).expect("and the end").0
+}
+
+#[test]
+fn the_page_shows_what_a_simulation_prints() {
+    let section = between(PAGE, "\n## Trying a limit out\n", "\n## ");
+    let file = between(section, "```yaml\n", "```");
+    let shown = between(section, COMMAND, "```");
+    let question = Question::new((1_000, 300, None), file, Cloud::Sim).expect("valid");
+    assert_eq!(simulate(&question).to_string(), shown, "write what is printed into docs/limits.md");
+}

@@ -1,0 +1,98 @@
+//! Ports on loopback for servers that tests stop and start again: a port stays reserved for this process until it ends.
+//!
+//! A port that the kernel chooses (`bind` to port 0) is from the range that clients get theirs from. While its server is down, any
+//! connection of any process may get it, and the server cannot bind it again: `Address already in use`, also with `SO_REUSEADDR`. So these
+//! ports are from below that range, in blocks, and a locked file reserves each block among the processes of this user.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Below 30000, where the node ports of Kubernetes begin, and below 32768, where those of Linux's clients do.
+const FIRST: u16 = 20_000;
+const BLOCKS: u16 = 500;
+/// Enough for a control plane with its servers: most processes need one block.
+const BLOCK: u16 = 20;
+
+/// The blocks of this process. They are free for others when it ends.
+static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// A block of ports that this process has reserved.
+#[derive(Debug)]
+struct Block {
+    left: Range<u16>,
+    _reservation: File,
+}
+
+/// The next port on which no server listens. It is returned once.
+///
+/// # Errors
+/// When all blocks are reserved, or the lock files cannot be written.
+pub fn take() -> io::Result<u16> {
+    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if let Some(port) = ours.last_mut().and_then(|block| block.left.find(is_free)) {
+            return Ok(port);
+        }
+        let user = rustix::process::getuid().as_raw();
+        ours.push(Block::reserve(&env::temp_dir().join(format!("cloud-controllers-test-ports-{user}")))?);
+    }
+}
+
+/// Such a port of the IPv4 loopback address.
+///
+/// # Errors
+/// As [`take`].
+pub fn loopback() -> io::Result<SocketAddr> {
+    Ok((Ipv4Addr::LOCALHOST, take()?).into())
+}
+
+fn is_free(port: &u16) -> bool {
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok()
+}
+
+impl Block {
+    /// The first block that no other process has, and that this one has not used up.
+    fn reserve(dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        for block in 0..BLOCKS {
+            let reservation = File::create(dir.join(format!("{block}.lock")))?;
+            if reservation.try_lock().is_ok() {
+                let start = FIRST + block * BLOCK;
+                return Ok(Self { left: start..start + BLOCK, _reservation: reservation });
+            }
+        }
+        let text = format!(
+            "all {BLOCKS} blocks of ports are reserved; see which processes have files of {} open",
+            dir.display()
+        );
+        Err(io::Error::other(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{BLOCK, Ipv4Addr, TcpListener, take};
+
+    #[test]
+    fn no_port_is_returned_twice_in_several_blocks() {
+        let ports: BTreeSet<u16> = (0..BLOCK + 2).map(|_| take().expect("a port")).collect();
+        assert_eq!(ports.len(), usize::from(BLOCK) + 2, "{ports:?}");
+    }
+
+    #[test]
+    fn a_port_that_another_server_has_is_skipped() {
+        let before = take().expect("a port");
+        let next =
+            (before + 1..).find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).expect("one");
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, next)).expect("it is free");
+        assert_ne!(take().expect("a port"), next);
+        drop(server);
+    }
+}

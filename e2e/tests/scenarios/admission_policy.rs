@@ -1,0 +1,92 @@
+//! The admission policy for annotations of Services, as a real API server judges by it. No controller runs here.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use anyhow::{Context as _, ensure};
+use e2e::{ControlPlane, Release, Values, WITHIN, eventually, merge};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, from_value, json};
+
+const EXAMPLES: &str = include_str!("../../../service-controller/src/plan/annotations/examples.txt");
+const PREFIX: &str = "lb.cloudadapter.dev/";
+
+#[tokio::test]
+async fn wrong_annotations_are_refused_when_they_are_written() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let services: Api<Service> = Api::namespaced(control_plane.client(), "default");
+    let mut values = Values::new().unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let old = service("old", &json!({ "intrenal": "true", "size": "large" }));
+    services.create(&PostParams::default(), &old).await.expect("nobody judges unless asked for");
+
+    merge(&mut values, &json!({ "admissionPolicy": { "enabled": true } }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    let judges = async || {
+        let error = tried(&services, "intrenal", "true").await.err().context("nobody judges yet")?;
+        ensure!(error.contains("lb.cloudadapter.dev/intrenal: no such annotation"), "{error}");
+        Ok(())
+    };
+    eventually("the API server judges annotations", WITHIN, judges).await.unwrap();
+
+    let mut n_judged = 0;
+    for line in EXAMPLES.lines().filter(|line| !line.starts_with('#')) {
+        let parts: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [judged, key, value] = parts[..] else { panic!("{line}") };
+        let value = value.replace("\\n", "\n").replace("\\t", "\t");
+        match (tried(&services, key, &value).await, judged) {
+            (Ok(()), "taken" | "late") => {}
+            (Err(error), "refused") => {
+                assert!(error.contains(&format!("annotation {PREFIX}{key}: ")), "{line}: {error}");
+            }
+            (result, _) => panic!("{line}: {result:?}"),
+        }
+        n_judged += 1;
+    }
+    assert!(n_judged > 50, "{n_judged} examples");
+
+    what_is_there_is_left_alone(&services).await;
+    merge(&mut values, &json!({ "admissionPolicy": { "enabled": false } }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    let passes = async || tried(&services, "intrenal", "true").await.map_err(anyhow::Error::msg);
+    eventually("nobody judges any more", WITHIN, passes).await.unwrap();
+}
+
+/// A Service from before can be changed in everything else and deleted, with its finalizer; only the annotation that changes is judged.
+async fn what_is_there_is_left_alone(services: &Api<Service>) {
+    let change = async |patch: Value| {
+        services
+            .patch("old", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(|error| error.to_string())
+    };
+    let label = json!({ "metadata": { "labels": { "a": "b" }, "finalizers": ["example.com/last"] } });
+    // A label is none of ours.
+    change(label).await.unwrap();
+    let size = |value: &str| json!({ "metadata": { "annotations": { format!("{PREFIX}size"): value } } });
+    // The other annotation stays wrong, and is not judged again.
+    change(size("larger")).await.unwrap();
+    let error = change(size("")).await.unwrap_err();
+    assert!(error.contains("write a text without blanks around it"), "{error}");
+    services.delete("old", &DeleteParams::default()).await.unwrap();
+    change(json!({ "metadata": { "finalizers": null } })).await.unwrap();
+}
+
+/// What the API server says to a new Service with this annotation; nothing is made.
+async fn tried(services: &Api<Service>, key: &str, value: &str) -> Result<(), String> {
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let made = services.create(&params, &service("new", &json!({ key: value }))).await;
+    made.map(drop).map_err(|error| error.to_string())
+}
+
+/// With these annotations, named without the prefix.
+fn service(name: &str, annotations: &Value) -> Service {
+    let full: serde_json::Map<String, Value> = annotations
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (format!("{PREFIX}{key}"), value.clone()))
+        .collect();
+    let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80, "name": "http" }, { "port": 81, "name": "b" }] });
+    from_value(json!({ "metadata": { "name": name, "annotations": full }, "spec": spec })).unwrap()
+}

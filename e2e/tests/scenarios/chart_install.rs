@@ -1,0 +1,587 @@
+//! What the chart makes of its values, as a real API server takes it. No controller runs here.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeSet;
+
+use e2e::{ControlPlane, Pods, Release, Values, WITHIN, eventually, merge, rights};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::{Value, from_value, json};
+
+#[tokio::test]
+async fn the_chart_installs_and_uninstalls() {
+    let control_plane = control_plane().await;
+    let values = Values::new().unwrap();
+    let release = Release::install(&control_plane, &values.render()).await.unwrap();
+
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let names = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
+    assert_eq!(pods.names(), names);
+    let id = cluster_id(&control_plane).await;
+    for controller in &names[1..] {
+        let pod = pods.get(controller).unwrap();
+        let args = pod.args();
+        assert!(args.contains(&format!("--cluster-id={id}")), "{args:?}");
+        let endpoint = "--adapter-endpoint=kubernetes:///kube-system/cloud-adapter:grpc";
+        assert!(args.iter().any(|arg| arg == endpoint), "{args:?}");
+        let mounted = |flag: &str| {
+            let path = args.iter().find_map(|arg| arg.strip_prefix(flag)).unwrap();
+            std::fs::read_to_string(path).unwrap()
+        };
+        assert!(mounted("--adapter-ca-file=").starts_with("-----BEGIN CERTIFICATE"));
+        assert!(!mounted("--adapter-token-file=").is_empty());
+        assert!(pod.env().contains_key("KUBECONFIG"), "{controller} has no identity");
+        assert!(
+            pod.env().contains_key("MALLOC_ARENA_MAX"),
+            "{controller}: what the bench of its memory has, too"
+        );
+    }
+    let adapter = pods.get("cloud-adapter").unwrap();
+    let config = adapter.args().iter().find_map(|arg| arg.strip_prefix("--config=")).unwrap();
+    assert!(std::fs::read_to_string(config).unwrap().contains("buckets:"), "{config}");
+    let threshold = adapter.env().get("MALLOC_TRIM_THRESHOLD_");
+    assert_eq!(threshold.map(String::as_str), Some("131072"), "what the bench of its memory has, too");
+
+    release.uninstall(&control_plane).await.unwrap();
+    assert_eq!(left_over(&control_plane).await, "");
+}
+
+/// Each of these fails before anything is made, with a message that names the key.
+#[tokio::test]
+async fn wrong_values_are_refused_by_the_name_of_their_key() {
+    let control_plane = control_plane().await;
+    let good = Values::new().unwrap().render();
+    for (name, change, key) in wrong_values() {
+        let mut values = good.clone();
+        merge(&mut values, &change);
+        let refused = Release::install(&control_plane, &values).await;
+        let message = format!("{:#}", refused.expect_err(name));
+        assert!(message.contains(key), "{name}: {message}");
+    }
+    assert_eq!(left_over(&control_plane).await, "");
+}
+
+fn wrong_values() -> Vec<Wrong> {
+    [wrong_shapes(), wrong_senses(), wrong_senses_of_controllers(), wrong_senses_of_openstack()].concat()
+}
+
+/// A name, values, and what must be said of them.
+type Wrong = (&'static str, Value, &'static str);
+
+/// What the schema refuses.
+fn wrong_shapes() -> Vec<Wrong> {
+    vec![
+        ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
+        ("a port out of range", json!({ "nodeController": { "httpPort": 70000 } }), "httpPort"),
+        ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
+        ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
+        ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
+        ("nobody's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
+        ("no interface", json!({ "adapter": { "openstack": { "interface": "outer" } } }), "interface"),
+        ("no clouds.yaml", json!({ "adapter": { "openstack": { "cloudsYaml": "auth:" } } }), "cloudsYaml"),
+        ("no ID", json!({ "adapter": { "openstack": { "routerId": "my router" } } }), "routerId"),
+        ("an unknown mode", json!({ "adapter": { "replicas": "two" } }), "replicas"),
+        ("a part above 1", json!({ "adapter": { "limits": { "share": 1.5 } } }), "share"),
+        ("no duration", json!({ "adapter": { "limits": { "deadline": { "max": "soon" } } } }), "max"),
+        ("half a network", json!({ "routeController": { "clusterCidr": "10.244.0.0" } }), "clusterCidr"),
+    ]
+}
+
+/// What has the right shape and makes no sense.
+fn wrong_senses() -> Vec<Wrong> {
+    vec![
+        (
+            "no pod network",
+            json!({ "routeController": { "clusterCidr": "" } }),
+            "routeController.clusterCidr",
+        ),
+        ("no image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
+        ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
+        ("no level", json!({ "logLevel": "inf" }), r#"logLevel: "inf" is no level"#),
+        (
+            "a target without a level",
+            json!({ "logLevel": "info,service_controller" }),
+            r#"logLevel: "service_controller" is no level"#,
+        ),
+        (
+            "a prefix that is too long",
+            json!({ "routeController": { "clusterCidr": "10.244.0.0/33" } }),
+            "routeController.clusterCidr: the prefix length of 10.244.0.0/33",
+        ),
+        (
+            "two networks of one family",
+            json!({ "routeController": { "clusterCidr": "10.244.0.0/16,10.245.0.0/16" } }),
+            "routeController.clusterCidr: 10.245.0.0/16 is a second network of IPv4",
+        ),
+        (
+            "a network of no address",
+            json!({ "routeController": { "clusterCidr": "fd00:10:244/48" } }),
+            "routeController.clusterCidr: fd00:10:244/48 is no network",
+        ),
+        (
+            "an endpoint without TLS",
+            json!({ "adapter": { "endpoint": "http://192.0.2.10:8443" } }),
+            "adapter.endpoint: http://192.0.2.10:8443 is without TLS",
+        ),
+        (
+            "tokens without TLS",
+            json!({ "adapter": { "tls": { "mode": "off" } } }),
+            "adapter.authentication: shows tokens",
+        ),
+        (
+            "a Secret without a name",
+            json!({ "adapter": { "tls": { "mode": "secret" } } }),
+            "adapter.tls.secretName: is needed",
+        ),
+        (
+            "an authority for an adapter elsewhere",
+            json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
+            "adapter.tls.mode: generated makes",
+        ),
+        ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
+        (
+            "one port twice",
+            json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
+            "serviceController.httpPort",
+        ),
+    ]
+}
+
+/// The same of values that a controller would refuse.
+fn wrong_senses_of_controllers() -> Vec<Wrong> {
+    vec![
+        (
+            "a period that never passes",
+            json!({ "nodeController": { "deletion": { "monitorPeriod": "0s" } } }),
+            "nodeController.deletion.monitorPeriod: 0s never passes",
+        ),
+        (
+            "two words at once",
+            json!({ "nodeController": { "deletion": { "confirmAfter": "500ms" } } }),
+            "nodeController.deletion.confirmAfter: 500ms is too short",
+        ),
+        (
+            "nobody's Services",
+            json!({ "serviceController": { "defaultLoadBalancer": false } }),
+            "serviceController.defaultLoadBalancer: false leaves nothing to do",
+        ),
+        (
+            "no class",
+            json!({ "serviceController": { "loadBalancerClass": "a b" } }),
+            "serviceController.loadBalancerClass: \"a b\" is no class",
+        ),
+        (
+            "one name for all",
+            json!({ "serviceController": { "loadBalancerNameTemplate": "{cluster}" } }),
+            "serviceController.loadBalancerNameTemplate: {cluster} gives two Services one name",
+        ),
+        (
+            "an age above a day",
+            json!({ "serviceController": { "orphanMinimumAge": "48h" } }),
+            "serviceController.orphanMinimumAge: 48h is not from 1s to 24h",
+        ),
+        (
+            "a default of nothing",
+            json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
+            "serviceController.serviceDefaults.intrenal: is no annotation's key",
+        ),
+        (
+            "a default of a wrong type",
+            json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "5" } } }),
+            "serviceController.serviceDefaults.idle-timeout: \"5\" is wrong; write a duration such as 90s, 5m or 1h",
+        ),
+        (
+            "a default that is no switch",
+            json!({ "serviceController": { "serviceDefaults": { "internal": "yes" } } }),
+            "serviceController.serviceDefaults.internal: \"yes\" is wrong; write true or false",
+        ),
+        (
+            "a default of what only one can have",
+            json!({ "serviceController": { "serviceDefaults": { "hostname": "a.example.com" } } }),
+            "serviceController.serviceDefaults.hostname: is about one Service or port, and has no default",
+        ),
+    ]
+}
+
+/// The same of values for OpenStack.
+fn wrong_senses_of_openstack() -> Vec<Wrong> {
+    vec![
+        (
+            "no credentials for OpenStack",
+            json!({ "adapter": { "kind": "openstack" } }),
+            "adapter.credentialsSecret: is needed when adapter.kind is openstack",
+        ),
+        (
+            "no router",
+            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a" } }),
+            "adapter.openstack.routerId: is needed when routeController.enabled",
+        ),
+        (
+            "credentials twice",
+            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a", "openstack": { "cloudsYaml": "clouds:" } } }),
+            "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret",
+        ),
+        (
+            "credentials for nobody",
+            json!({ "adapter": { "openstack": { "cloudsYaml": "clouds:" } } }),
+            "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone",
+        ),
+    ]
+}
+
+/// The rights of each ServiceAccount, less those that any ServiceAccount has, are these and no more.
+#[tokio::test]
+async fn each_process_has_the_least_rights() {
+    let control_plane = control_plane().await;
+    let values = Values::new().unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let node =
+        ["get nodes", "list nodes", "watch nodes", "patch nodes", "delete nodes", "patch nodes/status"];
+    let service = [
+        "get services",
+        "list services",
+        "watch services",
+        "patch services/status",
+        "list nodes",
+        "watch nodes",
+    ];
+    let route = ["list nodes", "watch nodes", "patch nodes/status"];
+    let releases = [
+        "list configmaps named cloud-controllers-orphans",
+        "watch configmaps named cloud-controllers-orphans",
+    ];
+    let record = [
+        "create configmaps",
+        "get configmaps named route-controller-routes",
+        "patch configmaps named route-controller-routes",
+    ];
+    let cases: [(&str, &[&str], &[&str]); 3] = [
+        ("node-controller", &node, &[]),
+        ("service-controller", &service, &releases),
+        ("route-controller", &route, &record),
+    ];
+
+    for (pod, own, near) in cases {
+        let user = pods.get(pod).unwrap().user().to_owned();
+        let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
+        // Replicas with another number of shards look at each other's.
+        let further = (1..64).map(|shard| format!("-{shard}"));
+        let names = std::iter::once(String::new()).chain(further).map(|shard| format!("cloud-{pod}{shard}"));
+        let lease = names.flat_map(|name| lease_rights(&name));
+        let own = AT_HOME.iter().chain(near).map(|&right| right.to_owned()).chain(lease);
+        let at_home = everywhere.iter().cloned().chain(own).collect::<BTreeSet<_>>();
+        assert_eq!(granted(&control_plane, &user, "kube-system").await, at_home, "{pod} in its namespace");
+        assert_eq!(granted(&control_plane, &user, "default").await, everywhere, "{pod} elsewhere");
+    }
+    let adapter = pods.get("cloud-adapter").unwrap().user().to_owned();
+    for namespace in ["kube-system", "default"] {
+        assert_eq!(granted(&control_plane, &adapter, namespace).await, BTreeSet::new(), "the adapter");
+    }
+
+    let mut two = values;
+    merge(&mut two, &json!({ "adapter": { "replicas": "active-standby" } }));
+    let refused = release.upgrade(&control_plane, &two).await.expect_err("two that know of no Lease");
+    assert!(format!("{refused:#}").contains("adapter.replicas: an adapter runs"), "{refused:#}");
+    let delete = ["delete", "deployment", "cloud-adapter", "--namespace", "kube-system"];
+    control_plane.kubectl(&delete).await.unwrap();
+    release.upgrade(&control_plane, &two).await.unwrap();
+    let lease = lease_rights("cloud-adapter");
+    assert_eq!(granted(&control_plane, &adapter, "kube-system").await, lease.into(), "one of two adapters");
+    assert_eq!(granted(&control_plane, &adapter, "default").await, BTreeSet::new(), "one of two adapters");
+}
+
+/// On a pod network the controllers alone reach the adapter, and no pod reaches more than it needs.
+#[tokio::test]
+async fn network_policies_hold_where_pods_have_a_network() {
+    let control_plane = control_plane().await;
+    let mut values = Values::new().unwrap().render();
+    let policies: Api<NetworkPolicy> = Api::namespaced(control_plane.client(), "kube-system");
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    assert_eq!(policies.list(&ListParams::default()).await.unwrap().items.len(), 0, "on the host network");
+
+    merge(&mut values, &json!({ "hostNetwork": false }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    let policies = policies.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(policies.len(), 4);
+    let adapter = policies.iter().find(|it| it.metadata.name.as_deref() == Some("cloud-adapter")).unwrap();
+    let ingress = adapter.spec.as_ref().unwrap().ingress.as_ref().unwrap();
+    let from = ingress.first().unwrap().from.as_ref().unwrap().iter();
+    let component = |peer: &NetworkPolicyPeer| {
+        let labels = peer.pod_selector.as_ref()?.match_labels.as_ref()?;
+        labels.get("app.kubernetes.io/component").cloned()
+    };
+    let who: BTreeSet<_> = from.map(|peer| component(peer).unwrap()).collect();
+    let wanted = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
+    assert_eq!(who, wanted.map(str::to_owned).into(), "who reaches the port of the contract");
+}
+
+/// The file that the adapter for OpenStack is given, with this secret in it. Nobody is there.
+fn clouds_yaml(secret: &str) -> String {
+    format!(
+        "clouds:\n  prod:\n    auth_type: v3applicationcredential\n    region_name: r1\n    auth:\n      \
+         auth_url: http://127.0.0.1:1/v3\n      application_credential_id: a\n      application_credential_secret: {secret}\n"
+    )
+}
+
+/// Every value of OpenStack that may be given beside the others.
+fn openstack(secret: &str) -> Value {
+    json!({ "adapter": { "kind": "openstack", "openstack": {
+        "cloudsYaml": clouds_yaml(secret),
+        "ca": "-----BEGIN CERTIFICATE-----\n",
+        "cloud": "prod",
+        "region": "r2",
+        "interface": "internal",
+        "publicNetworks": ["public", "the other one"],
+        "internalNetworks": ["nodes"],
+        "addressSortOrder": ["10.0.0.0/16", "fd00::/8"],
+        "ipv6": false,
+        "regionalProviderIds": true,
+        "routerId": "router-1",
+        "loadBalancers": {
+            "provider": "ovn",
+            "creation": "part-by-part",
+            "manageSecurityGroups": true,
+            "subnetId": "subnet-1",
+            "ipv6SubnetId": "subnet-2",
+            "memberSubnetId": "subnet-3",
+            "floatingNetworkId": "network-2",
+            "floatingSubnetId": "subnet-4",
+        },
+    } } })
+}
+
+/// The flags under the headings of `--help` that are OpenStack's own.
+fn own_flags(help: &str) -> BTreeSet<String> {
+    let heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
+    let of = |own: &'static str| {
+        let section = help.lines().skip_while(move |line| *line != own).skip(1);
+        section.take_while(move |line| !heading(line))
+    };
+    let lines = ["OpenStack:", "Load balancers:"].into_iter().flat_map(of);
+    // What is said of them stands further in, and names others.
+    lines
+        .filter_map(|line| Some(format!("--{}", line.strip_prefix("      --")?.split(' ').next()?)))
+        .collect()
+}
+
+/// The adapter for OpenStack gets every flag that it has, and its credentials, which no other pod sees. Others replace them without a
+/// restart.
+#[tokio::test]
+async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
+    let control_plane = control_plane().await;
+    let mut values = Values::new().unwrap().render();
+    merge(&mut values, &openstack("first-secret"));
+    merge(&mut values, &json!({ "serviceController": { "compat": "openstack" } }));
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+
+    for controller in ["node-controller", "route-controller", "service-controller"] {
+        let args = pods.get(controller).unwrap().args().join(" ");
+        assert!(!args.contains("clouds"), "{controller}: {args}");
+    }
+    let service = pods.get("service-controller").unwrap();
+    assert!(service.args().iter().any(|arg| arg == "--compat=openstack"), "{:?}", service.args());
+    let program = e2e::binaries().unwrap().join("adapter-openstack");
+    let help = tokio::process::Command::new(program).arg("--help").output().await.unwrap();
+    let adapter = pods.get("cloud-adapter").unwrap();
+    let given: BTreeSet<String> =
+        adapter.args().iter().map(|arg| arg.split('=').next().unwrap().to_owned()).collect();
+    // It comes in place of --subnet-id.
+    let known = own_flags(&String::from_utf8(help.stdout).unwrap());
+    let missing: Vec<_> = known.difference(&given).filter(|flag| *flag != "--network-id").collect();
+    assert!(known.len() > 10 && missing.is_empty(), "{missing:?} of {known:?}");
+    for wanted in
+        ["--public-network-name=the other one", "--address-sort-order=10.0.0.0/16,fd00::/8", "--region=r2"]
+    {
+        assert!(adapter.args().iter().any(|arg| arg == wanted), "{wanted}: {:?}", adapter.args());
+    }
+    let file = adapter.flag("--clouds-file").unwrap().to_owned();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("first-secret"));
+    assert!(std::path::Path::new(&file).with_file_name("ca.crt").exists());
+
+    // The program takes exactly these flags. Nobody watches, so it does not try the cloud.
+    adapter.start().unwrap();
+    let log = adapter.log();
+    let listens = async || {
+        let text = std::fs::read_to_string(&log)?;
+        anyhow::ensure!(text.contains("Adapter listens"), "{text}");
+        Ok(())
+    };
+    eventually("it listens", WITHIN, listens).await.unwrap();
+    assert!(adapter.is_running(), "{}", adapter.tail());
+
+    let deployment = ["get", "deployment", "cloud-adapter", "--namespace", "kube-system", "--output"];
+    let generation = [&deployment[..], &["jsonpath={.metadata.generation}"]].concat();
+    let before = control_plane.kubectl(&generation).await.unwrap();
+    merge(&mut values, &openstack("second-secret"));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    assert_eq!(control_plane.kubectl(&generation).await.unwrap(), before, "nothing is rolled out");
+    pods.refresh_volumes(&control_plane).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("second-secret"));
+    assert!(pods.get("cloud-adapter").unwrap().is_running());
+}
+
+/// Credentials of the user's own are mounted where the file expects them, and the chart makes no Secret.
+#[tokio::test]
+async fn openstack_takes_a_secret_that_is_there() {
+    let control_plane = control_plane().await;
+    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
+    let data = json!({ "clouds.yaml": clouds_yaml("mine"), "secure.yaml": "clouds: {}\n" });
+    let secret = from_value(json!({ "metadata": { "name": "my-cloud" }, "stringData": data })).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let mut values = Values::new().unwrap().render();
+    let change = json!({ "adapter": {
+        "kind": "openstack", "credentialsSecret": "my-cloud", "openstack": { "routerId": "router-1" },
+    } });
+    merge(&mut values, &change);
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let adapter = pods.get("cloud-adapter").unwrap();
+    let file = std::path::PathBuf::from(adapter.flag("--clouds-file").unwrap());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("mine"));
+    assert!(file.with_file_name("secure.yaml").exists(), "what comes first, too");
+    assert!(!adapter.args().iter().any(|arg| arg.starts_with("--token-file")), "{:?}", adapter.args());
+    assert!(secrets.get_opt("cloud-adapter-credentials").await.unwrap().is_none());
+}
+
+/// Who trusts the adapter today trusts it after an upgrade.
+#[tokio::test]
+async fn the_certificate_authority_is_kept() {
+    let control_plane = control_plane().await;
+    let values = Values::new().unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
+    let before = secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap();
+    assert!(before.contains_key("ca.crt") && before.contains_key("ca.key"), "{:?}", before.keys());
+    release.upgrade(&control_plane, &values).await.unwrap();
+    assert_eq!(secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap(), before);
+}
+
+/// Of a controller that was switched off before, too; that of another release stays.
+#[tokio::test]
+async fn no_record_of_routes_outlives_the_release() {
+    let control_plane = control_plane().await;
+    let mut values = Values::new().unwrap().render();
+    let records: Api<ConfigMap> = Api::namespaced(control_plane.client(), "kube-system");
+    let make_record = async || {
+        let record = from_value(json!({ "metadata": { "name": "route-controller-routes" } })).unwrap();
+        records.create(&PostParams::default(), &record).await.unwrap();
+    };
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    make_record().await;
+    merge(&mut values, &json!({ "routeController": { "enabled": false } }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    release.uninstall(&control_plane).await.unwrap();
+    assert!(records.get_opt("route-controller-routes").await.unwrap().is_none());
+
+    make_record().await;
+    let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
+    let labels = json!({ "app.kubernetes.io/instance": "other" });
+    let pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "x", "image": "x" }] } });
+    let other = json!({
+        "metadata": { "name": "route-controller", "labels": labels },
+        "spec": { "selector": { "matchLabels": labels }, "template": pod },
+    });
+    deployments.create(&PostParams::default(), &from_value(other).unwrap()).await.unwrap();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    release.uninstall(&control_plane).await.unwrap();
+    assert!(records.get_opt("route-controller-routes").await.unwrap().is_some());
+}
+
+/// Also those of what was switched off before, and of what there was more of; what others have stays.
+#[tokio::test]
+async fn no_lease_outlives_the_release() {
+    let control_plane = control_plane().await;
+    let base = Values::new().unwrap().render();
+    let with = |change: Value| {
+        let mut values = base.clone();
+        merge(&mut values, &change);
+        values
+    };
+    let two = json!({ "adapter": { "replicas": "active-standby" }, "nodeController": { "shards": 3 },
+        "serviceController": { "shards": 4 }, "routeController": { "shards": 2 } });
+    let release = Release::install(&control_plane, &with(two)).await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(control_plane.client(), "kube-system");
+    let names = async || -> BTreeSet<String> {
+        let listed = leases.list(&ListParams::default()).await.unwrap().items;
+        listed.into_iter().filter_map(|it| it.metadata.name).filter(|it| it.starts_with("cloud-")).collect()
+    };
+    assert_eq!(names().await.len(), 1 + 3 + 4 + 2);
+
+    let fewer = json!({ "adapter": { "replicas": "single" }, "nodeController": { "enabled": false },
+        "serviceController": { "shards": 2 }, "routeController": { "enabled": false } });
+    release.upgrade(&control_plane, &with(fewer.clone())).await.unwrap();
+    // As a holder makes them that had not ended yet, and as others have them.
+    let anew = json!({ "cloudadapter.dev/scope": "x" });
+    let other =
+        json!({ "app.kubernetes.io/name": "cloud-controllers", "app.kubernetes.io/instance": "other" });
+    for (name, labels, annotations) in [
+        ("cloud-node-controller", json!({}), &anew),
+        ("cloud-route-controller-1", other, &anew),
+        ("cloud-route-controller-x", json!({}), &anew),
+        ("cloud-adapter", json!({}), &json!({})),
+    ] {
+        leases.delete(name, &DeleteParams::default()).await.ok();
+        let metadata = json!({ "name": name, "labels": labels, "annotations": annotations });
+        let lease = from_value(json!({ "metadata": metadata })).unwrap();
+        leases.create(&PostParams::default(), &lease).await.unwrap();
+    }
+    release.upgrade(&control_plane, &with(fewer)).await.unwrap();
+    release.uninstall(&control_plane).await.unwrap();
+    let others = ["cloud-adapter", "cloud-route-controller-1", "cloud-route-controller-x"];
+    assert_eq!(names().await, BTreeSet::from(others.map(str::to_owned)));
+}
+
+/// To tell people what happens.
+const EVENTS: [&str; 2] = ["create events", "patch events"];
+
+/// In the namespace of the release.
+const AT_HOME: [&str; 3] = [
+    "get endpointslices.discovery.k8s.io",
+    "list endpointslices.discovery.k8s.io",
+    "watch endpointslices.discovery.k8s.io",
+];
+
+async fn control_plane() -> ControlPlane {
+    ControlPlane::start(&e2e::tools().unwrap()).await.unwrap()
+}
+
+async fn cluster_id(control_plane: &ControlPlane) -> String {
+    let namespaces: Api<Namespace> = Api::all(control_plane.client());
+    namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap()
+}
+
+/// What a user may do that a ServiceAccount without any binding may not.
+async fn granted(control_plane: &ControlPlane, user: &str, namespace: &str) -> BTreeSet<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), "kube-system");
+    let nobody = from_value(json!({ "metadata": { "name": "nobody" } })).unwrap();
+    if accounts.get_opt("nobody").await.unwrap().is_none() {
+        accounts.create(&PostParams::default(), &nobody).await.unwrap();
+    }
+    let all = rights(control_plane, user, namespace).await.unwrap();
+    let basic = rights(control_plane, "system:serviceaccount:kube-system:nobody", namespace).await.unwrap();
+    assert!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not part of {all:?}");
+    all.difference(&basic).cloned().collect()
+}
+
+/// To hold one Lease, and to make it anew should somebody delete it: the creation of one name alone cannot be granted.
+fn lease_rights(name: &str) -> [String; 4] {
+    let named = |verb| format!("{verb} leases.coordination.k8s.io named {name}");
+    [named("get"), named("watch"), named("patch"), "create leases.coordination.k8s.io".to_owned()]
+}
+
+/// The names of what the chart made and of what Helm keeps about it.
+async fn left_over(control_plane: &ControlPlane) -> String {
+    let kinds = "deployments,services,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
+    let of_chart = "app.kubernetes.io/name=cloud-controllers";
+    let args = ["get", kinds, "--all-namespaces", "--selector", of_chart, "--output", "name"];
+    let objects = control_plane.kubectl(&args).await.unwrap();
+    let args = ["get", "secrets", "--all-namespaces", "--selector", "owner=helm", "--output", "name"];
+    objects + &control_plane.kubectl(&args).await.unwrap()
+}

@@ -1,0 +1,175 @@
+//! What the chart's options make, as a real API server takes it.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+
+use e2e::{Bed, ControlPlane, Release, Values, WITHIN, eventually, merge, run_pod};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{from_value, json};
+
+const TEST: &str = "cloud-controllers-self-test";
+
+/// `helm test` proves what users wait for, with the rights that its pod has, and leaves nothing behind. Without an adapter it fails, and says
+/// what is missing.
+#[tokio::test]
+async fn helm_test_proves_that_a_service_gets_an_address() {
+    let mut bed = Bed::start().await.unwrap();
+    let helm = ["test", "cloud-controllers", "--namespace", "kube-system", "--timeout", "2m"];
+    let control_plane = &bed.cluster.control_plane;
+    let (tested, ended) = tokio::join!(control_plane.helm(&helm), kubelet(control_plane));
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(said.contains("It got the address "), "{said}");
+    tested.unwrap();
+    let services: Api<Service> = Api::namespaced(bed.client(), "kube-system");
+    assert!(services.get_opt(TEST).await.unwrap().is_none());
+    assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
+    let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), "kube-system");
+    assert!(accounts.get_opt("cloud-self-test").await.unwrap().is_none(), "Helm removes what went well");
+    assert!(pods(control_plane).get_opt(TEST).await.unwrap().is_none());
+
+    bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
+    let program = e2e::binaries().unwrap().join("service-controller");
+    let mut alone = tokio::process::Command::new(program);
+    alone.args(["self-test", "--namespace=kube-system", "--timeout=1s", "--kubeconfig"]);
+    let failed = alone.arg(bed.cluster.control_plane.kubeconfig()).output().await.unwrap();
+    let said = String::from_utf8([failed.stdout, failed.stderr].concat()).unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{said}");
+    assert!(said.contains("does the service-controller run?") && said.contains("has no address"), "{said}");
+    assert!(services.get_opt(TEST).await.unwrap().is_none(), "nor is it left then");
+}
+
+/// Runs the test's pod as soon as it is there.
+async fn kubelet(control_plane: &ControlPlane) -> std::process::Output {
+    let there = async || Ok(pods(control_plane).get(TEST).await?);
+    eventually("Helm makes its pod", WITHIN, there).await.unwrap();
+    run_pod(control_plane, "kube-system", TEST).await.unwrap()
+}
+
+fn pods(control_plane: &ControlPlane) -> Api<Pod> {
+    Api::namespaced(control_plane.client(), "kube-system")
+}
+
+/// With a network of their own all pods are let into a namespace that takes no others. On the host network none is: that is what the
+/// profile forbids, and all that is missing.
+#[tokio::test]
+async fn pods_are_restricted_where_they_have_a_network() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    restricted_namespace(&control_plane).await;
+    let mut values = Values::new().unwrap().render();
+    let two = json!({ "replicas": 2 });
+    let more = json!({ "nodeController": two, "serviceController": two, "routeController": two,
+        "adapter": { "replicas": "active-standby" } });
+    merge(&mut values, &more);
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    for (name, admitted) in admissions(&control_plane).await {
+        let error = admitted.expect_err(&name);
+        assert!(error.contains("host namespaces (hostNetwork=true)"), "{name}: {error}");
+        for other in ["seccompProfile", "runAsNonRoot", "capabilities", "allowPrivilegeEscalation"] {
+            assert!(!error.contains(other), "{name}: {error}");
+        }
+    }
+    merge(&mut values, &json!({ "hostNetwork": false }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    let admitted = admissions(&control_plane).await;
+    assert_eq!(admitted.len(), 4);
+    for (name, admitted) in admitted {
+        admitted.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(control_plane.client(), "kube-system");
+    let budgets = budgets.list(&ListParams::default()).await.unwrap().items;
+    let names: Vec<_> = budgets.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["cloud-adapter", "node-controller", "route-controller", "service-controller"]);
+    for budget in budgets {
+        assert_eq!(budget.spec.unwrap().unhealthy_pod_eviction_policy.as_deref(), Some("AlwaysAllow"));
+    }
+}
+
+async fn restricted_namespace(control_plane: &ControlPlane) {
+    let label = ("pod-security.kubernetes.io/enforce".to_owned(), "restricted".to_owned());
+    let metadata = ObjectMeta {
+        name: Some("restricted".to_owned()),
+        labels: Some(BTreeMap::from([label])),
+        ..ObjectMeta::default()
+    };
+    let namespaces: Api<Namespace> = Api::all(control_plane.client());
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), "restricted");
+    for name in ["adapter", "node-controller", "route-controller", "service-controller"] {
+        let name = format!("cloud-{name}");
+        let account = from_value(json!({ "metadata": { "name": name } })).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+    }
+}
+
+/// What the API server says of a pod of each Deployment in that namespace.
+async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), String>)> {
+    let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
+    let restricted: Api<Pod> = Api::namespaced(control_plane.client(), "restricted");
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let mut said = Vec::new();
+    for deployment in deployments.list(&ListParams::default()).await.unwrap().items {
+        let name = deployment.name_any();
+        let mut spec = deployment.spec.unwrap().template.spec.unwrap();
+        // A quota holds these to kube-system where it is set, and not here; the restricted profile does not ask.
+        spec.priority_class_name = None;
+        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+        let pod = Pod { metadata, spec: Some(spec), status: None };
+        let answer = restricted.create(&dry, &pod).await;
+        said.push((name, answer.map(drop).map_err(|error| error.to_string())));
+    }
+    said
+}
+
+/// Limits and the authority are followed by who runs; only other flags start pods anew.
+#[tokio::test]
+async fn pods_start_anew_for_other_flags_alone() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let mut values = Values::new().unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let before = generations(&control_plane).await;
+    let limits = json!({ "limits": { "buckets": { "compute": { "rate": 3, "burst": 5 } } } });
+    merge(&mut values, &json!({ "adapter": limits }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    assert_eq!(generations(&control_plane).await, before);
+    merge(&mut values, &json!({ "serviceController": { "concurrentSyncs": 7 } }));
+    release.upgrade(&control_plane, &values).await.unwrap();
+    let mut after = before;
+    *after.get_mut("service-controller").unwrap() += 1;
+    assert_eq!(generations(&control_plane).await, after);
+}
+
+async fn generations(control_plane: &ControlPlane) -> BTreeMap<String, i64> {
+    let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
+    let listed = deployments.list(&ListParams::default()).await.unwrap().items;
+    listed.into_iter().map(|it| (it.name_any(), it.metadata.generation.unwrap())).collect()
+}
+
+/// The bundles of `cargo xtask manifests`, with an identity in them, are taken as they are.
+#[tokio::test]
+async fn plain_manifests_are_taken_as_they_are() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let chart = root.join("helm/cloud-controllers").display().to_string();
+    let given = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
+    for (bundle, deployments) in [("sim", 4), ("openstack", 3)] {
+        let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+        let values = root.join(format!("helm/manifests/{bundle}.yaml")).display().to_string();
+        let options = ["--namespace", "kube-system", "--no-hooks", "--skip-tests", "--set", given];
+        let args = [&["template", "cloud-controllers", &chart, "--values", &values][..], &options].concat();
+        let manifests = control_plane.helm(&args).await.unwrap();
+        let file = control_plane.dir().join("manifests.yaml").display().to_string();
+        std::fs::write(&file, manifests).unwrap();
+        let apply = ["apply", "--filename", &file];
+        // Twice: what others write meanwhile is no reason to refuse it.
+        for _ in 0..2 {
+            control_plane.kubectl(&apply).await.unwrap();
+        }
+        assert_eq!(generations(&control_plane).await.len(), deployments, "{bundle}");
+    }
+}

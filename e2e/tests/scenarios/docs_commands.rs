@@ -1,0 +1,194 @@
+//! The commands that the documentation tells its readers to type, typed: each block that says `run`, page by page, and what it shows below
+//! them is looked for in what they print. What wants nodes that run pods is typed by the scenarios of `cargo xtask test cluster`.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use adapter_conformance::Options;
+use clap::Parser as _;
+use doc_pages::How;
+use e2e::docs::{Command, Page, Terminal, pages, select};
+use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, from_str, json};
+
+/// The node that a page is about, if it is about one.
+const NODE: &str = "node-1";
+/// Programs of ours that pages tell to start, beside `cargo xtask`, whose commands `cargo xtask check` parses.
+const PROGRAMS: [&str; 6] =
+    ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller", "simcloud"];
+/// Its arguments follow.
+const SUITE: &str = "adapter-conformance ";
+/// What the Prometheus operator calls its objects.
+const MONITORING: [(&str, &str); 2] =
+    [("prometheusrules", "PrometheusRule"), ("servicemonitors", "ServiceMonitor")];
+
+fn terminal(kubeconfig: &Path) -> Terminal {
+    let tools = tools().unwrap();
+    Terminal::new(kubeconfig, &tools.helm.path, &tools.kubectl.path).unwrap()
+}
+
+async fn all(pages: &[Page], terminal: &Terminal) -> Vec<String> {
+    let mut faults = Vec::new();
+    for page in pages {
+        faults.extend(terminal.type_in(page).await.unwrap());
+    }
+    faults
+}
+
+/// Installing, scaling, upgrading: the chart on an API server of its own for each page.
+#[tokio::test]
+async fn what_guides_say_works_on_a_cluster() {
+    let pages = pages("").unwrap();
+    assert!(pages.len() >= 3, "of how many pages are there commands? {}", pages.len());
+    let mut faults = Vec::new();
+    for page in pages {
+        let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+        faults.extend(all(&[page], &terminal(control_plane.kubeconfig())).await);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// What changes a release or asks its API server, and wants no pod: where the chart is installed, with a Prometheus operator's kinds.
+#[tokio::test]
+async fn what_pages_say_works_where_the_chart_is_installed() {
+    let pages = pages("installed").unwrap();
+    assert!(pages.len() >= 5, "of how many pages are there commands? {}", pages.len());
+    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    knows_monitoring(&control_plane).await;
+    let values = Values::new().unwrap().render();
+    Release::install(&control_plane, &values).await.unwrap();
+    let mut faults = Vec::new();
+    for page in pages {
+        // The page before may have deleted it.
+        control_plane.kubectl(&["delete", "node", NODE, "--ignore-not-found"]).await.unwrap();
+        node(NODE).register(&control_plane.client()).await.unwrap();
+        faults.extend(all(&[page], &terminal(control_plane.kubeconfig()).with("NODE", NODE)).await);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// Its operator's kinds, with whatever is in them.
+async fn knows_monitoring(control_plane: &ControlPlane) {
+    let group = "monitoring.coreos.com";
+    let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let kinds = MONITORING.map(|(plural, kind)| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.{group}") },
+            "spec": {
+                "group": group,
+                "names": { "plural": plural, "kind": kind },
+                "scope": "Namespaced",
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": anything } }],
+            },
+        })
+    });
+    let file = control_plane.dir().join("monitoring.json");
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": kinds });
+    fs::write(&file, list.to_string()).unwrap();
+    control_plane.kubectl(&["create", "--filename", &file.display().to_string()]).await.unwrap();
+    let established = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+    control_plane.kubectl(&established).await.unwrap();
+}
+
+/// The tutorial, and what one looks at in trouble: in the terminal beside the demo.
+#[tokio::test]
+async fn what_the_tutorial_says_works_beside_the_demo() {
+    let demo = std::process::Command::new(env!("CARGO_BIN_EXE_demo"))
+        .args(["--json", "--nodes=3"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut demo = Staying(demo);
+    let told = BufReader::new(demo.0.stdout.take().unwrap()).lines();
+    let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
+    let stay = told.find(|line| line["event"] == "stay").expect("it stays");
+    let terminal = terminal(Path::new(stay["kubeconfig"].as_str().unwrap()));
+    terminal.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
+    let pages = pages("demo").unwrap();
+    assert!(pages.len() >= 2, "of how many pages are there commands? {}", pages.len());
+    let faults = all(&pages, &terminal).await;
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// Orders to the simulated cloud. Its page has it at the port that it has by default, and here it is where there is room.
+#[tokio::test]
+async fn what_the_simulated_cloud_is_told_is_understood() {
+    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let cloud = Simcloud::start(&control_plane).await.unwrap();
+    let terminal = terminal(control_plane.kubeconfig());
+    let address = cloud.url().strip_prefix("http://").unwrap();
+    let there = format!("${{@//localhost:9797/{address}}}");
+    terminal.alias("curl", &format!("bash -c 'command -p curl --fail-with-body \"{there}\"' curl")).unwrap();
+    let pages = pages("simcloud").unwrap();
+    assert!(!pages.is_empty(), "of how many pages are there commands?");
+    let faults = all(&pages, &terminal).await;
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// What is not typed, because it stays, or builds, or wants more than there is here: its flags are known all the same.
+#[tokio::test]
+async fn what_is_not_typed_has_flags_that_are_known() {
+    let kubeconfig = Path::new("/dev/null");
+    let terminal = terminal(kubeconfig);
+    for program in PROGRAMS {
+        terminal.alias(program, &binaries().unwrap().join(program).display().to_string()).unwrap();
+    }
+    let mut pages = select(|block| !matches!(block.how, Some(How::Run(_)))).unwrap();
+    for page in &mut pages {
+        page.commands = page.commands.drain(..).filter_map(asked_for_help).collect();
+    }
+    let asked: usize = pages.iter().map(|page| page.commands.len()).sum();
+    assert!(asked >= 10, "of {asked} commands");
+    let faults = all(&pages, &terminal).await;
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// The same of the conformance suite, whose program need not be built for it.
+#[test]
+fn what_the_suite_is_told_has_flags_that_are_known() {
+    let commands = select(|_| true).unwrap().into_iter().flat_map(|page| page.commands);
+    let told: Vec<_> = commands.filter(|command| command.text.contains(SUITE)).collect();
+    assert!(told.len() >= 3, "{told:?}");
+    for command in told {
+        let (_, flags) = command.text.split_once(SUITE).unwrap();
+        let words = [SUITE].into_iter().chain(flags.split_whitespace().filter(|word| *word != "--"));
+        if let Err(error) = Options::try_parse_from(words) {
+            panic!("{}: {}: {error}", command.place, command.text);
+        }
+    }
+}
+
+/// The program's help in place of what it does: it refuses a flag that it does not know all the same.
+fn asked_for_help(mut command: Command) -> Option<Command> {
+    if command.shown.iter().any(|line| line.starts_with("error:")) {
+        return None;
+    }
+    let text = command.text.split(" #").next()?;
+    let text = text.split_once(" -- ").filter(|_| text.starts_with("cargo run ")).map_or_else(
+        || text.to_owned(),
+        |(cargo, args)| format!("{} {args}", cargo.rsplit(' ').next().unwrap_or_default()),
+    );
+    let program = text.split(' ').next()?;
+    command.text = format!("{text} --help");
+    command.shown.clear();
+    [&PROGRAMS[..], &["helm"]].concat().contains(&program).then_some(command)
+}
+
+/// Ends with its test, in good order, even if that fails.
+struct Staying(Child);
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            kill_process(Pid::from_child(&self.0), Signal::TERM).ok();
+            self.0.wait().ok();
+        }
+    }
+}

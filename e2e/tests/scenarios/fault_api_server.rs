@@ -1,0 +1,92 @@
+//! An API server that is slow, throttles, fails, forgets or hangs, for all three controllers: nothing is removed, nothing is made
+//! twice, who waits says so, and all that was wished meanwhile is done when it is well again.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use adapter_sim::simcloud::Operation;
+use anyhow::ensure;
+use e2e::{ApiProxy, Bed, CONTROLLERS, State, Trouble, node, seconds, service};
+
+/// What happens, and whether controllers can work all the same.
+const TROUBLES: [(Trouble, bool); 5] = [
+    (Trouble::Slow(seconds(1)), true),
+    (Trouble::TooOld, true),
+    (Trouble::Throttled(seconds(1)), false),
+    (Trouble::Fails, false),
+    (Trouble::Hangs, false),
+];
+
+#[tokio::test]
+async fn controllers_outlive_whatever_the_api_server_does() {
+    let mut bed = Bed::install().await.unwrap();
+    let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
+    for name in CONTROLLERS {
+        proxy.before(bed.cluster.pods.get(name).unwrap()).unwrap();
+    }
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    wish(&bed, 0).await;
+    granted(&bed, 0).await;
+
+    for (number, (trouble, works)) in (1..).zip(TROUBLES) {
+        for name in CONTROLLERS {
+            bed.quiet(name).await.unwrap();
+        }
+        let before = bed.cluster.cloud.state().await.unwrap();
+        proxy.order(trouble);
+        proxy.cut();
+        wish(&bed, number).await;
+        if works {
+            granted(&bed, number).await;
+        } else {
+            for name in CONTROLLERS {
+                bed.unready(name, "not reachable since").await.unwrap();
+            }
+            let meanwhile = bed.cluster.cloud.state().await.unwrap();
+            let same =
+                (&meanwhile.routes, &meanwhile.load_balancers) == (&before.routes, &before.load_balancers);
+            assert!(same, "{trouble:?}: {meanwhile:#?}");
+        }
+        proxy.heal();
+        bed.ready().await.unwrap();
+        granted(&bed, number).await;
+        kept(&before, &bed.cluster.cloud.state().await.unwrap(), trouble);
+    }
+
+    let all = 1 + u64::try_from(TROUBLES.len()).unwrap();
+    let counts = bed.cluster.cloud.counts().await.unwrap();
+    assert_eq!(counts.of(Operation::CreateLoadBalancer), all, "each load balancer is made once");
+    assert_eq!(counts.of(Operation::DeleteLoadBalancer), 0);
+}
+
+/// A machine joins and somebody wants a load balancer.
+async fn wish(bed: &Bed, number: usize) {
+    let name = format!("n{number}");
+    bed.cluster.cloud.create_instance(&name).await.unwrap();
+    node(&name).pods(&format!("10.244.{number}.0/24")).register(&bed.client()).await.unwrap();
+    service(&format!("s{number}")).port(80).create(&bed.client()).await.unwrap();
+}
+
+async fn granted(bed: &Bed, number: usize) {
+    bed.initialised(&format!("n{number}")).await.unwrap();
+    bed.address(&format!("s{number}")).await.unwrap();
+    let destination = format!("10.244.{number}.0/24");
+    bed.until_cloud("the node has its route", |state| {
+        let routed = state.routes.iter().any(|route| route.destination.to_string() == destination);
+        ensure!(routed, "no route to {destination}: {:?}", state.routes);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// What was there is there.
+fn kept(before: &State, after: &State, trouble: Trouble) {
+    for route in &before.routes {
+        assert!(after.routes.contains(route), "{trouble:?}: {route:?} is gone");
+    }
+    let there: Vec<&str> = after.load_balancers.iter().map(|it| it.id.as_str()).collect();
+    for balancer in &before.load_balancers {
+        assert!(there.contains(&balancer.id.as_str()), "{trouble:?}: {balancer:?} is gone");
+    }
+}

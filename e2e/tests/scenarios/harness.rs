@@ -1,0 +1,95 @@
+//! The harness itself, on a real control plane.
+
+use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::model::InstanceStatus;
+use e2e::{ControlPlane, Ready, Simcloud, UNINITIALIZED, node, service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{from_value, json};
+
+/// Data, port and audit log outlive the API server's process.
+#[tokio::test]
+async fn an_api_server_that_was_killed_comes_back_as_it_was() {
+    let mut control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let config_maps: Api<ConfigMap> = Api::namespaced(control_plane.client(), "kube-system");
+    let object = from_value(json!({ "metadata": { "name": "kept" }, "data": { "a": "1" } })).unwrap();
+    config_maps.create(&PostParams::default(), &object).await.unwrap();
+    let mark = control_plane.audit_log().mark().unwrap();
+
+    control_plane.restart_apiserver().await.unwrap();
+
+    assert_eq!(config_maps.get("kept").await.unwrap().data, object.data);
+    assert!(control_plane.audit_log().writes_since(mark, "admin").unwrap().is_empty());
+    let writes = control_plane.audit_writes("admin").unwrap();
+    let seen: Vec<_> = writes.iter().map(|it| (&*it.verb, &*it.resource, &*it.name, it.code)).collect();
+    assert_eq!(seen, [("create", "configmaps", "kept", 201)]);
+    control_plane.stop().await.unwrap();
+}
+
+/// kubectl and helm see this cluster, whatever the user's own settings say.
+#[tokio::test]
+async fn the_commands_talk_to_the_control_plane() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+
+    assert_eq!(control_plane.kubectl(&["auth", "can-i", "*", "*"]).await.unwrap().trim(), "yes");
+    assert_eq!(control_plane.helm(&["list", "--short"]).await.unwrap().trim(), "");
+    let error = control_plane.kubectl(&["get", "node", "nobody"]).await.unwrap_err();
+    assert!(error.to_string().contains("\"nobody\" not found"), "{error}");
+}
+
+/// What stands in for kubelets and users makes objects that the API server takes as they are.
+#[tokio::test]
+async fn nodes_and_services_are_as_their_makers_make_them() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let client = control_plane.client();
+
+    let made =
+        node("a").pods("10.244.1.0/24").not_ready().node_ip("10.0.0.1").register(&client).await.unwrap();
+    let (spec, status) = (made.spec.unwrap(), made.status.unwrap());
+    assert_eq!((spec.pod_cidrs.unwrap(), spec.provider_id), (vec!["10.244.1.0/24".to_owned()], None));
+    assert_eq!(spec.taints.unwrap()[0].key, UNINITIALIZED);
+    assert_eq!(status.addresses.unwrap()[0].type_, "Hostname");
+    let ready = |conditions: Vec<NodeCondition>| conditions[0].status.clone();
+    assert_eq!(ready(status.conditions.unwrap()), "False");
+    e2e::set_ready(&client, "a", Ready::True).await.unwrap();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let now = nodes.get("a").await.unwrap().status.unwrap();
+    assert_eq!((now.addresses.unwrap().len(), ready(now.conditions.unwrap())), (1, "True".to_owned()));
+    e2e::delete_node(&client, "a").await.unwrap();
+    assert!(nodes.get_opt("a").await.unwrap().is_none());
+
+    let made = service("web").port(80).port_of("UDP", 53).annotation("a", "1").create(&client).await.unwrap();
+    let ports = made.spec.unwrap().ports.unwrap();
+    assert!(ports.len() == 2 && ports.iter().all(|port| port.node_port.is_some()), "{ports:?}");
+    assert!(e2e::events_on(&client, "Service", "web").await.unwrap().is_empty());
+}
+
+/// The cloud that scenarios work on says what it has and what it was asked.
+#[tokio::test]
+async fn the_cloud_does_what_a_scenario_orders() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let cloud = Simcloud::start(&control_plane).await.unwrap();
+
+    let made = cloud.create_numbered("node-{n}", 3).await.unwrap();
+    assert_eq!(made.len(), 3);
+    cloud.set_instance_status(&made[0].id, InstanceStatus::Stopped).await.unwrap();
+    cloud.delete_instance(&made[1].id).await.unwrap();
+    let late = cloud.create_instance("node-4").await.unwrap();
+    assert_eq!(late.name, "node-4");
+    let rule =
+        from_value(json!({ "match": { "operation": "*" }, "action": { "respond": { "status": 503 } } }));
+    let fault = cloud.add_fault(&rule.unwrap()).await.unwrap();
+    cloud.remove_fault(&fault).await.unwrap();
+    cloud.clear_faults().await.unwrap();
+    cloud.configure(&json!({ "latency": { "default_ms": 1 } })).await.unwrap();
+    let error = cloud.configure(&json!({ "latncy": {} })).await.unwrap_err();
+    assert!(error.to_string().contains("latncy"), "{error}");
+
+    let state = cloud.state().await.unwrap();
+    let running = state.instances.iter().filter(|it| it.status == InstanceStatus::Running).count();
+    assert_eq!((running, state.load_balancers.len(), state.routes.len()), (2, 0, 0));
+    // Its admin API is not counted: only what callers ask.
+    assert_eq!(cloud.reset_counts().await.unwrap().of(Operation::ListInstances), 0);
+    assert!(cloud.requests().await.unwrap().is_empty());
+}

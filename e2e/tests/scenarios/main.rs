@@ -1,0 +1,54 @@
+//! The scenarios on real control planes: a module for each subject. They are one program, because each program links all of kube and
+//! tonic again.
+//!
+//! The subjects of these scenarios are told by the heads of their modules. What needs root and kubelets is in `cluster`, what needs
+//! OpenStack in `openstack`: programs of their own.
+
+mod adapter_abilities;
+mod adapter_access;
+mod adapter_failover;
+mod admission_policy;
+mod bench;
+mod chart_install;
+mod chart_options;
+mod chart_template;
+mod chart_upgrade;
+mod cloudctl;
+mod command_line;
+mod controllers_apart;
+mod demo;
+mod docs_commands;
+mod dry_run;
+mod explain;
+mod fault_api_server;
+mod fault_cloud;
+mod fault_outage;
+mod fault_restart;
+mod harness;
+mod leader_election;
+mod metrics_names;
+mod minutes;
+mod node_cases;
+mod node_costs;
+mod node_faults;
+mod node_initialisation;
+mod node_lifecycle;
+mod observed;
+mod one_cause;
+mod peer;
+mod process_pages;
+mod release;
+mod rotation;
+mod route_cases;
+mod route_costs;
+mod route_table;
+mod service_costs;
+mod service_fields;
+mod service_load_balancer;
+mod service_names;
+mod service_nodes;
+mod service_owners;
+mod service_upkeep;
+mod shards;
+mod status_page;
+mod traces;

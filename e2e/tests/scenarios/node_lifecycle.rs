@@ -1,0 +1,503 @@
+//! The end of nodes: machines that are switched off, that are gone, and that only seem to be.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::fs;
+
+use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::model::InstanceStatus;
+use anyhow::{Context, ensure};
+use e2e::{
+    ADAPTER, ApiProxy, Bed, Cluster, ControlPlane, Pods, Ready, Release, Simcloud, Trouble, Values, WITHIN,
+    eventually, merge, node, set_ready,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Node, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, from_value, json};
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+const RIGHTS: &str = "cloud-controllers:node-controller";
+const LET_GO: &str = "cloudadapter.dev/delete-despite-brake";
+const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
+/// So often somebody else is faster.
+const RACES: usize = 3;
+
+/// Everybody looks often, so that nobody waits long.
+fn often(brake: &Value) -> Value {
+    let mut deletion = json!({ "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "10m" });
+    merge(&mut deletion, brake);
+    json!({
+        "adapter": { "cache": { "instances": { "maxAge": "2s" } } },
+        "nodeController": { "deletion": deletion },
+    })
+}
+
+async fn start(brake: &Value) -> Bed {
+    start_with(&often(brake)).await
+}
+
+/// Only nodes are of interest.
+async fn start_alone(brake: &Value) -> Bed {
+    let mut values = often(brake);
+    let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
+    merge(&mut values, &idle);
+    start_with(&values).await
+}
+
+async fn start_with(values: &Value) -> Bed {
+    let mut bed = Bed::install_with(values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed
+}
+
+/// A machine that is switched off keeps pods away; one that is gone takes its node with it, and nobody else.
+#[tokio::test]
+async fn a_node_is_tainted_while_its_machine_is_off_and_goes_with_it() {
+    let mut bed = start(&json!({ "window": "1s" })).await;
+    for name in ["a", "b", "ready"] {
+        bed.join(name, None).await.unwrap();
+    }
+    let (cloud, client) = (&bed.cluster.cloud, bed.client());
+    cloud.set_instance_status(&machine(&bed, "a").await, InstanceStatus::Stopped).await.unwrap();
+    set_ready(&client, "a", Ready::Unknown).await.unwrap();
+    until_tainted(&bed, "a", true).await;
+    cloud.set_instance_status(&machine(&bed, "a").await, InstanceStatus::Running).await.unwrap();
+    set_ready(&client, "a", Ready::True).await.unwrap();
+    until_tainted(&bed, "a", false).await;
+
+    // Nodes that are none of our business, and one whose kubelet works though the cloud has lost its machine.
+    for (name, id) in [("foreign", "aws:///zone/i-1"), ("odd", "i-1")] {
+        node(name).provider_id(id).not_ready().register(&client).await.unwrap();
+    }
+    for (name, reason) in [("foreign", "InstanceForeign"), ("odd", "CloudProviderFailed")] {
+        bed.told("Node", name, reason).await.unwrap();
+    }
+    cloud.delete_instance(&machine(&bed, "ready").await).await.unwrap();
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    cloud.delete_instance(&machine(&bed, "b").await).await.unwrap();
+    set_ready(&client, "b", Ready::Unknown).await.unwrap();
+    until_gone(&bed, "b").await;
+    let told = bed.told("Node", "b", "DeletingNode").await.unwrap();
+    assert_eq!(told, "Deleting node b because it does not exist in the cloud provider");
+    let events = bed.events("Node", "b").await.unwrap();
+    let event = events.iter().find(|event| event.reason.as_deref() == Some("DeletingNode")).unwrap();
+    assert_eq!(event.reporting_component.as_deref(), Some("cloud-node-lifecycle-controller"));
+
+    for name in ["a", "ready", "foreign", "odd"] {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    let writes = bed.writes_of("node-controller", mark, "").unwrap();
+    let deleted: Vec<_> = writes.iter().filter(|it| it.verb == "delete").collect();
+    assert!(matches!(deleted.as_slice(), [it] if it.name == "b" && it.code == 200), "{deleted:?}");
+}
+
+/// More nodes than the brake lets go stay, all of them, until a person lets one go; it is told everywhere.
+#[tokio::test]
+async fn a_mass_deletion_is_held_and_told() {
+    let mut bed = start(&json!({ "maxShare": 20 })).await;
+    for name in ["a", "b", "c", "d", "e"] {
+        bed.join(name, None).await.unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        bed.cluster.cloud.delete_instance(&machine(&bed, name).await).await.unwrap();
+    }
+    // Seen at the same time, however slow this machine is: the first one alone might go.
+    let client = bed.client();
+    let controller = bed.cluster.pods.get("node-controller").unwrap().id().unwrap();
+    let controller = Pid::from_raw(controller.try_into().unwrap()).unwrap();
+    kill_process(controller, Signal::STOP).unwrap();
+    let unwell = ["a", "b", "c"].map(|name| set_ready(&client, name, Ready::Unknown));
+    futures::future::try_join_all(unwell).await.unwrap();
+    kill_process(controller, Signal::CONT).unwrap();
+    for name in ["a", "b", "c"] {
+        let told = bed.told("Node", name, "DeletionHeld").await.unwrap();
+        assert!(told.contains(&format!("kubectl annotate node {name} {LET_GO}=")), "{told}");
+    }
+    let events: Api<Event> = Api::all(bed.client());
+    let reason = ListParams::default().fields("reason=NodeDeletionBrakeTripped");
+    let whole = eventually("it is told for all", WITHIN, || async {
+        events.list(&reason).await?.items.into_iter().next_back().context("nothing is told")
+    });
+    let whole = whole.await.unwrap();
+    let told = whole.message.unwrap_or_default();
+    assert!(told.contains("no more than 1 may go"), "{told}");
+    let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
+    let lease = leases.get("cloud-node-controller").await.unwrap();
+    let about = whole.involved_object;
+    assert_eq!((about.kind.as_deref(), about.name), (Some("Lease"), lease.metadata.name));
+    assert!(about.uid.is_some() && about.uid == lease.metadata.uid, "{:?}", about.uid);
+    let gauges = async |bed: &mut Bed, held: f64, tripped: f64| {
+        let pod = &*bed.cluster.pods.get("node-controller").unwrap();
+        let shows = eventually("the metrics show it", WITHIN, || async {
+            for (name, wanted) in [("deletions_held", held), ("deletion_brake_tripped", tripped)] {
+                let gauge = pod.counted(&format!("cloud_controller_node_{name}"), "controller").await?;
+                let shown: f64 = gauge.values().sum();
+                ensure!((shown - wanted).abs() < 0.5, "{name} is {gauge:?}, not {wanted}");
+            }
+            Ok(())
+        });
+        shows.await.unwrap();
+    };
+    gauges(&mut bed, 3.0, 1.0).await;
+
+    let uid = bed.nodes().get("b").await.unwrap().metadata.uid.unwrap();
+    annotate(&bed, "a", "another-uid").await;
+    annotate(&bed, "b", &uid).await;
+    until_gone(&bed, "b").await;
+    gauges(&mut bed, 2.0, 1.0).await;
+    for name in ["a", "c"] {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+
+    // One of them less: the other one may go.
+    set_ready(&bed.client(), "a", Ready::True).await.unwrap();
+    until_gone(&bed, "c").await;
+    gauges(&mut bed, 0.0, 0.0).await;
+    assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
+}
+
+/// Neither its listing nor its answers name any machine: that proves nothing.
+#[tokio::test]
+async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
+    let mut bed = start_alone(&json!({ "maxShare": 20 })).await;
+    let all = ["a", "b", "c", "d", "e"];
+    for name in all {
+        bed.join(name, None).await.unwrap();
+    }
+    let nothing = json!({ "respond": { "status": 200, "body": { "instances": [], "missing": [] } } });
+    for (operation, action) in [("ListInstances", json!("empty_page")), ("BatchGetInstances", nothing)] {
+        let fault = json!({ "match": { "operation": operation }, "action": action });
+        bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
+    }
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    for name in all {
+        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
+    }
+    for operation in [Operation::ListInstances, Operation::BatchGetInstances] {
+        let asked = eventually("the cloud shows nothing, three times", WITHIN, || async {
+            let requests = bed.cluster.cloud.requests().await?;
+            let struck = requests.iter().filter(|entry| entry.fault && entry.operation == operation).count();
+            ensure!(struck >= 3, "{operation} shows nothing {struck} times");
+            Ok(())
+        });
+        asked.await.unwrap();
+    }
+    for name in all {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
+    assert!(writes.iter().all(|it| it.verb != "delete"), "{writes:?}");
+}
+
+/// Machines go while the adapter is away, and a crowd of them while the controller is, just after the cloud has shown nothing.
+#[tokio::test]
+async fn what_went_while_nobody_looked_is_found_and_a_crowd_of_it_is_held() {
+    let mut bed = start_alone(&json!({ "maxNumber": 1, "window": "1s" })).await;
+    let (crowd, others, removed) = (["a", "b", "c"], ["d", "e"], ["f", "g"]);
+    let all = [&crowd[..], &others, &removed].concat();
+    for name in &all {
+        bed.cluster.cloud.create_instance(name).await.unwrap();
+        node(name).register(&bed.client()).await.unwrap();
+    }
+    for name in &all {
+        bed.initialised(name).await.unwrap();
+    }
+    an_adapter_that_is_away_deletes_nothing(&mut bed, removed).await;
+    bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
+    for name in removed {
+        until_gone(&bed, name).await;
+        assert_eq!(bed.times("Node", name, "DeletionHeld").await.unwrap(), 0, "{name}");
+    }
+
+    let empty = json!({ "match": { "operation": "ListInstances" }, "action": "empty_page" });
+    bed.cluster.cloud.add_fault(&from_value(empty).unwrap()).await.unwrap();
+    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
+    let empty = eventually("the controller sees no machine", WITHIN, || async {
+        let objects = pod.counted("cloud_controller_mirror_objects", "mirror").await?;
+        ensure!(objects.get("instances").is_some_and(|&there| there < 0.5), "{objects:?}");
+        Ok(())
+    });
+    empty.await.unwrap();
+    bed.cluster.pods.get("node-controller").unwrap().terminate().await.unwrap();
+    for name in crowd {
+        lose(&bed, name).await;
+    }
+    bed.cluster.cloud.clear_faults().await.unwrap();
+    bed.cluster.pods.get("node-controller").unwrap().start().unwrap();
+    for name in crowd {
+        bed.told("Node", name, "DeletionHeld").await.unwrap();
+    }
+    for name in crowd.into_iter().chain(others) {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
+    let mut deleted: Vec<_> = writes.iter().filter(|it| it.verb == "delete").map(|it| &*it.name).collect();
+    deleted.sort_unstable();
+    assert_eq!(deleted, removed, "and no other");
+}
+
+/// The autoscaler removes some. That the adapter is away is told on the controller's own pages, and at none of them.
+async fn an_adapter_that_is_away_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) {
+    bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
+    bed.unready("node-controller", "not reachable since").await.unwrap();
+    let asked = questions(bed).await;
+    for name in removed {
+        let taint = json!({ "spec": { "taints": [{ "key": AUTOSCALER, "effect": "NoSchedule" }] } });
+        bed.patch_node(name, &taint).await.unwrap();
+        lose(bed, name).await;
+    }
+    // Nodes are looked at: this one is ready.
+    let taint = json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } });
+    for _ in 0..3 {
+        bed.patch_node("a", &taint).await.unwrap();
+        until_tainted(bed, "a", false).await;
+    }
+    for name in removed {
+        let events = bed.events("Node", name).await.unwrap();
+        let told: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
+        assert_eq!(told, ["Synced"], "{name}");
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+    assert_eq!(questions(bed).await, asked);
+    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
+    let log = fs::read_to_string(pod.log()).unwrap();
+    let told = |line: &str| line.contains("Waits until it is reachable") && line.contains("cloud adapter");
+    assert!(log.lines().any(told), "{}", pod.tail());
+    let ages = eventually("the mirror of the cloud ages", WITHIN, || async {
+        let ages = pod.counted("cloud_controller_mirror_age_seconds", "mirror").await?;
+        ensure!(ages.get("instances").is_some_and(|&age| age > 5.0), "{ages:?}");
+        Ok(())
+    });
+    ages.await.unwrap();
+}
+
+/// How often the controller has asked what became of machines.
+async fn questions(bed: &mut Bed) -> Option<f64> {
+    let pod = bed.cluster.pods.get("node-controller").unwrap();
+    let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
+    calls.get("BatchGetInstances").copied()
+}
+
+/// The cloud takes the token, and shows another project, where none of the machines is. That proves nothing.
+#[tokio::test]
+async fn credentials_of_another_project_delete_nothing() {
+    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let mut cloud = Simcloud::start(&control_plane).await.unwrap();
+    cloud.set_tokens(&json!([{ "token": "ours" }])).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
+    let secret = json!({ "metadata": { "name": "credentials" }, "stringData": { "token": "ours" } });
+    secrets.create(&PostParams::default(), &from_value(secret).unwrap()).await.unwrap();
+    let mut values = Values::new().unwrap().simcloud(cloud.url()).render();
+    merge(&mut values, &often(&json!({})));
+    merge(&mut values, &json!({ "adapter": { "credentialsSecret": "credentials" } }));
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let pods = Pods::from_release(&control_plane, &release).await.unwrap();
+    let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane }, within: WITHIN };
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    for name in ["a", "b", "c"] {
+        bed.join(name, None).await.unwrap();
+    }
+
+    let elsewhere = json!([{ "token": "ours", "project": "other" }]);
+    bed.cluster.cloud.set_tokens(&elsewhere).await.unwrap();
+    for name in ["a", "b", "c"] {
+        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
+    }
+    // An adapter that knew better notices it, and its listings of before stay.
+    let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
+    let noticed = eventually("the adapter sends nothing with these credentials", WITHIN, || async {
+        let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
+        ensure!(states.get("credentials").is_some_and(|&state| state > 0.0), "{states:?}");
+        Ok(())
+    });
+    noticed.await.unwrap();
+    // One that is started with them knows no better, and the controller has no picture of the cloud.
+    let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
+    adapter.terminate().await.unwrap();
+    adapter.start().unwrap();
+    bed.unready("node-controller", "the token is for the project other").await.unwrap();
+    for name in ["a", "b", "c"] {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+}
+
+/// Whoever is not proven to be gone stays: also one that comes back between the proof and the deletion.
+#[tokio::test]
+async fn who_is_not_proven_gone_stays_to_the_last_moment() {
+    let mut values = often(&json!({ "window": "1s", "maxShare": 100 }));
+    let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
+    merge(&mut values, &idle);
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
+    proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    for name in ["runs", "stops", "untold", "refused", "raced", "last", "anew"] {
+        bed.join(name, None).await.unwrap();
+    }
+    running_machines_cost_nothing(&bed).await;
+    // Its machine goes before it is initialised.
+    let young = bed.cluster.cloud.create_instance("young").await.unwrap();
+    bed.cluster.cloud.delete_instance(&young.id).await.unwrap();
+    let id = format!("sim://{}/{}", young.region, young.id);
+    node("young").provider_id(&id).not_ready().register(&bed.client()).await.unwrap();
+
+    let fails =
+        json!({ "match": { "operation": "BatchGetInstances" }, "action": { "respond": { "status": 500 } } });
+    bed.cluster.cloud.add_fault(&from_value(fails).unwrap()).await.unwrap();
+    lose(&bed, "untold").await;
+    let asked = eventually("the cloud cannot tell, twice", WITHIN, || async {
+        let struck = bed.cluster.cloud.requests().await?.iter().filter(|entry| entry.fault).count();
+        ensure!(struck >= 2, "asked {struck} times");
+        Ok(())
+    });
+    asked.await.unwrap();
+    assert!(bed.nodes().get_opt("untold").await.unwrap().is_some());
+    bed.cluster.cloud.clear_faults().await.unwrap();
+    until_gone(&bed, "untold").await;
+
+    a_refused_deletion_is_told(&bed).await;
+    somebody_is_faster_in_each_attempt(&mut bed, &proxy).await;
+
+    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/last"));
+    lose(&bed, "last").await;
+    proxy.holds_one().await.unwrap();
+    set_ready(&bed.client(), "last", Ready::True).await.unwrap();
+    let uid = bed.nodes().get("last").await.unwrap().uid();
+    proxy.let_go();
+    stays(&mut bed, "last", uid).await;
+
+    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/anew"));
+    lose(&bed, "anew").await;
+    proxy.holds_one().await.unwrap();
+    e2e::delete_node(&bed.client(), "anew").await.unwrap();
+    let uid = node("anew").register(&bed.client()).await.unwrap().uid();
+    proxy.let_go();
+    stays(&mut bed, "anew", uid).await;
+
+    for name in ["young", "runs", "stops"] {
+        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
+    }
+}
+
+/// A node that is not ready is no reason to ask while its machine is listed, and an old taint is left until it is ready.
+async fn running_machines_cost_nothing(bed: &Bed) {
+    let client = bed.client();
+    let taint = json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } });
+    set_ready(&client, "runs", Ready::False).await.unwrap();
+    bed.patch_node("runs", &taint).await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    // Passes go on, for the other one is tainted.
+    set_ready(&client, "stops", Ready::Unknown).await.unwrap();
+    bed.cluster
+        .cloud
+        .set_instance_status(&machine(bed, "stops").await, InstanceStatus::Stopped)
+        .await
+        .unwrap();
+    until_tainted(bed, "stops", true).await;
+    until_tainted(bed, "runs", true).await;
+    set_ready(&client, "runs", Ready::True).await.unwrap();
+    until_tainted(bed, "runs", false).await;
+    let asked = bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchGetInstances);
+    assert_eq!(asked, 0);
+}
+
+/// The API server does not let a node go, and then does.
+async fn a_refused_deletion_is_told(bed: &Bed) {
+    let rights: Api<ClusterRole> = Api::all(bed.client());
+    let may = rights.get(RIGHTS).await.unwrap();
+    let mut may_not = may.clone();
+    may_not.rules.iter_mut().flatten().for_each(|rule| rule.verbs.retain(|verb| verb != "delete"));
+    set_rules(&rights, &may_not).await;
+    lose(bed, "refused").await;
+    let told = bed.told("Node", "refused", "DeletingNodeFailed").await.unwrap();
+    assert!(told.starts_with("Failed deleting node refused: "), "{told}");
+    set_rules(&rights, &may).await;
+    until_gone(bed, "refused").await;
+}
+
+/// The node changes between each look and the deletion that follows it.
+async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
+    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/raced"));
+    lose(bed, "raced").await;
+    for race in 0..RACES {
+        proxy.holds_one().await.unwrap();
+        let labels = json!({ "metadata": { "labels": { "race": race.to_string() } } });
+        bed.patch_node("raced", &labels).await.unwrap();
+        proxy.let_one_go();
+    }
+    proxy.let_go();
+    until_gone(bed, "raced").await;
+    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
+    let deletions = writes.iter().filter(|it| it.verb == "delete" && it.name == "raced");
+    let answers: Vec<_> = deletions.map(|it| it.code).collect();
+    assert_eq!(answers, [&[409; RACES][..], &[200]].concat());
+    assert_eq!(bed.times("Node", "raced", "DeletingNodeFailed").await.unwrap(), 0);
+}
+
+/// A machine goes, and its kubelet falls silent.
+async fn lose(bed: &Bed, name: &str) {
+    bed.cluster.cloud.delete_instance(&machine(bed, name).await).await.unwrap();
+    set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
+}
+
+async fn set_rules(rights: &Api<ClusterRole>, role: &ClusterRole) {
+    let rules = json!({ "rules": role.rules });
+    rights.patch(RIGHTS, &PatchParams::default(), &Patch::Merge(&rules)).await.unwrap();
+}
+
+/// A deletion was refused, and the node is there.
+async fn stays(bed: &mut Bed, name: &str, uid: Option<String>) {
+    let what = format!("the deletion of {name} is refused");
+    let user = bed.cluster.pods.get("node-controller").unwrap().user().to_owned();
+    let log = bed.cluster.control_plane.audit_log();
+    let refused = eventually(&what, WITHIN, || async {
+        let writes = log.writes(&user)?;
+        let deletions: Vec<_> = writes.iter().filter(|it| it.verb == "delete" && it.name == name).collect();
+        ensure!(matches!(deletions.as_slice(), [it] if it.code == 409), "{deletions:?}");
+        Ok(())
+    });
+    refused.await.unwrap();
+    assert_eq!(bed.nodes().get(name).await.unwrap().uid(), uid);
+}
+
+async fn annotate(bed: &Bed, name: &str, value: &str) {
+    bed.patch_node(name, &json!({ "metadata": { "annotations": { LET_GO: value } } })).await.unwrap();
+}
+
+/// The ID of a node's machine.
+async fn machine(bed: &Bed, name: &str) -> String {
+    let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
+    id.rsplit('/').next().unwrap().to_owned()
+}
+
+async fn until_gone(bed: &Bed, name: &str) {
+    let nodes = bed.nodes();
+    let what = format!("node {name} is gone");
+    let gone = eventually(&what, WITHIN, || async {
+        let left = nodes.get_opt(name).await?;
+        ensure!(left.is_none(), "it is there: {:?}", bed.events("Node", name).await?);
+        Ok(())
+    });
+    gone.await.unwrap();
+}
+
+async fn until_tainted(bed: &Bed, name: &str, tainted: bool) {
+    let is_tainted = |node: &Node| {
+        let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        taints.any(|taint| taint.key == SHUTDOWN && taint.effect == "NoSchedule" && taint.value.is_none())
+    };
+    let what = if tainted { "has the shutdown taint" } else { "has lost the shutdown taint" };
+    bed.until_node(name, what, |node| {
+        ensure!(is_tainted(node) == tainted, "{:?}", node.spec);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}

@@ -1,0 +1,240 @@
+//! The Go peer, which benchmarks are measured against: what it does and what it asks of the cloud. Ours takes over what it made.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+
+use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::model::{LoadBalancer, ProvisioningStatus};
+use anyhow::{Context, ensure};
+use e2e::{
+    Bed, CONTROLLERS, ControlPlane, Peer, PeerController, PeerFlags, Simcloud, State, WITHIN, delete_node,
+    eventually, is_uninitialised, node, service, tools,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+
+/// A vendor's users change over without a pause: nothing of the cloud is made anew, and no address changes.
+#[tokio::test]
+async fn ours_takes_over_what_the_peer_made() {
+    // Of what is not tagged by us, only what nobody owns, and only because we say so.
+    let values = json!({ "serviceController": { "serviceDefaults": { "adopt": "owned" } } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    let cluster = &mut bed.cluster;
+    let mut peer = Peer::run(&cluster.control_plane, &cluster.cloud, &PeerFlags::default()).await.unwrap();
+    nodes_join_the_peer(&bed).await;
+    the_peer_makes_a_load_balancer(&bed).await;
+    peer.ensure_running().unwrap();
+    let address = bed.address("web").await.unwrap();
+    let before = bed.cluster.cloud.state().await.unwrap();
+    peer.stop().await.unwrap();
+
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    all_is_as_it_was(&mut bed, &before).await;
+    assert_eq!(bed.address("web").await.unwrap(), address);
+    for controller in CONTROLLERS {
+        let mut writes = bed.writes_of(controller, mark, "").unwrap();
+        writes.retain(|it| it.resource != "events");
+        assert!(writes.is_empty(), "all is as ours would have it: {writes:?}");
+    }
+
+    // From here on the load balancer is ours. The routes serve, and without our tags they are nobody's: they stay.
+    delete_node(&bed.client(), "b").await.unwrap();
+    bed.quiet("route-controller").await.unwrap();
+    bed.until_cloud("its members are gone", |state| {
+        let balancer = state.balancer("web")?;
+        ensure!(balancer.pools.iter().all(|pool| pool.members.len() == 1), "{:?}", balancer.pools);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(bed.cluster.cloud.state().await.unwrap().routes.len(), 2);
+    bed.delete_service("web").await.unwrap();
+    bed.until_cloud("the load balancer is gone", |state| {
+        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+async fn nodes_join_the_peer(bed: &Bed) {
+    for (n, id) in [(1, "i-0001"), (2, "i-0002")] {
+        let name = if n == 1 { "a" } else { "b" };
+        let node = bed.join(name, Some(&format!("10.244.{n}.0/24"))).await.unwrap();
+        let provider_id = node.spec.unwrap().provider_id;
+        assert_eq!(provider_id, Some(format!("sim://sim-1/{id}")));
+    }
+    for name in ["a", "b"] {
+        bed.until_node(name, "has its network", has_network).await.unwrap();
+    }
+    // One question a node, and a change of the node may make it two; one write a route.
+    let counts = bed.cluster.cloud.reset_counts().await.unwrap();
+    assert!((2..=4).contains(&counts.of(Operation::FindInstances)), "{counts:?}");
+    assert_eq!((counts.of(Operation::BatchRoutes), counts.writes), (2, 2), "{counts:?}");
+}
+
+async fn the_peer_makes_a_load_balancer(bed: &Bed) {
+    let web = service("web").port(80).port(443).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    let counts = bed.cluster.cloud.counts().await.unwrap();
+    let writes = [Operation::CreateLoadBalancer, Operation::CreatePool, Operation::CreateListener];
+    assert_eq!((writes.map(|one| counts.of(one)), counts.writes), ([1, 2, 2], 5), "{counts:?}");
+    // It waits for the end of each write.
+    assert!(counts.of(Operation::GetLoadBalancer) >= 5, "{counts:?}");
+
+    let state = bed.cluster.cloud.state().await.unwrap();
+    let made = state.load_balancers.first().unwrap();
+    let uid = web.metadata.uid.unwrap().replace('-', "");
+    assert_eq!(made.name, format!("a{uid}").chars().take(32).collect::<String>());
+    assert_eq!(made.tags.get("kubernetes.io/service-name").map(String::as_str), Some("default/web"));
+    assert!(made.pools.iter().all(|pool| pool.members.len() == 2), "{made:?}");
+}
+
+/// What is at the cloud is ours, and nothing but tags was written for that.
+async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
+    let taken = bed
+        .until_cloud("the load balancer is ours", |state| {
+            let balancer = state.balancer("web")?;
+            ensure!(balancer.tags.contains_key("cloudadapter.dev/hash"), "it is not complete");
+            ensure!(balancer.status == ProvisioningStatus::Active, "{:?}", balancer.status);
+            Ok(balancer.clone())
+        })
+        .await
+        .unwrap();
+    for controller in CONTROLLERS {
+        bed.quiet(controller).await.unwrap();
+    }
+    let counts = bed.cluster.cloud.counts().await.unwrap();
+    assert_eq!((counts.writes, counts.of(Operation::UpdateLoadBalancer)), (1, 1), "tags: {counts:?}");
+    let made = before.load_balancers.first().unwrap();
+    assert!(made.tags.iter().all(|(key, value)| taken.tags.get(key) == Some(value)), "{taken:?}");
+    assert_eq!(apart_from_tags(taken), apart_from_tags(made.clone()));
+    let after = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((after.load_balancers.len(), &after.routes), (1, &before.routes));
+}
+
+/// `--concurrent-node-syncs` does what the reference's flag does, and only the controllers that are asked for run.
+#[tokio::test]
+async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
+    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let cloud = Simcloud::start(&control_plane).await.unwrap();
+    let client = control_plane.client();
+    cloud.configure(&json!({ "latency": { "default_ms": 500 } })).await.unwrap();
+    cloud.create_numbered("node-{n}", 10).await.unwrap();
+    for n in 1..=10 {
+        node(&format!("node-{n}")).pods(&format!("10.244.{n}.0/24")).register(&client).await.unwrap();
+    }
+    service("web").port(80).create(&client).await.unwrap();
+
+    let flags = PeerFlags { controllers: vec![PeerController::Node], ..PeerFlags::concurrent(10) };
+    let mut peer = Peer::run(&control_plane, &cloud, &flags).await.unwrap();
+    let nodes: Api<Node> = Api::all(client);
+    eventually("all nodes are initialised", WITHIN, || async {
+        let waiting = nodes.list(&ListParams::default()).await?.items;
+        let waiting = waiting.iter().filter(|node| is_uninitialised(node)).count();
+        ensure!(waiting == 0, "{waiting} are not");
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    let asked: Vec<u64> = cloud
+        .requests()
+        .await
+        .unwrap()
+        .iter()
+        .filter(|one| one.operation == Operation::FindInstances)
+        .map(|one| one.at_ms)
+        .collect();
+    // Before the first was answered. Not all of them on a machine under load.
+    let first = asked.iter().min().copied().unwrap();
+    let at_once = asked.iter().filter(|at| **at < first + 500).count();
+    assert!(at_once >= 5, "{asked:?}");
+    let counts = cloud.counts().await.unwrap();
+    let others: BTreeMap<_, _> = counts
+        .by_operation
+        .iter()
+        .filter(|(one, _)| !matches!(one, Operation::FindInstances | Operation::GetInstance))
+        .collect();
+    assert!(others.is_empty(), "only the node controller runs: {others:?}");
+    peer.stop().await.unwrap();
+}
+
+/// The reference follows a provider ID, and not the address that comes after it. Nothing of ours is at work here: it is why the benchmark
+/// may find nodes of the peer's that are behind no load balancer.
+#[tokio::test]
+async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
+    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let cloud = Simcloud::start(&control_plane).await.unwrap();
+    let client = control_plane.client();
+    let flags = PeerFlags { controllers: vec![PeerController::Service], ..PeerFlags::default() };
+    let mut peer = Peer::run(&control_plane, &cloud, &flags).await.unwrap();
+    service("early").port(80).create(&client).await.unwrap();
+    members(&cloud, "early", &[]).await;
+
+    // By hand, what the reference's node controller does: the provider ID, and then the address.
+    for name in ["a", "b"] {
+        cloud.create_instance(name).await.unwrap();
+    }
+    cloud.reset_counts().await.unwrap();
+    node("a").provider_id("sim://sim-1/i-0001").register(&client).await.unwrap();
+    eventually("the peer looks at the load balancer", WITHIN, || async {
+        let counts = cloud.counts().await?;
+        ensure!(counts.of(Operation::ListLoadBalancers) > 0, "{counts:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let address = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }] } });
+    nodes.patch_status("a", &PatchParams::default(), &Patch::Strategic(&address)).await.unwrap();
+
+    // Who looks at the node now has its address, and nobody looks again for who looked before.
+    service("late").port(80).create(&client).await.unwrap();
+    members(&cloud, "late", &["i-0001"]).await;
+    members(&cloud, "early", &[]).await;
+    assert_eq!(cloud.counts().await.unwrap().of(Operation::SetMembers), 0);
+
+    node("b").register(&client).await.unwrap();
+    members(&cloud, "early", &["i-0001"]).await;
+    peer.stop().await.unwrap();
+}
+
+/// Waits until the load balancer of a Service is complete and has these machines behind it.
+async fn members(cloud: &Simcloud, service: &str, wanted: &[&str]) {
+    let tag = format!("default/{service}");
+    eventually(&format!("{service} has {wanted:?}"), WITHIN, || async {
+        let state = cloud.state().await?;
+        let mut all = state.load_balancers.iter();
+        let balancer = all.find(|it| it.tags.get("kubernetes.io/service-name") == Some(&tag));
+        let balancer = balancer.context("it has no load balancer")?;
+        ensure!(
+            balancer.status == ProvisioningStatus::Active && !balancer.listeners.is_empty(),
+            "{balancer:?}"
+        );
+        let there = balancer.pools.iter().flat_map(|pool| &pool.members);
+        let there: Vec<_> = there.filter_map(|it| it.instance_id.as_deref()).collect();
+        ensure!(there == wanted, "{there:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+fn has_network(node: &Node) -> anyhow::Result<()> {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let network = conditions.into_iter().flatten().find(|it| it.type_ == "NetworkUnavailable");
+    let network = network.context("it does not say")?;
+    ensure!(network.status == "False", "{network:?}");
+    Ok(())
+}
+
+fn apart_from_tags(balancer: LoadBalancer) -> LoadBalancer {
+    LoadBalancer { tags: BTreeMap::new(), updated_at: balancer.created_at, ..balancer }
+}

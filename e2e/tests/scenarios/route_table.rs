@@ -1,0 +1,213 @@
+//! Routes to the pods of nodes.
+
+#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use e2e::{ApiProxy, Bed, State, Trouble, WITHIN, eventually, node};
+use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::json;
+
+/// Each node's pods are reachable as long as the node is there, and nobody else's route is touched.
+#[tokio::test]
+async fn each_node_has_its_route_and_foreign_ones_stay() {
+    // Listed often, so that nobody waits long for what others lay.
+    let values = json!({ "adapter": { "cache": { "routes": { "maxAge": "5s" } } } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    let (a, b) = (
+        bed.join("a", Some("10.244.1.0/24")).await.unwrap(),
+        bed.join("b", Some("10.244.2.0/24")).await.unwrap(),
+    );
+    bed.until_cloud("both have a route", |state| {
+        expect(state, &[("10.244.1.0/24", &a), ("10.244.2.0/24", &b)])
+    })
+    .await
+    .unwrap();
+    for name in ["a", "b"] {
+        condition(&bed, name, "False", "RouteCreated").await.unwrap();
+    }
+
+    // Somebody else's machine, and a route of theirs that a node of ours would need.
+    let cloud = &bed.cluster.cloud;
+    let other = cloud.create_instance("other").await.unwrap();
+    cloud.lay_route("10.244.3.0/24", &other.id).await.unwrap();
+    cloud.lay_route("192.168.0.0/16", &other.id).await.unwrap();
+    let foreign = cloud.state().await.unwrap().routes;
+    let foreign: Vec<_> = foreign.into_iter().filter(|route| route.tags.is_empty()).collect();
+    assert_eq!(foreign.len(), 2);
+    let pod = &*bed.cluster.pods.get("route-controller").unwrap();
+    eventually("the one that overlaps the pods' networks is counted", WITHIN, || async {
+        let counted = pod.counted("cloud_controller_routes_foreign", "owner").await?;
+        ensure!(counted.get("unmanaged") == Some(&1.0), "{counted:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let cloud = &bed.cluster.cloud;
+    let c = cloud.create_instance("c").await.unwrap();
+    node("c").pods("10.244.3.0/24").register(&bed.client()).await.unwrap();
+    let d = bed.join("d", Some("10.244.4.0/24")).await.unwrap();
+
+    let told = bed.told("Node", "c", "FailedToCreateRoute").await.unwrap();
+    let in_the_way =
+        &foreign.iter().find(|route| route.destination.to_string() == "10.244.3.0/24").unwrap().id;
+    assert!(told.contains("10.244.3.0/24") && told.contains(in_the_way), "{told}");
+    condition(&bed, "c", "True", "NoRouteCreated").await.unwrap();
+    condition(&bed, "d", "False", "RouteCreated").await.unwrap();
+    let all = [("10.244.1.0/24", &a), ("10.244.2.0/24", &b), ("10.244.4.0/24", &d)];
+    bed.until_cloud("the others have theirs", |state| expect(state, &all)).await.unwrap();
+    assert_ne!(c.id, other.id);
+
+    e2e::delete_node(&bed.client(), "a").await.unwrap();
+    e2e::delete_node(&bed.client(), "c").await.unwrap();
+    bed.until_cloud("a's route is gone", |state| expect(state, &all[1..])).await.unwrap();
+    let left = cloud.state().await.unwrap().routes;
+    assert!(foreign.iter().all(|route| left.contains(route)), "{left:#?}");
+}
+
+/// Our routes are those, each to its node's machine.
+fn expect(state: &State, wanted: &[(&str, &Node)]) -> anyhow::Result<()> {
+    let ours = state.routes.iter().filter(|route| !route.tags.is_empty());
+    let ours: BTreeMap<_, _> =
+        ours.map(|it| (it.destination.to_string(), it.next_hop_instance.clone())).collect();
+    let wanted: BTreeMap<_, _> = wanted.iter().map(|&(to, node)| (to.to_owned(), machine(node))).collect();
+    ensure!(ours == wanted, "there are {ours:?}, wanted are {wanted:?}");
+    Ok(())
+}
+
+/// The ID of a node's machine.
+fn machine(node: &Node) -> Option<String> {
+    node.spec.as_ref()?.provider_id.as_ref()?.rsplit('/').next().map(str::to_owned)
+}
+
+/// Waits for a condition `NetworkUnavailable`, and returns its message.
+async fn condition(bed: &Bed, node: &str, status: &str, reason: &str) -> anyhow::Result<Option<String>> {
+    bed.until_node(node, &format!("has NetworkUnavailable {status}"), |node| {
+        let found = network_unavailable(node).context("it has no such condition")?;
+        let seen = (&*found.status, found.reason.as_deref());
+        ensure!(seen == (status, Some(reason)), "{seen:?}");
+        Ok(found.message.clone())
+    })
+    .await
+}
+
+fn network_unavailable(node: &Node) -> Option<&NodeCondition> {
+    let mut conditions = node.status.as_ref()?.conditions.as_ref()?.iter();
+    conditions.find(|it| it.type_ == "NetworkUnavailable")
+}
+
+/// A list of nodes that is empty all at once is not believed while the machines are there.
+#[tokio::test]
+async fn nodes_that_nobody_saw_go_keep_their_routes_until_their_machines_are_gone() {
+    // Listed often, so that nobody waits long for what becomes of routes by themselves.
+    let values = json!({
+        "routeController": { "removal": { "grace": "1s" } },
+        "adapter": { "cache": { "routes": { "maxAge": "5s" } } },
+    });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    for (name, pods) in [("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")] {
+        bed.join(name, Some(pods)).await.unwrap();
+        condition(&bed, name, "False", "RouteCreated").await.unwrap();
+    }
+    let before = bed.cluster.cloud.state().await.unwrap();
+    bed.cluster.pods.get("route-controller").unwrap().kill().await.unwrap();
+    for name in ["a", "b"] {
+        e2e::delete_node(&bed.client(), name).await.unwrap();
+    }
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
+
+    let told = held(&bed).await.unwrap();
+    assert!(
+        told.contains("2 routes of this cluster") && told.contains("--route-removal-max-share=100"),
+        "{told}"
+    );
+    bed.quiet("route-controller").await.unwrap();
+    let pod = &*bed.cluster.pods.get("route-controller").unwrap();
+    let metrics = pod.metrics().await.unwrap();
+    assert!(
+        metrics.contains("cloud_controller_route_removals_held{controller=\"route-controller\"} 2"),
+        "{metrics}"
+    );
+    let meanwhile = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!((meanwhile.routes, bed.cluster.cloud.counts().await.unwrap().writes), (before.routes, 0));
+
+    for machine in before.instances {
+        bed.cluster.cloud.delete_instance(&machine.id).await.unwrap();
+    }
+    bed.until_cloud("routes to nowhere are gone", |state| expect(state, &[])).await.unwrap();
+}
+
+/// Waits until somebody is told that routes are not removed.
+async fn held(bed: &Bed) -> anyhow::Result<String> {
+    eventually("an Event RouteRemovalHeld", WITHIN, || async {
+        let events: Api<Event> = Api::all(bed.client());
+        let events = events.list(&ListParams::default().fields("reason=RouteRemovalHeld")).await?.items;
+        events.into_iter().next().and_then(|event| event.message).context("there is none")
+    })
+    .await
+}
+
+/// Many nodes at once, and one that is made anew meanwhile.
+#[tokio::test]
+async fn crowds_are_one_change_and_each_node_hears_of_its_own_routes() {
+    let mut bed = dual_stack().await;
+    let made = bed.cluster.cloud.create_numbered("n{n}", 30).await.unwrap();
+    bed.cluster.cloud.reset_counts().await.unwrap();
+    for (number, machine) in (100..).zip(&made) {
+        node(&machine.name).pods(&format!("10.244.{number}.0/24")).register(&bed.client()).await.unwrap();
+    }
+    for machine in &made {
+        condition(&bed, &machine.name, "False", "RouteCreated").await.unwrap();
+    }
+    let counts = bed.cluster.cloud.counts().await.unwrap();
+    assert!(counts.writes <= 10, "{counts:?}");
+    bed.quiet("route-controller").await.unwrap();
+    for machine in &made {
+        assert_eq!(conditions_written(&mut bed, &machine.name), [200], "{}", machine.name);
+    }
+
+    let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
+    let controller = bed.cluster.pods.get("route-controller").unwrap();
+    controller.terminate().await.unwrap();
+    proxy.before(controller).unwrap();
+    controller.start().unwrap();
+    bed.ready().await.unwrap();
+    proxy.order(Trouble::Holds("PATCH", "/api/v1/nodes/anew/status"));
+    bed.join("anew", Some("10.244.7.0/24")).await.unwrap();
+    proxy.holds_one().await.unwrap();
+    e2e::delete_node(&bed.client(), "anew").await.unwrap();
+    let uid = node("anew").pods("10.244.7.0/24").register(&bed.client()).await.unwrap().metadata.uid;
+    proxy.let_go();
+    condition(&bed, "anew", "False", "RouteCreated").await.unwrap();
+    assert_eq!(bed.nodes().get("anew").await.unwrap().metadata.uid, uid);
+    let written = conditions_written(&mut bed, "anew");
+    assert_eq!(written, [422, 200]);
+}
+
+/// Nodes and routes alone, of both families, and nobody waits long for what becomes of routes by themselves.
+async fn dual_stack() -> Bed {
+    let values = json!({
+        "routeController": { "clusterCidr": "10.244.0.0/16,fd00:10:244::/56", "removal": { "grace": "1s" } },
+        "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
+        "serviceController": { "enabled": false },
+    });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed
+}
+
+/// How the API server answered what the route-controller wrote to a node.
+fn conditions_written(bed: &mut Bed, node: &str) -> Vec<u16> {
+    let writes = bed.writes_of("route-controller", <_>::default(), "").unwrap();
+    let of_node = writes.into_iter().filter(|it| it.name == node && it.resource == "nodes/status");
+    of_node.map(|it| it.code).collect()
+}

@@ -1,0 +1,174 @@
+//! Traces as the processes send them: they lead from a Service, a node or its network that appears to the calls of the cloud.
+
+use anyhow::{Context, ensure};
+use e2e::{Bed, WITHIN, eventually, service};
+use serde_json::{Value, json};
+use traces::testing::{Collector, Received};
+
+#[tokio::test]
+async fn a_service_and_a_node_are_traced_from_their_turns_to_the_calls_of_the_cloud() {
+    let collector = Collector::start().await.unwrap();
+    let variables = variables(&collector);
+    let values = json!({ "adapter": variables, "serviceController": variables, "nodeController": variables });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+
+    let of_service = eventually("the traces of the Service have come", WITHIN, || async {
+        of_service(&collector.received())
+    });
+    of_service.await.unwrap();
+    let of_node =
+        eventually("the traces of the node have come", WITHIN, || async { of_node(&collector.received()) });
+    of_node.await.unwrap();
+    let told = ["service-controller", "node-controller", "adapter-sim"];
+    let others = collector.received().into_iter().map(|span| span.service);
+    let others: Vec<_> = others.filter(|it| !told.contains(&it.as_str())).collect();
+    assert!(others.is_empty(), "who is not told to send nothing: {others:?}");
+}
+
+#[tokio::test]
+async fn a_route_is_traced_from_the_turn_to_the_call_of_the_cloud() {
+    let collector = Collector::start().await.unwrap();
+    let variables = variables(&collector);
+    let values = json!({
+        "adapter": variables,
+        "routeController": variables,
+        "serviceController": { "enabled": false },
+    });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", Some("10.244.1.0/24")).await.unwrap();
+    let of_route =
+        eventually("the traces of the route have come", WITHIN, || async { of_route(&collector.received()) });
+    of_route.await.unwrap();
+}
+
+/// Whoever has these sends its traces.
+fn variables(collector: &Collector) -> Value {
+    json!({ "extraEnv": [
+        { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },
+        { "name": "OTEL_BSP_SCHEDULE_DELAY", "value": "100" },
+    ] })
+}
+
+/// The turn in which the route was laid, down to the cloud; and a turn in which the node was told.
+fn of_route(received: &[Received]) -> anyhow::Result<()> {
+    let lay = span(received, "adapter-sim", |it| it.name == "BatchRoutes")?;
+    let task = parent(received, lay)?;
+    let serve = parent(received, task)?;
+    let call = parent(received, serve)?;
+    let turn = parent(received, call)?;
+    let way = [turn, call, serve, task].map(|it| format!("{}: {}", it.service, it.name));
+    ensure!(
+        way == [
+            "route-controller: reconcile Routes",
+            "route-controller: ApplyRoutes",
+            "adapter-sim: cloudadapter.v1alpha1.RouteService/ApplyRoutes",
+            "adapter-sim: converge routes",
+        ],
+        "{way:?}"
+    );
+    ensure!(turn.parent.is_empty(), "{turn:?}");
+    for (span, names) in [
+        (turn, &["reconcile.trigger", "reconcile.queued_seconds", "reconcile.attempt"][..]),
+        (lay, &["budget.class", "budget.waited_seconds", "http.response.status_code"]),
+    ] {
+        ensure!(names.iter().all(|name| !attribute(span, name).is_empty()), "{span:?}");
+    }
+    let write = span(received, "route-controller", |it| {
+        it.name == "PATCH" && attribute(it, "url.path").ends_with("/nodes/a/status")
+    })?;
+    let turn = parent(received, write)?;
+    ensure!(turn.name == "reconcile Routes", "{turn:?}");
+    Ok(())
+}
+
+/// The turn in which the load balancer was begun, down to the cloud; and a turn in which the Service was written.
+fn of_service(received: &[Received]) -> anyhow::Result<()> {
+    let create = span(received, "adapter-sim", |it| it.name == "CreateLoadBalancer")?;
+    let task = parent(received, create)?;
+    let serve = parent(received, task)?;
+    let call = parent(received, serve)?;
+    let turn = parent(received, call)?;
+    let way = [turn, call, serve, task].map(|it| format!("{}: {}", it.service, it.name));
+    ensure!(
+        way == [
+            "service-controller: reconcile service",
+            "service-controller: EnsureLoadBalancer",
+            "adapter-sim: cloudadapter.v1alpha1.LoadBalancerService/EnsureLoadBalancer",
+            "adapter-sim: converge load balancer",
+        ],
+        "{way:?}"
+    );
+    ensure!(turn.parent.is_empty() && attribute(turn, "reconcile.key") == "default/web", "{turn:?}");
+    for (span, names) in [
+        (turn, &["reconcile.trigger", "reconcile.queued_seconds", "reconcile.attempt"][..]),
+        (create, &["budget.class", "budget.waited_seconds", "http.response.status_code"]),
+    ] {
+        ensure!(names.iter().all(|name| !attribute(span, name).is_empty()), "{span:?}");
+    }
+    let page = include_str!("../../../docs/monitor.md");
+    let missing: Vec<_> = way.iter().filter(|span| !page.contains(span.as_str())).collect();
+    ensure!(missing.is_empty(), "the example of docs/monitor.md is another one: {missing:?}");
+    let write = span(received, "service-controller", |it| {
+        it.name == "PATCH" && attribute(it, "url.path").ends_with("/services/web/status")
+    })?;
+    let turn = parent(received, write)?;
+    ensure!(turn.name == "reconcile service", "{turn:?}");
+    Ok(())
+}
+
+/// The turn that asked for the machine is linked from the question that was asked for all who wait, which leads down to the cloud; and a
+/// turn in which the node was written.
+fn of_node(received: &[Received]) -> anyhow::Result<()> {
+    let question = span(received, "node-controller", |it| it.name == "look up instances")?;
+    let turn = span(received, "node-controller", |it| {
+        question.links.contains(&it.trace) && it.name == "reconcile Nodes"
+    })?;
+    ensure!(turn.parent.is_empty() && attribute(turn, "reconcile.key") == "a", "{turn:?}");
+    let names = ["reconcile.trigger", "reconcile.queued_seconds", "reconcile.attempt"];
+    ensure!(names.iter().all(|name| !attribute(turn, name).is_empty()), "{turn:?}");
+    let list = span(received, "adapter-sim", |it| it.name == "ListInstances" && it.trace == question.trace)?;
+    let serve = parent(received, list)?;
+    let call = parent(received, serve)?;
+    let way = [parent(received, call)?, call, serve].map(|it| format!("{}: {}", it.service, it.name));
+    ensure!(
+        way == [
+            "node-controller: look up instances",
+            "node-controller: BatchGetInstances",
+            "adapter-sim: cloudadapter.v1alpha1.InstanceService/BatchGetInstances",
+        ],
+        "{way:?}"
+    );
+    ensure!(!attribute(list, "http.response.status_code").is_empty(), "{list:?}");
+    let write = span(received, "node-controller", |it| {
+        it.name == "PATCH" && attribute(it, "url.path").ends_with("/nodes/a")
+    })?;
+    let turn = parent(received, write)?;
+    ensure!(turn.name == "reconcile Nodes", "{turn:?}");
+    Ok(())
+}
+
+fn span<'a>(
+    received: &'a [Received],
+    service: &str,
+    is: impl Fn(&Received) -> bool,
+) -> anyhow::Result<&'a Received> {
+    let found = received.iter().find(|it| it.service == service && is(it));
+    let names = || received.iter().map(|it| format!("{}: {}", it.service, it.name)).collect::<Vec<_>>();
+    found.with_context(|| format!("no such span of {service} among {:?}", names()))
+}
+
+fn parent<'a>(received: &'a [Received], child: &Received) -> anyhow::Result<&'a Received> {
+    let found = received.iter().find(|it| it.trace == child.trace && it.id == child.parent);
+    found.with_context(|| format!("the parent has not come: {child:?}"))
+}
+
+fn attribute<'a>(span: &'a Received, name: &str) -> &'a str {
+    span.attributes.get(name).map_or("", String::as_str)
+}
