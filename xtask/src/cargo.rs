@@ -1,18 +1,12 @@
-//! Where the repository and cargo are, and which binaries the end-to-end tests need.
+//! Where the repository, cargo and what it builds are, and how it builds.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The packages whose binaries the harness runs in place of containers, and as a person does.
-const SERVERS: [&str; 6] = [
-    "adapter-openstack",
-    "adapter-sim",
-    "cloudctl",
-    "node-controller",
-    "route-controller",
-    "service-controller",
-];
+/// The packages whose programs the demo runs in place of containers, and as a user does.
+const OF_THE_DEMO: [&str; 6] =
+    ["adapter-sim", "cloudctl", "e2e", "node-controller", "route-controller", "service-controller"];
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
@@ -25,8 +19,19 @@ pub(crate) fn program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The arguments that build the binaries which the harness runs.
-pub(crate) fn build_servers() -> Vec<String> {
-    let packages = SERVERS.iter().flat_map(|package| ["--package", package]);
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from))
+}
+
+/// The arguments that build all programs and tests of the workspace. Everything that runs programs of ours builds them this way: features of
+/// dependencies are united over what is built, so that another choice of packages would compile most dependencies again.
+pub(crate) fn build_all() -> Vec<String> {
+    ["build", "--workspace", "--bins", "--tests"].map(str::to_owned).to_vec()
+}
+
+/// The arguments that build the demo and what it runs, and no tests: a visitor waits for it.
+pub(crate) fn build_demo() -> Vec<String> {
+    let packages = OF_THE_DEMO.iter().flat_map(|package| ["--package", package]);
     ["build", "--bins"].into_iter().chain(packages).map(str::to_owned).collect()
 }

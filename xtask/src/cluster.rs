@@ -147,11 +147,6 @@ pub(crate) fn build_simcloud() -> anyhow::Result<PathBuf> {
     Ok(ourselves.with_file_name("simcloud"))
 }
 
-/// Builds what people run there, beside ourselves.
-pub(crate) fn build_cloudctl() -> anyhow::Result<()> {
-    build(&["--package", "cloudctl", "--bins"])
-}
-
 fn build(what: &[&str]) -> anyhow::Result<()> {
     let built = Command::new(cargo::program()).arg("build").args(what).current_dir(cargo::root()).status();
     if !built.context("cannot start cargo")?.success() {

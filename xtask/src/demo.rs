@@ -20,8 +20,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Cloud::Openstack => &["--package", "adapter-openstack"],
     };
     let built = Command::new(cargo::program())
-        .args(cargo::build_servers())
-        .args(["--package", "e2e"])
+        .args(cargo::build_demo())
         .args(adapter)
         .current_dir(cargo::root())
         .status()

@@ -4,6 +4,7 @@
 mod about;
 pub(crate) mod arch;
 mod build;
+mod built;
 mod elf;
 pub(crate) mod layer;
 mod manifest;
@@ -186,18 +187,31 @@ fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     Ok(arches)
 }
 
-/// Builds these images for this machine and for tests: soon, and large. They are named as the chart names them with
+/// How images for tests are linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linked {
+    /// As those of a release, from programs that are compiled for them: minutes.
+    AsReleased,
+    /// As cargo has linked the programs for other tests already: seconds.
+    AsBuilt,
+}
+
+/// Builds these images for this machine and for tests: quickly, and large. They are named as the chart names them with
 /// `image.registry: localhost`. Returns the folder of the archives.
 ///
 /// # Errors
 /// When one does not build.
-pub(crate) fn for_tests(names: &[&str]) -> anyhow::Result<PathBuf> {
+pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBuf> {
     let output = build::target().join("for-tests");
+    let from = match linked {
+        Linked::AsReleased => From::Cargo(Use::Tests),
+        Linked::AsBuilt => From::Built,
+    };
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     let about = about::for_tests("localhost");
     let arches = arches(&[Arch::of_this_machine()?], true)?;
     for image in IMAGES.iter().filter(|image| names.contains(&image.name)) {
-        one(image, &about, &arches, From::Cargo(Use::Tests), &output)?;
+        one(image, &about, &arches, from, &output)?;
     }
     Ok(output)
 }
@@ -207,6 +221,8 @@ pub(crate) fn for_tests(names: &[&str]) -> anyhow::Result<PathBuf> {
 enum From<'a> {
     /// They are built.
     Cargo(Use),
+    /// They were built for other tests.
+    Built,
     /// Others built them.
     Folder(&'a Path),
 }
@@ -247,22 +263,31 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
         let path = match from {
             From::Folder(folder) => folder.join(arch.name()).join(image.name),
             From::Cargo(what_for) => build::binary(image, arch, what_for)?,
+            From::Built => built::program(image.name, output)?,
         };
         let binary = fs::read(&path)
             .with_context(|| format!("cannot read {}; build it, or leave --binaries out", path.display()))?;
-        elf::check(&binary, arch).with_context(|| path.display().to_string())?;
+        let libraries = if matches!(from, From::Built) {
+            built::libraries(&path)?
+        } else {
+            elf::check(&binary, arch).with_context(|| path.display().to_string())?;
+            Vec::new()
+        };
         // A layer of their own, which is the same in all images, so that a node keeps it once.
         let roots =
             layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
-        let program = layer::layer(&[File { path: image.name, mode: 0o755, content: &binary }])?;
+        let libraries = libraries.iter().map(|it| File { path: &it.path, mode: 0o755, content: &it.content });
+        let files: Vec<File<'_>> =
+            libraries.chain([File { path: image.name, mode: 0o755, content: &binary }]).collect();
+        let program = layer::layer(&files)?;
         let subject = Subject { form: Form::Image, image, about, arch, binary: &layer::digest(&binary) };
-        let sbom = sbom(&subject, matches!(from, From::Cargo(_)))?;
+        let sbom = sbom(&subject, !matches!(from, From::Folder(_)))?;
         let file = output.join(format!("{}.{arch}.spdx.json", image.name));
         fs::write(&file, &sbom).with_context(|| format!("cannot write {}", file.display()))?;
         built.push(Built { arch, layers: vec![roots, program], sbom: layer::digest(&sbom) });
     }
     let unpacked = built.iter().map(Built::unpacked).max().unwrap_or_default();
-    if !matches!(from, From::Cargo(Use::Tests))
+    if !matches!(from, From::Cargo(Use::Tests) | From::Built)
         && let Some(told) = too_large(image.name, unpacked)
     {
         bail!(told);

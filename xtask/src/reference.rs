@@ -64,14 +64,12 @@ fn committed() -> anyhow::Result<String> {
     fs::read_to_string(cargo::root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))
 }
 
-/// Builds the programs, with the arguments that the tests build them with, and asks them.
+/// Builds the programs, as the tests do, and asks them.
 fn fresh() -> anyhow::Result<String> {
-    let repair = "mend what cargo names above";
-    let suite = ["build", "--bins", "--package", "adapter-conformance"].map(str::to_owned).to_vec();
-    for args in [cargo::build_servers(), suite] {
-        if let Outcome::Failed(why) | Outcome::Skipped(why) = Step::cargo("build", args, repair).run() {
-            bail!(why);
-        }
+    let repair = "fix what cargo names above";
+    let build = Step::cargo("build", cargo::build_all(), repair);
+    if let Outcome::Failed(why) | Outcome::Skipped(why) = build.run() {
+        bail!(why);
     }
     let families = FAMILIES.iter().map(|&(name, programs)| {
         let programs = programs.iter().map(|words| ask(words)).collect::<anyhow::Result<Vec<_>>>()?;

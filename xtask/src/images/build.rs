@@ -119,8 +119,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
 
 /// Apart from other builds: with other flags, cargo would build everything again, each time.
 pub(crate) fn target() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    cargo::root().join(target).join("images")
+    cargo::target().join("images")
 }
 
 /// Joined as cargo wants them, since folders may have spaces. Of several places that fit a path the last counts.

@@ -5,32 +5,27 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::{Context, bail};
 
-use super::lanes;
+use super::programs;
+use crate::images::{self, Linked};
 use crate::python::Python;
-use crate::{cargo, cluster, images};
+use crate::{cargo, cluster};
 
 /// What the chart runs there, and what its adapter asks.
 const IMAGES: [&str; 4] = ["adapter-sim", "node-controller", "route-controller", "service-controller"];
-/// The scenarios.
-const PROGRAM: [&str; 6] = ["--package", "e2e", "--features", "cluster", "--test", "cluster"];
-
-pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+/// Plays the scenarios that the arguments choose, on images that are linked so.
+pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     // Before minutes of building.
     e2e_cluster::root()?;
     let status = e2e_cluster::status(&cluster::layout()?);
     if status.any && status.all {
         bail!("a cluster runs, which these scenarios would end; end it first: `cargo xtask cluster down`");
     }
+    let program = programs::build("cluster")?;
     let python = Python::get()?;
-    let images = images::for_tests(&IMAGES)?;
-    cluster::build_simcloud()?;
-    cluster::build_cloudctl()?;
+    let images = images::for_tests(&IMAGES, linked)?;
     let xtask = env::current_exe().context("cannot tell where cargo puts programs")?;
-    let program =
-        lanes::build(&PROGRAM)?.pop_front().context("cargo does not say where the scenarios are")?;
-    // In our place: whoever ends us, by whatever signal, ends the scenarios, which leave nothing.
-    let error = program
-        .command(&cargo::root().join("e2e"))
+    // In our place: a signal to this process reaches the scenarios, which clean up.
+    let error = programs::command(&program, &cargo::root().join("e2e"))
         .arg("--test-threads=1")
         .args(args)
         .env("CLUSTER_IMAGES", images)

@@ -1,11 +1,14 @@
 //! The test of the tests: the suite against adapters that are wrong in one way each. Each must fail exactly the checks that the table
 //! `broken.table` names, and the good adapter none.
 //!
-//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. `UPDATE_BROKEN_TABLE=all`, or the names of some faults with
-//! commas, runs all checks of the first two tiers and writes what failed into the table: for who has a new check or a new fault.
+//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. A run tries the good adapter and a sample of the others, which
+//! differs from commit to commit. `BROKEN_ADAPTERS=all` tries all, and the names of some faults with commas try those.
+//! `UPDATE_BROKEN_TABLE`, with the same values, runs all checks of the first two tiers and writes what failed into the table: for a new
+//! check or a new fault.
 
 #![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
 
+mod sample;
 mod suite;
 mod table;
 
@@ -22,7 +25,9 @@ use self::{
 
 /// Adapters at once: most of the time all of them wait.
 const AT_ONCE: usize = 6;
-/// Which rows are written anew instead of tested.
+/// Which rows are tried.
+const CHOICE: &str = "BROKEN_ADAPTERS";
+/// Which rows are written instead of tested.
 const UPDATE: &str = "UPDATE_BROKEN_TABLE";
 
 #[test]
@@ -41,14 +46,14 @@ fn every_mistake_is_in_the_table() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_mistake_fails_its_checks_and_no_others() {
-    match update() {
+    match names(UPDATE) {
         Some(faults) => renew(&faults).await,
         None => compare().await,
     }
 }
 
 async fn compare() {
-    let rows = rows().expect("a table");
+    let rows = sample::choose(rows().expect("a table"), names(CHOICE).as_deref());
     let looks = rows.into_iter().map(|row| look(row, Depth::Usual));
     let mut seen = all(looks).await;
     // What only a busy machine did is not there when one is looked at alone.
@@ -67,11 +72,8 @@ async fn compare() {
 /// Writes the rows of these faults as they are seen.
 async fn renew(faults: &[String]) {
     let table = rows().expect("a table");
-    let known = |fault: &String| fault == "all" || table.iter().any(|row| row.fault == *fault);
-    let unknown: Vec<&String> = faults.iter().filter(|fault| !known(fault)).collect();
-    assert!(unknown.is_empty(), "{UPDATE}: not in broken.table: {unknown:?}");
-    let wanted = |row: &&Row| faults.iter().any(|fault| *fault == row.fault || fault == "all");
-    let looks: Vec<_> = table.iter().filter(wanted).map(|row| look(row.clone(), Depth::Full)).collect();
+    let chosen = sample::named(table.clone(), faults);
+    let looks: Vec<_> = chosen.into_iter().map(|row| look(row, Depth::Full)).collect();
     let seen = all(looks.into_iter()).await;
     let unseen: Vec<String> = seen.iter().filter(|one| !one.ran()).map(Seen::difference).collect();
     assert!(unseen.is_empty(), "nothing is written:\n{}", unseen.join("\n"));
@@ -82,10 +84,10 @@ async fn renew(faults: &[String]) {
     write(&renewed.collect::<Vec<_>>()).expect("written");
 }
 
-/// What the variable asks for.
+/// The names in a variable, if it is set.
 #[expect(clippy::disallowed_methods, reason = "cargo hands tests no flags of their own")]
-fn update() -> Option<Vec<String>> {
-    let words = std::env::var(UPDATE).ok().filter(|words| !words.is_empty())?;
+fn names(variable: &str) -> Option<Vec<String>> {
+    let words = std::env::var(variable).ok().filter(|words| !words.is_empty())?;
     Some(words.split(',').map(|word| word.trim().to_owned()).collect())
 }
 

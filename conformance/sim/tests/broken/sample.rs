@@ -1,0 +1,60 @@
+//! Which rows of the table a run tries.
+
+use std::process::Command;
+
+use crate::table::{GOOD, Row};
+
+/// A run tries one row in so many, and after as many commits each row was tried about once.
+const ONE_IN: u64 = 6;
+/// Stands for all rows.
+const ALL: &str = "all";
+
+/// The rows that are named; without any, the good adapter and a sample that depends on the commit.
+///
+/// # Panics
+/// If a name is in no row.
+pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
+    match faults {
+        Some(faults) => named(rows, faults),
+        None => sample(rows, commit()),
+    }
+}
+
+/// The rows of these faults, or all.
+///
+/// # Panics
+/// If a name is in no row.
+pub(crate) fn named(rows: Vec<Row>, faults: &[String]) -> Vec<Row> {
+    let known = |fault: &String| fault == ALL || rows.iter().any(|row| row.fault == *fault);
+    let unknown: Vec<&String> = faults.iter().filter(|fault| !known(fault)).collect();
+    assert!(unknown.is_empty(), "not in broken.table: {unknown:?}");
+    let wanted = |row: &Row| faults.iter().any(|fault| *fault == row.fault || fault == ALL);
+    rows.into_iter().filter(wanted).collect()
+}
+
+fn sample(rows: Vec<Row>, seed: u64) -> Vec<Row> {
+    let chosen = |at: u64| at % ONE_IN == seed % ONE_IN;
+    (0..).zip(rows).filter(|(at, row)| row.fault == GOOD || chosen(*at)).map(|(_, row)| row).collect()
+}
+
+/// A number that differs between commits, 0 where there is no repository.
+fn commit() -> u64 {
+    let answer =
+        Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let hash = answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned()).unwrap_or_default();
+    hash.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
+}
+
+#[test]
+fn samples_of_some_commits_are_all_rows() {
+    let rows = crate::table::rows().expect("a table");
+    let mut tried: Vec<String> = Vec::new();
+    for seed in 0..ONE_IN {
+        let sample = sample(rows.clone(), seed);
+        assert_eq!(sample.iter().filter(|row| row.fault == GOOD).count(), 1);
+        tried.extend(sample.into_iter().map(|row| row.fault));
+    }
+    tried.sort_unstable();
+    tried.dedup();
+    assert_eq!(tried.len(), rows.len());
+}

@@ -1,0 +1,73 @@
+//! Runs tests by cargo-nextest, each in a process of its own and as many at once as `.config/nextest.toml` allows, and lists what failed
+//! with the command that runs it again.
+
+mod report;
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use self::report::Report;
+use crate::cargo;
+use crate::check::tool::Tool;
+use crate::step::{Outcome, say};
+
+/// How many of the slowest tests are shown.
+const SLOWEST: usize = 10;
+
+/// Which tests run, and how.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// Of `.config/nextest.toml`.
+    pub(super) profile: &'static str,
+    /// An expression of nextest's that chooses tests; all of the profile's without it.
+    pub(super) filter: Option<String>,
+    /// Further arguments of nextest.
+    pub(super) args: &'a [String],
+    /// Environment variables of the tests.
+    pub(super) env: Vec<(&'static str, String)>,
+}
+
+impl Run<'_> {
+    /// Runs all of them, whatever becomes of the first.
+    pub(super) fn start(&self) -> Outcome {
+        match self.try_start() {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        }
+    }
+
+    fn try_start(&self) -> anyhow::Result<Outcome> {
+        let program = Tool::Nextest.get()?;
+        let junit = cargo::target().join("nextest").join(self.profile).join("junit.xml");
+        // What an earlier run left says nothing of this one.
+        std::fs::remove_file(&junit).ok();
+        let mut command = Command::new(program);
+        command.args(["nextest", "run", "--workspace", "--bins", "--lib", "--tests", "--no-fail-fast"]);
+        command.args(["--profile", self.profile]).current_dir(cargo::root());
+        if let Some(filter) = &self.filter {
+            command.args(["--filterset", filter]);
+        }
+        command
+            .args(self.args.iter().map(OsStr::new))
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        let status = command.status().context("cannot start cargo-nextest")?;
+        let report = std::fs::read_to_string(&junit).map(|text| Report::read(&text)).unwrap_or_default();
+        say(report.slowest(SLOWEST).trim_end());
+        if status.success() {
+            return Ok(Outcome::Passed);
+        }
+        let again = report.failed(&self.variables());
+        Ok(Outcome::Failed(if again.is_empty() {
+            format!("cargo-nextest ended with {status}: fix what it names above")
+        } else {
+            format!("run again what failed:\n{}", again.trim_end())
+        }))
+    }
+
+    /// The variables that a repetition needs, as a shell takes them.
+    fn variables(&self) -> String {
+        self.env.iter().map(|(name, value)| format!("{name}={value} ")).collect()
+    }
+}

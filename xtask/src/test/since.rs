@@ -1,0 +1,176 @@
+//! Which tests a change can affect: those of the packages it touches, of all that depend on them, and of those that start their programs
+//! or read their files. When in doubt, all.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+
+use crate::cargo;
+
+/// Programs that a package's tests start without depending on the package that builds them.
+const STARTS: [(&str, &str); 4] = [
+    ("adapter-openstack", "e2e"),
+    ("node-controller", "e2e"),
+    ("route-controller", "e2e"),
+    ("service-controller", "e2e"),
+];
+/// Folders that belong to no package, or to one whose files others read, and the packages whose tests read them.
+const READS: [(&str, &[&str]); 5] = [
+    ("docs/", &["cloudctl", "e2e", "limits-simulation", "xtask"]),
+    ("helm/", &["adapter-sim", "cloudctl", "e2e", "xtask"]),
+    ("examples/", &["e2e", "xtask"]),
+    ("adapters/skeleton/", &["xtask"]),
+    ("service-controller/src/plan/annotations/", &["e2e"]),
+];
+/// What no test reads.
+const UNREAD: [&str; 6] =
+    ["changelog.d/", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "typos.toml"];
+/// A controller, and how the scenarios of the others alone begin.
+const SUBJECTS: [(&str, &str); 3] =
+    [("node-controller", "node_"), ("route-controller", "route_"), ("service-controller", "service_")];
+
+/// What a change can affect.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Affected {
+    /// Everything, because of this file.
+    All(String),
+    /// What nextest's expression chooses.
+    Some(String),
+    Nothing,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+}
+
+/// A package and its folder below the root, which ends in a slash.
+type Folder = (String, String);
+
+/// What has changed since `revision` branched off, committed or not.
+///
+/// # Errors
+/// When git does not know the revision, or cargo cannot read the workspace.
+pub(super) fn affected(revision: &str) -> anyhow::Result<Affected> {
+    let base = output("git", &["merge-base", revision, "HEAD"])
+        .with_context(|| format!("--since {revision}: name a branch, a tag or a commit"))?;
+    let changed = output("git", &["diff", "--name-only", base.trim()])?;
+    let new = output("git", &["ls-files", "--others", "--exclude-standard"])?;
+    let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
+    Ok(choose(&files, &folders()?))
+}
+
+fn folders() -> anyhow::Result<Vec<Folder>> {
+    let cargo = cargo::program();
+    let text = output(&cargo.to_string_lossy(), &["metadata", "--no-deps", "--format-version=1"])?;
+    let Metadata { packages } = serde_json::from_str(&text).context("cannot read cargo metadata")?;
+    let root = cargo::root();
+    let folder = |package: Package| {
+        let folder = Path::new(&package.manifest_path).parent()?.strip_prefix(&root).ok()?;
+        Some((package.name, format!("{}/", folder.display())))
+    };
+    Ok(packages.into_iter().filter_map(folder).collect())
+}
+
+fn choose(files: &[&str], folders: &[Folder]) -> Affected {
+    let mut changed = BTreeSet::new();
+    let mut readers = BTreeSet::new();
+    for file in files {
+        let reads = READS.iter().filter(|(folder, _)| file.starts_with(folder));
+        let of_file: Vec<&str> = reads.flat_map(|(_, packages)| packages.iter().copied()).collect();
+        let owner = folders.iter().filter(|(_, folder)| file.starts_with(folder.as_str()));
+        let owner = owner.max_by_key(|(_, folder)| folder.len()).map(|(name, _)| name.as_str());
+        let unread =
+            UNREAD.iter().any(|name| file.starts_with(name)) || (owner.is_none() && file.ends_with(".md"));
+        if owner.is_none() && of_file.is_empty() && !unread {
+            return Affected::All((*file).to_owned());
+        }
+        // The README of a package and what it has for people is read by checks of form.
+        changed.extend(owner.filter(|_| !file.ends_with(".md")));
+        readers.extend(of_file);
+    }
+    let started = STARTS.iter().filter(|(program, _)| changed.contains(program)).map(|(_, by)| *by);
+    let mut terms: Vec<String> = changed.iter().map(|name| format!("rdeps(={name})")).collect();
+    terms.extend(readers.iter().map(|name| format!("package(={name})")));
+    terms
+        .extend(started.collect::<BTreeSet<_>>().into_iter().map(|name| scenarios(name, &changed, &readers)));
+    if terms.is_empty() { Affected::Nothing } else { Affected::Some(terms.join(" | ")) }
+}
+
+/// The scenarios that start these programs. Where controllers alone have changed, those about other controllers stay out.
+fn scenarios(package: &str, changed: &BTreeSet<&str>, readers: &BTreeSet<&str>) -> String {
+    let only_controllers =
+        changed.iter().all(|name| SUBJECTS.iter().any(|(controller, _)| controller == name));
+    let others = SUBJECTS.iter().filter(|(controller, _)| !changed.contains(controller));
+    let others: Vec<&str> = others.map(|(_, subject)| *subject).collect();
+    if !only_controllers || others.is_empty() || readers.contains(package) {
+        return format!("package(={package})");
+    }
+    format!("(package(={package}) & not test(/^({})/))", others.join("|"))
+}
+
+fn output(program: &str, args: &[&str]) -> anyhow::Result<String> {
+    let answer = Command::new(program).args(args).current_dir(cargo::root()).output();
+    let answer = answer.with_context(|| format!("cannot start {program}"))?;
+    let said = String::from_utf8_lossy(&answer.stderr);
+    ensure!(answer.status.success(), "{program} {}: {}", args.join(" "), said.trim());
+    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Affected, READS, STARTS, SUBJECTS, choose, folders};
+
+    fn chosen(files: &[&str]) -> String {
+        match choose(files, &folders().unwrap()) {
+            Affected::All(file) => format!("all: {file}"),
+            Affected::Some(filter) => filter,
+            Affected::Nothing => String::new(),
+        }
+    }
+
+    #[test]
+    fn a_change_runs_its_package_and_what_depends_on_it() {
+        assert_eq!(chosen(&["lease/src/lib.rs"]), "rdeps(=cloud-lease)");
+        assert_eq!(chosen(&["cloud-adapter/budget/src/lib.rs"]), "rdeps(=cloud-budget)");
+        assert_eq!(chosen(&["e2e/cluster/src/wait.rs"]), "rdeps(=e2e-cluster)");
+    }
+
+    #[test]
+    fn a_change_of_one_controller_leaves_out_scenarios_of_the_others() {
+        let node = "rdeps(=node-controller) | (package(=e2e) & not test(/^(route_|service_)/))";
+        assert_eq!(chosen(&["node-controller/src/plan.rs"]), node);
+        let with_chart = chosen(&["node-controller/src/plan.rs", "helm/cloud-controllers/values.yaml"]);
+        assert!(with_chart.ends_with("| package(=e2e)"), "{with_chart}");
+        let with_core = chosen(&["node-controller/src/plan.rs", "controller-core/src/lib.rs"]);
+        assert!(with_core.ends_with("| package(=e2e)"), "{with_core}");
+    }
+
+    #[test]
+    fn files_of_no_package_run_what_reads_them_or_all() {
+        assert_eq!(chosen(&["CHANGELOG.md", "changelog.d/x.fixed.md", "node-controller/README.md"]), "");
+        assert!(chosen(&["docs/scale.md"]).contains("package(=e2e)"));
+        assert_eq!(chosen(&["docs/scale.md", "Cargo.lock"]), "all: Cargo.lock");
+        assert_eq!(chosen(&[".config/nextest.toml"]), "all: .config/nextest.toml");
+        assert_eq!(chosen(&[]), "");
+    }
+
+    #[test]
+    fn each_package_of_the_tables_is_there() {
+        let folders = folders().unwrap();
+        let readers = READS.iter().flat_map(|(_, packages)| packages.iter().copied());
+        let started = STARTS.iter().flat_map(|(program, by)| [*program, *by]);
+        for name in readers.chain(started).chain(SUBJECTS.iter().map(|(name, _)| *name)) {
+            assert!(folders.iter().any(|(package, _)| package == name), "there is no package {name}");
+        }
+    }
+}
