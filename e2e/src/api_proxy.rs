@@ -95,7 +95,7 @@ impl ApiProxy {
             met: watch::Sender::default(),
             cut: watch::Sender::new(()),
         });
-        let address = format!("127.0.0.1:{}", test_ports::take()?);
+        let address = format!("127.0.0.1:{}", test_support::ports::take()?);
         let listener = TcpListener::bind(&address).await.with_context(|| format!("cannot bind {address}"))?;
         let proxy = Proxy { api, shared: Arc::clone(&shared) };
         let router = Router::new().fallback(pass).with_state(proxy);

@@ -79,7 +79,7 @@ impl Values {
     pub fn new() -> anyhow::Result<Self> {
         let mut ports = [0; 5];
         for port in &mut ports {
-            *port = test_ports::take()?;
+            *port = test_support::ports::take()?;
         }
         Ok(Self { ip: pod_ip()?, ports, cluster_cidr: "10.244.0.0/16".to_owned(), simcloud: None })
     }

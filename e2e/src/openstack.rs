@@ -63,7 +63,7 @@ impl OpenStack {
     /// # Errors
     /// When the proxy does not start, or the API server refuses the Secret.
     pub async fn start(control_plane: &ControlPlane, project: Arc<Project>) -> anyhow::Result<Self> {
-        let listen = format!("127.0.0.1:{}", test_ports::take()?);
+        let listen = format!("127.0.0.1:{}", test_support::ports::take()?);
         let proxy = proxy(&project, &listen).await?;
         let this = Self { project, proxy, clouds: control_plane.dir().join("clouds.yaml") };
         let keys = this.project.keys();

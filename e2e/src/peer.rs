@@ -144,7 +144,7 @@ impl Peer {
             authority: server.ca,
             dir: control_plane.dir().to_path_buf(),
             log_dir: control_plane.log_dir(),
-            port: test_ports::take()?,
+            port: test_support::ports::take()?,
         };
         Self::install_at(control_plane.client(), site, cloud, flags).await
     }

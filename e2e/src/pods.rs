@@ -393,7 +393,7 @@ fn replica<'a>(deployment: &'a Deployment, number: i32) -> anyhow::Result<Replic
     }
     let containers = &container::template(deployment)?.containers;
     let ports = containers.iter().flat_map(|container| container.ports.iter().flatten());
-    let ports = ports.map(|port| Ok((port.container_port, test_ports::take()?)));
+    let ports = ports.map(|port| Ok((port.container_port, test_support::ports::take()?)));
     let ports = ports.collect::<anyhow::Result<Ports>>()?;
     Ok(Replica { deployment, pod: format!("{name}-{number}"), ports })
 }

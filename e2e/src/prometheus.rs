@@ -60,7 +60,7 @@ impl Prometheus {
             Some(lasts) => firing_after(&shipped, lasts),
         };
         fs::write(&rules, text).context("cannot write Prometheus' rules")?;
-        let address = format!("127.0.0.1:{}", test_ports::take()?);
+        let address = format!("127.0.0.1:{}", test_support::ports::take()?);
         let launch = Launch {
             name: "prometheus".to_owned(),
             program,

@@ -61,7 +61,7 @@ impl Simcloud {
     /// # Errors
     /// When its binary is not there or does not answer.
     pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
-        let address = format!("127.0.0.1:{}", test_ports::take()?);
+        let address = format!("127.0.0.1:{}", test_support::ports::take()?);
         let launch = launch(control_plane, vec![format!("--listen={address}")])?;
         let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
         let this = Self {

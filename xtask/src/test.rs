@@ -22,8 +22,10 @@ const REPAIR_OPENSTACK_E2E: &str = "read the failure above, which names the logs
 /// Of `.config/nextest.toml`.
 const USUAL: &str = "default";
 const DEEP: &str = "deep";
-/// Cases of a property in the deep run, where the test sets no number of its own.
-const DEEP_CASES: &str = "5000";
+/// Cases of a property where its test sets no number.
+const FEW_CASES: (&str, &str) = ("PROPTEST_CASES", "64");
+/// In the deep run, and how many times as many there are of the others.
+const MANY_CASES: [(&str, &str); 2] = [("PROPTEST_CASES", "2560"), ("PROPERTY_FACTOR", "20")];
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -111,7 +113,7 @@ fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
         say(&format!("tests: {filter}"));
     }
     let mut summary = Summary::default();
-    let run = Run { profile: USUAL, filter, args: &args.args, env: Vec::new() };
+    let run = Run { profile: USUAL, filter, args: &args.args, env: vec![FEW_CASES] };
     programs_and_tests(&mut summary, tier != Some("not package(=e2e)"), &run);
     summary.close()
 }
@@ -139,7 +141,7 @@ fn get_tools(summary: &mut Summary) -> bool {
 /// All there is, one after the other, whatever fails.
 fn deep(args: &[String]) -> anyhow::Result<()> {
     let mut summary = Summary::default();
-    let env = vec![("BROKEN_ADAPTERS", "all".to_owned()), ("PROPTEST_CASES", DEEP_CASES.to_owned())];
+    let env = [("BROKEN_ADAPTERS", "all")].into_iter().chain(MANY_CASES).collect();
     programs_and_tests(&mut summary, true, &Run { profile: DEEP, filter: None, args, env });
     for (name, words) in [
         ("conformance suite on the simulated cloud", &["conformance"][..]),

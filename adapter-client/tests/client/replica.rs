@@ -54,7 +54,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new(name: &'static str) -> Self {
-        let listen = test_ports::loopback().unwrap();
+        let listen = test_support::ports::loopback().unwrap();
         Self { name, listen, tls: None, health: true, connection_age: None }
     }
 }

@@ -31,7 +31,7 @@ async fn a_socket_of_this_machine_is_called() {
 
 #[tokio::test]
 async fn who_is_away_is_told_at_once() {
-    let port = test_ports::take().unwrap();
+    let port = test_support::ports::take().unwrap();
     let channel = open(&format!("http://127.0.0.1:{port}"), &Security::default());
     let error = ask(&channel).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);

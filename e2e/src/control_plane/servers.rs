@@ -30,7 +30,8 @@ impl Servers {
     /// Makes keys, policy and ports. Nothing runs yet.
     pub(crate) fn prepare(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
         let pki = Pki::make(&dir.join("pki"))?;
-        let (client, peer, port) = (test_ports::take()?, test_ports::take()?, test_ports::take()?);
+        let (client, peer, port) =
+            (test_support::ports::take()?, test_support::ports::take()?, test_support::ports::take()?);
         let policy = dir.join("audit-policy.json");
         fs::write(&policy, audit::policy().to_string()).context("cannot write the audit policy")?;
         let files =

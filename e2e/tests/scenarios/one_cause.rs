@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context as _, bail, ensure};
 use e2e::{ADAPTER, Alert, Bed, Pace, Prometheus, WITHIN, binaries, eventually, service, tools};
 use serde_json::json;
 use tokio::process::Command;
@@ -140,33 +140,44 @@ async fn alert(prometheus: &Prometheus) -> String {
     format!("{name}: {}\n{}", alert.state, lines.join("\n"))
 }
 
-/// From the turn at the Service to the call of the cloud that waited.
+/// From the reconcile of the Service to the call of the cloud that waited. Calls that several Services wait for are in the trace of one of
+/// them.
 async fn trace(collector: &Collector) -> String {
-    let way = eventually("the call that waited is traced", 3 * WITHIN, || async {
+    let way = eventually("the call that waited is traced", WITHIN, || async {
         let received = collector.received();
         let object = format!("Service default/{WEB} (");
         let of = |it: &&Received, name: &str| it.attributes.get(name).cloned().unwrap_or_default();
-        let call = received
-            .iter()
-            .find(|it| {
-                of(it, "cloud.object").starts_with(&object) && of(it, "cloud.waits_for").starts_with(CAUSE)
-            })
-            .context("no call of the Service waited")?;
-        let mut way = vec![format!(
-            "{}: {} cloud.waits_for=\"{}\"",
-            call.service,
-            call.name,
-            of(&call, "cloud.waits_for")
-        )];
-        let mut at = call;
-        while !at.parent.is_empty() {
-            let parent = received.iter().find(|it| it.id == at.parent && it.trace == at.trace);
-            at = parent.with_context(|| format!("the parent of {at:?} has not come"))?;
-            way.push(format!("{}: {}", at.service, at.name));
+        let calls = received.iter().filter(|it| {
+            of(it, "cloud.object").starts_with(&object) && of(it, "cloud.waits_for").starts_with(CAUSE)
+        });
+        let key = format!("default/{WEB}");
+        let ways = calls.map(|call| {
+            let first = format!(
+                "{}: {} cloud.waits_for=\"{}\"",
+                call.service,
+                call.name,
+                of(&call, "cloud.waits_for")
+            );
+            let (mut way, mut at) = (vec![first], call);
+            while !at.parent.is_empty() {
+                let parent = received.iter().find(|it| it.id == at.parent && it.trace == at.trace);
+                at = parent.with_context(|| format!("the parent of {at:?} has not come"))?;
+                way.push(format!("{}: {}", at.service, at.name));
+            }
+            ensure!(
+                at.attributes.get("reconcile.key") == Some(&key),
+                "it does not begin at the Service: {at:?}"
+            );
+            Ok(way)
+        });
+        let mut seen = Vec::new();
+        for way in ways {
+            match way {
+                Ok(way) => return Ok(way),
+                Err(error) => seen.push(format!("{error:#}")),
+            }
         }
-        let first = at.attributes.get("reconcile.key").is_some_and(|key| *key == format!("default/{WEB}"));
-        ensure!(first, "it does not begin at the Service: {at:?}");
-        Ok(way)
+        bail!("of {} calls that waited: {seen:#?}", seen.len())
     });
     way.await.unwrap().into_iter().rev().collect::<Vec<_>>().join("\n")
 }

@@ -32,7 +32,7 @@ async fn pages_are_read_over_tls_and_a_lease_that_cannot_be_renewed_ends_nobody(
     let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let dir = control_plane.dir().to_path_buf();
-    let (given, made) = (test_ports::take().unwrap(), test_ports::take().unwrap());
+    let (given, made) = (test_support::ports::take().unwrap(), test_support::ports::take().unwrap());
     let old = replace_pair(&dir);
     let of_node = [
         format!("--secure-port={given}"),

@@ -191,7 +191,7 @@ fn a_history_with_a_proof_in_it_ends_a_node() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: test_support::cases(8), ..ProptestConfig::default() })]
 
     #[test]
     fn no_history_ends_a_node_without_a_proof(

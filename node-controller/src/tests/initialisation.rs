@@ -181,7 +181,7 @@ async fn a_new_node_says_of_itself_what_it_likes_whatever_the_cloud_said_before(
 async fn the_regular_comparison_finds_nothing_to_do() {
     let world = initialised().await;
     let before = world.kube.writes().len();
-    sleep(Duration::from_hours(6)).await;
+    sleep(Duration::from_hours(2)).await;
     assert_eq!(world.kube.writes().len(), before);
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
 }

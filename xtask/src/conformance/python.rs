@@ -107,8 +107,11 @@ struct Adapter {
 impl Adapter {
     /// Starts one, and waits until it listens.
     fn start(python: &Python, folder: &Path, name: &str, flags: &[&str]) -> anyhow::Result<Self> {
-        let [grpc, http, console] =
-            [test_ports::loopback()?, test_ports::loopback()?, test_ports::loopback()?];
+        let [grpc, http, console] = [
+            test_support::ports::loopback()?,
+            test_support::ports::loopback()?,
+            test_support::ports::loopback()?,
+        ];
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
         let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);

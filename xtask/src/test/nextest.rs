@@ -26,7 +26,7 @@ pub(super) struct Run<'a> {
     /// Further arguments of nextest.
     pub(super) args: &'a [String],
     /// Environment variables of the tests.
-    pub(super) env: Vec<(&'static str, String)>,
+    pub(super) env: Vec<(&'static str, &'static str)>,
 }
 
 impl Run<'_> {
@@ -49,9 +49,7 @@ impl Run<'_> {
         if let Some(filter) = &self.filter {
             command.args(["--filterset", filter]);
         }
-        command
-            .args(self.args.iter().map(OsStr::new))
-            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.args(self.args.iter().map(OsStr::new)).envs(self.env.iter().copied());
         let status = command.status().context("cannot start cargo-nextest")?;
         let report = std::fs::read_to_string(&junit).map(|text| Report::read(&text)).unwrap_or_default();
         say(report.slowest(SLOWEST).trim_end());

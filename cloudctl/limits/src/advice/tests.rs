@@ -45,7 +45,7 @@ fn what_never_ends_is_told_what_it_needs() {
 const IN_TIME: f64 = PATIENCE.as_secs_f64();
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
     /// Whoever takes the advice waits no longer than it says, however little was allowed before.
     #[test]

@@ -18,7 +18,7 @@ fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
     /// The time that calls take stays; so does who looks when, to a poll or two.
     #[test]

@@ -185,7 +185,7 @@ fn kubeconfig_of(server: SocketAddr) -> Value {
 fn free_ports<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
     let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
     for address in &mut addresses {
-        *address = test_ports::loopback()?;
+        *address = test_support::ports::loopback()?;
     }
     Ok(addresses)
 }

@@ -266,7 +266,7 @@ impl Election {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: test_support::cases(300), ..ProptestConfig::default() })]
 
     #[test]
     fn never_do_two_lead(

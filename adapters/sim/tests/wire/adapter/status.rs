@@ -112,7 +112,7 @@ async fn probes_and_metrics_are_plain_http() {
 
 #[tokio::test]
 async fn it_starts_before_its_cloud_and_waits_for_it() {
-    let port = test_ports::loopback().expect("a port");
+    let port = test_support::ports::loopback().expect("a port");
     let adapter = TestAdapter::start(&format!("http://{port}")).await;
     let asked = async || adapter.batch_get(context(), [Ref::NodeName("node-1".into())]).await;
     until("an answer", async || asked().await.is_err_and(|error| error.reason == Reason::Starting)).await;

@@ -101,7 +101,7 @@ async fn nothing_is_sent_unless_it_is_wanted_and_possible() {
 
 #[tokio::test]
 async fn a_collector_that_is_away_costs_the_spans_and_nothing_else() {
-    let endpoint = format!("http://{}", test_ports::loopback().expect("a free port"));
+    let endpoint = format!("http://{}", test_support::ports::loopback().expect("a free port"));
     let log = life(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_BSP_SCHEDULE_DELAY", "10")]).await;
     assert_eq!(log.matches("Traces cannot be sent").count(), 1, "{log}");
 }

@@ -17,7 +17,7 @@ const SOME: Duration = Duration::from_secs(20);
 
 /// A port of this machine at which nobody listens.
 fn nobody() -> String {
-    format!("http://{}", test_ports::loopback().expect("a free port"))
+    format!("http://{}", test_support::ports::loopback().expect("a free port"))
 }
 
 pub(crate) async fn starting() -> Status {

@@ -124,7 +124,7 @@ impl Replica {
 }
 
 fn free_port() -> String {
-    test_ports::loopback().expect("a free port").to_string()
+    test_support::ports::loopback().expect("a free port").to_string()
 }
 
 /// When the cloud was asked for instances, in milliseconds since it was switched on; whoever asked.
