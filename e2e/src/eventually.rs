@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Looks again and again until `look` gives a value.
 ///

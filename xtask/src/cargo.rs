@@ -24,6 +24,11 @@ pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
+/// A program that cargo has built for development. This process may be an older file of the same name, which a build has replaced.
+pub(crate) fn built(program: &str) -> PathBuf {
+    target().join("debug").join(program)
+}
+
 /// The arguments that build all programs and tests of the workspace. Everything that runs programs of ours builds them this way: features of
 /// dependencies are united over what is built, so that another choice of packages would compile most dependencies again.
 pub(crate) fn build_all() -> Vec<String> {

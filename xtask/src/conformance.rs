@@ -70,7 +70,7 @@ pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<Stri
 
 /// A binary of this repository, as it has just been built.
 fn program(name: &str) -> Command {
-    let mut command = Command::new(cargo::root().join("target").join("debug").join(name));
+    let mut command = Command::new(cargo::built(name));
     command.current_dir(cargo::root());
     command
 }

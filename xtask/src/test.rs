@@ -6,8 +6,6 @@ mod nextest;
 mod programs;
 mod since;
 
-use std::env;
-
 use anyhow::bail;
 use clap::ValueEnum;
 
@@ -157,19 +155,12 @@ fn deep(args: &[String]) -> anyhow::Result<()> {
 
 /// Another command of `cargo xtask`, in a process of its own: some of them become another program.
 fn ourselves(words: &[&str]) -> Outcome {
-    match env::current_exe() {
-        Ok(program) => {
-            let args = words.iter().map(|&word| word.to_owned()).collect();
-            let step =
-                Step { name: "xtask", program: program.into(), args, repair: "read the failure above" };
-            match step.run() {
-                Outcome::Failed(why) => {
-                    Outcome::Failed(format!("{why}; again: `cargo xtask {}`", words.join(" ")))
-                }
-                done @ (Outcome::Passed | Outcome::Skipped(_)) => done,
-            }
-        }
-        Err(error) => Outcome::Failed(format!("cannot tell which program this is: {error}")),
+    let args = words.iter().map(|&word| word.to_owned()).collect();
+    let program = cargo::built("xtask").into();
+    let step = Step { name: "xtask", program, args, repair: "read the failure above" };
+    match step.run() {
+        Outcome::Failed(why) => Outcome::Failed(format!("{why}; again: `cargo xtask {}`", words.join(" "))),
+        done @ (Outcome::Passed | Outcome::Skipped(_)) => done,
     }
 }
 

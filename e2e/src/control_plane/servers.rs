@@ -16,6 +16,9 @@ use crate::process::Launch;
 /// No packet ever goes to these; Services get their cluster IPs from it.
 const SERVICE_CIDR: &str = "10.96.0.0/16,fd00:96::/112";
 
+/// Go's runtime takes memory, of which there is enough for some seconds, rather than processor time: a quarter less of it.
+const SPARING: [(&str, &str); 1] = [("GOGC", "400")];
+
 /// Everything that is the same each time they start.
 #[derive(Debug)]
 pub(crate) struct Servers {
@@ -40,7 +43,7 @@ impl Servers {
             name: name.to_owned(),
             program: program.to_path_buf(),
             args,
-            env: BTreeMap::new(),
+            env: BTreeMap::from(SPARING.map(|(name, value)| (name.to_owned(), value.to_owned()))),
             log_dir: dir.join("logs"),
         };
         let etcd = launch("etcd", &tools.etcd.path, etcd_args(&dir.join("etcd"), client, peer));

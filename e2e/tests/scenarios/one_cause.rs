@@ -143,7 +143,7 @@ async fn alert(prometheus: &Prometheus) -> String {
 /// From the reconcile of the Service to the call of the cloud that waited. Calls that several Services wait for are in the trace of one of
 /// them.
 async fn trace(collector: &Collector) -> String {
-    let way = eventually("the call that waited is traced", WITHIN, || async {
+    let way = eventually("the call that waited is traced", 3 * WITHIN, || async {
         let received = collector.received();
         let object = format!("Service default/{WEB} (");
         let of = |it: &&Received, name: &str| it.attributes.get(name).cloned().unwrap_or_default();

@@ -198,7 +198,7 @@ async fn history((seed, by_hand): (u64, bool), replicas: u16, shards: u16, net: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: test_support::cases(8), max_shrink_iters: 20, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: test_support::cases(4), max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
     fn never_do_two_work_in_one_shard_and_all_is_fair_in_the_end(

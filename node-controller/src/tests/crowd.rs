@@ -118,7 +118,7 @@ fn a_crowd_that_becomes_small_enough_goes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: test_support::cases(6), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: test_support::cases(3), ..ProptestConfig::default() })]
 
     #[test]
     fn no_history_releases_a_crowd_without_signs_of_life(

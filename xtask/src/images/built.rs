@@ -19,7 +19,7 @@ pub(crate) struct Library {
 
 /// A copy of the program without what only debuggers read.
 pub(crate) fn program(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
-    let (built, stripped) = (cargo::target().join("debug").join(name), folder.join(name));
+    let (built, stripped) = (cargo::built(name), folder.join(name));
     let status = Command::new("strip").arg("-o").arg(&stripped).arg(&built).status();
     let status = status.context("cannot start `strip`; install binutils")?;
     ensure!(

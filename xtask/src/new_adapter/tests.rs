@@ -24,15 +24,22 @@ fn an_adapter_that_is_there_is_left_alone() {
 }
 
 #[test]
+fn nothing_of_the_skeletons_name_is_left() {
+    let dir = TempDir::new().expect("a folder");
+    let new = dir.path().join("acme-cloud");
+    write(&cargo::root().join(SKELETON), &new, &name("acme-cloud")).expect("is written");
+    for file in files(&new).expect("a folder") {
+        let text = fs::read_to_string(new.join(&file)).expect("text");
+        assert!(!text.to_lowercase().contains("skeleton"), "{}", file.display());
+    }
+}
+
+#[test]
 fn what_is_written_compiles_and_starts() {
     let root = cargo::root();
     let dir = workspace(&root);
     let (acme, new) = (name("acme-cloud"), dir.path().join("adapters/acme-cloud"));
     write(&root.join(SKELETON), &new, &acme).expect("is written");
-    for file in files(&new).expect("a folder") {
-        let text = fs::read_to_string(new.join(&file)).expect("text");
-        assert!(!text.to_lowercase().contains("skeleton"), "{}", file.display());
-    }
     let said = tested(dir.path(), "adapter-acme-cloud");
     assert!(said.contains("it_says_what_is_not_written_yet ... ok"), "{said}");
 }

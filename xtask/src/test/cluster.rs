@@ -1,9 +1,8 @@
 //! `cargo xtask test cluster`: builds what the scenarios on nodes need, and plays them one after the other.
 
-use std::env;
 use std::os::unix::process::CommandExt;
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 
 use super::programs;
 use crate::images::{self, Linked};
@@ -23,13 +22,12 @@ pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     let program = programs::build("cluster")?;
     let python = Python::get()?;
     let images = images::for_tests(&IMAGES, linked)?;
-    let xtask = env::current_exe().context("cannot tell where cargo puts programs")?;
     // In our place: a signal to this process reaches the scenarios, which clean up.
     let error = programs::command(&program, &cargo::root().join("e2e"))
         .arg("--test-threads=1")
         .args(args)
         .env("CLUSTER_IMAGES", images)
-        .env("CLUSTER_XTASK", xtask)
+        .env("CLUSTER_XTASK", cargo::built("xtask"))
         .env("CLUSTER_PYTHON", python.home())
         .exec();
     Err(error).context("cannot start the scenarios")

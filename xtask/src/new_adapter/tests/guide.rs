@@ -10,6 +10,8 @@ use std::vec::IntoIter;
 
 use doc_pages::{Kind, lines};
 
+use tempfile::TempDir;
+
 use super::{files, name, tested, workspace};
 use crate::cargo;
 use crate::new_adapter::{SKELETON, write};
@@ -22,23 +24,34 @@ const IN_CLIENT: &str = "// In `impl Client`:\n";
 /// How comments begin that say where the next part of a block goes.
 const ELSEWHERE: &str = "// In ";
 
+/// Cheap, and enough to see that the guide and the skeleton still speak of the same places.
+#[test]
+fn each_block_of_the_guide_has_its_place_in_a_new_adapter() {
+    let dir = TempDir::new().expect("a folder");
+    put_together(&cargo::root(), &dir.path().join("acme"));
+}
+
 #[test]
 fn the_driver_of_the_guide_compiles_and_keeps_its_tests() {
     let root = cargo::root();
     let dir = workspace(&root);
-    let (acme, new) = (name("acme"), dir.path().join("adapters/acme"));
-    write(&root.join(SKELETON), &new, &acme).expect("is written");
-    let mut guide = Guide::open(&root);
-    let mut draft = Draft::read(&new);
+    put_together(&root, &dir.path().join("adapters/acme"));
+    let said = tested(dir.path(), "adapter-acme");
+    assert!(said.contains("each_status_has_its_meaning ... ok"), "{said}");
+}
+
+/// Writes a new adapter into a folder, and the code of the guide into it.
+fn put_together(root: &Path, new: &Path) {
+    write(&root.join(SKELETON), new, &name("acme")).expect("is written");
+    let mut guide = Guide::open(root);
+    let mut draft = Draft::read(new);
     draft.credentials(&mut guide);
     draft.answers(&mut guide);
     draft.instances(&mut guide);
     draft.load_balancers(&mut guide);
     draft.routes(&mut guide);
     assert_eq!(guide.0.next(), None, "nobody put this anywhere");
-    draft.save(&new);
-    let said = tested(dir.path(), "adapter-acme");
-    assert!(said.contains("each_status_has_its_meaning ... ok"), "{said}");
+    draft.save(new);
 }
 
 /// The blocks of Rust that are left.
