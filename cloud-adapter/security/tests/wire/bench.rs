@@ -28,7 +28,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use tonic::{
-    Response, Status,
+    Code, Response, Status,
     metadata::MetadataValue,
     transport::{Channel, Endpoint},
 };
@@ -168,6 +168,20 @@ impl Client {
     /// Calls a method: the role that was seen, or the refusal.
     pub(crate) async fn call(&self, path: &str) -> Result<String, AdapterError> {
         self.ask(path).await.map_err(AdapterError::from)
+    }
+
+    /// The same, again where the connection ended before the client had sent the call, as clients of gRPC do by themselves.
+    /// Source: gRPC, "Transparent Retries".
+    pub(crate) async fn call_until_sent(&self, path: &str) -> Result<String, AdapterError> {
+        loop {
+            let answer = self.call(path).await;
+            let unsent = |error: &AdapterError| {
+                error.code == Code::Cancelled && error.message == "operation was canceled"
+            };
+            if !answer.as_ref().is_err_and(unsent) {
+                return answer;
+            }
+        }
     }
 
     pub(crate) async fn ask(&self, path: &str) -> Result<String, Status> {

@@ -61,7 +61,7 @@ async fn an_old_connection_is_replaced_and_no_call_fails() {
     let bench = Bench::start(Setting { times, ..Setting::default() }).await;
     let client = bench.plain();
     until("a few ends of age", async || {
-        client.call(METHOD).await.expect("no call fails");
+        client.call_until_sent(METHOD).await.expect("no call fails");
         let page = bench.page();
         let ended =
             page.lines().find_map(|line| line.strip_prefix(r#"connections_ended_total{why="aged"} "#));

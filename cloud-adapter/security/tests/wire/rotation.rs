@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_hours(24);
 /// Calls until told to stop; none may fail.
 async fn call_on(client: Client, calls: &AtomicUsize, enough: &AtomicBool) {
     while !enough.load(Ordering::Relaxed) {
-        client.call(METHOD).await.expect("no call fails");
+        client.call_until_sent(METHOD).await.expect("no call fails");
         calls.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Long enough for a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a condition.
 const TICK: Duration = Duration::from_millis(5);
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    adapter::bench::live,
+    adapter::bench::{live, until},
     broken::world::{WHILE, World, id, soon},
 };
 
@@ -92,7 +92,7 @@ async fn one_less(world: &World) {
 
 pub(crate) async fn no_evidence(world: World) -> bool {
     one_less(&world).await;
-    assert!(soon(async || world.existence(id(1)).await == Existence::Gone).await, "it is gone");
+    until("it is gone", async || world.existence(id(1)).await == Existence::Gone).await;
     world.result(id(1)).await.evidence.is_none()
 }
 

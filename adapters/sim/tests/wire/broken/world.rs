@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// For how long something is waited for that must not come.
-pub(crate) const WHILE: Duration = Duration::from_millis(1500);
+pub(crate) const WHILE: Duration = Duration::from_secs(5);
 /// What its cloud's reads may lag behind.
 const HORIZON_MS: &str = "50";
 /// Enough for anything but floods.
