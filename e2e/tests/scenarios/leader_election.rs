@@ -129,6 +129,8 @@ async fn nothing_twice(bed: &mut Bed) {
         ("Service", ["web", "killed", "stopped", "held-up"], "EnsuredLoadBalancer"),
     ] {
         for name in names {
+            // The Event comes after the address.
+            bed.told(kind, name, reason).await.unwrap();
             assert_eq!(times(bed, kind, name, reason).await, 1, "{reason} on {name}");
         }
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     adapter::bench::{context, fence, live, until},
-    broken::world::{World, soon},
+    broken::world::{WHILE, World, soon},
     support::wanted::{backend, key, owner, spec, tcp},
 };
 
@@ -164,8 +164,9 @@ pub(crate) async fn one_for_both(world: World) -> bool {
 }
 
 pub(crate) async fn change_waits_for_a_create(world: World) -> bool {
+    const LONGER_MS: u128 = 2 * WHILE.as_millis();
     world.made().await;
-    world.spoil("CreateLoadBalancer", json!("always"), json!({ "delay_ms": 3000 })).await;
+    world.spoil("CreateLoadBalancer", json!("always"), json!({ "delay_ms": LONGER_MS })).await;
     let mail = world.adapter.request("mail", spec([tcp(80)]), &[backend(1)]).await;
     let more = world.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     hang_up(&world, &mail).await;
