@@ -1,7 +1,7 @@
 //! The scenarios on real control planes: a module for each subject. They are one program, because each program links all of kube and
 //! tonic again.
 //!
-//! The subjects of these scenarios are told by the heads of their modules. What needs root and kubelets is in `cluster`, what needs
+//! The head of each module describes its subject. What needs root and kubelets is in `cluster`, what needs
 //! OpenStack in `openstack`: programs of their own.
 
 mod adapter_abilities;

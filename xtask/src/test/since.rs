@@ -94,7 +94,7 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
         if owner.is_none() && of_file.is_empty() && !unread {
             return Affected::All((*file).to_owned());
         }
-        // The README of a package and what it has for people is read by checks of form.
+        // Checks of form, not tests, read the README of a package.
         changed.extend(owner.filter(|_| !file.ends_with(".md")));
         readers.extend(of_file);
     }

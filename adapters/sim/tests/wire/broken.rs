@@ -1,4 +1,4 @@
-//! Adapters that are wrong on purpose: each mistake shows over gRPC or at the cloud, and not in the good adapter.
+//! Adapters that are wrong on purpose: each mistake shows over gRPC or at the cloud, and not in the correct adapter.
 
 #![expect(
     clippy::expect_used,
