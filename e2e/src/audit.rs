@@ -46,7 +46,7 @@ impl AuditWrite {
 }
 
 /// A place in the log, in bytes: what comes after it is new.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
 /// Reads the audit log of one control plane. The server writes a line before it answers, so the log is complete for
@@ -54,11 +54,15 @@ pub struct Mark(u64);
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     path: PathBuf,
+    start: Mark,
 }
 
 impl AuditLog {
-    pub(crate) fn at(path: &Path) -> Self {
-        Self { path: path.to_path_buf() }
+    /// What is written from now on.
+    pub(crate) fn from_now(path: &Path) -> anyhow::Result<Self> {
+        let mut this = Self { path: path.to_path_buf(), start: Mark::default() };
+        this.start = this.mark()?;
+        Ok(this)
     }
 
     /// All writes by users whose name begins with `user`.
@@ -66,7 +70,7 @@ impl AuditLog {
     /// # Errors
     /// When the log cannot be read or is not what the policy orders.
     pub fn writes(&self, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
-        self.writes_since(Mark::default(), user)
+        self.writes_since(self.start, user)
     }
 
     /// The same, of what came after the mark.
@@ -74,7 +78,8 @@ impl AuditLog {
     /// # Errors
     /// When the log cannot be read or is not what the policy orders.
     pub fn writes_since(&self, mark: Mark, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
-        let text = self.text(mark)?;
+        // Before our start they were another's.
+        let text = self.text(mark.max(self.start))?;
         let writes = text.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(writes.into_iter().filter(|write| write.user.starts_with(user)).collect())
     }
@@ -84,8 +89,8 @@ impl AuditLog {
     /// # Errors
     /// When the log cannot be read.
     pub fn mark(&self) -> anyhow::Result<Mark> {
-        let length = self.text(Mark::default())?.len();
-        Ok(Mark(length.try_into().context("the audit log is too long")?))
+        let length = u64::try_from(self.text(self.start)?.len()).context("the audit log is too long")?;
+        Ok(Mark(self.start.0 + length))
     }
 
     /// The complete lines behind the mark.
@@ -169,12 +174,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         let line = LINE.replace('\n', "");
-        fs::write(&path, format!("{line}\n{{\"kind\":")).unwrap();
-        let log = AuditLog::at(&path);
+        fs::write(&path, format!("{line}\n")).unwrap();
+        let log = AuditLog::from_now(&path).unwrap();
+        fs::write(&path, format!("{line}\n{line}\n{{\"kind\":")).unwrap();
 
-        assert_eq!(log.writes("system:serviceaccount:").unwrap().len(), 1);
+        assert_eq!(log.writes("system:serviceaccount:").unwrap().len(), 1, "the first was there before");
         let mark = log.mark().unwrap();
-        fs::write(&path, format!("{line}\n{line}\n")).unwrap();
+        fs::write(&path, format!("{line}\n{line}\n{line}\n")).unwrap();
         assert_eq!(log.writes_since(mark, "").unwrap().len(), 1);
         assert!(log.writes("admin").unwrap().is_empty());
     }

@@ -75,7 +75,15 @@ impl Bed {
     /// # Errors
     /// When a part does not start, or the chart is refused.
     pub async fn install_with(values: &Value) -> anyhow::Result<Self> {
-        let cluster = Cluster::install(&tools()?, |all| merge(all, values)).await?;
+        Self::install_on(ControlPlane::shared(&tools()?).await?, values).await
+    }
+
+    /// The same on this control plane.
+    ///
+    /// # Errors
+    /// As [`Self::install_with`].
+    pub async fn install_on(control_plane: ControlPlane, values: &Value) -> anyhow::Result<Self> {
+        let cluster = Cluster::install_on(control_plane, |all| merge(all, values)).await?;
         Ok(Self { cluster, within: WITHIN })
     }
 
@@ -132,7 +140,7 @@ impl Bed<OpenStack> {
     /// # Errors
     /// As [`Self::on_openstack`].
     pub async fn on_openstack_with(project: Arc<Project>, more: &Value) -> anyhow::Result<Self> {
-        let control_plane = ControlPlane::start(&tools()?).await?;
+        let control_plane = ControlPlane::shared(&tools()?).await?;
         let cloud = OpenStack::start(&control_plane, project).await?;
         let mut values = Values::new()?.render();
         merge(&mut values, &cloud.values());

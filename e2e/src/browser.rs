@@ -3,8 +3,6 @@
 //! Source: the Chrome DevTools Protocol, <https://chromedevtools.github.io/devtools-protocol/>; `--remote-debugging-pipe` has messages end
 //! with a zero byte and comes without a WebSocket.
 
-mod base64;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -133,7 +133,7 @@ impl Browser {
         let picture = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
         let picture = self.call("Page.captureScreenshot", &picture)?;
         let picture =
-            base64::decode(at(&picture, "/data").as_str().unwrap_or_default()).context("no picture")?;
+            STANDARD.decode(at(&picture, "/data").as_str().unwrap_or_default()).context("no picture")?;
         let text = |event: &Value, place: &str| event.pointer(place).map(ToString::to_string);
         let of = |method: &'static str| self.events.iter().filter(move |it| at(it, "/method") == method);
         let requests = of("Network.requestWillBeSent");

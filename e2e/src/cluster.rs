@@ -34,12 +34,22 @@ impl Cluster {
         Ok(this)
     }
 
-    /// Starts control plane and cloud and installs the chart, with values changed by `change`; no pod runs yet.
+    /// Takes a control plane, starts a cloud and installs the chart, with values changed by `change`; no pod runs yet.
     ///
     /// # Errors
     /// When a part does not start, or the chart is refused.
     pub async fn install(tools: &Tools, change: impl FnOnce(&mut Value)) -> anyhow::Result<Self> {
-        let control_plane = ControlPlane::start(tools).await?;
+        Self::install_on(ControlPlane::shared(tools).await?, change).await
+    }
+
+    /// The same on this control plane.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub async fn install_on(
+        control_plane: ControlPlane,
+        change: impl FnOnce(&mut Value),
+    ) -> anyhow::Result<Self> {
         let cloud = Simcloud::start(&control_plane).await?;
         let mut values = Values::new()?.simcloud(cloud.url()).render();
         change(&mut values);

@@ -1,6 +1,8 @@
 //! One Kubernetes control plane: etcd and kube-apiserver on loopback, with RBAC and an audit log. No controllers and no
 //! kubelets: what those would do, a test does itself.
 
+mod own;
+pub mod pool;
 mod servers;
 mod work_dir;
 
@@ -9,24 +11,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use e2e_tools::Tools;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Client, Config};
+use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::audit::{AuditLog, AuditWrite};
-use crate::eventually::eventually;
-use crate::kubeconfig::{self, Credential, Server};
-use crate::process::Process;
+use crate::kubeconfig::Server;
 
-use servers::Servers;
+use own::Own;
+use pool::Lent;
 use work_dir::WorkDir;
 
-/// Measured: 3 s. The rest is for a machine under load.
-const UP_WITHIN: Duration = Duration::from_secs(60);
 /// Names the API server in logs and reports.
 pub(crate) const APISERVER: &str = "kube-apiserver";
 /// For helm and kubectl, each call.
@@ -34,41 +33,61 @@ const COMMAND_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running control plane. Everything of it is gone when this is dropped, unless the test panics: then its logs stay.
 pub struct ControlPlane {
-    // In the order in which they are dropped: clients before servers, the files last.
-    apiserver: Process,
-    etcd: Process,
+    // In the order in which they are dropped: the files last.
     servers: Servers,
+    site: Site,
+    audit_log: AuditLog,
     admin: Client,
-    kubeconfig: PathBuf,
     tools: Tools,
     dir: WorkDir,
 }
 
+/// Whose its servers are.
+#[derive(Debug)]
+enum Servers {
+    Own(Own),
+    /// The pool's, where others had them before.
+    Lent(Lent),
+}
+
+/// Where to find it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Site {
+    server: Server,
+    /// The administrator's.
+    kubeconfig: PathBuf,
+    audit_log: PathBuf,
+}
+
 impl ControlPlane {
-    /// Starts one and waits until it is ready.
+    /// Starts one and waits until it is ready. For who stops the API server, or leaves there what the pool cannot undo.
     ///
     /// Cost: about 3 s and 300 MB.
     ///
     /// # Errors
     /// When a server does not start; the message has the end of its log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
-        let dir = WorkDir::new()?;
-        let servers = Servers::prepare(tools, dir.path())?;
-        let kubeconfig = dir.path().join("admin.kubeconfig");
-        let credential = Credential::Certificate(&servers.pki.admin);
-        kubeconfig::write(&kubeconfig, &servers.server(), "default", &credential)?;
-        let admin = client(&kubeconfig).await?;
+        let mut dir = WorkDir::new()?;
+        // The message names files in it.
+        let own = Own::start(tools, dir.path()).await.inspect_err(|_| dir.keep())?;
+        Self::at(own.site(), Servers::Own(own), tools, dir).await
+    }
 
-        let etcd = servers.etcd.start()?;
-        let apiserver = servers.apiserver.start()?;
-        let tools = tools.clone();
-        let mut this = Self { apiserver, etcd, servers, admin, kubeconfig, tools, dir };
-        if let Err(error) = this.wait_ready().await {
-            // The message names files in it.
-            this.dir.keep();
-            return Err(error);
-        }
-        Ok(this)
+    /// One that is as if it had just started: of the [pool], where there is one, so that nobody waits for a start.
+    ///
+    /// # Errors
+    /// When the pool has none to lend, or as [`Self::start`].
+    pub async fn shared(tools: &Tools) -> anyhow::Result<Self> {
+        let Some(socket) = pool::socket() else { return Self::start(tools).await };
+        let dir = WorkDir::new()?;
+        let (lent, site) = Lent::borrow_from(&socket, &dir.logs()).await?;
+        Self::at(site, Servers::Lent(lent), tools, dir).await
+    }
+
+    async fn at(site: Site, servers: Servers, tools: &Tools, dir: WorkDir) -> anyhow::Result<Self> {
+        let admin = client(&site.kubeconfig).await?;
+        let audit_log = AuditLog::from_now(&site.audit_log)?;
+        Ok(Self { servers, site, audit_log, admin, tools: tools.clone(), dir })
     }
 
     /// A client that may do everything.
@@ -78,7 +97,12 @@ impl ControlPlane {
 
     /// The administrator's kubeconfig file.
     pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+        &self.site.kubeconfig
+    }
+
+    /// The certificate authority of the API server.
+    pub fn ca(&self) -> &Path {
+        &self.site.server.ca
     }
 
     /// The directory of this control plane; what a test puts there goes with it.
@@ -98,12 +122,12 @@ impl ControlPlane {
 
     /// Where the API server is, for kubeconfigs of others.
     pub(crate) fn server(&self) -> Server {
-        self.servers.server()
+        self.site.server.clone()
     }
 
-    /// Who wrote what.
+    /// Who wrote what, since we have it.
     pub fn audit_log(&self) -> AuditLog {
-        AuditLog::at(&self.servers.audit_log)
+        self.audit_log.clone()
     }
 
     /// All writes so far by users whose name begins with `user`.
@@ -133,9 +157,9 @@ impl ControlPlane {
     /// Kills the API server. Connections break without a word, as when its machine dies.
     ///
     /// # Errors
-    /// When it cannot be killed.
+    /// When it cannot be killed, or is not ours alone.
     pub async fn stop_apiserver(&mut self) -> anyhow::Result<()> {
-        self.apiserver.kill().await.map(drop)
+        self.own()?.apiserver.kill().await.map(drop)
     }
 
     /// Starts the API server again, on the same port and the same data, and waits until it is ready.
@@ -144,7 +168,7 @@ impl ControlPlane {
     /// When it does not start; the message has the end of its log.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
         self.launch_apiserver()?;
-        self.wait_ready().await
+        self.own()?.wait_ready().await
     }
 
     /// Starts the API server again, on the same port and the same data, and returns its process id.
@@ -152,9 +176,7 @@ impl ControlPlane {
     /// # Errors
     /// When it runs, or cannot be started.
     pub(crate) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
-        ensure!(!self.apiserver.is_running(), "the API server runs; stop it first");
-        self.apiserver = self.servers.apiserver.start()?;
-        Ok(self.apiserver.id())
+        self.own()?.launch_apiserver()
     }
 
     /// How the API server ended, if it has.
@@ -162,7 +184,7 @@ impl ControlPlane {
     /// # Errors
     /// When the system does not tell.
     pub(crate) fn apiserver_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        self.apiserver.exit_status()
+        self.own()?.apiserver.exit_status()
     }
 
     /// Kills the API server and starts it again.
@@ -179,36 +201,35 @@ impl ControlPlane {
     /// # Errors
     /// When a server cannot be killed.
     pub async fn stop(mut self) -> anyhow::Result<()> {
-        self.apiserver.kill().await?;
-        self.etcd.kill().await.map(drop)
+        let own = self.own()?;
+        own.apiserver.kill().await?;
+        own.etcd.kill().await.map(drop)
     }
 
-    async fn wait_ready(&mut self) -> anyhow::Result<()> {
-        let Self { apiserver, etcd, admin, .. } = self;
-        // A server that ended will not become ready: its log is told at once, not after the deadline.
-        let mut ended = None;
-        let ready = eventually("the API server is ready", UP_WITHIN, || {
-            ended = etcd.ensure_running().and_then(|()| apiserver.ensure_running()).err();
-            let gone = ended.is_some();
-            let admin = admin.clone();
-            async move { if gone { Ok(()) } else { look_ready(admin).await } }
-        });
-        ready.await.with_context(|| crate::process::tail(&self.servers.apiserver.log()))?;
-        ended.map_or(Ok(()), Err)
+    fn own(&mut self) -> anyhow::Result<&mut Own> {
+        match &mut self.servers {
+            Servers::Own(own) => Ok(own),
+            Servers::Lent(lent) => {
+                bail!(
+                    "{} is the log of others too: take a control plane of `ControlPlane::start`",
+                    lent.log()
+                )
+            }
+        }
     }
 
     /// A command that sees our kubeconfig and nothing of the user's own settings.
     fn command(&self, program: &Path) -> Command {
         let home = self.dir.path().join("home");
         let mut command = Command::new(program);
-        command.env_clear().env("KUBECONFIG", &self.kubeconfig).env("HOME", home).kill_on_drop(true);
+        command.env_clear().env("KUBECONFIG", &self.site.kubeconfig).env("HOME", home).kill_on_drop(true);
         command
     }
 }
 
 impl fmt::Debug for ControlPlane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControlPlane").field("kubeconfig", &self.kubeconfig).finish_non_exhaustive()
+        f.debug_struct("ControlPlane").field("kubeconfig", &self.site.kubeconfig).finish_non_exhaustive()
     }
 }
 
@@ -219,14 +240,6 @@ pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
     let config = config.with_context(|| format!("cannot use {shown}"))?;
     Client::try_from(config).with_context(|| format!("cannot make a client from {shown}"))
-}
-
-/// Ready is: it says so, and the namespace for system components is there, which a controller of its own makes later.
-async fn look_ready(admin: Client) -> anyhow::Result<()> {
-    let request = http::Request::get("/readyz").body(Vec::new())?;
-    admin.request_text(request).await.context("/readyz")?;
-    Api::<Namespace>::all(admin).get("kube-system").await.context("namespace kube-system")?;
-    Ok(())
 }
 
 async fn run(command: &mut Command) -> anyhow::Result<String> {

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::pki::CertificateFiles;
 
 /// Where the API server is and how to know it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) ca: PathBuf,

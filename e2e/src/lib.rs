@@ -44,7 +44,7 @@ pub use audit::{AuditLog, AuditWrite, Mark};
 pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised};
 pub use browser::{Browser, Look, Seen};
 pub use cluster::Cluster;
-pub use control_plane::ControlPlane;
+pub use control_plane::{ControlPlane, pool};
 pub use dashboard::dashboard_queries;
 pub use e2e_tools::Tools;
 pub use eventually::eventually;

@@ -72,18 +72,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     become_it(script)
 }
 
-/// Builds the adapter and the suite, and becomes the script that runs them. `flags`: of the suite.
+/// Builds everything, with it the adapter and the suite, and becomes the script that runs them. `flags`: of the suite.
 pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
-    let mut build = vec!["build".to_owned(), "--bins".to_owned()];
-    // The last one has the lease for replicas.
-    for package in ["adapter-conformance", "adapter-openstack", "conformance-sim"] {
-        build.extend(["--package".to_owned(), package.to_owned()]);
-    }
-    let build = Step::cargo("build", build, "mend what cargo names above");
+    let build = Step::cargo("build", cargo::build_all(), "mend what cargo names above");
     if let Outcome::Failed(why) = build.run() {
         bail!("the adapter or the suite does not build: {why}");
     }
-    let target = cargo::root().join("target");
+    let target = cargo::target();
     let mut script = script("test.sh");
     script.arg(target.join("debug")).arg(target.join("conformance").join("openstack"));
     script.args(with_junit("openstack", flags)?);

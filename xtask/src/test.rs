@@ -2,6 +2,7 @@
 //! on real control planes, `cluster` needs root, `openstack` and `openstack-e2e` need a cloud. `deep` runs all of them, and at length.
 
 mod cluster;
+mod control_planes;
 mod nextest;
 mod programs;
 mod since;
@@ -103,25 +104,43 @@ fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    let filter = match (tier, changed) {
-        (Some(tier), Some(changed)) => Some(format!("({changed}) & {tier}")),
-        (one, other) => one.or(other).map(str::to_owned),
-    };
+    let (chosen, others) = chosen(&args.args);
+    let filter = all_of([tier, changed, chosen]);
     if let Some(filter) = &filter {
         say(&format!("tests: {filter}"));
     }
     let mut summary = Summary::default();
-    let run = Run { profile: USUAL, filter, args: &args.args, env: vec![FEW_CASES] };
-    programs_and_tests(&mut summary, tier != Some("not package(=e2e)"), &run);
+    let scenarios = tier != Some("not package(=e2e)");
+    let run = Run { profile: USUAL, filter, args: &others, env: vec![FEW_CASES], scenarios };
+    programs_and_tests(&mut summary, &run);
     summary.close()
 }
 
+/// The expression of nextest's among the arguments, and the others.
+fn chosen(args: &[String]) -> (Option<&str>, Vec<String>) {
+    let (mut chosen, mut others, mut rest) = (None, Vec::new(), args.iter());
+    while let Some(arg) = rest.next() {
+        if chosen.is_none() && ["-E", "--filterset"].contains(&arg.as_str()) {
+            chosen = rest.next().map(String::as_str);
+        } else {
+            others.push(arg.clone());
+        }
+    }
+    (chosen, others)
+}
+
+/// Of several expressions nextest runs what any of them chooses; this chooses what all do.
+fn all_of(expressions: [Option<&str>; 3]) -> Option<String> {
+    let all: Vec<_> = expressions.into_iter().flatten().map(|it| format!("({it})")).collect();
+    (!all.is_empty()).then(|| all.join(" & "))
+}
+
 /// Builds everything, then runs tests.
-fn programs_and_tests(summary: &mut Summary, with_tools: bool, run: &Run<'_>) {
+fn programs_and_tests(summary: &mut Summary, run: &Run<'_>) {
     const TESTS: &str = "tests";
     let build = Step::cargo("build", cargo::build_all(), "fix what cargo names above");
     let built = summary.run(build.name, || build.run());
-    let got = !with_tools || get_tools(summary);
+    let got = !run.scenarios || get_tools(summary);
     if built && got {
         summary.run(TESTS, || run.start());
     } else {
@@ -140,7 +159,7 @@ fn get_tools(summary: &mut Summary) -> bool {
 fn deep(args: &[String]) -> anyhow::Result<()> {
     let mut summary = Summary::default();
     let env = [("BROKEN_ADAPTERS", "all")].into_iter().chain(MANY_CASES).collect();
-    programs_and_tests(&mut summary, true, &Run { profile: DEEP, filter: None, args, env });
+    programs_and_tests(&mut summary, &Run { profile: DEEP, filter: None, args, env, scenarios: true });
     for (name, words) in [
         ("conformance suite on the simulated cloud", &["conformance"][..]),
         ("conformance suite on the adapter in Python", &["conformance", "--python"]),
@@ -205,4 +224,22 @@ fn cluster_part() -> Vec<String> {
         "uninstall::nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_again",
     ];
     SCENARIOS.map(str::to_owned).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all_of, chosen};
+
+    #[test]
+    fn a_tier_a_change_and_an_expression_choose_together() {
+        let args = ["--no-capture", "-E", "test(a) | test(b)", "routes"].map(str::to_owned);
+        let (expression, others) = chosen(&args);
+        assert_eq!(
+            (expression, others),
+            (Some("test(a) | test(b)"), vec!["--no-capture".into(), "routes".into()])
+        );
+        let filter = all_of([Some("package(=e2e)"), None, expression]);
+        assert_eq!(filter.as_deref(), Some("(package(=e2e)) & (test(a) | test(b))"));
+        assert_eq!(all_of([None; 3]), None);
+    }
 }

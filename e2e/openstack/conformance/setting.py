@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import functools
 import inspect
+import itertools
 import os
 import secrets
 import shutil
@@ -28,6 +29,7 @@ from credentials import NAME, Credentials
 from files import put_yaml
 
 HOOK = Path(__file__).with_name("hook")
+PORTS = iter(range(19_000, 20_000))
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 VENDOR = {
     "requestIdHeader": "x-openstack-request-id",
@@ -156,10 +158,17 @@ def hooks_of(owner: Any) -> dict[str, Hook]:
 
 
 def free_ports(count: int) -> list[str]:
-    """Loopback ports that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    """Loopback ports that nobody uses now and nobody gets while their server is away: they are below those that clients get,
+    and below those that tests in Rust reserve for themselves."""
+    return [f"127.0.0.1:{port}" for port in itertools.islice(filter(is_free, PORTS), count)]
+
+
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

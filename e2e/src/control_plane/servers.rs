@@ -21,17 +21,18 @@ const SPARING: [(&str, &str); 1] = [("GOGC", "400")];
 
 /// Everything that is the same each time they start.
 #[derive(Debug)]
-pub(crate) struct Servers {
-    pub(crate) etcd: Launch,
-    pub(crate) apiserver: Launch,
-    pub(crate) pki: Pki,
-    pub(crate) audit_log: PathBuf,
+pub(super) struct Launches {
+    pub(super) etcd: Launch,
+    pub(super) etcd_url: String,
+    pub(super) apiserver: Launch,
+    pub(super) pki: Pki,
+    pub(super) audit_log: PathBuf,
     port: u16,
 }
 
-impl Servers {
+impl Launches {
     /// Makes keys, policy and ports. Nothing runs yet.
-    pub(crate) fn prepare(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
+    pub(super) fn prepare(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
         let pki = Pki::make(&dir.join("pki"))?;
         let (client, peer, port) =
             (test_support::ports::take()?, test_support::ports::take()?, test_support::ports::take()?);
@@ -39,6 +40,7 @@ impl Servers {
         fs::write(&policy, audit::policy().to_string()).context("cannot write the audit policy")?;
         let files =
             ApiserverFiles { pki: &pki, policy, audit_log: dir.join("audit.log"), certs: dir.join("pki") };
+        let etcd_url = format!("http://127.0.0.1:{client}");
         let launch = |name: &str, program: &Path, args: Vec<String>| Launch {
             name: name.to_owned(),
             program: program.to_path_buf(),
@@ -46,21 +48,21 @@ impl Servers {
             env: BTreeMap::from(SPARING.map(|(name, value)| (name.to_owned(), value.to_owned()))),
             log_dir: dir.join("logs"),
         };
-        let etcd = launch("etcd", &tools.etcd.path, etcd_args(&dir.join("etcd"), client, peer));
-        let args = apiserver_args(&files, client, port);
+        let etcd = launch("etcd", &tools.etcd.path, etcd_args(&dir.join("etcd"), &etcd_url, peer));
+        let args = apiserver_args(&files, &etcd_url, port);
         let apiserver = launch(APISERVER, &tools.kube_apiserver.path, args);
         let audit_log = files.audit_log;
-        Ok(Self { etcd, apiserver, pki, audit_log, port })
+        Ok(Self { etcd, etcd_url, apiserver, pki, audit_log, port })
     }
 
     /// Where the API server listens.
-    pub(crate) fn server(&self) -> Server {
+    pub(super) fn server(&self) -> Server {
         Server { url: format!("https://127.0.0.1:{}", self.port), ca: self.pki.ca.clone() }
     }
 }
 
-fn etcd_args(data: &Path, client: u16, peer: u16) -> Vec<String> {
-    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+fn etcd_args(data: &Path, client: &str, peer: u16) -> Vec<String> {
+    let peer = format!("http://127.0.0.1:{peer}");
     vec![
         format!("--data-dir={}", data.display()),
         format!("--listen-client-urls={client}"),
@@ -81,7 +83,7 @@ struct ApiserverFiles<'a> {
     certs: PathBuf,
 }
 
-fn apiserver_args(files: &ApiserverFiles<'_>, etcd: u16, port: u16) -> Vec<String> {
+fn apiserver_args(files: &ApiserverFiles<'_>, etcd: &str, port: u16) -> Vec<String> {
     let pki = files.pki;
     let paths = [
         ("cert-dir", &files.certs),
@@ -95,7 +97,7 @@ fn apiserver_args(files: &ApiserverFiles<'_>, etcd: u16, port: u16) -> Vec<Strin
     ];
     let paths = paths.map(|(flag, path)| format!("--{flag}={}", path.display()));
     let values = [
-        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        format!("--etcd-servers={etcd}"),
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),

@@ -67,7 +67,7 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
 
     // Who does not speak TLS, or takes the adapter for somebody else, gets no answer.
     let plaintext = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), None, None).unwrap();
-    let other_ca = bed.cluster.control_plane.dir().join("pki/ca.crt");
+    let other_ca = bed.cluster.control_plane.ca().to_path_buf();
     let distrustful = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), Some(other_ca), None).unwrap();
     for port in [plaintext, distrustful] {
         let refused = get_info(&port, &door.cluster).await.unwrap_err();

@@ -13,7 +13,7 @@ const PREFIX: &str = "lb.cloudadapter.dev/";
 
 #[tokio::test]
 async fn wrong_annotations_are_refused_when_they_are_written() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let services: Api<Service> = Api::namespaced(control_plane.client(), "default");
     let mut values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();

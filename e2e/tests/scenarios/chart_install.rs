@@ -549,7 +549,7 @@ const AT_HOME: [&str; 3] = [
 ];
 
 async fn control_plane() -> ControlPlane {
-    ControlPlane::start(&e2e::tools().unwrap()).await.unwrap()
+    ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap()
 }
 
 async fn cluster_id(control_plane: &ControlPlane) -> String {

@@ -59,7 +59,7 @@ fn pods(control_plane: &ControlPlane) -> Api<Pod> {
 /// profile forbids, and all that is missing.
 #[tokio::test]
 async fn pods_are_restricted_where_they_have_a_network() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     restricted_namespace(&control_plane).await;
     let mut values = Values::new().unwrap().render();
     let two = json!({ "replicas": 2 });
@@ -130,7 +130,7 @@ async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), Str
 /// Limits and the authority are followed by who runs; only other flags start pods anew.
 #[tokio::test]
 async fn pods_start_anew_for_other_flags_alone() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let mut values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
     let before = generations(&control_plane).await;
@@ -158,7 +158,7 @@ async fn plain_manifests_are_taken_as_they_are() {
     let chart = root.join("helm/cloud-controllers").display().to_string();
     let given = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
     for (bundle, deployments) in [("sim", 4), ("openstack", 3)] {
-        let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+        let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
         let values = root.join(format!("helm/manifests/{bundle}.yaml")).display().to_string();
         let options = ["--namespace", "kube-system", "--no-hooks", "--skip-tests", "--set", given];
         let args = [&["template", "cloud-controllers", &chart, "--values", &values][..], &options].concat();

@@ -45,7 +45,7 @@ async fn an_upgrade_from_the_chart_before_changes_nothing_at_the_cloud() {
 
 /// The release before is installed with values of a user's own, and ready. Says where the values are.
 async fn installed(chart: &Path) -> (Bed, PathBuf) {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let values = Values::new().unwrap().simcloud(cloud.url()).render();
     let file = control_plane.dir().join("mine.json");

@@ -47,7 +47,7 @@ async fn what_guides_say_works_on_a_cluster() {
     assert!(pages.len() >= 3, "of how many pages are there commands? {}", pages.len());
     let mut faults = Vec::new();
     for page in pages {
-        let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+        let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
         faults.extend(all(&[page], &terminal(control_plane.kubeconfig())).await);
     }
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
@@ -58,7 +58,7 @@ async fn what_guides_say_works_on_a_cluster() {
 async fn what_pages_say_works_where_the_chart_is_installed() {
     let pages = pages("installed").unwrap();
     assert!(pages.len() >= 5, "of how many pages are there commands? {}", pages.len());
-    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     knows_monitoring(&control_plane).await;
     let values = Values::new().unwrap().render();
     Release::install(&control_plane, &values).await.unwrap();
@@ -120,7 +120,7 @@ async fn what_the_tutorial_says_works_beside_the_demo() {
 /// Orders to the simulated cloud. Its page has it at the port that it has by default, and here it is where there is room.
 #[tokio::test]
 async fn what_the_simulated_cloud_is_told_is_understood() {
-    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let terminal = terminal(control_plane.kubeconfig());
     let address = cloud.url().strip_prefix("http://").unwrap();

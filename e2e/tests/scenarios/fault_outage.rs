@@ -9,7 +9,8 @@ use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::LoadBalancer;
 use anyhow::ensure;
 use e2e::{
-    ADAPTER, Bed, CONTROLLERS, State, WITHIN, address, eventually, is_uninitialised, node, seconds, service,
+    ADAPTER, Bed, CONTROLLERS, ControlPlane, State, WITHIN, address, eventually, is_uninitialised, node,
+    seconds, service, tools,
 };
 use kube::api::DeleteParams;
 use rustix::process::{Pid, Signal, kill_process};
@@ -163,7 +164,10 @@ async fn an_adapter_killed_half_way_leaves_no_second_load_balancer() {
 /// While it is away, so are all wishes; what was there before is not touched.
 #[tokio::test]
 async fn an_api_server_that_restarts_finds_controllers_at_work() {
-    let mut bed = Bed::start().await.unwrap();
+    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let mut bed = Bed::install_on(control_plane, &json!({})).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
     let address = bed.address("web").await.unwrap();

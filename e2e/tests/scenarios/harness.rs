@@ -30,7 +30,7 @@ async fn an_api_server_that_was_killed_comes_back_as_it_was() {
 /// kubectl and helm see this cluster, whatever the user's own settings say.
 #[tokio::test]
 async fn the_commands_talk_to_the_control_plane() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
 
     assert_eq!(control_plane.kubectl(&["auth", "can-i", "*", "*"]).await.unwrap().trim(), "yes");
     assert_eq!(control_plane.helm(&["list", "--short"]).await.unwrap().trim(), "");
@@ -41,7 +41,7 @@ async fn the_commands_talk_to_the_control_plane() {
 /// What stands in for kubelets and users makes objects that the API server takes as they are.
 #[tokio::test]
 async fn nodes_and_services_are_as_their_makers_make_them() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let client = control_plane.client();
 
     let made =
@@ -68,7 +68,7 @@ async fn nodes_and_services_are_as_their_makers_make_them() {
 /// The cloud that scenarios work on says what it has and what it was asked.
 #[tokio::test]
 async fn the_cloud_does_what_a_scenario_orders() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
 
     let made = cloud.create_numbered("node-{n}", 3).await.unwrap();

@@ -286,7 +286,7 @@ async fn questions(bed: &mut Bed) -> Option<f64> {
 /// The cloud takes the token, and shows another project, where none of the machines is. That proves nothing.
 #[tokio::test]
 async fn credentials_of_another_project_delete_nothing() {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let mut cloud = Simcloud::start(&control_plane).await.unwrap();
     cloud.set_tokens(&json!([{ "token": "ours" }])).await.unwrap();
     let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");

@@ -122,7 +122,7 @@ async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
 /// `--concurrent-node-syncs` does what the reference's flag does, and only the controllers that are asked for run.
 #[tokio::test]
 async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
-    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let client = control_plane.client();
     cloud.configure(&json!({ "latency": { "default_ms": 500 } })).await.unwrap();
@@ -170,7 +170,7 @@ async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
 /// may find nodes of the peer's that are behind no load balancer.
 #[tokio::test]
 async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
-    let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let client = control_plane.client();
     let flags = PeerFlags { controllers: vec![PeerController::Service], ..PeerFlags::default() };

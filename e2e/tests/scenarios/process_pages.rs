@@ -7,10 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::{
-    Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, eventually, is_uninitialised, merge,
-    node, seconds,
-};
+use e2e::{Bed, ControlPlane, WITHIN, eventually, is_uninitialised, node, seconds};
 use reqwest::tls::Version;
 use reqwest::{Certificate, Client};
 use serde_json::json;
@@ -30,7 +27,6 @@ const WELL: &str = "[+]leaderElection ok\n";
 #[tokio::test]
 async fn pages_are_read_over_tls_and_a_lease_that_cannot_be_renewed_ends_nobody() {
     let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
-    let cloud = Simcloud::start(&control_plane).await.unwrap();
     let dir = control_plane.dir().to_path_buf();
     let (given, made) = (test_support::ports::take().unwrap(), test_support::ports::take().unwrap());
     let old = replace_pair(&dir);
@@ -50,16 +46,12 @@ async fn pages_are_read_over_tls_and_a_lease_that_cannot_be_renewed_ends_nobody(
         let short = SHORT.iter().map(|flag| (*flag).to_owned());
         json!({ "extraArgs": short.chain(flags.iter().cloned()).collect::<Vec<_>>() })
     };
-    let mut values = Values::new().unwrap().simcloud(cloud.url()).render();
-    let more = json!({
+    let values = json!({
         "nodeController": with(&of_node),
         "serviceController": with(&of_service),
         "routeController": { "enabled": false },
     });
-    merge(&mut values, &more);
-    let release = Release::install(&control_plane, &values).await.unwrap();
-    let pods = Pods::from_release(&control_plane, &release).await.unwrap();
-    let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane }, within: WITHIN };
+    let mut bed = Bed::install_on(control_plane, &values).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
 

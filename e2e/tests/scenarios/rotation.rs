@@ -127,7 +127,7 @@ async fn limits(bed: &mut Bed, load: &mut Load) {
 
 /// Two replicas, and a cloud that asks for a token.
 async fn bed() -> Bed {
-    let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
+    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let mut cloud = Simcloud::start(&control_plane).await.unwrap();
     cloud.set_tokens(&json!([{ "token": "old" }])).await.unwrap();
     let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");

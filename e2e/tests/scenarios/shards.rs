@@ -36,8 +36,7 @@ async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
     let mut bed = install(SHARDS).await;
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     let mut users = Users::default();
-    users.work(&bed, 12, "first").await;
-    each_worked(&mut bed).await;
+    each_works(&mut bed, &mut users).await;
 
     // Killed: what they had is another's when the Leases have expired, and meanwhile the rest goes on.
     let killed = Instant::now();
@@ -238,12 +237,23 @@ async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
     assert!(listed <= most * collections, "{before:?}, {now:?}");
 }
 
-/// Each replica of the service-controller has made load balancers, in the name of its shards.
-async fn each_worked(bed: &mut Bed) {
-    for name in (0..REPLICAS).map(|number| replica("service-controller", number)) {
-        let pod = bed.cluster.pods.get(&name).unwrap();
-        let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
-        assert!(calls.get("EnsureLoadBalancer").is_some_and(|n| *n > 0.0), "{name}: {calls:?}");
+/// Services come until each replica of the service-controller has made load balancers, in the name of its shards: which shard one falls to is
+/// chance, and of twelve none falls to one of three replicas once in fifty times.
+async fn each_works(bed: &mut Bed, users: &mut Users) {
+    for round in 0.. {
+        users.work(bed, 12, &format!("first-{round}")).await;
+        let mut idle = Vec::new();
+        for name in (0..REPLICAS).map(|number| replica("service-controller", number)) {
+            let pod = bed.cluster.pods.get(&name).unwrap();
+            let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
+            if !calls.contains_key("EnsureLoadBalancer") {
+                idle.push(format!("{name}: {calls:?}"));
+            }
+        }
+        if idle.is_empty() {
+            return;
+        }
+        assert!(round < 3, "{idle:#?}");
     }
 }
 

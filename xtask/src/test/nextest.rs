@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use self::report::Report;
+use super::control_planes::ControlPlanes;
 use crate::cargo;
 use crate::check::tool::Tool;
 use crate::step::{Outcome, say};
@@ -27,6 +28,8 @@ pub(super) struct Run<'a> {
     pub(super) args: &'a [String],
     /// Environment variables of the tests.
     pub(super) env: Vec<(&'static str, &'static str)>,
+    /// Whether scenarios are among them.
+    pub(super) scenarios: bool,
 }
 
 impl Run<'_> {
@@ -50,7 +53,10 @@ impl Run<'_> {
             command.args(["--filterset", filter]);
         }
         command.args(self.args.iter().map(OsStr::new)).envs(self.env.iter().copied());
+        let control_planes = self.scenarios.then(ControlPlanes::start).transpose()?;
+        command.envs(control_planes.as_ref().map(ControlPlanes::variable));
         let status = command.status().context("cannot start cargo-nextest")?;
+        drop(control_planes);
         let report = std::fs::read_to_string(&junit).map(|text| Report::read(&text)).unwrap_or_default();
         say(report.slowest(SLOWEST).trim_end());
         if status.success() {

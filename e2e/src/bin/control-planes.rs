@@ -1,0 +1,44 @@
+//! Lends control planes to scenarios, for as long as standard input is open. `cargo xtask test` starts it.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser;
+use e2e::{pool, tools};
+use tokio::io::AsyncReadExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Lend control planes to the scenarios of e2e, one after the other, until standard input is closed
+#[derive(Debug, Parser)]
+struct Args {
+    /// The Unix socket to listen at; scenarios find its path in `CLOUD_CONTROLLERS_E2E_CONTROL_PLANES`
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody reads any more when standard error is gone; the exit code still tells.
+            io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> anyhow::Result<()> {
+    // Scenarios that Ctrl-C ends still clean up; who started us closes standard input then.
+    let _ignored = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch a polite kill")?;
+    let tools = tools()?;
+    let mut input = tokio::io::stdin();
+    tokio::select! {
+        served = pool::serve(&args.socket, &tools) => served,
+        _ = input.read_u8() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}

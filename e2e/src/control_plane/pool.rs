@@ -1,0 +1,169 @@
+//! Control planes that scenarios use one after the other. A start takes 2 s of processor time; to put back what etcd had takes none that one
+//! would notice, and leaves nothing of the scenario before, unlike namespaces of its own, beside which nodes and roles would stay.
+//!
+//! A scenario connects to a Unix socket and reads one line, which says where its control plane is. It has it for as long as it
+//! holds the connection, so that one which is killed gives it back too.
+
+mod content;
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, anyhow};
+use e2e_tools::Tools;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::own::Own;
+use super::work_dir::WorkDir;
+use super::{APISERVER, Site};
+
+use content::Content;
+
+/// Names the socket of the pool. Without it each scenario starts a control plane of its own.
+const SOCKET: &str = "CLOUD_CONTROLLERS_E2E_CONTROL_PLANES";
+
+/// The socket of the pool that this process is to use.
+#[expect(clippy::disallowed_methods, reason = "tests have no flags of their own")]
+pub(super) fn socket() -> Option<PathBuf> {
+    env::var_os(SOCKET).map(PathBuf::from)
+}
+
+/// What a scenario has of the pool.
+#[derive(Debug)]
+pub(super) struct Lent {
+    /// Closing it gives the control plane back.
+    _connection: BufReader<UnixStream>,
+    log: PathBuf,
+    log_start: u64,
+    log_dir: PathBuf,
+}
+
+impl Lent {
+    /// Waits for one. What its API server logs from now on comes into `log_dir` in the end.
+    pub(super) async fn borrow_from(socket: &Path, log_dir: &Path) -> anyhow::Result<(Self, Site)> {
+        let shown = socket.display();
+        let connection = UnixStream::connect(socket).await;
+        let connection = connection.with_context(|| {
+            format!("no pool of control planes at {shown}: unset {SOCKET}, or run `cargo xtask test`")
+        })?;
+        let mut connection = BufReader::new(connection);
+        let mut line = String::new();
+        connection.read_line(&mut line).await.with_context(|| format!("no answer from {shown}"))?;
+        let answer: Result<Site, String> = serde_json::from_str(&line)
+            .with_context(|| format!("not an answer of the pool at {shown}: {line:?}"))?;
+        let site = answer.map_err(|error| anyhow!("the pool at {shown} lends nothing: {error}"))?;
+        let log = log_of(&site);
+        let log_start = fs::metadata(&log).with_context(|| format!("no log {}", log.display()))?.len();
+        Ok((Self { _connection: connection, log, log_start, log_dir: log_dir.to_path_buf() }, site))
+    }
+
+    /// The log of its API server, which goes on after us.
+    pub(super) fn log(&self) -> std::path::Display<'_> {
+        self.log.display()
+    }
+
+    fn copy_log(&self) -> io::Result<()> {
+        let mut log = File::open(&self.log)?;
+        log.seek(SeekFrom::Start(self.log_start))?;
+        let mut text = Vec::new();
+        log.read_to_end(&mut text)?;
+        fs::write(self.log_dir.join(format!("{APISERVER}.log")), text)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // For who reads why a test failed; where it cannot be copied, there is no more to be done.
+        self.copy_log().ok();
+    }
+}
+
+fn log_of(site: &Site) -> PathBuf {
+    let dir = site.audit_log.parent().unwrap_or(&site.audit_log);
+    dir.join("logs").join(format!("{APISERVER}.log"))
+}
+
+/// One of the pool.
+#[derive(Debug)]
+struct Pooled {
+    own: Own,
+    content: Content,
+    _dir: WorkDir,
+}
+
+impl Pooled {
+    async fn start(tools: &Tools) -> anyhow::Result<Self> {
+        let dir = WorkDir::new()?;
+        let own = Own::start(tools, dir.path()).await?;
+        let content = Content::settled(own.etcd_url()).await?;
+        Ok(Self { own, content, _dir: dir })
+    }
+
+    /// Makes it as it was at first.
+    async fn restore(mut self) -> anyhow::Result<Self> {
+        self.own.ensure_running()?;
+        self.content.restore().await?;
+        self.own.wait_ready().await?;
+        Ok(self)
+    }
+}
+
+/// Those that nobody has just now. There are as many in all as were ever wanted at once.
+#[derive(Debug)]
+struct Pool {
+    tools: Tools,
+    idle: Mutex<Vec<Pooled>>,
+}
+
+/// Lends control planes at this socket, and says so on standard output, until it is dropped.
+///
+/// # Errors
+/// When it cannot listen there.
+pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
+    let listener = UnixListener::bind(socket);
+    let listener = listener.with_context(|| format!("cannot listen at {}", socket.display()))?;
+    writeln!(io::stdout(), "{SOCKET}={}", socket.display()).context("nobody reads where it is")?;
+    let pool = Arc::new(Pool { tools: tools.clone(), idle: Mutex::default() });
+    loop {
+        let (connection, _) = listener.accept().await.context("cannot accept a scenario")?;
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move {
+            if let Err(error) = pool.lend(connection).await {
+                // The next scenario gets another one.
+                writeln!(io::stderr(), "a control plane is given up: {error:#}").ok();
+            }
+        });
+    }
+}
+
+impl Pool {
+    async fn lend(&self, mut connection: UnixStream) -> anyhow::Result<()> {
+        let taken = self.take().await;
+        let answer = taken.as_ref().map(|it| it.own.site()).map_err(|error| format!("{error:#}"));
+        let line = format!("{}\n", serde_json::to_string(&answer)?);
+        let taken = taken?;
+        if connection.write_all(line.as_bytes()).await.is_ok() {
+            // It says nothing: the end is all that comes, and a connection that breaks is one too.
+            connection.read_u8().await.ok();
+        }
+        let restored = taken.restore().await?;
+        self.idle().push(restored);
+        Ok(())
+    }
+
+    async fn take(&self) -> anyhow::Result<Pooled> {
+        let idle = self.idle().pop();
+        match idle {
+            Some(one) => Ok(one),
+            None => Pooled::start(&self.tools).await,
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pooled>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
