@@ -39,7 +39,7 @@ impl Cluster {
     /// # Errors
     /// When a part does not start, or the chart is refused.
     pub async fn install(tools: &Tools, change: impl FnOnce(&mut Value)) -> anyhow::Result<Self> {
-        Self::install_on(ControlPlane::shared(tools).await?, change).await
+        Box::pin(Self::install_on(ControlPlane::shared(tools).await?, change)).await
     }
 
     /// The same on this control plane.

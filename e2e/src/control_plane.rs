@@ -45,7 +45,7 @@ pub struct ControlPlane {
 /// Whose its servers are.
 #[derive(Debug)]
 enum Servers {
-    Own(Own),
+    Own(Box<Own>),
     /// The pool's, where others had them before.
     Lent(Lent),
 }
@@ -70,7 +70,7 @@ impl ControlPlane {
         let mut dir = WorkDir::new()?;
         // The message names files in it.
         let own = Own::start(tools, dir.path()).await.inspect_err(|_| dir.keep())?;
-        Self::at(own.site(), Servers::Own(own), tools, dir).await
+        Self::at(own.site(), Servers::Own(Box::new(own)), tools, dir).await
     }
 
     /// One that is as if it had just started: of the [pool], where there is one, so that nobody waits for a start.

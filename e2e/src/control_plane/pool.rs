@@ -16,6 +16,7 @@ use anyhow::{Context, anyhow};
 use e2e_tools::Tools;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 use super::own::Own;
 use super::work_dir::WorkDir;
@@ -27,7 +28,6 @@ use content::Content;
 const SOCKET: &str = "CLOUD_CONTROLLERS_E2E_CONTROL_PLANES";
 
 /// The socket of the pool that this process is to use.
-#[expect(clippy::disallowed_methods, reason = "tests have no flags of their own")]
 pub(super) fn socket() -> Option<PathBuf> {
     env::var_os(SOCKET).map(PathBuf::from)
 }
@@ -128,15 +128,21 @@ pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
     let listener = listener.with_context(|| format!("cannot listen at {}", socket.display()))?;
     writeln!(io::stdout(), "{SOCKET}={}", socket.display()).context("nobody reads where it is")?;
     let pool = Arc::new(Pool { tools: tools.clone(), idle: Mutex::default() });
+    let mut scenarios = JoinSet::new();
     loop {
-        let (connection, _) = listener.accept().await.context("cannot accept a scenario")?;
-        let pool = Arc::clone(&pool);
-        tokio::spawn(async move {
-            if let Err(error) = pool.lend(connection).await {
-                // The next scenario gets another one.
-                writeln!(io::stderr(), "a control plane is given up: {error:#}").ok();
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (connection, _) = accepted.context("cannot accept a scenario")?;
+                let pool = Arc::clone(&pool);
+                scenarios.spawn(async move { pool.lend(connection).await });
             }
-        });
+            Some(done) = scenarios.join_next() => {
+                if let Err(error) = done.context("a task ended").flatten() {
+                    // The next scenario gets another one.
+                    writeln!(io::stderr(), "a control plane is given up: {error:#}").ok();
+                }
+            }
+        }
     }
 }
 
