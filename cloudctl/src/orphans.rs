@@ -48,7 +48,7 @@ pub(crate) struct OrphansArgs {
 pub struct OrphansReport {
     /// When this was so.
     pub at: Timestamp,
-    /// The oldest first.
+    /// By the names that their Services had.
     pub orphans: Vec<Orphan>,
     /// How many more there are.
     pub more: u64,
@@ -102,8 +102,8 @@ fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansRepor
     }
     let more = pages.iter().map(|it| it.content.more_orphans).sum();
     let mut orphans: Vec<Orphan> = pages.into_iter().flat_map(|it| it.content.orphans).collect();
-    orphans.sort_by(|a, b| (a.since, &a.key, &a.uid).cmp(&(b.since, &b.key, &b.uid)));
-    // While a shard changes hands, two replicas may tell of one.
+    orphans.sort_by(|a, b| (&a.key, &a.uid).cmp(&(&b.key, &b.uid)));
+    // While a shard changes hands, two replicas may tell of one, which they have known for different times.
     orphans.dedup_by(|a, b| a.uid == b.uid);
     let (missing, stale) = (session.lacks(), BTreeMap::new());
     OrphansReport { at: session.now, orphans, more, stale, gaps, missing }

@@ -27,11 +27,14 @@ fn people_see_whose_they_were_and_why_they_stay() {
     let young = json!({ "uid": "u-2", "key": "default/new", "vendorIds": ["lb-2", "lb-3"], "since": "2026-01-02T03:04:00Z", "released": true });
     let old = json!({ "uid": "u-1", "key": "default/web", "vendorIds": ["lb-1"], "since": "2026-01-01T03:04:00Z",
         "waitsFor": "It stays: nobody has said that it may go" });
-    let report = report(&session(), vec![page(&json!([young, old]), 0), page(&json!([old]), 2)]);
+    // Another replica has known it for a shorter time.
+    let mut same = old.clone();
+    same["since"] = json!("2026-01-02T03:03:00Z");
+    let report = report(&session(), vec![page(&json!([young, old]), 0), page(&json!([same]), 2)]);
     assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
     UID  SERVICE THAT WAS  AT THE CLOUD  SINCE  RELEASED  WHY IT STAYS
-    u-1  default/web       lb-1          1d     no        It stays: nobody has said that it may go
     u-2  default/new       lb-2,lb-3     5s     yes       -
+    u-1  default/web       lb-1          1d     no        It stays: nobody has said that it may go
     2 more load balancers not shown.
     ");
     assert!(!report.is_well());
