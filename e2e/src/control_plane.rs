@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::audit::{AuditLog, AuditWrite};
 use crate::kubeconfig::Server;
+use crate::process::guarded;
 
 use own::Own;
 use pool::Lent;
@@ -78,9 +79,19 @@ impl ControlPlane {
     /// # Errors
     /// When the pool has none to lend, or as [`Self::start`].
     pub async fn shared(tools: &Tools) -> anyhow::Result<Self> {
-        let Some(socket) = pool::socket() else { return Self::start(tools).await };
+        match pool::socket() {
+            Some(socket) => Self::lent_by(&socket, tools).await,
+            None => Self::start(tools).await,
+        }
+    }
+
+    /// One of the [pool] at this socket.
+    ///
+    /// # Errors
+    /// When it has none to lend.
+    pub async fn lent_by(socket: &Path, tools: &Tools) -> anyhow::Result<Self> {
         let dir = WorkDir::new()?;
-        let (lent, site) = Lent::borrow_from(&socket, &dir.logs()).await?;
+        let (lent, site) = Lent::borrow_from(socket, &dir.logs()).await?;
         Self::at(site, Servers::Lent(lent), tools, dir).await
     }
 
@@ -221,7 +232,7 @@ impl ControlPlane {
     /// A command that sees our kubeconfig and nothing of the user's own settings.
     fn command(&self, program: &Path) -> Command {
         let home = self.dir.path().join("home");
-        let mut command = Command::new(program);
+        let mut command = Command::from(guarded(program));
         command.env_clear().env("KUBECONFIG", &self.site.kubeconfig).env("HOME", home).kill_on_drop(true);
         command
     }

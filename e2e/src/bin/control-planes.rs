@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Context as _;
 use clap::Parser;
 use e2e::{pool, tools};
-use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// Lend control planes to the scenarios of e2e, one after the other, until standard input is closed
 #[derive(Debug, Parser)]
@@ -31,14 +32,19 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    // Scenarios that Ctrl-C ends still clean up; who started us closes standard input then.
+    // Scenarios that Ctrl-C ends still clean up; who started us closes standard input after that.
     let _ignored = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch a polite kill")?;
     let tools = tools()?;
-    let mut input = tokio::io::stdin();
+    let (closed, end) = oneshot::channel();
+    // A thread of its own: a read that tokio makes would hold up our end until there is input.
+    thread::spawn(move || {
+        io::copy(&mut io::stdin(), &mut io::sink()).ok();
+        closed.send(()).ok();
+    });
     tokio::select! {
         served = pool::serve(&args.socket, &tools) => served,
-        _ = input.read_u8() => Ok(()),
+        _ = end => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
 //! Control planes that scenarios use one after the other. A start takes 2 s of processor time; to put back what etcd had takes none that one
-//! would notice, and leaves nothing of the scenario before, unlike namespaces of its own, beside which nodes and roles would stay.
+//! would notice, and leaves nothing there of the scenario before, unlike namespaces of its own, beside which nodes and roles would stay.
 //!
 //! A scenario connects to a Unix socket and reads one line, which says where its control plane is. It has it for as long as it
 //! holds the connection, so that one which is killed gives it back too.
@@ -10,12 +10,13 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, anyhow};
 use e2e_tools::Tools;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::own::Own;
@@ -92,7 +93,7 @@ fn log_of(site: &Site) -> PathBuf {
 struct Pooled {
     own: Own,
     content: Content,
-    _dir: WorkDir,
+    dir: WorkDir,
 }
 
 impl Pooled {
@@ -100,23 +101,43 @@ impl Pooled {
         let dir = WorkDir::new()?;
         let own = Own::start(tools, dir.path()).await?;
         let content = Content::settled(own.etcd_url()).await?;
-        Ok(Self { own, content, _dir: dir })
+        Ok(Self { own, content, dir })
     }
 
     /// Makes it as it was at first.
     async fn restore(mut self) -> anyhow::Result<Self> {
+        match self.try_restore().await {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                // The log may say more.
+                self.dir.keep();
+                Err(error)
+            }
+        }
+    }
+
+    async fn try_restore(&mut self) -> anyhow::Result<()> {
         self.own.ensure_running()?;
         self.content.restore().await?;
-        self.own.wait_ready().await?;
-        Ok(self)
+        self.own.wait_ready().await
     }
 }
 
-/// Those that nobody has just now. There are as many in all as were ever wanted at once.
+/// There are as many in all as were ever wanted at once.
 #[derive(Debug)]
 struct Pool {
     tools: Tools,
-    idle: Mutex<Vec<Pooled>>,
+    state: Mutex<State>,
+    /// One came back, or did not.
+    returned: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Those that nobody has just now.
+    idle: Vec<Pooled>,
+    /// So many become idle soon: who waits for one of them has it before a new one has started.
+    restored: usize,
 }
 
 /// Lends control planes at this socket, and says so on standard output, until it is dropped.
@@ -127,7 +148,7 @@ pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
     let listener = UnixListener::bind(socket);
     let listener = listener.with_context(|| format!("cannot listen at {}", socket.display()))?;
     writeln!(io::stdout(), "{SOCKET}={}", socket.display()).context("nobody reads where it is")?;
-    let pool = Arc::new(Pool { tools: tools.clone(), idle: Mutex::default() });
+    let pool = Arc::new(Pool { tools: tools.clone(), state: Mutex::default(), returned: Notify::new() });
     let mut scenarios = JoinSet::new();
     loop {
         tokio::select! {
@@ -156,20 +177,31 @@ impl Pool {
             // It says nothing: the end is all that comes, and a connection that breaks is one too.
             connection.read_u8().await.ok();
         }
-        let restored = taken.restore().await?;
-        self.idle().push(restored);
-        Ok(())
+        self.state().restored += 1;
+        let restored = taken.restore().await;
+        let mut state = self.state();
+        state.restored -= 1;
+        let result = restored.map(|one| state.idle.push(one));
+        drop(state);
+        self.returned.notify_one();
+        result
     }
 
     async fn take(&self) -> anyhow::Result<Pooled> {
-        let idle = self.idle().pop();
-        match idle {
-            Some(one) => Ok(one),
-            None => Pooled::start(&self.tools).await,
+        loop {
+            let (idle, soon) = {
+                let mut state = self.state();
+                (state.idle.pop(), state.restored > 0)
+            };
+            match idle {
+                Some(one) => return Ok(one),
+                None if soon => self.returned.notified().await,
+                None => return Pooled::start(&self.tools).await,
+            }
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pooled>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,11 +2,13 @@
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::InstanceStatus;
-use e2e::{ControlPlane, Ready, Simcloud, UNINITIALIZED, node, service};
+use anyhow::ensure;
+use e2e::{ControlPlane, Ready, Simcloud, UNINITIALIZED, WITHIN, eventually, node, service};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{from_value, json};
+use tokio::task::JoinSet;
 
 /// Data, port and audit log outlive the API server's process.
 #[tokio::test]
@@ -25,6 +27,49 @@ async fn an_api_server_that_was_killed_comes_back_as_it_was() {
     let seen: Vec<_> = writes.iter().map(|it| (&*it.verb, &*it.resource, &*it.name, it.code)).collect();
     assert_eq!(seen, [("create", "configmaps", "kept", 201)]);
     control_plane.stop().await.unwrap();
+}
+
+/// What a scenario makes, changes and removes is nobody's after it, whatever kind it is of.
+#[tokio::test]
+async fn a_control_plane_that_was_lent_is_as_it_was_at_first() {
+    let (dir, tools) = (tempfile::tempdir().unwrap(), e2e::tools().unwrap());
+    let socket = dir.path().join("pool");
+    let mut pool = JoinSet::new();
+    let (at, of_pool) = (socket.clone(), tools.clone());
+    pool.spawn(async move { e2e::pool::serve(&at, &of_pool).await });
+    let listens = eventually("the pool listens", WITHIN, || async {
+        ensure!(socket.exists(), "there is no socket");
+        Ok(())
+    });
+    listens.await.unwrap();
+
+    let mut control_plane = ControlPlane::lent_by(&socket, &tools).await.unwrap();
+    let (first, before) = (control_plane.kubeconfig().to_path_buf(), everything(&control_plane).await);
+    node("a").register(&control_plane.client()).await.unwrap();
+    service("web").port(80).create(&control_plane.client()).await.unwrap();
+    for change in [
+        ["create", "namespace", "more"],
+        ["delete", "clusterrole", "edit"],
+        ["label", "namespace/default", "changed=yes"],
+    ] {
+        control_plane.kubectl(&change).await.unwrap();
+    }
+    assert_ne!(everything(&control_plane).await, before);
+    control_plane.stop_apiserver().await.expect_err("others have it after us");
+    drop(control_plane);
+
+    let again = ControlPlane::lent_by(&socket, &tools).await.unwrap();
+    assert_eq!(again.kubeconfig(), first, "it is lent again");
+    assert_eq!(everything(&again).await, before);
+    assert!(again.audit_writes("").unwrap().iter().all(|write| write.user != "admin"));
+}
+
+/// Names and labels of objects of all kinds that scenarios make.
+async fn everything(control_plane: &ControlPlane) -> String {
+    const KINDS: &str =
+        "namespaces,nodes,services,ipaddresses,events,configmaps,clusterroles,clusterrolebindings,roles";
+    control_plane.kubectl(&["get", KINDS, "--all-namespaces", "--output=custom-columns=\
+        KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name,UID:.metadata.uid,LABELS:.metadata.labels"]).await.unwrap()
 }
 
 /// kubectl and helm see this cluster, whatever the user's own settings say.

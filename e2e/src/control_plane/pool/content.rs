@@ -3,6 +3,7 @@
 //! Spoken is etcd's JSON API: <https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/>. Keys and values are base64 there.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ const LEASES: &str = "/registry/leases/";
 const AT_ONCE: usize = 100;
 /// Nothing new in so many looks, of which there are ten a second: then it has made what it makes at a start.
 const QUIET_LOOKS: usize = 10;
+/// And so many looks without a difference: then it is back, and nobody changes it any more.
+const STILL_LOOKS: usize = 2;
 /// A second or two; the rest is for a machine under load.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -65,11 +68,19 @@ impl Content {
 
     /// Puts it back.
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
-        let orders = orders(&self.at_first, &self.etcd.entries().await?);
-        for chunk in orders.chunks(AT_ONCE) {
-            self.etcd.call("kv/txn", &json!({ "success": chunk })).await?;
-        }
-        Ok(())
+        // Who was killed may have had a write under way, which comes after we have looked.
+        let still = AtomicUsize::new(0);
+        eventually("etcd stays as it was at first", SETTLED_WITHIN, || async {
+            let orders = orders(&self.at_first, &self.etcd.entries().await?);
+            for chunk in orders.chunks(AT_ONCE) {
+                self.etcd.call("kv/txn", &json!({ "success": chunk })).await?;
+            }
+            let looks = if orders.is_empty() { still.load(Relaxed) + 1 } else { 0 };
+            still.store(looks, Relaxed);
+            ensure!(looks == STILL_LOOKS, "{} keys were not as at first", orders.len());
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -83,7 +94,7 @@ struct Looks {
 impl Looks {
     /// Fails while something is missing, or is new.
     fn settles(&mut self, now: Entries) -> anyhow::Result<()> {
-        self.quiet = if now.keys().eq(self.last.keys()) { self.quiet + 1 } else { 0 };
+        self.quiet = if orders(&self.last, &now).is_empty() { self.quiet + 1 } else { 0 };
         self.last = now;
         let missing = LATE.iter().find(|key| !self.last.contains_key(**key));
         ensure!(missing.is_none(), "there is no {missing:?}");
