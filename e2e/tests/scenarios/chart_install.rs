@@ -319,6 +319,20 @@ async fn network_policies_hold_where_pods_have_a_network() {
     let who: BTreeSet<_> = from.map(|peer| component(peer).unwrap()).collect();
     let wanted = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
     assert_eq!(who, wanted.map(str::to_owned).into(), "who reaches the port of the contract");
+
+    let egress = |policy: &NetworkPolicy| json!(policy.spec.as_ref().unwrap().egress);
+    let selected = json!({ "podSelector": adapter.spec.as_ref().unwrap().pod_selector });
+    for policy in &policies {
+        let rules = egress(policy);
+        let to_adapter = |rule: &Value| rule["to"].as_array().is_some_and(|to| to.contains(&selected));
+        assert!(rules.as_array().unwrap().iter().any(to_adapter), "none leads to the adapter: {rules}");
+    }
+    let rules = egress(adapter);
+    assert_eq!(
+        rules.as_array().unwrap().len(),
+        4,
+        "DNS, its other replica, the cloud, the API server: {rules}"
+    );
 }
 
 /// The file that the adapter for OpenStack is given, with this secret in it. Nobody is there.

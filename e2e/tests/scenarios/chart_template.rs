@@ -163,7 +163,23 @@ fn pods_start_where_nothing_is_initialised_and_are_spread() {
         assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     }
     assert_eq!(names(&objects, "PodDisruptionBudget").len(), 4);
+    for budget in of_kind(&objects, "PodDisruptionBudget") {
+        assert_eq!(budget["spec"]["maxUnavailable"], 1, "no node could be drained: {budget}");
+    }
     assert_eq!(names(&rendered(&base()), "PodDisruptionBudget").len(), 0, "a single one may always be moved");
+}
+
+/// Where only restricted pods may run, `helm test` runs, too.
+#[test]
+fn the_pod_of_helm_test_has_no_more_rights_than_the_others() {
+    let objects = rendered(&base());
+    let rights =
+        |pod: &Value| (pod["securityContext"].clone(), pod["containers"][0]["securityContext"].clone());
+    let (tests, controller) =
+        (of_kind(&objects, "Pod").next().unwrap(), of_kind(&objects, "Deployment").next().unwrap());
+    let ours = rights(&controller["spec"]["template"]["spec"]);
+    assert!(ours.1.is_object(), "{controller}");
+    assert_eq!(rights(&tests["spec"]), ours);
 }
 
 /// The objects for Prometheus and Grafana come when they are asked for, and Prometheus finds every pod by them.
@@ -446,6 +462,12 @@ fn load_balancers_are_removed_by_the_controller_in_its_own_place() {
     assert_eq!(names(&hooks, "Deployment"), BTreeSet::from(["service-controller".to_owned()]));
     assert_eq!(of_kind(&hooks, "Deployment").next().unwrap()["spec"]["replicas"], 0);
     let pod = |object: &Value| object["spec"]["template"]["spec"].clone();
+    let note =
+        |kind, key: &str| of_kind(&hooks, kind).next().unwrap()["metadata"]["annotations"][key].clone();
+    let policy = note("Job", "helm.sh/hook-delete-policy");
+    assert!(policy.as_str().unwrap().contains("hook-failed"), "one that was given up goes on: {policy}");
+    let weights = ["Deployment", "Job"].map(|kind| note(kind, "helm.sh/hook-weight"));
+    assert_eq!(weights, ["0", "1"], "the controller stops before the Job begins");
     let mut job = pod(of_kind(&hooks, "Job").next().unwrap());
     let objects = rendered(&values);
     let controller =
