@@ -188,7 +188,7 @@ async fn an_adapter_that_lacks_calls_or_hangs_in_one_is_waited_for() {
         "adapter": {
             "limits": { "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } },
             // What is made later is not in the listing.
-            "cache": { "instances": { "maxAge": "10m" } },
+            "cache": { "instances": { "maxAge": "720h" } },
         },
     });
     let (mut bed, proxy) = Bed::install_behind_proxy(&values).await.unwrap();

@@ -173,12 +173,14 @@ impl Client {
     /// The same, again where the connection ended before the client had sent the call, as clients of gRPC do by themselves.
     /// Source: gRPC, "Transparent Retries".
     pub(crate) async fn call_until_sent(&self, path: &str) -> Result<String, AdapterError> {
+        let mut tries = 3;
         loop {
+            tries -= 1;
             let answer = self.call(path).await;
             let unsent = |error: &AdapterError| {
                 error.code == Code::Cancelled && error.message == "operation was canceled"
             };
-            if !answer.as_ref().is_err_and(unsent) {
+            if tries == 0 || !answer.as_ref().is_err_and(unsent) {
                 return answer;
             }
         }
