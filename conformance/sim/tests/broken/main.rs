@@ -64,8 +64,10 @@ async fn compare() {
         }
     }
     let wrong: Vec<String> = seen.iter().filter(|one| !one.is_as_told()).map(Seen::difference).collect();
-    let repair =
-        format!("if that is right: {UPDATE}=<fault>,... cargo test -p conformance-sim --test broken");
+    let repair = format!(
+        "these again, with any commit: {CHOICE}=<fault>,... cargo test -p conformance-sim --test broken; \
+         if what is seen is right: {UPDATE}=<fault>,... in its place"
+    );
     assert!(wrong.is_empty(), "\n{}\n{repair}", wrong.join("\n"));
 }
 

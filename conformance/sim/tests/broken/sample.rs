@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::table::{GOOD, Row};
 
-/// A run tries one row in so many, and after as many commits each row was tried about once.
+/// A run tries one row in so many: with each commit the next, so that after so many commits in a row each was tried.
 const ONE_IN: u64 = 6;
 /// Stands for all rows.
 const ALL: &str = "all";
@@ -37,12 +37,12 @@ fn sample(rows: Vec<Row>, seed: u64) -> Vec<Row> {
     (0..).zip(rows).filter(|(at, row)| row.fault == GOOD || chosen(*at)).map(|(_, row)| row).collect()
 }
 
-/// A number that differs between commits, 0 where there is no repository.
+/// How many commits there are, 0 where there is no repository.
 fn commit() -> u64 {
-    let answer =
-        Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
-    let hash = answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned()).unwrap_or_default();
-    hash.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
+    let arguments = ["rev-list", "--count", "HEAD"];
+    let answer = Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let count = answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned()).unwrap_or_default();
+    count.trim().parse().unwrap_or_default()
 }
 
 #[test]
