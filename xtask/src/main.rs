@@ -42,7 +42,7 @@ struct Args {
 enum Command {
     // Its help is its own.
     Demo(demo::Args),
-    /// Runs everything that must pass: unit, integration and end-to-end tests
+    /// Runs tests: what must hold at each commit, or a tier of them
     Test(test::Args),
     // Its help is its own.
     Bench(bench::Args),

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Builds everything, with it the adapter and the suite, and becomes the script that runs them. `flags`: of the suite.
 pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
-    let build = Step::cargo("build", cargo::build_all(), "mend what cargo names above");
+    let build = Step::cargo("build", cargo::build_all(), "fix what cargo names above");
     if let Outcome::Failed(why) = build.run() {
         bail!("the adapter or the suite does not build: {why}");
     }

@@ -2,13 +2,17 @@
 //! took, and what repairs it.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use crate::cargo;
+
+/// Names the file that failures are appended to.
+pub(crate) const FAILURES: &str = "XTASK_FAILURES";
 
 /// A program to run in the root of the repository.
 #[derive(Debug)]
@@ -92,11 +96,29 @@ impl Summary {
             });
         }
         let bad = self.done.iter().filter(|done| !matches!(done.outcome, Outcome::Passed)).count();
+        write_failures(&self.done)?;
         if bad > 0 {
             bail!("{bad} of {} steps did not pass", self.done.len());
         }
         Ok(())
     }
+}
+
+/// What failed, into the file that `.ci/run` names, which shows it once more below everything else.
+fn write_failures(done: &[Done]) -> anyhow::Result<()> {
+    let Some(file) = std::env::var_os(FAILURES) else { return Ok(()) };
+    let mut text = String::new();
+    for Done { name, outcome, .. } in done {
+        if let Outcome::Failed(what) = outcome {
+            text.push_str(&format!("  {name}: {what}\n"));
+        }
+    }
+    let written = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&file)
+        .and_then(|mut it| it.write_all(text.as_bytes()));
+    written.with_context(|| format!("{FAILURES}: cannot write {}", file.display()))
 }
 
 /// Headings and errors go to standard error, where cargo's own progress goes, so that they keep their order.

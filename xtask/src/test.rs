@@ -22,9 +22,11 @@ const REPAIR_OPENSTACK_E2E: &str = "read the failure above, which names the logs
 const USUAL: &str = "default";
 const DEEP: &str = "deep";
 /// Cases of a property where its test sets no number.
-const FEW_CASES: (&str, &str) = ("PROPTEST_CASES", "64");
-/// In the deep run, and how many times as many there are of the others.
-const MANY_CASES: [(&str, &str); 2] = [("PROPTEST_CASES", "2560"), ("PROPERTY_FACTOR", "20")];
+const CASES: &str = "PROPTEST_CASES";
+const FEW_CASES: &str = "64";
+/// In the deep run: 20 times as many cases of each property, whether its test sets a number or not, and all rows of the table.
+const DEEPLY: [(&str, &str); 3] =
+    [("PROPTEST_CASES", "1280"), ("PROPERTY_FACTOR", "20"), ("BROKEN_ADAPTERS", "all")];
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -110,8 +112,12 @@ fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
         say(&format!("tests: {filter}"));
     }
     let mut summary = Summary::default();
+    // What the user sets is for a test that failed with it.
+    let cases =
+        std::env::var_os(CASES).map_or_else(|| FEW_CASES.to_owned(), |it| it.to_string_lossy().into_owned());
+    let env = vec![(CASES, cases)];
     let scenarios = tier != Some("not package(=e2e)");
-    let run = Run { profile: USUAL, filter, args: &others, env: vec![FEW_CASES], scenarios };
+    let run = Run { profile: USUAL, filter, args: &others, env, scenarios };
     programs_and_tests(&mut summary, &run);
     summary.close()
 }
@@ -158,7 +164,7 @@ fn get_tools(summary: &mut Summary) -> bool {
 /// All there is, one after the other, whatever fails.
 fn deep(args: &[String]) -> anyhow::Result<()> {
     let mut summary = Summary::default();
-    let env = [("BROKEN_ADAPTERS", "all")].into_iter().chain(MANY_CASES).collect();
+    let env = DEEPLY.map(|(name, value)| (name, value.to_owned())).to_vec();
     programs_and_tests(&mut summary, &Run { profile: DEEP, filter: None, args, env, scenarios: true });
     for (name, words) in [
         ("conformance suite on the simulated cloud", &["conformance"][..]),
@@ -213,11 +219,13 @@ fn openstack_part() -> Vec<String> {
     CHECKS.iter().map(|check| format!("--include={check}")).collect()
 }
 
-/// What needs kubelets and images to show, and is the path of each user: a tainted cluster comes up, pods reach each other by routes, and
-/// each container has its rights and no more.
+/// What needs kubelets and images to show, and is the path of each user: a tainted cluster comes up, pods reach each other by routes,
+/// `cloudctl` and the pages reach pods, and each container has its rights and no more.
 fn cluster_part() -> Vec<String> {
-    const SCENARIOS: [&str; 5] = [
+    const SCENARIOS: [&str; 7] = [
         "bootstrap::a_tainted_node_is_initialised_by_pods_that_run_on_it",
+        "cloudctl_reads_the_pages_of_pods_with_the_rights_of_its_page",
+        "what_pages_say_of_pods_works",
         "routes::",
         "rights::",
         "chart::helm_test_passes_and_else_says_what_is_wrong",

@@ -1,6 +1,7 @@
 //! Runs tests by cargo-nextest, each in a process of its own and as many at once as `.config/nextest.toml` allows, and lists what failed
 //! with the command that runs it again.
 
+mod interrupts;
 mod report;
 
 use std::ffi::OsStr;
@@ -8,12 +9,17 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
+use self::interrupts::Interrupts;
 use self::report::Report;
 use super::control_planes::ControlPlanes;
 use crate::cargo;
 use crate::check::tool::Tool;
-use crate::step::{Outcome, say};
+use crate::step::{FAILURES, Outcome, say};
 
+/// Most tests wait for other processes or for timers most of the time.
+const LANES_PER_CORE: usize = 3;
+/// Each scenario takes up to a gigabyte.
+const LANES_MAX: usize = 24;
 /// How many of the slowest tests are shown.
 const SLOWEST: usize = 10;
 
@@ -27,9 +33,15 @@ pub(super) struct Run<'a> {
     /// Further arguments of nextest.
     pub(super) args: &'a [String],
     /// Environment variables of the tests.
-    pub(super) env: Vec<(&'static str, &'static str)>,
+    pub(super) env: Vec<(&'static str, String)>,
     /// Whether scenarios are among them.
     pub(super) scenarios: bool,
+}
+
+/// How many tests run at once.
+fn lanes() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores * LANES_PER_CORE + 1).min(LANES_MAX)
 }
 
 impl Run<'_> {
@@ -52,7 +64,15 @@ impl Run<'_> {
         if let Some(filter) = &self.filter {
             command.args(["--filterset", filter]);
         }
-        command.args(self.args.iter().map(OsStr::new)).envs(self.env.iter().copied());
+        command
+            .args(self.args.iter().map(OsStr::new))
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        if !self.args.iter().any(|arg| arg.starts_with("--test-threads") || arg.starts_with("-j")) {
+            command.arg(format!("--test-threads={}", lanes()));
+        }
+        // Tests that run `cargo xtask` let it fail on purpose.
+        command.env_remove(FAILURES);
+        let mut interrupts = Interrupts::catch()?;
         let control_planes = self.scenarios.then(ControlPlanes::start).transpose()?;
         command.envs(control_planes.as_ref().map(ControlPlanes::variable));
         let status = command.status().context("cannot start cargo-nextest")?;
@@ -62,7 +82,13 @@ impl Run<'_> {
         if status.success() {
             return Ok(Outcome::Passed);
         }
-        let again = report.failed(&self.variables());
+        let flags = if self.profile == super::USUAL { "" } else { "--ignore-default-filter " };
+        let again = report.failed(&self.variables(), flags);
+        if interrupts.came() {
+            say(&format!("Interrupted. What had failed by then:\n{again}"));
+            // As shells say of a program that Ctrl-C has ended: no further step begins.
+            std::process::exit(130);
+        }
         Ok(Outcome::Failed(if again.is_empty() {
             format!("cargo-nextest ended with {status}: fix what it names above")
         } else {

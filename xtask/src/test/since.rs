@@ -11,16 +11,18 @@ use serde::Deserialize;
 use crate::cargo;
 
 /// Programs that a package's tests start without depending on the package that builds them.
-const STARTS: [(&str, &str); 4] = [
+const STARTS: [(&str, &str); 5] = [
     ("adapter-openstack", "e2e"),
     ("node-controller", "e2e"),
     ("route-controller", "e2e"),
     ("service-controller", "e2e"),
+    ("xtask", "e2e"),
 ];
 /// Folders that belong to no package, or to one whose files others read, and the packages whose tests read them.
-const READS: [(&str, &[&str]); 5] = [
-    ("docs/", &["cloudctl", "e2e", "limits-simulation", "xtask"]),
-    ("helm/", &["adapter-sim", "cloudctl", "e2e", "xtask"]),
+const READS: [(&str, &[&str]); 6] = [
+    ("docs/", &["adapter-openstack", "cloudctl", "e2e", "limits-simulation", "service-controller", "xtask"]),
+    ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),
+    ("adapters/sim/README.md", &["adapter-sim"]),
     ("examples/", &["e2e", "xtask"]),
     ("adapters/skeleton/", &["xtask"]),
     ("service-controller/src/plan/annotations/", &["e2e"]),
@@ -94,7 +96,7 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
         if owner.is_none() && of_file.is_empty() && !unread {
             return Affected::All((*file).to_owned());
         }
-        // Checks of form, not tests, read the README of a package.
+        // Of most packages, checks of form read the README, and no tests.
         changed.extend(owner.filter(|_| !file.ends_with(".md")));
         readers.extend(of_file);
     }

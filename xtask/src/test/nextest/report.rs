@@ -46,12 +46,12 @@ impl Report {
         text
     }
 
-    /// The command that runs each failed test again, a line each.
-    pub(super) fn failed(&self, variables: &str) -> String {
+    /// The command that runs each failed test again, a line each: with these variables, and these flags of nextest.
+    pub(super) fn failed(&self, variables: &str, flags: &str) -> String {
         let failed = self.cases.iter().filter(|case| !case.passed);
         let command = |case: &Case| {
             let Case { binary, name, .. } = case;
-            format!("    {variables}cargo xtask test -- -E 'binary_id(={binary}) & test(={name})'\n")
+            format!("    {variables}cargo xtask test -- {flags}-E 'binary_id(={binary}) & test(={name})'\n")
         };
         failed.map(command).collect()
     }
@@ -89,14 +89,17 @@ mod tests {
     #[test]
     fn failures_are_listed_with_the_command_that_repeats_each() {
         let report = Report::read(TEXT);
-        let again = report.failed("A=1 ");
-        assert_eq!(again, "    A=1 cargo xtask test -- -E 'binary_id(=e2e::scenarios) & test(=a::bad)'\n");
+        let again = report.failed("A=1 ", "--all ");
+        assert_eq!(
+            again,
+            "    A=1 cargo xtask test -- --all -E 'binary_id(=e2e::scenarios) & test(=a::bad)'\n"
+        );
         let slowest = report.slowest(1);
         assert!(slowest.starts_with("2 tests, 4 s added up"), "{slowest}");
         assert!(
             slowest.contains("2.2 s  e2e::scenarios a::bad") && !slowest.contains("a::good"),
             "{slowest}"
         );
-        assert_eq!(Report::read("").failed(""), "");
+        assert_eq!(Report::read("").failed("", ""), "");
     }
 }
