@@ -44,7 +44,8 @@ async fn a_control_plane_that_was_lent_is_as_it_was_at_first() {
     listens.await.unwrap();
 
     let mut control_plane = ControlPlane::lent_by(&socket, &tools).await.unwrap();
-    let (first, before) = (control_plane.kubeconfig().to_path_buf(), everything(&control_plane).await);
+    let (first, before) =
+        (control_plane.kubeconfig().to_path_buf(), everything(&control_plane).await.unwrap());
     node("a").register(&control_plane.client()).await.unwrap();
     service("web").port(80).create(&control_plane.client()).await.unwrap();
     for change in [
@@ -54,22 +55,23 @@ async fn a_control_plane_that_was_lent_is_as_it_was_at_first() {
     ] {
         control_plane.kubectl(&change).await.unwrap();
     }
-    assert_ne!(everything(&control_plane).await, before);
+    assert_ne!(everything(&control_plane).await.unwrap(), before);
     control_plane.stop_apiserver().await.expect_err("others have it after us");
     drop(control_plane);
 
     let again = ControlPlane::lent_by(&socket, &tools).await.unwrap();
     assert_eq!(again.kubeconfig(), first, "it is lent again");
-    assert_eq!(everything(&again).await, before);
+    assert_eq!(everything(&again).await.unwrap(), before);
     assert!(again.audit_writes("").unwrap().iter().all(|write| write.user != "admin"));
 }
 
-/// Names and labels of objects of all kinds that scenarios make.
-async fn everything(control_plane: &ControlPlane) -> String {
+/// Objects of all kinds that scenarios make, and their labels.
+async fn everything(control_plane: &ControlPlane) -> anyhow::Result<String> {
     const KINDS: &str =
         "namespaces,nodes,services,ipaddresses,events,configmaps,clusterroles,clusterrolebindings,roles";
-    control_plane.kubectl(&["get", KINDS, "--all-namespaces", "--output=custom-columns=\
-        KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name,UID:.metadata.uid,LABELS:.metadata.labels"]).await.unwrap()
+    const COLUMNS: &str =
+        "custom-columns=KIND:.kind,NAME:.metadata.name,UID:.metadata.uid,LABELS:.metadata.labels";
+    control_plane.kubectl(&["get", KINDS, "--all-namespaces", "--output", COLUMNS]).await
 }
 
 /// kubectl and helm see this cluster, whatever the user's own settings say.
