@@ -4,6 +4,7 @@
 //! [`adapter_client`]; whatever fails after that is tried again by the queue, in one place.
 
 mod awaited;
+mod delay;
 mod scope;
 mod standing;
 
@@ -31,7 +32,7 @@ use cloud_api_proto::{
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span, debug, error, field::Empty};
 
-use self::awaited::Awaited;
+use self::{awaited::Awaited, delay::Delays};
 pub use self::{
     scope::ScopeGuard,
     standing::{Standing, concerns_all, is_caller_refused},
@@ -355,7 +356,7 @@ impl Adapter {
     }
 
     /// Waits for an answer, and notes whether the adapter takes such calls.
-    async fn unary<T>(
+    async fn unary<T: Delays>(
         &self,
         name: &'static str,
         cost: fn(&T) -> Option<&Cost>,
@@ -371,8 +372,8 @@ impl Adapter {
         answer
     }
 
-    /// Waits for an answer, within the deadline, counts it, and types its error.
-    async fn answered<T>(
+    /// Waits for an answer, within the deadline, counts it, bounds its delays, and types its error.
+    async fn answered<T: Delays>(
         &self,
         name: &'static str,
         cost: fn(&T) -> Option<&Cost>,
@@ -380,7 +381,8 @@ impl Adapter {
     ) -> Result<T, AdapterError> {
         let pending = self.awaited.begin(name);
         let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, Box::pin(call)).await {
-            Ok(answer) => answer.map(Response::into_inner).map_err(|status| typed(&status)),
+            Ok(Ok(answer)) => Ok(delay::bounded(answer.into_inner())),
+            Ok(Err(status)) => Err(typed(&status)),
             Err(_elapsed) => Err(typed(&Status::deadline_exceeded("no answer within the deadline"))),
         };
         drop(pending);
@@ -423,6 +425,7 @@ fn timed<T>(message: T) -> Request<T> {
 /// same request, repeated, finds out. The code says little: a connection that breaks under a call is told as any of three.
 pub(crate) fn typed(status: &Status) -> AdapterError {
     let mut error = AdapterError::from(status);
+    error.retry_after = error.retry_after.map(delay::clamped);
     let broken = unanswered(status);
     let expired = broken.is_none() && std::error::Error::source(status).is_some();
     let late = expired || error.code == Code::DeadlineExceeded;
@@ -480,6 +483,16 @@ mod tests {
             assert_eq!(error.reason, Reason::OutcomeUnknown, "{late:?}");
             assert_eq!(error.message, "no answer from the cloud adapter within 30 s", "{late:?}");
             assert!(is_unreachable(&error), "{late:?}");
+        }
+    }
+
+    #[test]
+    fn the_delay_of_an_error_is_bounded() {
+        for (asked, kept) in
+            [(Duration::ZERO, Duration::from_secs(1)), (Duration::MAX, Duration::from_hours(1))]
+        {
+            let said = AdapterError::new(Reason::Internal, "a defect").retry_after(asked);
+            assert_eq!(typed(&said.into()).retry_after, Some(kept), "{asked:?}");
         }
     }
 

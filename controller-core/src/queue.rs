@@ -7,12 +7,15 @@ mod metrics;
 mod state;
 
 use std::{
+    any::Any,
     fmt::Display,
     future::Future,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, error, field::Empty, info_span};
@@ -138,13 +141,13 @@ impl<K: Key> Queue<K> {
 
     /// As [`Queue::add`], because something changed, but not before `delay` is over.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.state().add_after(key, Instant::now() + delay);
+        self.state().add_after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
     /// Wants `key` to be worked on after `delay`, whatever changes, or sooner if it is queued for sooner already.
     pub fn after(&self, key: K, delay: Duration) {
-        self.state().after(key, Instant::now() + delay);
+        self.state().after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
@@ -204,8 +207,8 @@ impl<K: Key> Queue<K> {
 
     /// Works on keys, at most `workers` at once, until `stop`; then finishes those under way.
     ///
-    /// `work` gets the key and how often it failed in a row, and says when to look again. A panic in it counts as a failure of
-    /// that key alone.
+    /// `work` gets the key and how often it failed in a row, and says when to look again. A panic in it is logged and counted, and is a
+    /// failure of that key alone.
     pub async fn run<F, W>(&self, workers: usize, stop: CancellationToken, work: F)
     where
         F: Fn(K, u32) -> W,
@@ -221,7 +224,7 @@ impl<K: Key> Queue<K> {
                 (turn, attempt) = self.next(), if running.len() < workers => {
                     let span = info_span!("reconcile", key = %turn.key, attempt);
                     let (work, trace) = (work(turn.key.clone(), attempt), turn.trace.clone());
-                    let worked = async move { turn.end(work.await) }.instrument(trace);
+                    let worked = turn.work(work).instrument(trace);
                     running.spawn(worked.instrument(span));
                 }
             }
@@ -279,7 +282,7 @@ impl<K: Key> Queue<K> {
     }
 }
 
-/// A key that is being worked on. Dropped without [`Turn::end`] (a panic, a cut-off task) it counts as a failure.
+/// A key that is being worked on. Dropped before its work has ended (a cut-off task) it counts as a failure.
 struct Turn<K: Key> {
     queue: Queue<K>,
     key: K,
@@ -289,7 +292,16 @@ struct Turn<K: Key> {
 }
 
 impl<K: Key> Turn<K> {
-    fn end(mut self, again: Again) {
+    async fn work(mut self, work: impl Future<Output = Again>) {
+        let again = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(again) => again,
+            Err(panic) => {
+                self.queue.inner.metrics.panics.inc();
+                let (queue, key, panic) = (self.queue.name(), &self.key, text(&*panic));
+                error!(queue, %key, panic, "Reconcile panicked, the key is retried with backoff: please report this bug");
+                Again::Backoff
+            }
+        };
         self.close(again);
     }
 
@@ -328,10 +340,16 @@ const fn outcome(again: Again) -> &'static str {
     }
 }
 
-/// A worker that panicked has freed its key already; the panic itself must not go unseen.
+/// What a panic says.
+fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// A worker that failed outside of its reconcile has freed its key already; the failure itself must not go unseen.
 fn report(queue: &'static str, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        error!(queue, %error, "Worker failed, its key is tried again");
+        error!(queue, %error, "Worker failed, its key is retried with backoff");
     }
 }
 

@@ -37,9 +37,12 @@ impl Again {
             | Reason::OwnedByOther
             | Reason::StaleFence
             | Reason::ImmutableField => Self::OnChange,
-            Reason::CallerForbidden | Reason::CallerUnauthenticated | Reason::Internal => Self::Backoff,
-            Reason::BackendSetUnknown
-            | Reason::OperationConflict
+            // The caller puts an unknown set and repeats the call by itself: what is still unknown then is no case for «at once».
+            Reason::CallerForbidden
+            | Reason::CallerUnauthenticated
+            | Reason::Internal
+            | Reason::BackendSetUnknown => Self::Backoff,
+            Reason::OperationConflict
             | Reason::VendorQuota
             | Reason::VendorAuth
             | Reason::VendorForbidden

@@ -301,7 +301,7 @@ mod tests {
             (Reason::ImmutableField, Again::OnChange),
             (Reason::OwnedByOther, Again::OnChange),
             (Reason::StaleFence, Again::OnChange),
-            (Reason::BackendSetUnknown, seconds(0)),
+            (Reason::BackendSetUnknown, Again::Backoff),
             (Reason::VendorQuota, seconds(300)),
             (Reason::VendorAuth, seconds(30)),
             (Reason::VendorThrottled, Again::After(Duration::from_millis(500))),

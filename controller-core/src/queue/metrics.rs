@@ -19,6 +19,7 @@ use crate::metrics::Registry;
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) retries: Counter,
+    pub(super) panics: Counter,
     /// Seconds between being added and being worked on.
     pub(super) waited: Histogram,
     /// Seconds of work.
@@ -31,6 +32,7 @@ impl Default for Metrics {
         let buckets = || exponential_buckets(0.001, 4.0, 10);
         Self {
             retries: Counter::default(),
+            panics: Counter::default(),
             waited: Histogram::new(buckets()),
             worked: Histogram::new(buckets()),
         }
@@ -43,6 +45,11 @@ pub(super) fn register<K: Key + fmt::Debug>(queue: &Queue<K>, registry: &mut Reg
         .sub_registry_with_prefix("workqueue")
         .sub_registry_with_label(("name".into(), queue.inner.name.into()));
     registry.register("retries", "Keys that were queued again after a failure", metrics.retries.clone());
+    registry.register(
+        "panics",
+        "Reconciles that panicked: a bug, the key is retried",
+        metrics.panics.clone(),
+    );
     let help = "How long a key waited until a worker took it";
     registry.register("queue_duration_seconds", help, metrics.waited.clone());
     registry.register("work_duration_seconds", "How long a worker was at a key", metrics.worked.clone());

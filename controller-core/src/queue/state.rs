@@ -13,6 +13,9 @@ use crate::Again;
 /// While others wait, one in so many turns is for the keys that were added with all.
 const SHARE_OF_ALL: u32 = 8;
 
+/// Longer than any caller asks for.
+const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
+
 /// A key is in at most one of `ready` and `delayed`; a running key may be in `dirty` or `delayed` besides.
 #[derive(Debug)]
 pub(super) struct State<K> {
@@ -73,6 +76,11 @@ impl Trigger {
             Self::Failure => "failure",
         }
     }
+}
+
+/// Never overflows: a panic between two maps would lose the key.
+pub(super) fn after(now: Instant, delay: Duration) -> Instant {
+    now.checked_add(delay.min(LONGEST_DELAY)).unwrap_or(now)
 }
 
 impl<K> Default for State<K> {
@@ -201,11 +209,11 @@ impl<K: Ord + Clone> State<K> {
                 self.failures.remove(key);
                 None
             }
-            Again::After(delay) => Some((now + delay, Trigger::Again)),
+            Again::After(delay) => Some((after(now, delay), Trigger::Again)),
             Again::Backoff => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
-                Some((now + backoff.pause(*failures), Trigger::Failure))
+                Some((after(now, backoff.pause(*failures)), Trigger::Failure))
             }
         };
         if self.dirty.remove(key) {

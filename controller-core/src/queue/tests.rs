@@ -119,7 +119,7 @@ async fn one_key_never_has_two_workers_and_a_change_meanwhile_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_key_one_attempt() {
+async fn a_panic_costs_one_key_one_attempt_and_is_counted() {
     let mut bench = Bench::start(1, |key, failures| {
         assert!(key != "bad" || failures > 0, "the worker's own defect");
         Again::Done
@@ -127,6 +127,19 @@ async fn a_panic_costs_one_key_one_attempt() {
     bench.queue.add("bad");
     bench.queue.add("good");
     assert_eq!(bench.seen(3).await, [("bad", 0, 0), ("good", 0, 0), ("bad", 1, 1)]);
+    let mut registry = Registry::default();
+    bench.queue.register(&mut registry);
+    let text = crate::metrics::render(&registry).expect("metrics can be written");
+    assert!(text.contains("workqueue_panics_total{name=\"test\"} 1"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_the_clock_does_not_lose_the_key() {
+    let mut bench = Bench::start(1, |_, _| Again::After(Duration::MAX));
+    bench.queue.add("a");
+    assert_eq!(bench.seen(1).await, [("a", 0, 0)]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(matches!(bench.queue.place(&"a"), Place::Later { .. }), "{:?}", bench.queue.place(&"a"));
 }
 
 #[tokio::test(start_paused = true)]

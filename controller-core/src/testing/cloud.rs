@@ -79,6 +79,8 @@ pub struct State {
     pub routes: BTreeMap<String, Route>,
     /// How many calls of ensure and delete answer PENDING or DELETING, before the next one is done.
     pub pending: u32,
+    /// When such a call is to be repeated, as the adapter says. `None`: after 2 s.
+    pub retry_after: Option<prost_types::Duration>,
     /// What [`AdapterService`] tells of itself.
     pub info: GetInfoResponse,
     /// Calls so far by RPC name.

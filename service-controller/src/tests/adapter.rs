@@ -25,6 +25,33 @@ async fn a_throttled_call_is_repeated_after_its_delay_and_told_once() {
     assert_eq!(world.events().iter().filter(|event| event.contains("SyncLoadBalancerFailed")).count(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_delay_of_zero_makes_no_hot_loop() {
+    let world = World::start().await;
+    world.cloud.edit(|state| {
+        state.pending = 1_000;
+        state.retry_after = Some(prost_types::Duration::default());
+    });
+    world.service(service("web").port(80));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let calls = world.cloud.calls("EnsureLoadBalancer");
+    assert!((10..=31).contains(&calls), "{calls} calls in 30 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_largest_delay_does_not_lose_the_service() {
+    let world = World::start().await;
+    world.cloud.edit(|state| {
+        state.pending = 1;
+        state.retry_after = Some(prost_types::Duration { seconds: i64::MAX, nanos: 0 });
+    });
+    let begin = tokio::time::Instant::now();
+    world.service(service("web").port(80));
+    tokio::time::sleep(Duration::from_mins(70)).await;
+    world.eventually_ingress("web", &["203.0.113.1"]).await;
+    assert!(begin.elapsed() < Duration::from_mins(80), "{:?}", begin.elapsed());
+}
+
 /// A fail-over of the adapter, or a burst of calls, is over in a moment.
 #[tokio::test(start_paused = true)]
 async fn what_passes_for_all_services_in_a_moment_is_told_at_none() {

@@ -171,7 +171,7 @@ fn ensure(
         applied_hash,
         conditions: Vec::new(),
         vendor_ids: load_balancer.vendor_ids.clone(),
-        retry_after: pending.then_some(RETRY),
+        retry_after: pending.then(|| state.retry_after.unwrap_or(RETRY)),
         cost: Some(Cost::default()),
         plan: Vec::new(),
     };
@@ -237,7 +237,7 @@ fn delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadB
     }
     DeleteLoadBalancerResponse {
         state: if pending { LoadBalancerState::Deleting } else { LoadBalancerState::Absent }.into(),
-        retry_after: pending.then_some(RETRY),
+        retry_after: pending.then(|| state.retry_after.unwrap_or(RETRY)),
         cost: Some(Cost::default()),
         ..DeleteLoadBalancerResponse::default()
     }
