@@ -35,14 +35,30 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     if status.is_success() {
         return None;
     }
-    let refusal = Refusal::read(response);
-    let fault = fault(operation, status, &refusal);
+    let mut refusal = Refusal::read(response);
+    let retry_after = retry_after(response.headers()).or(refusal.retry_after);
+    let fault = if status == StatusCode::PAYLOAD_TOO_LARGE {
+        fault_of_413(operation, retry_after, &mut refusal)
+    } else {
+        fault(operation, status, &refusal)
+    };
     Some(VendorError {
         request_id: request_id(response),
-        retry_after: retry_after(response.headers()).or(refusal.retry_after),
+        retry_after,
         code: refusal.code,
         ..VendorError::new(fault, format!("{operation}: {}", refusal.message))
     })
+}
+
+/// Nova limits rates with 413 and names a delay, as some providers' Nova does to this day (source: Compute API v2, «Rate limits»). All
+/// services mean the size of the request by it where no delay is named (source: oslo.middleware, `sizelimit`), and the same request
+/// is too large again.
+fn fault_of_413(operation: Operation, retry_after: Option<Duration>, refusal: &mut Refusal) -> Fault {
+    if operation.family == Family::Compute && retry_after.is_some() {
+        return Fault::Throttled;
+    }
+    refusal.message = format!("the request is too large: {}", refusal.message);
+    Fault::Invalid
 }
 
 /// The service's own name for the request.
@@ -76,8 +92,7 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         409 if TAKEN.iter().any(|words| refusal.says(words)) => Fault::Invalid,
         // Octavia: it, or what it is a part of, is being changed. Neutron: it is in use, or changed since it was read (412).
         409 | 412 | 423 => Fault::Busy,
-        // Before 2013 Nova answered 413 where 429 is meant.
-        413 | 429 => Fault::Throttled,
+        429 => Fault::Throttled,
         // Octavia passes on what Neutron told it, as its own failure: nothing was made.
         500 if refusal.is_ours() && refusal.says("reports error: BadRequestException: 400") => Fault::Invalid,
         // An address that somebody has, or a quota: it does not say which.

@@ -198,3 +198,18 @@ fn a_network_that_the_router_does_not_reach_is_nothing_to_wait_for() {
         neutron("ExternalGatewayForFloatingIPNotFound", "External network 1 is not reachable from subnet 2.");
     assert_eq!(meaning(WRITE, 404, &body).0, Fault::Invalid);
 }
+
+#[test]
+fn only_nova_throttles_with_413_and_says_until_when() {
+    let over_limit = json!({ "overLimit": { "code": 413, "message": "This request was rate-limited.", "retryAfter": "9" } });
+    let error = classify(READ, &answer(413, &over_limit)).expect("no success");
+    assert_eq!((error.fault, error.retry_after), (Fault::Throttled, Some(Duration::from_secs(9))));
+
+    let too_large = octavia("Request is too large.");
+    let sized = json!({ "overLimit": { "code": 413, "message": "Request is too large." } });
+    for (operation, body) in [(WRITE, &too_large), (WRITE_NETWORK, &over_limit), (READ, &sized)] {
+        let error = classify(operation, &answer(413, body)).expect("no success");
+        assert_eq!(error.fault, Fault::Invalid, "{operation}: {body}");
+        assert!(error.message.contains("the request is too large"), "{}", error.message);
+    }
+}
