@@ -4,8 +4,12 @@
 use std::{future::Future, time::Duration};
 
 use cloud_lease::{Leadership, Seat, Visit};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use crate::{Again, Clock};
 
@@ -14,6 +18,8 @@ const STUCK: Duration = Duration::from_secs(20);
 
 /// After that it is looked at again whether a term can be relied on again.
 const MOMENT: Duration = Duration::from_secs(1);
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The namespace that stands for the cluster: its UID is `--cluster-id`.
 const CLUSTER: &str = "kube-system";
@@ -28,8 +34,16 @@ pub struct Term(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    OneProcess { epoch: u64, namespace: ObjectReference },
+    OneProcess(OneProcess),
     Elected(Elected),
+}
+
+#[derive(Clone, Debug)]
+struct OneProcess {
+    epoch: u64,
+    /// Nothing is written before.
+    begins: Instant,
+    namespace: ObjectReference,
 }
 
 #[derive(Clone, Debug)]
@@ -44,8 +58,10 @@ struct Elected {
 }
 
 impl Term {
-    /// That of a process without an election. Its epoch is the second in which it starts, which grows from one process to the
-    /// next as long as nobody sets the clock back.
+    /// That of a process without an election. Its epoch is the next second of the clock, and it begins with that second: so a process that
+    /// is started after another one has written has a greater epoch, as long as nobody sets the clock back.
+    ///
+    /// A finer unit would be greater than any epoch of an election, and no process with `--leader-elect` could follow.
     #[must_use]
     pub fn of_one_process(clock: &Clock, cluster_id: &str) -> Self {
         let namespace = ObjectReference {
@@ -55,8 +71,8 @@ impl Term {
             uid: Some(cluster_id.to_owned()),
             ..ObjectReference::default()
         };
-        let epoch = u64::try_from(clock.now().as_second()).unwrap_or_default();
-        Self(Kind::OneProcess { epoch, namespace })
+        let (epoch, wait) = next_second(clock.now());
+        Self(Kind::OneProcess(OneProcess { epoch, begins: Instant::now() + wait, namespace }))
     }
 
     /// That of a candidate for a Lease, which lasts so long if nobody renews it.
@@ -83,7 +99,7 @@ impl Term {
     /// Which term it is, and since which one nobody else had one. `None`: another process may have it.
     pub(super) fn held(&self) -> Option<(u64, u64)> {
         match &self.0 {
-            Kind::OneProcess { epoch, .. } => Some((*epoch, *epoch)),
+            Kind::OneProcess(OneProcess { epoch, .. }) => Some((*epoch, *epoch)),
             Kind::Elected(it) => match &*it.leadership.borrow() {
                 Leadership::Leader { epoch, since, .. } => Some((*epoch, *since)),
                 Leadership::Follower { .. } => None,
@@ -94,7 +110,7 @@ impl Term {
     /// Waits until something about it changes. Never without an election.
     pub(super) fn changes(&self) -> impl Future<Output = ()> + Send + 'static {
         let leadership = match &self.0 {
-            Kind::OneProcess { .. } => None,
+            Kind::OneProcess(_) => None,
             Kind::Elected(it) => Some(it.leadership.clone()),
         };
         let seen = self.held();
@@ -116,7 +132,7 @@ impl Term {
     /// The name of the Lease, as metrics show it.
     pub(super) fn lease(&self) -> Option<&str> {
         match &self.0 {
-            Kind::OneProcess { .. } => None,
+            Kind::OneProcess(_) => None,
             Kind::Elected(it) => it.lease.name.as_deref(),
         }
     }
@@ -126,7 +142,7 @@ impl Term {
     #[must_use]
     pub fn epoch(&self) -> u64 {
         match &self.0 {
-            Kind::OneProcess { epoch, .. } => *epoch,
+            Kind::OneProcess(OneProcess { epoch, .. }) => *epoch,
             Kind::Elected(Elected { leadership, .. }) => match &*leadership.borrow() {
                 Leadership::Leader { epoch, .. } => *epoch,
                 Leadership::Follower { .. } => 0,
@@ -139,7 +155,7 @@ impl Term {
     #[must_use]
     pub fn regarding(&self) -> ObjectReference {
         match &self.0 {
-            Kind::OneProcess { namespace, .. } => namespace.clone(),
+            Kind::OneProcess(it) => it.namespace.clone(),
             Kind::Elected(Elected { leadership, lease, .. }) => {
                 let uid = match &*leadership.borrow() {
                     Leadership::Leader { uid, .. } => Some(uid.to_string()),
@@ -154,7 +170,7 @@ impl Term {
     #[must_use]
     pub fn is_running(&self) -> bool {
         match &self.0 {
-            Kind::OneProcess { .. } => true,
+            Kind::OneProcess(it) => it.begins <= Instant::now(),
             Kind::Elected(it) => is_valid(&it.leadership.borrow()),
         }
     }
@@ -200,11 +216,14 @@ impl Term {
 
     /// Waits until the term begins.
     pub(super) async fn begins(&self) {
-        if let Kind::Elected(it) = &self.0
-            && it.leadership.clone().wait_for(is_valid).await.is_err()
-        {
-            // The election itself has ended, which `is_lost` tells of.
-            std::future::pending::<()>().await;
+        match &self.0 {
+            Kind::OneProcess(it) => sleep_until(it.begins).await,
+            Kind::Elected(it) => {
+                if it.leadership.clone().wait_for(is_valid).await.is_err() {
+                    // The election itself has ended, which `is_lost` tells of.
+                    std::future::pending::<()>().await;
+                }
+            }
         }
     }
 
@@ -241,6 +260,13 @@ impl Elected {
             }
         }
     }
+}
+
+/// The first second that has not begun yet, or begins just now, and how long that takes.
+fn next_second(now: Timestamp) -> (u64, Duration) {
+    let rest = Duration::from_nanos(u64::try_from(now.subsec_nanosecond()).unwrap_or_default());
+    let begun = u64::try_from(now.as_second()).unwrap_or_default();
+    if rest.is_zero() { (begun, rest) } else { (begun.saturating_add(1), SECOND.saturating_sub(rest)) }
 }
 
 fn is_valid(leadership: &Leadership) -> bool {
@@ -306,6 +332,21 @@ mod tests {
             Term::of_one_process(&Clock::starting_at(time.parse().expect("a time")), "u").epoch()
         };
         assert!(at("2026-01-01T00:00:01Z") > at("2026-01-01T00:00:00Z"));
+    }
+
+    /// As a container that is restarted at once: the first process may have written in the moment in which it ended.
+    #[tokio::test(start_paused = true)]
+    async fn two_starts_within_a_second_have_different_epochs() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00.2Z".parse().expect("a time"));
+        let mut epochs = Vec::new();
+        for _ in 0..3 {
+            let term = Term::of_one_process(&clock, "u");
+            term.begins().await;
+            assert!(term.is_running());
+            epochs.push(term.epoch());
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
     }
 
     #[tokio::test(start_paused = true)]
