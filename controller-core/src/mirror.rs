@@ -85,6 +85,8 @@ struct Inner<K, T> {
     content: RwLock<Content<K, T>>,
     synced: watch::Sender<bool>,
     link: watch::Sender<Link>,
+    /// Fingerprint of the part of the cloud that the content is of, if the other side tells.
+    scope: watch::Sender<Option<String>>,
     /// How often the other side has answered anew: another process may be behind each connection.
     connections: watch::Sender<u64>,
     /// Up to when the content is known to be right, on our wall clock.
@@ -107,6 +109,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
             content: RwLock::default(),
             synced: watch::Sender::new(false),
             link: watch::Sender::new(Link::Starting),
+            scope: watch::Sender::new(None),
             connections: watch::Sender::new(0),
             observed: watch::Sender::new(None),
         };
@@ -212,6 +215,15 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
     /// The other side says that the content is right.
     pub(crate) fn mark_fresh(&self) {
         self.mark_observed(self.inner.clock.now());
+    }
+
+    /// Fingerprint of the part of the cloud that the content is of. `None`: it is not of the cloud, or the adapter does not tell.
+    pub(crate) fn scope(&self) -> Option<String> {
+        self.inner.scope.borrow().clone()
+    }
+
+    pub(crate) fn mark_scope(&self, scope: Option<String>) {
+        self.inner.scope.send_replace(scope);
     }
 
     pub(crate) fn mark_synced(&self) {

@@ -259,7 +259,12 @@ impl Reconciler {
         turns: &[Turn],
     ) -> (Vec<Arc<Node>>, (Result<(), Error>, Option<Duration>)) {
         let recalled = self.recall(memory).await;
-        let (nodes, routes) = (self.mirrors.nodes(), self.mirrors.routes());
+        let nodes = self.mirrors.nodes();
+        let scope = self.executor.adapter.scope();
+        let routes = match scope.read_mirror(&self.mirrors.routes, || self.mirrors.routes()) {
+            Ok(routes) => routes,
+            Err(source) => return (nodes, (Err(Error::Elsewhere { source: Box::new(source) }), None)),
+        };
         let routes: Vec<&Route> = routes.iter().filter_map(|route| Option::as_ref(route)).collect();
         let unmarked = (self.mirrors.ability() == Some(Ability::Unmarked)).then_some(&memory.record);
         let plan = plan(&nodes, &routes, &self.cluster_cidrs, unmarked);
@@ -363,6 +368,10 @@ impl Reconciler {
             Error::Adapter { .. } => {
                 warn!(%error, cause, "Waits");
                 self.tell_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
+            }
+            Error::Elsewhere { source } => {
+                warn!(%error, cause, "Waits");
+                self.tell_waiting(memory, nodes, (&source.message, None));
             }
             Error::Conditions { .. } | Error::Record { .. } => warn!(%error, cause, "Tries again"),
         }

@@ -12,12 +12,20 @@ use controller_core::Again;
 
 use self::attempts::Outcome;
 
+/// How soon a process that has started knows where the adapter works, and has listed what that has. Nodes wait for their routes meanwhile.
+const UNPLACED: Duration = Duration::from_millis(100);
+/// How soon it is seen that the adapter is back where this controller works. Costs no call.
+const ELSEWHERE: Duration = Duration::from_secs(5);
+
 /// Why a pass ended early. The cause is the source and is not repeated in the text.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Nothing is known about single routes: the adapter or what is behind it is away, throttles, or lets nobody in.
     #[error("adapter did not take {call}")]
     Adapter { call: &'static str, source: Box<AdapterError> },
+    /// The adapter works in another part of the cloud, or it is not known yet in which: what it shows says nothing of our nodes.
+    #[error("the routes of this cluster are not known")]
+    Elsewhere { source: Box<AdapterError> },
     /// A newer route-controller is at work. This one must not go on.
     #[error("a newer route-controller lays routes for this cluster")]
     Superseded { source: Box<AdapterError> },
@@ -43,7 +51,7 @@ impl Error {
     /// Whether the cloud could not be served, so that nodes wait for it.
     pub(crate) fn is_of_the_cloud(&self) -> bool {
         match self {
-            Self::Adapter { .. } | Self::Superseded { .. } => true,
+            Self::Adapter { .. } | Self::Elsewhere { .. } | Self::Superseded { .. } => true,
             Self::Conditions { .. } | Self::Record { .. } => false,
         }
     }
@@ -52,7 +60,10 @@ impl Error {
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
-            Self::Superseded { .. } | Self::Conditions { .. } | Self::Record { .. } => None,
+            Self::Elsewhere { .. }
+            | Self::Superseded { .. }
+            | Self::Conditions { .. }
+            | Self::Record { .. } => None,
         }
     }
 
@@ -63,6 +74,8 @@ impl Error {
                 Again::After(delay) => Again::After(delay),
                 Again::Done | Again::OnChange | Again::Backoff => Again::Backoff,
             },
+            Self::Elsewhere { source } if source.reason == Reason::NotLeader => Again::After(UNPLACED),
+            Self::Elsewhere { .. } => Again::After(ELSEWHERE),
             Self::Superseded { .. } => Again::OnChange,
             Self::Conditions { .. } | Self::Record { .. } => Again::Backoff,
         }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Scope};
 use tokio::sync::watch;
 
+use crate::mirror::Mirror;
+
 /// Compares the scopes that the adapter tells with the first one. Cloning gives another handle to the same.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeGuard(Arc<watch::Sender<State>>);
@@ -123,7 +125,7 @@ impl ScopeGuard {
     ///
     /// # Errors
     /// `NOT_LEADER`, as for everything that this controller refuses itself.
-    pub(crate) fn may_change(&self) -> Result<(), AdapterError> {
+    pub fn may_change(&self) -> Result<(), AdapterError> {
         let unread = match &*self.0.borrow() {
             State { known: Known::Unread, .. } => true,
             State { known: Known::Nothing, heard, .. } => heard.is_some(),
@@ -137,9 +139,50 @@ impl ScopeGuard {
     }
 }
 
+impl ScopeGuard {
+    /// Reads a mirror of the cloud for something that is written to Kubernetes: not while the adapter works in another part of the cloud,
+    /// nor while the mirror still shows that part.
+    ///
+    /// # Errors
+    /// As [`ScopeGuard::may_change`].
+    pub fn read_mirror<T, R>(
+        &self,
+        mirror: &Mirror<String, T>,
+        read: impl FnOnce() -> R,
+    ) -> Result<R, AdapterError> {
+        // The adapter's scope is known before a mirror shows anything of it, and that of the mirror afterwards.
+        self.may_show(mirror.scope().as_deref())?;
+        let content = read();
+        self.may_change()?;
+        Ok(content)
+    }
+
+    fn may_show(&self, fingerprint: Option<&str>) -> Result<(), AdapterError> {
+        self.may_change()?;
+        match (&self.0.borrow().known, fingerprint) {
+            (Known::This(ours), Some(shown)) if ours.fingerprint() != shown => {
+                let text = "what this part of the cloud has is not listed yet";
+                Err(AdapterError::new(Reason::NotLeader, text))
+            }
+            (_, _) => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_mirror_shows_of_another_scope_is_not_read() {
+        let guard = ScopeGuard::default();
+        guard.heard(Some(&scope("a")));
+        for (shown, good) in [(None, true), (Some("#a"), true), (Some("#b"), false)] {
+            assert_eq!(guard.may_show(shown).is_ok(), good, "{shown:?}");
+        }
+        guard.heard(Some(&scope("b")));
+        assert!(guard.may_show(Some("#a")).is_err(), "another scope comes");
+    }
 
     fn scope(project: &str) -> Scope {
         Scope { project: project.to_owned(), fingerprint: format!("#{project}"), ..Scope::default() }

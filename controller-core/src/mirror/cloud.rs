@@ -181,6 +181,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             mirror.mark_observed(at);
         }
         if effects.synced {
+            mirror.mark_scope(self.protocol.scope().map(str::to_owned));
             if !mirror.is_synced() {
                 info!(mirror = mirror.what(), objects = mirror.read(|content| content.len()), "Listed");
             }

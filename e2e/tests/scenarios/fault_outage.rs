@@ -171,6 +171,12 @@ async fn an_api_server_that_restarts_finds_controllers_at_work() {
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
     let address = bed.address("web").await.unwrap();
+    bed.until_cloud("a has its route", |state| {
+        ensure!(state.routes.len() == 1, "{:?}", state.routes);
+        Ok(())
+    })
+    .await
+    .unwrap();
     for name in CONTROLLERS {
         bed.quiet(name).await.unwrap();
     }

@@ -95,3 +95,33 @@ async fn a_node_of_another_cloud_is_left_alone_in_the_routes_and_in_the_conditio
     assert!(world.kube.events().is_empty(), "{:?}", world.kube.events());
     world.stop().await;
 }
+
+/// The other project has a cluster with the same pod CIDRs, whose routes are in the way there.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_in_another_project_says_nothing_about_a_node() {
+    let mut world = World::with_nodes(2).await;
+    let ours = world.cloud.edit(|state| {
+        let theirs =
+            (0..3).map(|n| Route { vendor_id: format!("rt-{n}"), ..foreign(&format!("10.244.{n}.0/24")) });
+        std::mem::replace(&mut state.routes, theirs.map(|route| (route.vendor_id.clone(), route)).collect())
+    });
+    world.cloud.moves_to("other");
+    world.put(numbered(2));
+    settle().await;
+    let conditions: Vec<String> = (0..3).map(|n| world.condition(&format!("n{n}"))).collect();
+    assert_eq!(conditions, [SERVED, SERVED, ""]);
+    let events = world.kube.events();
+    assert!(!events.iter().any(|event| event.contains("FailedToCreateRoute")), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .any(|event| event.contains("WaitsForCloud n2") && event.contains("now: project other;")),
+        "{events:?}"
+    );
+
+    world.cloud.edit(|state| state.routes = ours);
+    world.cloud.moves_to("fake");
+    eventually("the new node is served", || world.condition("n2") == SERVED).await;
+    assert_eq!(world.routes().len(), 3);
+    world.stop().await;
+}

@@ -116,6 +116,11 @@ impl<T: PartialEq> Protocol<T> {
         &self.token
     }
 
+    /// Fingerprint of the scope of the content in force.
+    pub(super) fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
+    }
+
     /// The stream is gone: a listing under way says nothing. After a violation nothing is resumed either.
     pub(super) fn disconnected(&mut self, violated: bool) {
         self.listing = None;
