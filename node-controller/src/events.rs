@@ -57,6 +57,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         ),
         Refusal::Failed { error, .. } => format!("Waits: the cloud cannot tell about {looked_for}: {error}"),
         Refusal::Away { link } => format!("Waits for the cloud adapter, which is {link}"),
+        Refusal::Elsewhere { why } => format!("Waits: no instance is taken by its name, since {why}"),
         Refusal::NoProviderId => {
             format!("Waits: the cloud names no provider ID for {looked_for}, nor does the node")
         }
@@ -76,6 +77,7 @@ impl Refusal {
             Self::Ambiguous { .. } => "InstanceAmbiguous",
             Self::Failed { .. } => "CloudProviderFailed",
             Self::Away { .. } => "CloudProviderUnavailable",
+            Self::Elsewhere { .. } => "CloudMoved",
             Self::NoProviderId => "InstanceWithoutProviderID",
             Self::ProvidedNodeIp { .. } => "ProvidedNodeIPInvalid",
         }
@@ -105,6 +107,10 @@ mod tests {
                 error: "VENDOR_AUTH: the token is rejected".to_owned(),
             },
             Refusal::Away { link: "not reachable since 12:00:00 (connection refused)".to_owned() },
+            Refusal::Elsewhere {
+                why: "the cloud adapter works in another part of the cloud now: project b; so far this controller worked in: project a"
+                    .to_owned(),
+            },
             Refusal::NoProviderId,
             Refusal::ProvidedNodeIp { error: "192.0.2.1 is no address of the machine".to_owned() },
         ];

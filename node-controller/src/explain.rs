@@ -22,6 +22,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
         | Refusal::Foreign
         | Refusal::Ambiguous { .. }
         | Refusal::Away { .. }
+        | Refusal::Elsewhere { .. }
         | Refusal::NoProviderId
         | Refusal::ProvidedNodeIp { .. } => None,
     };

@@ -184,7 +184,11 @@ impl Lookup {
         let refs = batch.iter().map(|node| reference(node)).collect();
         // Asked after all these nodes were made: none is taken for the one that had its name before.
         let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
-        let answers: Vec<Answer> = match adapter.batch_get_instances(call, refs).await {
+        let answered = match adapter.batch_get_instances(call, refs).await {
+            Ok(response) => located(adapter, &batch).await.map(|()| response),
+            Err(error) => Err(error),
+        };
+        let answers: Vec<Answer> = match answered {
             Ok(response) if response.results.len() == batch.len() => {
                 batch.iter().zip(response.results).map(|(node, result)| answer(node, result)).collect()
             }
@@ -285,6 +289,13 @@ fn answer(node: &Node, result: InstanceResult) -> Answer {
             )
         }
     }
+}
+
+/// Hears where the adapter that answered works, which a watch may tell only later: a machine of the node's name in another part of the cloud
+/// is another one. Cost: no vendor call.
+async fn located(adapter: &Adapter, batch: &[Arc<Node>]) -> Result<(), AdapterError> {
+    let by_name = batch.iter().any(|node| node.provider_id.is_none());
+    if by_name { adapter.get_info().await.map(drop) } else { Ok(()) }
 }
 
 /// Nothing that is watched tells when a cause is gone, so it is asked again; only a message that is too large stays so.

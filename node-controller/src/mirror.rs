@@ -11,6 +11,7 @@ use std::{
 use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
 use controller_core::{
     Link,
+    adapter::ScopeGuard,
     mirror::{self, Change, Mirror, ObjectName, cloud::Instances, kubernetes::Listing},
     node::{self, LeanNode},
     queue::Queue,
@@ -40,6 +41,8 @@ pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     pub(crate) instances: Mirror<String, Instance>,
+    /// Whether the adapter works where this controller does.
+    scope: ScopeGuard,
     running_on: Arc<Mutex<RunningOn>>,
     signs: Signs,
     /// By provider ID: what extra labels of an instance said before, since this process runs.
@@ -54,6 +57,7 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
     let mirrors = Mirrors {
         nodes: Mirror::new("nodes", process.clock),
         instances: Mirror::new("instances", process.clock),
+        scope: process.adapter.scope().clone(),
         running_on: Arc::default(),
         signs: signs.clone(),
         former: Arc::default(),
@@ -82,7 +86,8 @@ impl Mirrors {
     /// What the mirror of the cloud says about a node's instance.
     ///
     /// By provider ID if the node has one, else by name among the instances that do not end; but by name only if the mirror is
-    /// younger than the node. Before, another machine may have had the name, and its ID could never be taken back.
+    /// younger than the node, and of the part of the cloud that this controller works in. Before, or elsewhere, another machine may have
+    /// the name, and its ID could never be taken back.
     ///
     /// What a new node says of itself it has not from us, whatever the cloud said before: that is forgotten here.
     pub(crate) fn sight(&self, node: &Node) -> Found {
@@ -106,11 +111,9 @@ impl Mirrors {
         if !self.is_younger_than(node) {
             return Found::Nothing;
         }
-        let mut same_name: Vec<Arc<Instance>> = self.instances.read(|instances| {
-            let candidates =
-                instances.values().filter(|instance| instance.name == node.name && !instance.ends);
-            candidates.cloned().collect()
-        });
+        let Ok(mut same_name) = self.scope.read_mirror(&self.instances, || self.named(&node.name)) else {
+            return Found::Nothing;
+        };
         match (same_name.pop(), same_name.is_empty()) {
             (None, _) => Found::Nothing,
             (Some(only), true) => Found::One(only),
@@ -119,6 +122,23 @@ impl Mirrors {
                 Found::Many(same_name.iter().map(|instance| instance.provider_id.clone()).collect())
             }
         }
+    }
+
+    /// The instances of this name that do not end.
+    fn named(&self, name: &str) -> Vec<Arc<Instance>> {
+        self.instances
+            .read(|instances| instances.values().filter(|it| it.name == name && !it.ends).cloned().collect())
+    }
+
+    /// Why no instance may be taken by the node's name, if so.
+    pub(crate) fn elsewhere(&self, node: &Node) -> Option<Sighting<'static>> {
+        if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
+            return None;
+        }
+        Some(match self.scope.readiness() {
+            Err(why) => Sighting::Elsewhere { why },
+            Ok(()) => Sighting::Unplaced,
+        })
     }
 
     /// Compares the adapter's clock with the API server's. If the adapter's is ahead, the mirror passes for younger by as much.

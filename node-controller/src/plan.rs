@@ -23,6 +23,9 @@ const REMIND: Duration = Duration::from_mins(5);
 /// An answer that has not come after this time is not waited for: the deadline of the call is shorter.
 const ANSWER: Duration = Duration::from_mins(1);
 
+/// So soon it is known which part of the cloud the adapter works in, or listed what that has.
+const PLACED: Duration = Duration::from_secs(1);
+
 /// A node as far as this controller cares.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
@@ -155,6 +158,13 @@ pub(crate) enum Sighting<'a> {
         /// Since when, and why.
         link: String,
     },
+    /// The adapter works in another part of the cloud, where a machine of the node's name is another one.
+    Elsewhere {
+        /// Both parts, and what to do.
+        why: String,
+    },
+    /// It is not known yet which part of the cloud the adapter works in, or that part is not listed yet.
+    Unplaced,
 }
 
 /// What is to be done about a node. Empty: it is as it should be.
@@ -202,6 +212,7 @@ pub(crate) enum Refusal {
     Ambiguous { provider_ids: Vec<String> },
     Failed { reason: Reason, error: String },
     Away { link: String },
+    Elsewhere { why: String },
     NoProviderId,
     ProvidedNodeIp { error: String },
 }
@@ -265,6 +276,8 @@ fn wait(sighting: &Sighting<'_>) -> Plan {
         Sighting::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
         Sighting::Failed { reason, error, again } => refuse(Refusal::Failed { reason, error }, again),
         Sighting::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
+        Sighting::Elsewhere { why } => refuse(Refusal::Elsewhere { why }, Again::After(REMIND)),
+        Sighting::Unplaced => Plan { again: Again::After(PLACED), ..done(Vec::new()) },
     }
 }
 

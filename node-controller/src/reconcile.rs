@@ -112,7 +112,10 @@ impl Reconciler {
         let found = match self.mirrors.sight(node) {
             Found::One(instance) => Ok(instance),
             Found::Many(provider_ids) => Err(Sighting::Ambiguous { provider_ids }),
-            Found::Nothing => self.beyond_the_mirror(answer(&self.lookup, node)),
+            Found::Nothing => match self.mirrors.elsewhere(node) {
+                Some(elsewhere) => Err(elsewhere),
+                None => self.beyond_the_mirror(answer(&self.lookup, node)),
+            },
         };
         match found {
             Ok(instance) => plan(node, &Sighting::Seen(&instance)),

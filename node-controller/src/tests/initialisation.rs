@@ -198,3 +198,53 @@ async fn a_rule_that_a_known_node_breaks_later_changes_nothing() {
     assert_eq!(world.kube.writes().len(), before);
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_another_project_is_not_taken_by_its_name() {
+    let mut world = World::new();
+    calm().await;
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    // As a hybrid node: initialised, and without a provider ID.
+    world.cloud.put(instance("sim://north/i-3").named("c").at("10.0.0.3"));
+    world.kube.put::<Node>(node("c"));
+    world.start();
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    eventually("it has addresses", || world.addresses("c") == ["InternalIP=10.0.0.3"]).await;
+
+    world.cloud.moves_to("other");
+    world.cloud.put(instance("sim://north/i-9").named("b").at("10.9.0.9"));
+    world.put_unlisted("sim://north/i-8", "d");
+    world.cloud.put(instance("sim://north/i-3").named("c").at("10.9.0.3"));
+    world.kube.put::<Node>(node("b").uninitialised());
+    world.kube.put::<Node>(node("d").uninitialised());
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!((world.provider_id("b"), world.is_initialised("b")), (None, false));
+    assert_eq!((world.provider_id("d"), world.is_initialised("d")), (None, false));
+    assert_eq!(world.addresses("c"), ["InternalIP=10.0.0.3"]);
+    let events = world.kube.events();
+    let told =
+        |event: &String| event.starts_with("Warning CloudMoved b: ") && event.contains("now: project other;");
+    assert!(events.iter().any(told), "{events:?}");
+
+    world.cloud.moves_to("fake");
+    eventually("it is initialised", || world.is_initialised("b")).await;
+}
+
+/// The watch has not told yet that the adapter was replaced.
+#[tokio::test(start_paused = true)]
+async fn an_answer_by_name_counts_only_from_the_project_of_the_cluster() {
+    let mut world = World::new();
+    calm().await;
+    world.start();
+    calm().await;
+    world.cloud.edit(|state| {
+        let scope = state.info.scope.insert(cloud_api_proto::v1alpha1::Scope::default());
+        (scope.project, scope.fingerprint) = ("other".to_owned(), "other".to_owned());
+    });
+    world.put_unlisted("sim://north/i-9", "b");
+    world.kube.put::<Node>(node("b").uninitialised());
+    sleep(Duration::from_mins(30)).await;
+    assert!(world.cloud.calls("BatchGetInstances") > 0);
+    assert_eq!((world.provider_id("b"), world.is_initialised("b")), (None, false));
+}
