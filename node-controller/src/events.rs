@@ -61,6 +61,11 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         Refusal::NoProviderId => {
             format!("Waits: the cloud names no provider ID for {looked_for}, nor does the node")
         }
+        Refusal::NoAddresses => {
+            format!(
+                "Waits: the cloud lists no address of {looked_for}, and the node has none: no pod could be reached on it"
+            )
+        }
         Refusal::ProvidedNodeIp { error } => {
             format!("Waits: annotation alpha.kubernetes.io/provided-node-ip cannot be followed: {error}")
         }
@@ -79,6 +84,7 @@ impl Refusal {
             Self::Away { .. } => "CloudProviderUnavailable",
             Self::Elsewhere { .. } => "CloudMoved",
             Self::NoProviderId => "InstanceWithoutProviderID",
+            Self::NoAddresses => "InstanceWithoutAddresses",
             Self::ProvidedNodeIp { .. } => "ProvidedNodeIPInvalid",
         }
     }
@@ -112,6 +118,7 @@ mod tests {
                     .to_owned(),
             },
             Refusal::NoProviderId,
+            Refusal::NoAddresses,
             Refusal::ProvidedNodeIp { error: "192.0.2.1 is no address of the machine".to_owned() },
         ];
         let source = kube_api::Error::Held(kube_api::Held::NotLeading);

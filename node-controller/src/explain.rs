@@ -24,6 +24,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
         | Refusal::Away { .. }
         | Refusal::Elsewhere { .. }
         | Refusal::NoProviderId
+        | Refusal::NoAddresses
         | Refusal::ProvidedNodeIp { .. } => None,
     };
     Waits {

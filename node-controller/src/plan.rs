@@ -214,6 +214,7 @@ pub(crate) enum Refusal {
     Away { link: String },
     Elsewhere { why: String },
     NoProviderId,
+    NoAddresses,
     ProvidedNodeIp { error: String },
 }
 
@@ -236,6 +237,9 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
         Ok(addresses) => addresses,
         Err(error) => return refuse(Refusal::ProvidedNodeIp { error: error.to_string() }, Again::OnChange),
     };
+    if addresses.is_none() && !addresses::has_any(node) {
+        return refuse(Refusal::NoAddresses, Again::OnChange);
+    }
     let taints = node.taints.iter().filter(|taint| taint.key != UNINITIALISED).cloned().collect();
     let provider_id = match &node.provider_id {
         Some(_) => None,

@@ -83,7 +83,7 @@ async fn a_hundred_nodes_that_the_mirror_does_not_show_cost_few_questions() {
 async fn a_hundred_nodes_younger_than_the_mirror_cost_few_questions() {
     let mut world = World::new();
     for n in 0..100 {
-        world.cloud.put(instance(&format!("sim://north/i-{n}")).named(&format!("n{n}")));
+        world.cloud.put(instance(&format!("sim://north/i-{n}")).named(&format!("n{n}")).at("10.0.0.1"));
     }
     world.cloud.lists(false);
     world.start();
@@ -181,8 +181,8 @@ async fn an_instance_that_only_a_question_finds_is_found_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn two_instances_of_one_name_are_not_guessed_between() {
     let mut world = World::new();
-    world.cloud.put(instance("sim://north/i-1").named("a"));
-    world.cloud.put(instance("sim://north/i-2").named("a"));
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    world.cloud.put(instance("sim://north/i-2").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
     eventually("it says so", || world.has_event("InstanceAmbiguous", "sim://north/i-1, sim://north/i-2"))
@@ -360,7 +360,8 @@ async fn heartbeats_and_users_labels_cause_no_work() {
 async fn a_taint_that_somebody_adds_meanwhile_survives() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a"));
-    world.kube.put::<Node>(node("a").uninitialised());
+    // It has its address already, so that the only write is the one patch.
+    world.kube.put::<Node>(node("a").at("10.0.0.1").uninitialised());
     // The patch that takes our taint off is refused as if the list had changed in between.
     world.kube.refuse_next(422);
     world.start();
@@ -384,13 +385,13 @@ async fn a_node_made_anew_under_its_name_is_another_node() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_replaced_under_its_name_is_not_taken_for_the_new_one() {
     let mut world = World::new();
-    world.cloud.put(instance("sim://north/i-1").named("a"));
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.cloud.lists(false);
     world.start();
     calm().await;
     world.cloud.edit(|state| {
         state.instances.clear();
-        let new = instance("sim://north/i-2").named("a").build();
+        let new = instance("sim://north/i-2").named("a").at("10.0.0.1").build();
         state.instances.insert(new.provider_id.clone(), new);
     });
     world.kube.put::<Node>(node("a").uninitialised().created(world.cloud.clock().now()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use controller_core::node;
+use controller_core::node::HOSTNAME;
 use serde::Serialize;
 
 use super::{
@@ -35,7 +35,7 @@ pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Addr
     if let Some(provided) = &node.provided_node_ip {
         provided_node_ip::apply(provided, &wanted)?;
     }
-    let is_hostname = |address: &&Address| address.type_ == node::HOSTNAME;
+    let is_hostname = |address: &&Address| address.type_ == HOSTNAME;
     if !wanted.iter().any(|address| is_hostname(&address)) && !wanted.is_empty() {
         wanted.extend(has.iter().filter(is_hostname).cloned());
     }
@@ -45,4 +45,9 @@ pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Addr
         wanted = provided_node_ip::apply(provided, &wanted)?;
     }
     Ok((!wanted.is_empty() && wanted != has).then_some(wanted))
+}
+
+/// Whether the node has an address: what it calls itself is none.
+pub(super) fn has_any(node: &Node) -> bool {
+    node.addresses.iter().any(|(type_, _)| type_ != HOSTNAME)
 }

@@ -248,3 +248,18 @@ async fn an_answer_by_name_counts_only_from_the_project_of_the_cluster() {
     assert!(world.cloud.calls("BatchGetInstances") > 0);
     assert_eq!((world.provider_id("b"), world.is_initialised("b")), (None, false));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_without_addresses_leaves_its_node_tainted() {
+    let mut world = World::new();
+    calm().await;
+    world.cloud.put(instance("sim://north/i-1").named("a"));
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    sleep(Duration::from_mins(30)).await;
+    assert!(!world.is_initialised("a"));
+    assert!(world.has_event("InstanceWithoutAddresses", "no address"), "{:?}", world.kube.events());
+    world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
+    eventually("it is initialised", || world.is_initialised("a")).await;
+    assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
+}
