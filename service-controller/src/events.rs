@@ -8,6 +8,7 @@ use crate::{
     mirror::released::RELEASES,
     plan::{
         News, Step,
+        annotations::selector::Selector,
         service::{FINALIZER, ServiceId},
     },
 };
@@ -32,8 +33,9 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::Updated => normal("UpdatedLoadBalancer", "Update", "Updated load balancer with new hosts"),
         News::Deleting => normal("DeletingLoadBalancer", "Delete", "Deleting load balancer"),
         News::Deleted => normal("DeletedLoadBalancer", "Delete", "Deleted load balancer"),
-        News::NoTargets => {
-            let note = "There are no available nodes for LoadBalancer".to_owned();
+        News::NoTargets(unmatched) => {
+            let why = unmatched.as_ref().map(|selector| format!(": {}", matches_none(selector)));
+            let note = format!("There are no available nodes for LoadBalancer{}", why.unwrap_or_default());
             warning("UnAvailableLoadBalancer", "Ensure", note)
         }
         News::NoNodes => {
@@ -81,6 +83,11 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::OfAnother(ids) => of_another(ids),
         News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
     }
+}
+
+/// Why a load balancer has no nodes, where its selector is the cause.
+pub(crate) fn matches_none(selector: &Selector) -> String {
+    format!("no node matches node-selector {selector}")
 }
 
 fn orphaned(ids: &str) -> Notice {
@@ -148,7 +155,8 @@ mod tests {
             News::Ensuring,
             News::Ensured,
             News::Updated,
-            News::NoTargets,
+            News::NoTargets(None),
+            News::NoTargets(Some(Selector::read("zone=mars").unwrap())),
             News::NoNodes,
             News::Deleting,
             News::Deleted,
@@ -191,6 +199,7 @@ mod tests {
         Normal EnsuredLoadBalancer: Ensured load balancer
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches node-selector zone=mars
         Warning NoNodesListed: No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer

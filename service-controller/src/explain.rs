@@ -8,7 +8,7 @@ use controller_core::{
 use jiff::Timestamp;
 
 use crate::{
-    events::notice,
+    events::{matches_none, notice},
     plan::{
         News,
         cloud::{Balancer, State},
@@ -142,7 +142,11 @@ impl Reconciler {
         let judged = Judged::of(service, &memory, defaults, features.as_deref(), now);
         judged.wanted.as_ref()?;
         let (targets, _since) = self.mirrors.targets(judged.selector());
-        Some(count(targets.len(), "node"))
+        let nodes = count(targets.len(), "node");
+        Some(match targets.unmatched() {
+            Some(selector) => format!("{nodes}: {}", matches_none(selector)),
+            None => nodes,
+        })
     }
 }
 

@@ -27,7 +27,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use self::{
-    annotations::settings::Defaults,
+    annotations::{selector::Selector, settings::Defaults},
     cloud::{Balancer, State},
     features::{Features, name},
     memory::Memory,
@@ -97,7 +97,8 @@ pub(crate) enum News {
     Ensured,
     /// The nodes behind it changed.
     Updated,
-    NoTargets,
+    /// It has no nodes; the selector, if it matches none.
+    NoTargets(Option<Selector>),
     /// No node is listed, which is not believed.
     NoNodes,
     Deleting,
@@ -165,6 +166,8 @@ pub(crate) struct Ask {
     pub(crate) recreate: Recreate,
     /// The nodes behind it.
     pub(crate) hosts: Hosts,
+    /// The selector, if no node matches it.
+    pub(crate) unmatched: Option<Selector>,
     /// When, since the start of the process.
     pub(crate) at: Duration,
 }
@@ -424,6 +427,7 @@ fn ask(service: &Service, wanted: &Arc<Wanted>, (why, stands_in): (Why, bool), f
         why,
         recreate: if service.ingress.is_empty() { Recreate::IfError } else { Recreate::Never },
         hosts: facts.targets.hosts.clone(),
+        unmatched: facts.targets.unmatched().cloned(),
         at: facts.now,
     }
 }

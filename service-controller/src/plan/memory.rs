@@ -515,7 +515,7 @@ impl Memory {
             Work::Hosts | Work::Remove => Vec::new(),
             Work::Build => {
                 let mut news = self.begins(News::Ensuring, ask.at);
-                news.extend(ask.hosts.is_empty().then_some(News::NoTargets));
+                news.extend(ask.hosts.is_empty().then(|| News::NoTargets(ask.unmatched.clone())));
                 news
             }
         }
@@ -526,7 +526,7 @@ impl Memory {
         match self.work.take().map(|(work, _since)| work) {
             None | Some(Work::Remove) => Vec::new(),
             Some(Work::Build) => vec![News::Ensured],
-            Some(Work::Hosts) if ask.hosts.is_empty() => vec![News::NoTargets],
+            Some(Work::Hosts) if ask.hosts.is_empty() => vec![News::NoTargets(ask.unmatched.clone())],
             Some(Work::Hosts) => vec![News::Updated],
         }
     }

@@ -96,6 +96,8 @@ pub(crate) struct Targets {
     pub(crate) selector: Option<Selector>,
     /// By provider ID, which names a member at the vendor.
     backends: BTreeMap<String, Backend>,
+    /// Whether there is a selector and no node, target or not, has the labels.
+    unmatched: bool,
     /// Nodes that would be targets and cannot be addressed yet.
     pub(crate) withheld: usize,
     /// Their names, for people.
@@ -111,8 +113,9 @@ impl Targets {
     /// Withheld are nodes without provider ID or internal address, and the second of two that claim one machine.
     pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, selector: Option<&Selector>) -> Self {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
-        let mut wanted: Vec<&Node> =
-            nodes.into_iter().filter(|node| node.is_target()).filter(selected).collect();
+        let mut wanted: Vec<&Node> = nodes.into_iter().filter(selected).collect();
+        let unmatched = selector.is_some() && wanted.is_empty();
+        wanted.retain(|node| node.is_target());
         wanted.sort_by(|a, b| a.name.cmp(&b.name));
         let mut backends = BTreeMap::new();
         for backend in wanted.iter().filter_map(|node| backend(node)) {
@@ -122,7 +125,12 @@ impl Targets {
         let list = BackendList { backends: backends.values().cloned().collect() };
         let id = short(&Sha256::digest(list.encode_to_vec()));
         let hosts = Hosts::of(&backends);
-        Self { id, selector: selector.cloned(), backends, withheld, hosts, blind: false }
+        Self { id, selector: selector.cloned(), backends, unmatched, withheld, hosts, blind: false }
+    }
+
+    /// The selector that no node matches, if that is why there are no targets.
+    pub(crate) fn unmatched(&self) -> Option<&Selector> {
+        self.selector.as_ref().filter(|_| self.unmatched)
     }
 
     /// How many nodes get traffic.

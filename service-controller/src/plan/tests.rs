@@ -108,7 +108,7 @@ fn other_nodes_are_told_as_such() {
     world.nodes(&[]);
     assert_snapshot!(world.settled(), @r"
     ensure (other nodes, no nodes)
-      news: NoTargets
+      news: NoTargets(None)
     ");
 }
 

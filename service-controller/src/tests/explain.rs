@@ -5,9 +5,9 @@ use std::time::Duration;
 use cloud_api_proto::{AdapterError, DOMAIN, Reason};
 use controller_core::{
     explain::report::{Explanation, State},
-    testing::service,
+    testing::{node, service},
 };
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
 
 use super::world::{World, name};
 use crate::plan::left_over::Orphans;
@@ -259,4 +259,23 @@ async fn a_write_that_fails_is_explained_in_the_adapters_words() {
     let told = world.told("web", "SyncLoadBalancerFailed").expect("it is");
     assert_eq!(told, format!("Error syncing load balancer: {failed}; looks first whether it was done"));
     assert_eq!(world.explained("web").waits_for, Some(told));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_that_matches_no_node_is_named() {
+    let world = World::start().await;
+    world.node("a").node("b");
+    world.service(service("web").port(80).annotation("lb.cloudadapter.dev/node-selector", "zone=mars"));
+    let event = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: no node matches node-selector \
+                 zone=mars";
+    world.eventually_events(&[event]).await;
+    world.quiet().await;
+    let nodes = |world: &World| world.explained("web").wanted.pop().unwrap_or_default();
+    assert_eq!(nodes(&world), "0 nodes: no node matches node-selector zone=mars");
+    // One that matches and may not serve is another matter.
+    let excluded = node("m").provider_id("sim://r1/m").at("10.0.0.7").label("zone", "mars");
+    let excluded = excluded.label("node.kubernetes.io/exclude-from-external-load-balancers", "");
+    world.kube.put::<Node>(excluded);
+    world.quiet().await;
+    assert_eq!(nodes(&world), "0 nodes");
 }

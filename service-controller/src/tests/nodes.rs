@@ -49,7 +49,7 @@ async fn services_that_select_the_same_nodes_share_one_set() {
     });
     world
         .eventually_events(&[
-            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer",
+            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: no node matches node-selector zone=none",
         ])
         .await;
 }

@@ -92,7 +92,9 @@ impl fmt::Display for Requirement {
         match self {
             Self::There(key) => f.write_str(key),
             Self::NotThere(key) => write!(f, "!{key}"),
+            Self::In(key, values) if values.len() == 1 => write!(f, "{key}={}", list(values)),
             Self::In(key, values) => write!(f, "{key} in ({})", list(values)),
+            Self::NotIn(key, values) if values.len() == 1 => write!(f, "{key}!={}", list(values)),
             Self::NotIn(key, values) => write!(f, "{key} notin ({})", list(values)),
         }
     }
@@ -185,7 +187,7 @@ mod tests {
     fn order_and_spelling_are_no_difference() {
         let one = Selector::read("zone in (b, a),tier==edge").unwrap();
         assert_eq!(Selector::read("tier=edge , zone in (a,b)"), Ok(one.clone()));
-        assert_eq!(one.to_string(), "tier in (edge),zone in (a,b)");
+        assert_eq!(one.to_string(), "tier=edge,zone in (a,b)");
     }
 
     #[test]

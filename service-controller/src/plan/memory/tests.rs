@@ -19,6 +19,7 @@ fn ask(why: Why) -> Ask {
         why,
         recreate: Recreate::Never,
         hosts: Hosts::some(),
+        unmatched: None,
         at: Duration::ZERO,
     }
 }
