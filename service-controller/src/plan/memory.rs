@@ -527,6 +527,8 @@ impl Memory {
             None | Some(Work::Remove) => Vec::new(),
             Some(Work::Build) => vec![News::Ensured],
             Some(Work::Hosts) if ask.hosts.is_empty() => vec![News::NoTargets(ask.unmatched.clone())],
+            // Something else about the same hosts, such as their zones.
+            Some(Work::Hosts) if self.settled.as_ref().is_some_and(|it| it.hosts == ask.hosts) => Vec::new(),
             Some(Work::Hosts) => vec![News::Updated],
         }
     }

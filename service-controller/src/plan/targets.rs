@@ -57,18 +57,22 @@ fn excludes(value: &str) -> bool {
 pub(crate) struct Hosts {
     names: Vec<String>,
     total: usize,
+    /// A digest of what makes other hosts: machines and their addresses, and not where they are.
+    digest: String,
 }
 
 impl Hosts {
     fn of(backends: &BTreeMap<String, Backend>) -> Self {
         let mut names: Vec<&String> = backends.values().map(|it| &it.node_name).collect();
         names.sort();
-        Self { names: names.into_iter().take(NAMES_MAX).cloned().collect(), total: backends.len() }
+        let names = names.into_iter().take(NAMES_MAX).cloned().collect();
+        let bare = |it: &Backend| Backend { zone: String::new(), ..it.clone() };
+        Self { names, total: backends.len(), digest: digest(backends.values().map(bare).collect()) }
     }
 
     #[cfg(test)]
     pub(super) fn some() -> Self {
-        Self { names: vec!["a".to_owned()], total: 1 }
+        Self { names: vec!["a".to_owned()], total: 1, digest: String::new() }
     }
 
     /// Whether there are none.
@@ -122,8 +126,7 @@ impl Targets {
             backends.entry(backend.provider_id.clone()).or_insert(backend);
         }
         let withheld = wanted.len().saturating_sub(backends.len());
-        let list = BackendList { backends: backends.values().cloned().collect() };
-        let id = short(&Sha256::digest(list.encode_to_vec()));
+        let id = digest(backends.values().cloned().collect());
         let hosts = Hosts::of(&backends);
         Self { id, selector: selector.cloned(), backends, unmatched, withheld, hosts, blind: false }
     }
@@ -177,6 +180,11 @@ fn backend(node: &Node) -> Option<Backend> {
         weight: None,
         draining: false,
     })
+}
+
+/// Names exactly this list.
+fn digest(backends: Vec<Backend>) -> String {
+    short(&Sha256::digest(BackendList { backends }.encode_to_vec()))
 }
 
 /// The first bytes of a digest, in hex.

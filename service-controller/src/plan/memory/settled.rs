@@ -7,6 +7,7 @@ use super::{
         Ask,
         cloud::{Answer, Balancer, State, listeners},
         service::{Ingress, same_ingress},
+        targets::Hosts,
     },
     LAG,
 };
@@ -18,6 +19,8 @@ pub(crate) struct Settled {
     pub(crate) shape: String,
     /// The set of backends that was asked for.
     pub(crate) targets: String,
+    /// The nodes in it.
+    pub(super) hosts: Hosts,
     pub(crate) state: State,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
@@ -49,6 +52,7 @@ impl Settled {
         Self {
             shape: ask.wanted.shape.digest.clone(),
             targets: ask.spec.backend_set_id.clone(),
+            hosts: ask.hosts.clone(),
             state: answer.state,
             listeners: listeners(&ask.spec),
             backends: Backends::Unknown { before: before.map(|it| it.backends) },

@@ -255,9 +255,9 @@ fn a_wish_that_is_refused_is_not_asked_for_again_for_a_while() {
     assert!(!is_refused(&memory, "bad", bad.at + LAG) && !is_refused(&memory, "other", bad.at));
 
     // Meanwhile the good one follows the nodes, as if nothing else were going on.
-    let hosts = Ask { stands_in: true, ..ask(Why::Hosts) };
+    let hosts = Ask { stands_in: true, hosts: Hosts::default(), ..ask(Why::Hosts) };
     memory.asking(&hosts);
-    assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [News::Updated]);
+    assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [News::NoTargets(None)]);
 
     let again = Ask { at: bad.at + LAG, ..bad };
     assert_eq!(memory.asking(&again), [], "it was said when it was refused");
