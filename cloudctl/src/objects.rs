@@ -129,15 +129,39 @@ impl fmt::Display for Object {
     }
 }
 
-/// The Events of the controllers about it, the oldest first.
+/// The Events of the controllers about it, the oldest first. Where it is not there any more, those about the last ones of its name.
 pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Told>, Missing> {
+    let uid = uid(cluster, object).await?;
     let events: Api<Event> = cluster.namespaced(object.namespace());
     let about = format!("involvedObject.kind={},involvedObject.name={}", object.kind(), object.name());
     let about = ListParams::default().fields(&about);
     let events = cluster.ask("events", async { events.list(&about).await }).await?;
-    let mut told: Vec<Told> = events.items.into_iter().filter_map(told).collect();
+    let about = events.items.into_iter().filter(|event| is_about(event, uid.as_deref()));
+    let mut told: Vec<Told> = about.filter_map(told).collect();
     told.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
     Ok(told)
+}
+
+/// The UID of the object that has the name now, if there is one.
+async fn uid(cluster: &Cluster, object: &Object) -> Result<Option<String>, Missing> {
+    let name = object.name();
+    match object {
+        Object::Node(_) => {
+            let nodes: Api<Node> = cluster.all();
+            let node = cluster.ask("nodes", async { nodes.get_metadata_opt(name).await }).await?;
+            Ok(node.and_then(|node| node.metadata.uid))
+        }
+        Object::Service { namespace, .. } => {
+            let services: Api<Service> = cluster.namespaced(namespace);
+            let service = cluster.ask("services", async { services.get_metadata_opt(name).await }).await?;
+            Ok(service.and_then(|service| service.metadata.uid))
+        }
+    }
+}
+
+/// Whether an Event is about the object of this UID: one that had the name before has Events, too, for an hour.
+fn is_about(event: &Event, uid: Option<&str>) -> bool {
+    uid.is_none() || event.involved_object.uid.as_deref() == uid
 }
 
 /// An Event of ours.
@@ -267,6 +291,19 @@ mod tests {
             why(json!({ "type": "LoadBalancer", "loadBalancerClass": "a/b" })).contains("its class is a/b")
         );
         assert_eq!(why(json!({ "type": "LoadBalancer" })), "");
+    }
+
+    #[test]
+    fn events_of_a_deleted_object_of_the_same_name_are_left_out() {
+        let about = |uid| {
+            serde_json::from_value::<Event>(
+                json!({ "metadata": {}, "involvedObject": { "name": "web", "uid": uid } }),
+            )
+            .expect("an Event")
+        };
+        assert!(is_about(&about("u-2"), Some("u-2")));
+        assert!(!is_about(&about("u-1"), Some("u-2")));
+        assert!(is_about(&about("u-1"), None), "it is deleted, and nothing has its name");
     }
 
     #[test]
