@@ -74,7 +74,7 @@ impl ControlPlane {
         Self::at(own.site(), Servers::Own(Box::new(own)), tools, dir).await
     }
 
-    /// One that is as if it had just started: of the [pool], where there is one, so that nobody waits for a start.
+    /// One that is as if it had just started: of the [pool] where there is one, which saves the start.
     ///
     /// # Errors
     /// When the pool has none to lend, or as [`Self::start`].

@@ -59,7 +59,7 @@ struct Elected {
 
 impl Term {
     /// That of a process without an election. Its epoch is the next second of the clock, and it begins with that second: so a process that
-    /// is started after another one has written has a greater epoch, as long as nobody sets the clock back.
+    /// is started after another one has written has a greater epoch, unless the clock is set back.
     ///
     /// A finer unit would be greater than any epoch of an election, and no process with `--leader-elect` could follow.
     #[must_use]

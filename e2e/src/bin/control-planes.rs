@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody reads any more when standard error is gone; the exit code still tells.
+            // This fails when standard error is closed; the exit code tells of the failure all the same.
             io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
             ExitCode::FAILURE
         }

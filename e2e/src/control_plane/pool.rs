@@ -134,7 +134,7 @@ struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those that nobody has just now.
+    /// Those that no scenario has at the moment.
     idle: Vec<Pooled>,
     /// So many become idle soon: who waits for one of them has it before a new one has started.
     restored: usize,
@@ -147,7 +147,8 @@ struct State {
 pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
     let listener = UnixListener::bind(socket);
     let listener = listener.with_context(|| format!("cannot listen at {}", socket.display()))?;
-    writeln!(io::stdout(), "{SOCKET}={}", socket.display()).context("nobody reads where it is")?;
+    writeln!(io::stdout(), "{SOCKET}={}", socket.display())
+        .context("cannot write to standard output where the socket is")?;
     let pool = Arc::new(Pool { tools: tools.clone(), state: Mutex::default(), returned: Notify::new() });
     let mut scenarios = JoinSet::new();
     loop {

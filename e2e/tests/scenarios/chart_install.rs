@@ -328,11 +328,8 @@ async fn network_policies_hold_where_pods_have_a_network() {
         assert!(rules.as_array().unwrap().iter().any(to_adapter), "none leads to the adapter: {rules}");
     }
     let rules = egress(adapter);
-    assert_eq!(
-        rules.as_array().unwrap().len(),
-        4,
-        "DNS, its other replica, the cloud, the API server: {rules}"
-    );
+    let n_rules = rules.as_array().unwrap().len();
+    assert_eq!(n_rules, 4, "DNS, its other replica, the cloud, the API server: {rules}");
 }
 
 /// The file that the adapter for OpenStack is given, with this secret in it. Nobody is there.

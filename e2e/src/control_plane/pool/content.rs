@@ -30,7 +30,7 @@ const LEASES: &str = "/registry/leases/";
 const AT_ONCE: usize = 100;
 /// Nothing new in so many looks, of which there are ten a second: then it has made what it makes at a start.
 const QUIET_LOOKS: usize = 10;
-/// And so many looks without a difference: then it is back, and nobody changes it any more.
+/// And so many looks without a difference: then etcd is as at first, and no process changes it any more.
 const STILL_LOOKS: usize = 2;
 /// A second or two; the rest is for a machine under load.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
