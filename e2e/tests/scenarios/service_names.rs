@@ -55,7 +55,11 @@ async fn load_balancers_are_called_as_the_template_says_and_another_name_makes_n
 /// As on the day on which the Go controller ends: its load balancer has the Service's name and no owner.
 #[tokio::test]
 async fn a_load_balancer_that_nobody_owns_is_taken_over_where_that_is_wished_and_goes_with_its_service() {
-    let values = json!({ "serviceController": { "compat": "openstack" } });
+    let values = json!({
+        "serviceController": { "compat": "openstack" },
+        // What a person changes in the cloud is seen at the next listing.
+        "adapter": { "cache": { "loadBalancers": { "maxAge": "2s" } } },
+    });
     let mut bed = Bed::install_with(&values).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
