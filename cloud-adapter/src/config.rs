@@ -16,7 +16,7 @@ use jiff::fmt::friendly::SpanParser;
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
-use crate::{driver::VendorLimit, replica::ReplicaOptions, security::SecurityOptions};
+use crate::{driver::VendorLimit, grants::Grant, replica::ReplicaOptions, security::SecurityOptions};
 
 const CONNECTION_AGE_MIN: Duration = Duration::from_secs(1);
 const CONNECTION_AGE_MAX: Duration = Duration::from_hours(24);
@@ -41,6 +41,13 @@ pub struct Options {
     /// Families: compute, network, loadbalancer, identity. A changed file is taken over within seconds, unless it has faults.
     #[arg(long, value_name = "FILE", help_heading = "Adapter")]
     pub config: Option<PathBuf>,
+
+    /// Allow the Services of a namespace something that reaches beyond them, as NAMESPACE:KIND=VALUE; repeatable. * is any namespace or
+    /// any value. Kinds: adopt (take over the load balancer of this vendor ID, which has no owner; it is released with its Service),
+    /// adopt-and-delete (the same, deleted with its Service), share (use the load balancer of this vendor ID beside its owner), parameter
+    /// (set this vendor parameter), addresses (ask for addresses of this range, which is then reserved for the namespaces that have it).
+    #[arg(long, value_name = "GRANT", help_heading = "Tenants")]
+    pub grant: Vec<Grant>,
 
     /// Who may call, and how.
     #[command(flatten)]

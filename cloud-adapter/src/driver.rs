@@ -28,7 +28,7 @@ pub use self::{
     desired::{DesiredLoadBalancer, Heir, Heritage, RouteChanges, WantedRoute},
     error::{Fault, VendorError},
     fence_tag::{read_fence, write_fence},
-    item::{Item, LoadBalancerRecord, Lookup, Page},
+    item::{Item, LoadBalancerRecord, Lookup, Namespaces, Origin, Page},
     limit::VendorLimit,
     name::wished_name,
 };
@@ -80,7 +80,8 @@ pub trait Driver:
     ///
     /// Pure. Steps may name parts that earlier steps make: the runtime observes and plans again after each step, and carries out
     /// only the first. The last step records `desired.hash` at the vendor, so that a half-built load balancer never looks complete.
-    /// The first step of one that is observed without our tags, because it is adopted, is to tag it.
+    /// The first step of one that is observed without our tags, because it is adopted, is to tag it; unless it was made for the key, as its
+    /// name says, with a tag by which it is listed as [`Origin::Adopted`] from then on.
     ///
     /// With [`DesiredLoadBalancer::shares`] a load balancer is observed that others may own and use, until it has a record of this key as
     /// well: nothing of theirs is touched. The first step says whose the key is, so that nobody deletes it from then on.
@@ -131,6 +132,12 @@ pub trait Driver:
     ///
     /// Of one that others use only what is the key's own goes: the load balancer goes with the last of them, if any of them owned it.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
+
+    /// What releases a load balancer that was adopted ([`Origin::Adopted`]): the parts of its key go, and then our tags. The load balancer
+    /// and what its key did not make stay. Pure. Empty while the vendor is changing it. As it is: none is listed as adopted.
+    fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step> {
+        self.plan_deletion(observed)
+    }
 
     /// Whether others use a load balancer beside the key that it is listed for. Pure. As it is: none is shared.
     ///

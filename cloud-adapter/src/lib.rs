@@ -11,6 +11,7 @@ mod context;
 mod credentials;
 pub mod driver;
 mod fence;
+mod grants;
 mod http;
 mod instances;
 mod load_balancers;
@@ -31,6 +32,8 @@ pub mod vendor;
 
 pub use self::{
     config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, LogFormat, Options},
+    grants::{Grant, Grants},
+    load_balancers::rehearsal::{Foretold, Request, foretell},
     process::{WrongUsage, run, run_through},
     replica::{ReplicaMode, ReplicaOptions},
     security::{AuthenticationKind, SecurityOptions},

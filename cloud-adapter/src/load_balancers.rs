@@ -6,6 +6,7 @@ mod candidates;
 mod converge;
 mod decide;
 mod memory;
+pub(crate) mod rehearsal;
 mod service;
 mod validate;
 mod verbs;

@@ -27,6 +27,7 @@ use crate::{
     config::{Config, LiveConfig, Options},
     credentials::{self, Untried},
     driver::{Driver, Fault, VendorError},
+    grants::Grants,
     http, instances, load_balancers,
     metrics::{Metrics, RpcLayer},
     page::{self, Page},
@@ -48,6 +49,7 @@ pub struct Adapter<D: Driver> {
     security: Security,
     http: TcpListener,
     driver: Arc<D>,
+    grants: Arc<Grants>,
     snapshots: Snapshots<D>,
     finder: Arc<instances::Finder<D>>,
     rpc: Rpc,
@@ -100,7 +102,21 @@ impl<D: Driver> Adapter<D> {
             ReplicaMode::Single => None,
             ReplicaMode::ActiveStandby => Some(Election::prepare(options, &rpc.instance_id, wall).await?),
         };
-        Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election })
+        let grants = Arc::new(Grants::from(options.grant.clone()));
+        Ok(Self {
+            grpc,
+            security,
+            http,
+            driver,
+            grants,
+            snapshots,
+            finder,
+            rpc,
+            config,
+            writes,
+            health,
+            election,
+        })
     }
 
     /// The address of the contract.
@@ -142,8 +158,20 @@ impl<D: Driver> Adapter<D> {
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
         let (page, history) = self.page(converger);
-        let Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election } =
-            self;
+        let Self {
+            grpc,
+            security,
+            http,
+            driver,
+            snapshots,
+            finder,
+            rpc,
+            config,
+            writes,
+            health,
+            election,
+            ..
+        } = self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
@@ -194,7 +222,8 @@ impl<D: Driver> Adapter<D> {
 
     fn converger(&self) -> load_balancers::Converger<D> {
         let snapshot = Arc::clone(&self.snapshots.load_balancers);
-        load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
+        let parts = (Arc::clone(&self.driver), Arc::clone(&self.grants));
+        load_balancers::Converger::new(parts, snapshot, &self.rpc, self.writes.clone())
     }
 
     /// The status page, and what keeps its history.

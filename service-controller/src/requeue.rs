@@ -9,7 +9,11 @@ use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, adapter::concerns_all, kube_api};
 use tonic::Code;
 
-use crate::plan::{News, Refusal, Step, as_it_is::FAMILIES, memory::Topic};
+use crate::plan::{
+    News, Refusal, Step,
+    as_it_is::{FAMILIES, port},
+    memory::Topic,
+};
 
 /// What is known of the adapter when it comes back wakes all Services; this is only the safety net.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
@@ -125,10 +129,17 @@ impl Error {
         self.fixed().contains(FAMILIES)
     }
 
-    /// The fields of the contract in which what is there differs from what is asked for and cannot change. Empty: it was not that.
+    /// The fields of the contract in which what is there differs from what is asked for and cannot change, or ports that another user of
+    /// the load balancer has: all else can be done. Empty: it was not that.
     pub(crate) fn fixed(&self) -> BTreeSet<String> {
         match self {
             Self::Adapter { source, .. } if source.reason == Reason::ImmutableField => {
+                fields::named(source).into_iter().map(str::to_owned).collect()
+            }
+            Self::Adapter { source, .. }
+                if source.reason == Reason::FieldInvalid
+                    && fields::named(source).iter().all(|field| port(field).is_some()) =>
+            {
                 fields::named(source).into_iter().map(str::to_owned).collect()
             }
             Self::Refused(_)

@@ -284,6 +284,10 @@ impl Driver for OpenStackDriver {
         plan::plan_deletion(observed, self.balancers.guards.last().as_deref())
     }
 
+    fn plan_release(&self, observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+        plan::plan_release(observed, self.balancers.guards.last().as_deref())
+    }
+
     fn is_used_by_others(&self, observed: &LoadBalancerRecord<Detail>) -> bool {
         let there = observed.detail.balancer.as_ref();
         there.is_some_and(|one| {
@@ -315,6 +319,7 @@ impl OpenStackDriver {
             Step::CompleteLoadBalancer { id, tags } => self.tag(session, id.id()?, tags).await,
             Step::ShareLoadBalancer { id, sharing, .. } => self.share(session, id, sharing).await,
             Step::LeaveLoadBalancer { id, whose } => self.leave(session, id, whose.as_ref()).await,
+            Step::ReleaseLoadBalancer { id } => self.release(session, id).await,
             Step::DeleteLoadBalancer { id, whose, seen } => {
                 self.delete_unshared(session, id, (whose.as_ref(), seen)).await
             }
@@ -349,14 +354,14 @@ impl OpenStackDriver {
             Step::AttachFloatingIp { id, target, .. } => {
                 client.attach_floating_ip(session, id.id()?, there(target.as_ref())?).await
             }
-            Step::AttachReserved { address, target } => {
-                client.attach_reserved(session, *address, there(target.as_ref())?).await
+            Step::AttachReserved { address, target, claim } => {
+                client.attach_reserved(session, (*address, claim), there(target.as_ref())?).await
             }
             Step::DescribeFloatingIp { id, description, .. } => {
                 client.describe_floating_ip(session, id.id()?, description).await
             }
             Step::DetachFloatingIp { id, for_reserved, .. } => {
-                client.detach_floating_ip(session, id, *for_reserved).await
+                client.detach_floating_ip(session, id, for_reserved.as_ref()).await
             }
             Step::DeleteFloatingIp { id, .. } => client.delete_floating_ip(session, id).await,
             Step::OpenNodes(opening) => self.open_nodes(session, there(opening.as_deref())?).await,

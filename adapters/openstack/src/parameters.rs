@@ -23,6 +23,9 @@ enum Change {
     Anew,
 }
 
+/// Those that reach into networks which may be of others: the address would be there, or the nodes be opened to it.
+const NEED_A_GRANT: [&str; 2] = [NETWORK, MEMBER_SUBNET];
+
 /// All of them: key, type, default, when a change counts, what it is.
 const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
     (
@@ -92,6 +95,7 @@ impl Parameters {
                 mutable_in_place: change == Change::InPlace,
                 description: description.to_owned(),
                 allowed_values: Vec::new(),
+                needs_grant: NEED_A_GRANT.contains(&key),
             };
         ALL.map(declare).into()
     }

@@ -64,17 +64,24 @@ pub(crate) fn plan(
     };
     match Role::of(desired, balancer)? {
         Role::Owner => {
-            let wanted = Wanted::read(desired, site)?;
+            let mut wanted = Wanted::read(desired, site)?;
             let fixed = wanted.vip.fixed((&desired.spec, &wanted.parameters), balancer)?;
-            shared::check_ports(desired, Role::Owner, (balancer, tree), wanted.ports.iter())?;
-            Goal::new((desired, fence), &wanted, site, Some(balancer)).changes((balancer, tree), fixed)
+            let taken = shared::leave_taken_ports(desired, Role::Owner, (balancer, tree), &mut wanted.ports);
+            let is_strange = ownership::owner(&balancer.tags).is_none()
+                && !GoNames::of(&desired.heir()).made(&balancer.name)
+                && !ownership::names_of(&desired.key)(&balancer.name);
+            if is_strange || ownership::is_adopted(&balancer.tags) {
+                wanted.tags.insert(ownership::adopted());
+            }
+            Goal::new((desired, fence), &wanted, site, Some(balancer))
+                .changes((balancer, tree), fixed.or(taken))
         }
         Role::Sharer => {
             ownership::check_room(&balancer.id, &balancer.name, &balancer.tags, &desired.key)?;
             let desired = &shared::narrowed(desired, (balancer, tree))?;
-            let wanted = Wanted::shared(desired, site)?;
-            shared::check_ports(desired, Role::Sharer, (balancer, tree), wanted.ports.iter())?;
-            Goal::new((desired, fence), &wanted, site, Some(balancer)).share(balancer, tree)
+            let mut wanted = Wanted::shared(desired, site)?;
+            let taken = shared::leave_taken_ports(desired, Role::Sharer, (balancer, tree), &mut wanted.ports);
+            Goal::new((desired, fence), &wanted, site, Some(balancer)).share((balancer, tree), taken)
         }
     }
 }
@@ -116,6 +123,22 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
     let first = first.chain(node_access::closing(observed, guards));
     let last = floating_ips::releases(observed).into_iter().chain(shared::last_addresses(observed));
     first.chain(delete).chain(last).collect()
+}
+
+/// What releases one that was there before its owner: the owner's parts go, and then its tags. What others have on it stays, and so do
+/// the addresses that it had.
+pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
+    let Some(balancer) = &observed.detail.balancer else { return plan_deletion(observed, guards) };
+    let Some(key) = &observed.summary.key else { return Vec::new() };
+    if balancer.provisioning_status.starts_with(shared::PENDING) {
+        return Vec::new();
+    }
+    let mut steps =
+        shared::own_parts(observed, |name, tags| ownership::is_part_of(key, &balancer.name, (name, tags)));
+    steps.extend(node_access::closing(observed, guards));
+    steps.extend(floating_ips::releases(observed));
+    steps.push(Step::ReleaseLoadBalancer { id: balancer.id.clone() });
+    steps
 }
 
 /// Route changes as one step, for the router takes many at once.
@@ -226,7 +249,12 @@ impl<'a> Goal<'a> {
     }
 
     /// What is missing on a load balancer that others use, too: nothing of it is touched but what is this one's own.
-    fn share(&self, balancer: &Balancer, tree: &Detail) -> Result<Vec<Step>, VendorError> {
+    /// `taken`: ports that others have. Without them it is not called complete.
+    fn share(
+        &self,
+        (balancer, tree): (&Balancer, &Detail),
+        taken: Option<VendorError>,
+    ) -> Result<Vec<Step>, VendorError> {
         let (id, tags, key) = (&balancer.id, &balancer.tags, &self.desired.key);
         let claim = Sharing::claim(self.desired, self.fence)?;
         let mut steps = Vec::new();
@@ -238,12 +266,13 @@ impl<'a> Goal<'a> {
         let (ports, refusal) = self.ports(Role::Sharer, (balancer, tree));
         steps.extend(ports);
         let complete = claim.complete(&balancer.name, &self.desired.hash, tags).map(Box::new);
+        let complete = complete.filter(|_| taken.is_none());
         steps.extend(complete.map(|sharing| Step::ShareLoadBalancer {
             id: id.clone(),
             sharing,
             complete: true,
         }));
-        match refusal {
+        match taken.or(refusal) {
             Some(refusal) if steps.is_empty() => Err(refusal),
             Some(_) | None => Ok(steps),
         }

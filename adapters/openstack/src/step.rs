@@ -17,7 +17,7 @@ use crate::{
             NewMember, NewMonitor, NewPool, Target, UpdatePool,
         },
     },
-    ownership::Sharing,
+    ownership::{Claim, Sharing},
 };
 
 /// One vendor write.
@@ -58,6 +58,10 @@ pub enum Step {
     LeaveLoadBalancer {
         id: String,
         whose: Option<LoadBalancerKey>,
+    },
+    /// The tags of an owner go that found it there.
+    ReleaseLoadBalancer {
+        id: String,
     },
     /// A port, with a pool that is there.
     CreateListener {
@@ -142,6 +146,7 @@ pub enum Step {
     AttachReserved {
         address: IpAddr,
         target: Option<Target>,
+        claim: Box<Claim>,
     },
     /// What says whose it is, and whether it stays.
     DescribeFloatingIp {
@@ -154,7 +159,7 @@ pub enum Step {
     DetachFloatingIp {
         id: String,
         address: IpAddr,
-        for_reserved: Option<IpAddr>,
+        for_reserved: Option<(IpAddr, Box<Claim>)>,
     },
     DeleteFloatingIp {
         id: String,
@@ -271,7 +276,8 @@ impl DriverStep for Step {
             | Self::RenameLoadBalancer { .. }
             | Self::CompleteLoadBalancer { .. }
             | Self::ShareLoadBalancer { .. }
-            | Self::LeaveLoadBalancer { .. } => octavia::UPDATE_LOAD_BALANCER,
+            | Self::LeaveLoadBalancer { .. }
+            | Self::ReleaseLoadBalancer { .. } => octavia::UPDATE_LOAD_BALANCER,
             Self::DeleteLoadBalancer { .. } => octavia::DELETE_LOAD_BALANCER,
             Self::CreateListener { .. } => octavia::CREATE_LISTENER,
             Self::UpdateListener { .. } => octavia::UPDATE_LISTENER,
@@ -312,6 +318,7 @@ impl DriverStep for Step {
             | Self::CompleteLoadBalancer { .. }
             | Self::ShareLoadBalancer { .. }
             | Self::LeaveLoadBalancer { .. }
+            | Self::ReleaseLoadBalancer { .. }
             | Self::CreateListener { .. }
             | Self::UpdateListener { .. }
             | Self::DeleteListener { .. }
@@ -350,6 +357,7 @@ impl fmt::Display for Step {
             Self::LeaveLoadBalancer { id, .. } => {
                 write!(f, "take the tags off load balancer {id}, which others use")
             }
+            Self::ReleaseLoadBalancer { id } => write!(f, "take the tags off load balancer {id}"),
             Self::DeleteLoadBalancer { id, .. } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { port, .. } => write!(f, "create listener {port}"),
             Self::UpdateListener { port, pool: None, .. } => write!(f, "update listener {port}"),

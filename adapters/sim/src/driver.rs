@@ -311,6 +311,10 @@ impl Driver for SimDriver {
         plan::plan_deletion(&observed.detail)
     }
 
+    fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Step> {
+        plan::plan_release(&observed.detail)
+    }
+
     async fn look_up(
         &self,
         session: &Session,

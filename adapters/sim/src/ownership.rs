@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, WantedRoute, read_fence, wished_name, write_fence};
+use cloud_adapter::driver::{
+    DesiredLoadBalancer, Namespaces, WantedRoute, read_fence, wished_name, write_fence,
+};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
@@ -11,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::simcloud::model::Tags;
 
+const ADOPTED: &str = "adopted";
 /// Bytes of a name at the vendor.
 const NAME_MAX: usize = 63;
 
@@ -31,6 +34,10 @@ enum Tag {
     UserKeys,
     NodeUid,
     NodeName,
+    /// On one that has no owner: namespaces whose Services may take it over, with commas between them.
+    Adopt,
+    /// `adopted`: it was there before its owner.
+    Origin,
 }
 
 impl Tag {
@@ -47,6 +54,8 @@ impl Tag {
             Self::UserKeys => "user-tags",
             Self::NodeUid => "node-uid",
             Self::NodeName => "node-name",
+            Self::Adopt => "adopt",
+            Self::Origin => "origin",
         };
         format!("{DOMAIN}/{word}")
     }
@@ -116,9 +125,36 @@ pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: 
     Some(tags)
 }
 
+/// The tag of one that was there before its owner.
+pub(crate) fn adopted() -> (String, String) {
+    (Tag::Origin.key(), ADOPTED.to_owned())
+}
+
+/// Whether it was there before its owner.
+pub(crate) fn is_adopted(tags: &Tags) -> bool {
+    Tag::Origin.read(tags) == Some(ADOPTED)
+}
+
+/// The namespaces whose Services may take it over.
+pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
+    Namespaces::read(Tag::Adopt.read(tags))
+}
+
+/// The tags that are not its owner's: those of others, and their consent.
+pub(crate) fn released(there: &Tags) -> Tags {
+    let former: BTreeSet<&str> =
+        Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
+    let others = others(there).filter(|(key, _)| !former.contains(key.as_str()));
+    others.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn others(there: &Tags) -> impl Iterator<Item = (&String, &String)> {
+    there.iter().filter(|(key, _)| !is_reserved(key) || **key == Tag::Adopt.key())
+}
+
 /// Our tags with the writer's, beside those that others have put there.
 pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &Tags) -> Tags {
-    let foreign = there.iter().filter(|(key, _)| !is_reserved(key));
+    let foreign = others(there);
     let mut tags: Tags = foreign.map(|(key, value)| (key.clone(), value.clone())).collect();
     tags.extend(wanted.clone());
     tags.extend(write_fence(fence).map(|text| (Tag::Fence.key(), text)));

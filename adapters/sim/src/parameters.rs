@@ -38,6 +38,7 @@ impl Parameters {
                 mutable_in_place: true,
                 description: "How the load balancer chooses a backend for a new connection.".to_owned(),
                 allowed_values: words(&ALGORITHMS.map(|(word, _)| word)),
+                needs_grant: false,
             },
             Parameter {
                 key: HEALTH_CHECK_TLS.to_owned(),
@@ -47,6 +48,7 @@ impl Parameters {
                 description: "Whether HTTP health checks speak TLS, without looking at the certificate."
                     .to_owned(),
                 allowed_values: words(&["true", "false"]),
+                needs_grant: false,
             },
         ]
     }

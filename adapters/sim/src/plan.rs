@@ -9,14 +9,14 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heritage, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::Fence;
 
 pub(crate) use self::routes::plan_routes;
 use self::wanted::{Wanted, WantedPool, WantedPort};
 use crate::{
     answers::{Listener, LoadBalancer, Pool, Read},
-    ownership,
+    heritage, ownership,
     simcloud::{
         model::{IpFamily, Placement, ProvisioningStatus, Tags},
         requests::{
@@ -42,10 +42,17 @@ pub(crate) fn plan(
     observed: Option<&LoadBalancerRecord<LoadBalancer>>,
     region: &str,
 ) -> Result<Vec<Step>, VendorError> {
-    let wanted = Wanted::read(desired, region)?;
+    let mut wanted = Wanted::read(desired, region)?;
     match observed {
         None => Ok(from_scratch(desired, fence, &wanted)),
         Some(record) => {
+            let there = &record.detail;
+            let is_strange = ownership::balancer_owner(&there.tags).is_none()
+                && heritage::of(&desired.heir())(&there.name) != Heritage::Sole
+                && !ownership::names_of(&desired.key)(&there.name);
+            if is_strange || ownership::is_adopted(&there.tags) {
+                wanted.tags.extend([ownership::adopted()]);
+            }
             let fixed = fixed(&wanted, &record.detail)?;
             let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &record.detail.tags);
             // It is not called what it will not be.
@@ -65,6 +72,22 @@ pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
         return Vec::new();
     }
     vec![Step::DeleteLoadBalancer { id: observed.id.clone() }]
+}
+
+/// What releases one that was there before its owner: its listeners go, which are all the owner's since it took it over, and then the
+/// owner's tags.
+pub(crate) fn plan_release(observed: &LoadBalancer) -> Vec<Step> {
+    if !observed.status.is(&ProvisioningStatus::Active) && !observed.status.is(&ProvisioningStatus::Error) {
+        return Vec::new();
+    }
+    let listeners = observed
+        .listeners
+        .iter()
+        .filter_map(|listener| Some(Step::DeleteListener { id: listener.id.clone(), port: port(listener)? }));
+    let pools = observed.pools.iter();
+    let pools = pools.map(|pool| Step::DeletePool { id: pool.id.clone(), name: pool.name.clone() });
+    let tags = ownership::released(&observed.tags);
+    listeners.chain(pools).chain([tag(Part::Known(observed.id.clone()), tags)]).collect()
 }
 
 fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -> Vec<Step> {

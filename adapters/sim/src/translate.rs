@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
 
-use cloud_adapter::driver::LoadBalancerRecord;
+use cloud_adapter::driver::{LoadBalancerRecord, Origin};
 use cloud_api_proto::v1alpha1::{
     Instance, InstanceAddress, InstanceState, LoadBalancer, LoadBalancerAddress, LoadBalancerState, NextHop,
     PortStatus, Protocol, Route, RouteOwner, RouteState, Scope, VendorIds,
@@ -151,7 +151,9 @@ pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<a
         created_at: Some(time(tree.created_at)),
         fence: ownership::fence(&tree.tags),
     };
-    LoadBalancerRecord { summary, detail: tree, left: false }
+    let origin = if ownership::is_adopted(&tree.tags) { Origin::Adopted } else { Origin::Created };
+    let adoptable_by = ownership::adoptable_by(&tree.tags);
+    LoadBalancerRecord { origin, adoptable_by, ..LoadBalancerRecord::new(summary, tree) }
 }
 
 fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {

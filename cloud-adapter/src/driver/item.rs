@@ -72,9 +72,48 @@ pub struct LoadBalancerRecord<D> {
     /// Its owner has done with it, and others share it still: it is in nobody's way, a deletion for its owner finds nothing, and its owner
     /// takes it back who wants one again.
     pub left: bool,
+    /// Where it comes from, as its tags say.
+    pub origin: Origin,
+    /// The namespaces whose Services may take it over, if it has no owner, as a tag on it says.
+    pub adoptable_by: Namespaces,
+    /// The namespaces whose Services may share it beside those of its owner's namespace, as a tag on it says.
+    pub shared_with: Namespaces,
+}
+
+/// Where a load balancer comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// It was created for its owner.
+    #[default]
+    Created,
+    /// It was there before its owner, which took it over by its ID: it is released with its owner, and not deleted.
+    Adopted,
+}
+
+/// Names of namespaces on a tag; `*` is any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces(Vec<String>);
+
+impl Namespaces {
+    /// Reads the values of tags: names with commas between them.
+    pub fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let names = values.into_iter().flat_map(|value| value.split(',')).map(str::trim);
+        Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Whether the namespace is among them.
+    pub(crate) fn include(&self, namespace: &str) -> bool {
+        self.0.iter().any(|name| name == namespace || name == "*")
+    }
 }
 
 impl<D> LoadBalancerRecord<D> {
+    /// One that was created for its owner, which still has it for itself.
+    pub fn new(summary: LoadBalancer, detail: D) -> Self {
+        let (adoptable_by, shared_with) = (Namespaces::default(), Namespaces::default());
+        Self { summary, detail, left: false, origin: Origin::Created, adoptable_by, shared_with }
+    }
+
     /// Whether its tags name this key.
     pub fn belongs_to(&self, key: &LoadBalancerKey) -> bool {
         self.summary.key.as_ref() == Some(key)

@@ -34,6 +34,8 @@ pub(crate) enum Create {
     Again,
     /// None of them is left.
     Gone,
+    /// It is nobody's any more.
+    Released,
 }
 
 impl Create {
@@ -42,6 +44,7 @@ impl Create {
             Self::New => "write",
             Self::Again => "write-again",
             Self::Gone => "delete",
+            Self::Released => "release",
         }
     }
 }
@@ -160,6 +163,10 @@ impl Driver for WriteOnly {
 
     fn plan_deletion(&self, _: &LoadBalancerRecord<()>) -> Vec<Create> {
         vec![Create::Gone]
+    }
+
+    fn plan_release(&self, _: &LoadBalancerRecord<()>) -> Vec<Create> {
+        vec![Create::Released]
     }
 
     fn is_used_by_others(&self, observed: &LoadBalancerRecord<()>) -> bool {

@@ -7,7 +7,7 @@ mod tests;
 use std::sync::Arc;
 
 use cloud_api_proto::{
-    AdapterError, Reason,
+    AdapterError, DOMAIN, Reason,
     v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState},
 };
 
@@ -159,13 +159,23 @@ impl<D> Candidates<D> {
     /// What a key that owns nothing takes over.
     ///
     /// # Errors
-    /// `OWNED_BY_OTHER` if what it would take, or what has its name, is somebody else's or may not be taken.
-    pub(super) fn adopt(&self, adoption: Adoption, known: Option<&str>) -> Result<Adopted<D>, AdapterError> {
+    /// `OWNED_BY_OTHER` if what it would take, or what has its name, is somebody else's or may not be taken. What is taken by its ID alone
+    /// needs consent: of a tag on it, or of the operator, who grants it to the namespace.
+    pub(super) fn adopt(
+        &self,
+        adoption: Adoption,
+        known: Option<&str>,
+        (namespace, is_granted): (&str, impl Fn(&str) -> bool),
+    ) -> Result<Adopted<D>, AdapterError> {
         if let (Adoption::ById, Some(id)) = (adoption, known) {
             return match (&self.known_foreign, &self.known_barred, &self.known) {
                 (Some(foreign), _, _) => Err(owned_by_other(foreign)),
                 (None, Some(barred), _) => Err(barred.error()),
-                (None, None, Some(known)) => Ok(Adopted::Taken(Arc::clone(known))),
+                (None, None, Some(known)) if self.was_its_own(known) => Ok(Adopted::Taken(Arc::clone(known))),
+                (None, None, Some(known)) if known.adoptable_by.include(namespace) || is_granted(id) => {
+                    Ok(Adopted::Taken(Arc::clone(known)))
+                }
+                (None, None, Some(_)) => Err(no_consent(id, namespace)),
                 (None, None, None) => Ok(Adopted::Missing(id.to_owned())),
             };
         }
@@ -178,6 +188,16 @@ impl<D> Candidates<D> {
             }
             (None, None) => Ok(Adopted::Nothing),
         }
+    }
+}
+
+impl<D> Candidates<D> {
+    /// Whether a load balancer without an owner was created for this key: what is left of its tags, its name, or the vendor's usual
+    /// controller says so.
+    fn was_its_own(&self, record: &LoadBalancerRecord<D>) -> bool {
+        let id = record.summary.vendor_id.as_str();
+        let has_uid = record.summary.key.as_ref().is_some_and(|key| !key.owner_uid.is_empty());
+        has_uid || self.named.iter().chain(&self.inherited).any(|one| one.summary.vendor_id == id)
     }
 }
 
@@ -222,6 +242,14 @@ fn owned_by_other<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
         summary.vendor_id, owner.kind, owner.namespace, owner.name
     );
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
+}
+
+fn no_consent(id: &str, namespace: &str) -> AdapterError {
+    let text = format!(
+        "load balancer {id} has no owner, and namespace {namespace} may not take it over: tag it with \
+         {DOMAIN}/adopt={namespace}, or start the adapter with --grant {namespace}:adopt={id}"
+    );
+    AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", id)
 }
 
 fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {

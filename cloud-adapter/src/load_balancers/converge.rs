@@ -35,6 +35,7 @@ use super::{
 use crate::{
     driver::{Driver, LoadBalancerRecord},
     fence::{Fences, check_tag},
+    grants::Grants,
     metrics::{Metrics, TaskCount, TaskState},
     replica::{Replica, Term},
     rpc::Rpc,
@@ -53,6 +54,8 @@ type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
 #[derive(Debug)]
 pub(crate) struct Converger<D: Driver> {
     pub(crate) driver: Arc<D>,
+    /// What the operator lets namespaces reach.
+    pub(crate) grants: Arc<Grants>,
     pub(crate) snapshot: Arc<Snapshot<Record<D>>>,
     pub(crate) vendor: Arc<Vendor>,
     pub(crate) fences: Fences,
@@ -133,13 +136,14 @@ pub(crate) enum Progress<T> {
 
 impl<D: Driver> Converger<D> {
     pub(crate) fn new(
-        driver: Arc<D>,
+        (driver, grants): (Arc<D>, Arc<Grants>),
         snapshot: Arc<Snapshot<Record<D>>>,
         rpc: &Rpc,
         tracker: TaskTracker,
     ) -> Self {
         Self {
             driver,
+            grants,
             snapshot,
             vendor: Arc::clone(&rpc.vendor),
             fences: Fences::default(),

@@ -6,12 +6,15 @@ mod tests;
 use std::sync::Arc;
 
 use cloud_api_proto::{
-    AdapterError, Reason,
-    v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState, Recreate},
+    AdapterError, DOMAIN, Reason,
+    v1alpha1::{Adoption, Fence, LoadBalancer, LoadBalancerKey, LoadBalancerState, Owner, Recreate},
 };
 
 use super::candidates::{Adopted, Candidates};
-use crate::driver::{DesiredLoadBalancer, Driver, Fault, Heir, LoadBalancerRecord, VendorError};
+use crate::{
+    driver::{DesiredLoadBalancer, Driver, Fault, Heir, Heritage, LoadBalancerRecord, Origin, VendorError},
+    grants::Grants,
+};
 
 /// What a key's task works towards.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +45,14 @@ impl Goal {
     pub(crate) fn adoption(&self) -> Adoption {
         match self {
             Self::Present(_, Terms { adoption, .. }) | Self::Absent { adoption, .. } => *adoption,
+        }
+    }
+
+    /// The namespace of the owner.
+    pub(crate) fn namespace(&self) -> &str {
+        match self {
+            Self::Present(desired, _) => &desired.owner.namespace,
+            Self::Absent { heir, .. } => &heir.owner.namespace,
         }
     }
 
@@ -114,6 +125,7 @@ type Decision<A> = Result<Next<<A as Driver>::Detail, <A as Driver>::Step>, Adap
 /// newer writer has left its tag.
 pub(crate) fn decide<A: Driver>(
     driver: &A,
+    grants: &Grants,
     goal: &Goal,
     fence: &Fence,
     observed: &Observed<'_, A::Detail>,
@@ -122,18 +134,40 @@ pub(crate) fn decide<A: Driver>(
     let candidates = Candidates::find(driver, items, goal);
     candidates.check(fence)?;
     match goal {
-        Goal::Absent { adoption, .. } => absent(driver, &candidates, (*adoption, fresh)),
+        Goal::Absent { adoption, .. } => {
+            let removal =
+                |record: &LoadBalancerRecord<A::Detail>| removal(driver, grants, goal.namespace(), record);
+            absent(&candidates, (*adoption, fresh), removal)
+        }
         Goal::Present(desired, terms) => {
-            Wish { driver, desired, terms, fence, former }.next(&candidates, fresh)
+            Wish { driver, grants, desired, terms, fence, former }.next(&candidates, fresh)
         }
     }
 }
 
-fn absent<A: Driver>(
+/// What removes a load balancer. One that was there before its owner is released, unless the operator allows its deletion.
+fn removal<A: Driver>(
     driver: &A,
-    candidates: &Candidates<A::Detail>,
+    grants: &Grants,
+    namespace: &str,
+    record: &LoadBalancerRecord<A::Detail>,
+) -> Vec<A::Step> {
+    if may_delete(grants, namespace, record) {
+        driver.plan_deletion(record)
+    } else {
+        driver.plan_release(record)
+    }
+}
+
+fn may_delete<D>(grants: &Grants, namespace: &str, record: &LoadBalancerRecord<D>) -> bool {
+    record.origin != Origin::Adopted || grants.may_delete_adopted(namespace, &record.summary.vendor_id)
+}
+
+fn absent<D, S>(
+    candidates: &Candidates<D>,
     (adoption, fresh): (Adoption, bool),
-) -> Decision<A> {
+    removal: impl Fn(&LoadBalancerRecord<D>) -> Vec<S>,
+) -> Result<Next<D, S>, AdapterError> {
     let mut targets = candidates.deletable();
     if adoption == Adoption::IfUnowned {
         targets.extend(candidates.inherited()?);
@@ -141,7 +175,7 @@ fn absent<A: Driver>(
     Ok(match (targets.is_empty(), fresh) {
         (true, false) => Next::Look,
         (true, true) => Next::End(End::Absent),
-        (false, _) => remove(targets.iter().flat_map(|target| driver.plan_deletion(target)).collect()),
+        (false, _) => remove(targets.iter().flat_map(|target| removal(target)).collect()),
     })
 }
 
@@ -156,6 +190,7 @@ fn remove<D, S>(steps: Vec<S>) -> Next<D, S> {
 /// A load balancer that shall be.
 struct Wish<'a, A: Driver> {
     driver: &'a A,
+    grants: &'a Grants,
     desired: &'a DesiredLoadBalancer,
     terms: &'a Terms,
     fence: &'a Fence,
@@ -165,6 +200,9 @@ struct Wish<'a, A: Driver> {
 impl<A: Driver> Wish<'_, A> {
     fn next(&self, candidates: &Candidates<A::Detail>, fresh: bool) -> Decision<A> {
         let Terms { recreate, adoption, known } = self.terms;
+        if let Some(record) = &candidates.shareable {
+            self.check_consent(record)?;
+        }
         if let Some((first, extra)) = candidates.owned.split_first() {
             let next = self.converge(first, *recreate)?;
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
@@ -172,7 +210,7 @@ impl<A: Driver> Wish<'_, A> {
                 (Next::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    remove(self.driver.plan_deletion(second))
+                    remove(removal(self.driver, self.grants, &self.desired.owner.namespace, second))
                 }
                 (next, _) => next,
             });
@@ -187,7 +225,8 @@ impl<A: Driver> Wish<'_, A> {
                 }
             };
         }
-        match candidates.adopt(*adoption, known.as_deref())? {
+        let may_adopt = |id: &str| self.grants.may_adopt(&self.desired.owner.namespace, id);
+        match candidates.adopt(*adoption, known.as_deref(), (&self.desired.owner.namespace, may_adopt))? {
             // What is not ours yet is never deleted for the sake of a new one.
             Adopted::Taken(record) => self.converge(&record, Recreate::Never),
             Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Next::Look),
@@ -200,6 +239,40 @@ impl<A: Driver> Wish<'_, A> {
                 steps => Ok(Next::Create(steps)),
             },
         }
+    }
+
+    /// Refuses to share what its owner does not share with this namespace.
+    fn check_consent(&self, record: &LoadBalancerRecord<A::Detail>) -> Result<(), AdapterError> {
+        let LoadBalancer { vendor_id, key, owner, .. } = &record.summary;
+        let (namespace, cluster_id) = (&self.desired.owner.namespace, &self.desired.key.cluster_id);
+        let cluster = key.as_ref().map(|key| &key.cluster_id);
+        let consents = match (cluster, owner) {
+            (Some(cluster), Some(owner)) if cluster == cluster_id => {
+                owner.namespace == *namespace || record.shared_with.include(namespace)
+            }
+            // Namespaces of another cluster may have the same names.
+            (Some(_), _) => false,
+            (None, _) => {
+                let heritage = self.driver.heritage(&self.desired.heir())(record);
+                let made_for_it = matches!(heritage, Heritage::Sole | Heritage::Shared(_));
+                made_for_it || record.shared_with.include(namespace)
+            }
+        };
+        if consents || self.grants.may_share(namespace, vendor_id) {
+            return Ok(());
+        }
+        let whose = owner.as_ref().filter(|_| cluster == Some(cluster_id));
+        let text = match whose {
+            Some(Owner { kind, namespace: theirs, name, .. }) => format!(
+                "spec.load_balancer_id: load balancer {vendor_id} of {kind} {theirs}/{name} is not shared with namespace {namespace}: \
+                 its owner may set lb.{DOMAIN}/share-with: {namespace}"
+            ),
+            None => format!(
+                "spec.load_balancer_id: load balancer {vendor_id} is not shared with namespace {namespace}: start the adapter with \
+                 --grant {namespace}:share={vendor_id}"
+            ),
+        };
+        Err(AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", vendor_id.clone()))
     }
 
     fn creation(&self, former: Option<&LoadBalancerRecord<A::Detail>>) -> Result<Vec<A::Step>, VendorError> {
@@ -233,7 +306,8 @@ impl<A: Driver> Wish<'_, A> {
                             return Ok(self.replace(record));
                         }
                         let mut error = AdapterError::from(error);
-                        error.message.push_str("; it is not made anew, since it is shared");
+                        let why = if record.origin == Origin::Adopted { "adopted" } else { "shared" };
+                        error.message.push_str(&format!("; it is not recreated, because it is {why}"));
                         Err(error)
                     }
                     Err(error) => Err(error.into()),
@@ -242,10 +316,12 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// In place of the one that it shares there would be none; and one that others use would only be left to them, to be taken back at
-    /// the next look.
+    /// In place of the one that it shares there would be none; one that others use would only be left to them, to be taken back at
+    /// the next look; and one that was there before its owner would only be released.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
-        self.desired.shares().is_none() && !self.driver.is_used_by_others(record)
+        self.desired.shares().is_none()
+            && !self.driver.is_used_by_others(record)
+            && may_delete(self.grants, &self.desired.owner.namespace, record)
     }
 
     /// Deletes it, to build it anew; what that takes stands in the plan, too.

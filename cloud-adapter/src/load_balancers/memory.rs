@@ -98,6 +98,13 @@ impl<S, R> Memories<S, R> {
         memory.used = now;
         act(memory)
     }
+
+    /// Looks through what was removed to make room for another one, of other keys than this.
+    pub(super) fn find_former<T>(&self, but: &LoadBalancerKey, find: impl Fn(&R) -> Option<T>) -> Option<T> {
+        let content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = content.memories.iter().filter(|(there, _)| **there != name(but));
+        others.filter_map(|(_, memory)| memory.former.as_ref()).find_map(find)
+    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl<D: Driver> Service<D> {
         request: &EnsureLoadBalancerRequest,
         context: &Context,
     ) -> Result<(Goal, Owner), AdapterError> {
-        let spec = validate::spec(request, &self.converger.driver.describe())?;
+        let spec = validate::spec(request, &self.converger.driver.describe(), &self.converger.grants)?;
         let terms = validate::terms(request)?;
         let (key, owner) =
             validate::identity(&context.cluster_id, request.key.clone(), request.owner.clone())?;
@@ -160,7 +160,7 @@ impl<D: Driver> Service<D> {
         let Some(view) = converger.trusted(context.bound) else { return Ok(None) };
         converger.check_fence(&goal.key().cluster_id, fence, &view)?;
         let observed = Observed { items: &view.items, fresh: false, former: None };
-        match decide(&*converger.driver, goal, fence, &observed) {
+        match decide(&*converger.driver, &converger.grants, goal, fence, &observed) {
             Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
@@ -179,7 +179,7 @@ impl<D: Driver> Service<D> {
         let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
         let view = converger.snapshot.at_least(bound, &*converger.driver, &context.session).await?;
         let observed = Observed { items: &view.items, fresh: true, former: None };
-        let next = decide(&*converger.driver, goal, &Fence::default(), &observed)?;
+        let next = decide(&*converger.driver, &converger.grants, goal, &Fence::default(), &observed)?;
         let steps = match &next {
             Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) | Next::Replace(_, steps) => {
                 steps.iter().map(planned).collect()

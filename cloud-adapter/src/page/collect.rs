@@ -243,7 +243,8 @@ mod tests {
         let cache = CacheSettings::default();
         let snapshots = Snapshots::new(&cache, Duration::ZERO, &rpc.metrics);
         let balancers = Arc::clone(&snapshots.load_balancers);
-        let converger = Converger::new(Arc::clone(&driver), balancers, &rpc, TaskTracker::new());
+        let converger =
+            Converger::new((Arc::clone(&driver), Arc::default()), balancers, &rpc, TaskTracker::new());
         let limits = limits(0.1, 1);
         let config = Config { limits, cache, share: 1.0, assumed: Vec::new(), revision: "7".to_owned() };
         let config = watch::Sender::new(Arc::new(config)).subscribe();
@@ -275,7 +276,7 @@ mod tests {
             let key =
                 cluster.map(|id| LoadBalancerKey { cluster_id: id.to_owned(), owner_uid: n.to_string() });
             let summary = LoadBalancer { vendor_id: format!("lb-{n}"), key, ..LoadBalancer::default() };
-            LoadBalancerRecord { summary, detail: (), left }
+            LoadBalancerRecord { left, ..LoadBalancerRecord::new(summary, ()) }
         };
         for (n, (cluster, left)) in
             [(Some("a"), false), (Some("a"), true), (Some("b"), false), (None, false)].into_iter().enumerate()

@@ -71,6 +71,7 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
         "text" => (r"\S(.*\S)?", "a text without blanks around it"),
         // What stands around an entry is cut off, and that may be a new line.
         "list of texts" => (r"(?s).*\S.*", "texts with commas between them"),
+        "list of namespaces" => (r"[a-z0-9,\s-]+", "names of namespaces with commas between them"),
         "list of IP addresses" => (r"[0-9a-fA-F:.,\s]+", "IP addresses with commas between them"),
         "list of `key=value`" => ("[^=,]+=[^,]*(,[^=,]+=[^,]*)*", "key=value with commas between them"),
         "duration" => ("0*[1-9][0-9]*[smh]", "a duration such as 90s, 5m or 1h"),

@@ -531,6 +531,10 @@ pub struct Parameter {
     /// The values that an enumeration takes.
     #[prost(string, repeated, tag = "6")]
     pub allowed_values: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// It reaches beyond the Service that sets it, such as into a network of others. Services of a namespace may set it only if the operator
+    /// grants that; others are answered FIELD_INVALID.
+    #[prost(bool, tag = "7")]
+    pub needs_grant: bool,
 }
 /// Nested message and enum types in `Parameter`.
 pub mod parameter {
@@ -2226,15 +2230,26 @@ pub struct LoadBalancerSpec {
     /// made. Empty: it has one for itself. Needs `lb.shared`, and goes without adoption. RESOURCE_GONE if there is none of that ID. Another
     /// ID, or none any more, is answered IMMUTABLE_FIELD.
     ///
+    /// Sharing needs the owner's consent: Services of the owner's namespace in the owner's cluster have it, others only if `shared_with` of the
+    /// owner names their namespace. For one without an owner a tag on it must name the namespace (`cloudadapter.dev/share`), and so may the
+    /// operator of the adapter. Without consent: OWNED_BY_OTHER.
+    ///
     /// What is of the load balancer itself is not touched: addresses, name, size and zone are its owner's, and so are tags and retention.
     /// Addresses are those that it has: INTERNAL is refused with FIELD_INVALID if it is public, and so are addresses or a first family that it
     /// has not. A port that somebody else has on it is refused with FIELD_INVALID, which names who that is.
     ///
-    /// Who has taken it over or had it made owns it. A deletion removes what is of its key alone. As long as others use it the load balancer
-    /// stays, its owner or not, and its addresses with it. The last one to go takes it along, if it was some key's. One that a person made
-    /// stays. What the vendor's usual cloud controller manager made for this owner becomes its own.
+    /// Who has taken it over or had it made owns it. A deletion removes what is of its key alone. As long as a Service of the owner's namespace
+    /// uses it the load balancer stays, its owner or not, and its addresses with it; they never pass to another namespace. The last Service of
+    /// that namespace to go takes it along. One that a person made stays. What the vendor's usual cloud controller manager made for this
+    /// owner becomes its own.
+    ///
+    /// A port that another one has is refused with FIELD_INVALID for that port alone, once all else is done.
     #[prost(string, tag = "19")]
     pub load_balancer_id: ::prost::alloc::string::String,
+    /// Namespaces of this cluster whose Services may share this load balancer, beside those of the owner's namespace. Each at most once. Needs
+    /// `lb.shared`.
+    #[prost(string, repeated, tag = "20")]
+    pub shared_with: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Nested message and enum types in `LoadBalancerSpec`.
 pub mod load_balancer_spec {
@@ -3082,8 +3097,12 @@ pub enum Adoption {
     /// Taken if it has the deterministic name and no owner; or if the vendor's usual cloud controller manager made it for this owner and
     /// for nobody else, as its name says. OWNED_BY_OTHER if it is shared, or if there are several.
     IfUnowned = 2,
-    /// Taken if `known.vendor_ids` names it as `loadbalancer` and it has no owner. RESOURCE_GONE if there is none of that ID,
-    /// OWNED_BY_OTHER if the vendor's usual cloud controller manager made it not for this owner alone.
+    /// Taken if `known.vendor_ids` names it as `loadbalancer`, it has no owner, and there is consent: a tag on it names the owner's namespace
+    /// (`cloudadapter.dev/adopt`), the operator of the adapter allows it, or it was made for this owner. OWNED_BY_OTHER without consent, and if
+    /// the vendor's usual cloud controller manager made it not for this owner alone; RESOURCE_GONE if there is none of that ID.
+    ///
+    /// What was there before its owner is released with it: a deletion removes what is of the key, and the tags, and leaves the rest, unless
+    /// the operator allows its deletion. It is never recreated.
     ById = 3,
 }
 impl Adoption {

@@ -103,7 +103,7 @@ def lane(
     stack.callback(credentials.close)
     flags = [f"--clouds-file={credentials.file}", f"--cloud={NAME}", f"--subnet-id={cloud.subnet.id}",
              f"--ipv6-subnet-id={cloud.ipv6_subnet.id}", f"--floating-network-id={cloud.public.id}",
-             f"--router-id={cloud.router.id}", *(callers.flags() if callers else [])]
+             f"--router-id={cloud.router.id}", "--grant=*:adopt=*", *(callers.flags() if callers else [])]
     own = [[f"--grpc-address={grpc}", f"--http-address={http}"] for grpc, http in addresses]
     if replicas > 1:
         flags += ["--replicas=active-standby", f"--kubeconfig={lease(stack, programs, folder, leases)}"]

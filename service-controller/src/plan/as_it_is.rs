@@ -69,6 +69,11 @@ fn as_before(spec: &mut LoadBalancerSpec, field: &str, good: &LoadBalancerSpec) 
     Some(())
 }
 
+/// The place in the Service of a port that another user of the load balancer has, as the adapter names it.
+pub(crate) fn port(field: &str) -> Option<usize> {
+    field.strip_prefix("spec.listeners[")?.strip_suffix("].port")?.parse().ok()
+}
+
 /// A field's name, and which of many it is.
 fn split(field: &str) -> (&str, &str) {
     field.split_once('[').unwrap_or((field, ""))

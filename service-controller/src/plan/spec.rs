@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use cloud_api_proto::v1alpha1::{
-    Adoption, IpFamily, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract, session_affinity,
+    Adoption, IpFamily, Listener, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract,
+    session_affinity,
 };
 use ipnet::IpNet;
 use prost::Message as _;
@@ -21,9 +22,9 @@ use super::{
     as_it_is,
     features::{self, Features, Need, Ranged, name},
     health_check::{Probe, probe},
-    listeners::Listeners,
+    listeners::{Listeners, protocol},
     requested_address::Requested,
-    service::{Affinity, Class, Family, FamilyPolicy, NodePorts, Service, Traffic},
+    service::{Affinity, Class, Family, FamilyPolicy, NodePorts, Port, Service, Traffic},
     source_ranges::{open_to_all, source_ranges},
     targets::short,
 };
@@ -79,7 +80,8 @@ impl<'a> Checked<'a> {
         Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
     }
 
-    /// The same, as it must be where these fields cannot change: see [`as_it_is`]. `None`: what is there nobody can tell.
+    /// The same, as it must be where these fields cannot change, and without the ports that others have: see [`as_it_is`]. `None`: what is
+    /// there nobody can tell.
     pub(crate) fn shape_as_it_is(
         &self,
         features: &Features,
@@ -96,7 +98,15 @@ impl<'a> Checked<'a> {
             return None;
         }
         let mut spec = self.spec(features, &families);
-        as_it_is::keep(&mut spec, fixed, there, good.map(|good| &good.spec))?;
+        let (taken, fixed): (BTreeSet<_>, BTreeSet<_>) =
+            fixed.iter().cloned().partition(|field| as_it_is::port(field).is_some());
+        let taken: Vec<_> =
+            taken.iter().filter_map(|field| self.service.ports.get(as_it_is::port(field)?)).collect();
+        spec.listeners.retain(|listener| !taken.iter().any(|port| listens_on(listener, port)));
+        if spec.listeners.is_empty() {
+            return None;
+        }
+        as_it_is::keep(&mut spec, &fixed, there, good.map(|good| &good.spec))?;
         Some(Shape::of(spec, Takeover::of(&self.wishes)))
     }
 
@@ -137,6 +147,12 @@ impl<'a> Checked<'a> {
             .into(),
             name: value(wishes.name.as_ref().filter(|_| features.has(name::NAME))),
             load_balancer_id: value(wishes.id.as_ref().filter(|_| shares(wishes))),
+            // In another order they are the same.
+            shared_with: {
+                let mut namespaces = value(wishes.share_with.as_ref());
+                namespaces.sort();
+                namespaces
+            },
         }
     }
 
@@ -170,7 +186,16 @@ impl<'a> Checked<'a> {
 
     fn needs(&self, families: &[Family]) -> Vec<Need> {
         let Wishes {
-            internal, on_delete, name: called, addresses, address_pool, subnets, size, zone, ..
+            internal,
+            share_with,
+            on_delete,
+            name: called,
+            addresses,
+            address_pool,
+            subnets,
+            size,
+            zone,
+            ..
         } = &self.wishes;
         let ranged = if self.ranges(families).next().is_none() { Ranged::Nobody } else { Ranged::Some };
         let insists = |wish: &&Wish<String>| wish.given.origin != Origin::Default;
@@ -178,6 +203,7 @@ impl<'a> Checked<'a> {
         let shared = self.wishes.id.as_ref().filter(|_| shares(&self.wishes));
         let rows = [
             (name::SHARED, place(shared)),
+            (name::SHARED, place(share_with.as_ref())),
             (name::INTERNAL, place(internal.as_ref().filter(|wish| wish.value == Switch::On))),
             (name::KEEP_ADDRESS, place(keeps)),
             (name::NAME, place(called.as_ref().filter(insists))),
@@ -206,6 +232,10 @@ impl<'a> Checked<'a> {
                 .refusal(format!("the adapter here is not {} but {vendor}: write {right}", wish.adapter))
         })
     }
+}
+
+fn listens_on(listener: &Listener, port: &Port) -> bool {
+    protocol(port.transport) == listener.protocol() && u32::from(port.port) == listener.port
 }
 
 /// What is good, or nothing and a note of what is not.

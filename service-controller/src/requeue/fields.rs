@@ -103,6 +103,7 @@ fn of_service(name: &str, tail: &str) -> Option<Key> {
         ("zone", _) => keys::ZONE,
         ("name", _) => keys::NAME,
         ("load_balancer_id", _) => keys::ID,
+        ("shared_with", _) => keys::SHARE_WITH,
         ("address_retention", _) => keys::ON_DELETE,
         ("tags", _) => keys::TAGS,
         ("health_check", "path") => keys::HEALTH_PATH,

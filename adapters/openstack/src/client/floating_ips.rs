@@ -18,6 +18,7 @@ use crate::{
         answers::FloatingIp,
         requests::{Former, NewFloatingIp, Target},
     },
+    ownership::{Claim, Description},
     parameters::floating_subnet_field,
 };
 
@@ -112,20 +113,31 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Lets one that the project has lead to a load balancer. A look for its ID comes first; whoever is faster from then on keeps it, where
-    /// Neutron counts revisions.
+    /// Lets one that the project has lead to a load balancer, and writes down whose it is. A look for its ID comes first; whoever is faster
+    /// from then on keeps it, where Neutron counts revisions.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`] if it is in use, or its description says that it is another's.
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,
-        address: IpAddr,
+        (address, claim): (IpAddr, &Claim),
         target: &Target,
     ) -> Answer<()> {
         let found = self.reserved(session, address).await?;
+        let description = claimed(address, &found, claim)?;
         match found.port_id {
             Some(port) if port == target.port_id => Ok(()),
             Some(port) => Err(in_use(address, &port)),
             None => {
-                let body = json!({ "floatingip": target });
+                #[derive(Serialize)]
+                struct Claimed<'a> {
+                    description: String,
+                    #[serde(flatten)]
+                    target: &'a Target,
+                }
+                let description = description.write()?;
+                let body = json!({ "floatingip": Claimed { description, target } });
                 self.write_over(session, update(&found.id), found.revision_number, &body).await
             }
         }
@@ -156,12 +168,13 @@ impl Client {
         &self,
         session: &Session,
         id: &str,
-        for_reserved: Option<IpAddr>,
+        for_reserved: Option<&(IpAddr, Box<Claim>)>,
     ) -> Answer<()> {
-        if let Some(address) = for_reserved {
-            let found = self.reserved(session, address).await?;
+        if let Some((address, claim)) = for_reserved {
+            let found = self.reserved(session, *address).await?;
+            claimed(*address, &found, claim)?;
             if let Some(port) = found.port_id {
-                return Err(in_use(address, &port));
+                return Err(in_use(*address, &port));
             }
         }
         self.write(session, update(id), &json!({ "floatingip": { "port_id": null } })).await
@@ -280,6 +293,12 @@ struct Subnet {
     id: String,
     network_id: String,
     cidr: Option<IpNet>,
+}
+
+/// What the floating IP says from now on.
+fn claimed(address: IpAddr, found: &FloatingIp, claim: &Claim) -> Answer<Description> {
+    let refused = |why: String| not_to_be_had(&format!("floating IP {address} {why}: ask for another one"));
+    claim.of_one_that_says(&found.description).map_err(refused)
 }
 
 fn in_use(address: IpAddr, port: &str) -> VendorError {

@@ -122,9 +122,12 @@ pub(crate) enum Source {
 /// What a load balancer needs of the nodes' ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Node ports and those of health checks.
+    /// Node ports.
     pub(crate) ports: BTreeSet<Port>,
     pub(crate) from: BTreeSet<Source>,
+    /// Those of health checks. The load balancer alone probes them, never its clients.
+    pub(crate) probes: BTreeSet<Port>,
+    pub(crate) probed_from: BTreeSet<Source>,
 }
 
 impl Needs {
@@ -142,16 +145,21 @@ impl Needs {
             each_says &= member.subnet_id.is_some();
             needs.ports.insert(Port { transport, number: member.protocol_port });
             let probed = member.monitor_port.map(|number| Port { transport: Transport::Tcp, number });
-            needs.ports.extend(probed);
+            needs.probes.extend(probed);
+            needs.probed_from.extend(member.subnet_id.clone().map(Source::Subnet));
             needs.from.extend(match passes_clients_on {
                 true if member.address.is_ipv4() => Some(Source::AnyV4),
                 true => Some(Source::AnyV6),
-                false => member.subnet_id.clone().map(Source::Subnet),
+                false => None,
             });
         }
+        let source = if each_says { Source::IfShown } else { Source::Subnet };
+        needs.probed_from.extend(own.into_iter().map(source));
         if !passes_clients_on {
-            let source = if each_says { Source::IfShown } else { Source::Subnet };
-            needs.from.extend(own.into_iter().map(source));
+            needs.from.clone_from(&needs.probed_from);
+        } else if needs.probes.is_empty() {
+            // Nobody need know the subnets.
+            needs.probed_from.clear();
         }
         needs
     }
@@ -164,22 +172,29 @@ impl Needs {
 
     /// The rules of it, as far as subnets are known.
     pub(crate) fn rules(&self, subnets: &Subnets) -> Rules {
-        let (mut from, mut unasked, mut hidden) = (BTreeSet::new(), Vec::new(), Vec::new());
-        for source in &self.from {
-            match source {
-                Source::AnyV4 => drop(from.insert(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0).into())),
-                Source::AnyV6 => drop(from.insert(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0).into())),
+        let mut rules = Rules { known: BTreeSet::new(), unasked: Vec::new(), hidden: Vec::new() };
+        for source in self.from.union(&self.probed_from) {
+            let from: IpNet = match source {
+                Source::AnyV4 => Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0).into(),
+                Source::AnyV6 => Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0).into(),
                 Source::Subnet(id) | Source::IfShown(id) => match (subnets.get(id), source) {
-                    (Some(Some(cidr)), _) => drop(from.insert(cidr.trunc())),
-                    (Some(None), Source::IfShown(_)) => (),
-                    (Some(None), _) => hidden.push(id.clone()),
-                    (None, _) => unasked.push(id.clone()),
+                    (Some(Some(cidr)), _) => cidr.trunc(),
+                    (Some(None), Source::IfShown(_)) => continue,
+                    (Some(None), _) => {
+                        rules.hidden.push(id.clone());
+                        continue;
+                    }
+                    (None, _) => {
+                        rules.unasked.push(id.clone());
+                        continue;
+                    }
                 },
-            }
+            };
+            let ports = self.ports.iter().filter(|_| self.from.contains(source));
+            let probes = self.probes.iter().filter(|_| self.probed_from.contains(source));
+            rules.known.extend(ports.chain(probes).map(|port| Rule { port: *port, from }));
         }
-        let each =
-            |port: &Port| from.iter().map(|from| Rule { port: *port, from: *from }).collect::<Vec<_>>();
-        Rules { known: self.ports.iter().flat_map(each).collect(), unasked, hidden }
+        rules
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use cloud_adapter::driver::LoadBalancerRecord;
+use cloud_adapter::driver::{LoadBalancerRecord, Origin};
 use cloud_api_proto::v1alpha1::{
     LoadBalancer, LoadBalancerAddress, LoadBalancerKey, LoadBalancerState, Owner, PortStatus, Protocol,
     VendorIds,
@@ -148,7 +148,13 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
         ..summary((balancer, &detail), &own, !applied_hash.is_empty() && users.len() > 1)
     };
     let left = ownership::is_left(&balancer.name, &balancer.tags);
-    Record { summary, left, detail }
+    Record {
+        left,
+        origin: if ownership::is_adopted(&balancer.tags) { Origin::Adopted } else { Origin::Created },
+        adoptable_by: ownership::adoptable_by(&balancer.tags),
+        shared_with: ownership::shared_with(&balancer.tags),
+        ..Record::new(summary, detail)
+    }
 }
 
 /// The same for one that shares it.
@@ -176,7 +182,7 @@ fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), re
         vendor_ids: Some(ids),
         ..common
     };
-    Record { summary, detail: tree.clone(), left: false }
+    Record::new(summary, tree.clone())
 }
 
 /// What is its own on a load balancer that others may use, too.
@@ -232,7 +238,7 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     };
     let detail =
         Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: vec![ip.clone()] };
-    Some(Record { summary, detail, left: false })
+    Some(Record::new(summary, detail))
 }
 
 /// What is left of a load balancer: rules by which nodes let it in.
@@ -246,7 +252,7 @@ fn rules_left(key: &LoadBalancerKey) -> Record {
     };
     let detail =
         Detail { balancer: None, listeners: Vec::new(), pools: Vec::new(), floating_ips: Vec::new() };
-    Record { summary, detail, left: false }
+    Record::new(summary, detail)
 }
 
 /// Of one that is `complete` what others change is none of its business: Octavia locks the load balancer, and tells what it works on.

@@ -68,6 +68,13 @@ impl OpenStackDriver {
         self.client.tag_load_balancer(session, id, &ownership::leave(&live, whose)?).await
     }
 
+    /// Takes an owner's tags off. Cost: 1 read and 1 write.
+    pub(crate) async fn release(&self, session: &Session, id: &str) -> Result<(), VendorError> {
+        let _turn = self.balancers.turns.of(id).await;
+        let live = self.client.show_load_balancer(session, id).await?;
+        self.client.tag_load_balancer(session, id, &ownership::released(&live.tags)).await
+    }
+
     /// Deletes one, unless somebody has come to it: what cannot be undone goes by what is so now. Cost: 1 read and 1 write.
     pub(crate) async fn delete_unshared(
         &self,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, VendorError};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{LoadBalancerKey, Owner},
@@ -18,6 +18,7 @@ const OWNER_UID: &str = "owner-uid";
 const SERVICE: &str = "service";
 const KEEP: &str = "keep";
 const POOL: &str = "pool";
+const ASKED: &str = "asked";
 
 /// What a floating IP's description says, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,63 @@ pub(crate) struct Description {
     pub(crate) keep: bool,
     /// What the Service called the pool that it was made from; empty: nobody said.
     pub(crate) pool: String,
+    /// It was in the project before the Service, which asked for it: it is never deleted. What its description said before, which it says
+    /// again when the Service has done with it.
+    pub(crate) asked: Option<String>,
+}
+
+/// Who wants a floating IP that is in the project.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    pub(crate) heir: Heir,
+    pub(crate) pool: String,
+}
+
+impl Claim {
+    pub(crate) fn of(desired: &DesiredLoadBalancer) -> Self {
+        Self { heir: desired.heir(), pool: desired.spec.address_pool.clone() }
+    }
+
+    /// What the floating IP says from now on, which says this.
+    ///
+    /// # Errors
+    /// Whose it is, if a record says that it is another's: also while it leads nowhere, as it does while a load balancer is recreated.
+    /// One that is kept returns to a Service of the same namespace and name alone.
+    pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
+        let Heir { key, owner, .. } = &self.heir;
+        let service = format!("{}/{}", owner.namespace, owner.name);
+        let claimed = Description {
+            cluster_id: key.cluster_id.clone(),
+            owner_uid: key.owner_uid.clone(),
+            service: service.clone(),
+            ..Description::default()
+        };
+        match Description::read(text) {
+            Some(there) if there.key() == *key => Ok(there),
+            Some(there) if there.keep && there.cluster_id == key.cluster_id && there.service == service => {
+                Ok(Description { keep: true, pool: there.pool, asked: Some(String::new()), ..claimed })
+            }
+            Some(there) if there.cluster_id == key.cluster_id => {
+                Err(format!("belongs to Service {}", there.service))
+            }
+            Some(there) => Err(format!("belongs to a Service of cluster {}", there.cluster_id)),
+            None if Description::is_of_go(text) => {
+                if self.is_of_go(text) {
+                    Ok(Description { pool: self.pool.clone(), ..claimed })
+                } else {
+                    Err(format!("belongs to another Service, as its description says: {text}"))
+                }
+            }
+            None => Ok(Description { asked: Some(text.to_owned()), ..claimed }),
+        }
+    }
+
+    /// Whether the Go cloud controller manager made it for this Service.
+    fn is_of_go(&self, text: &str) -> bool {
+        let Heir { owner, cluster_name, .. } = &self.heir;
+        let rest = text.strip_prefix(GO_DESCRIPTION).unwrap_or_default();
+        rest == format!("{}/{} from cluster {cluster_name}", owner.namespace, owner.name)
+    }
 }
 
 impl Description {
@@ -42,15 +100,17 @@ impl Description {
             service: format!("{}/{}", owner.namespace, owner.name),
             keep,
             pool: desired.spec.address_pool.clone(),
+            asked: None,
         }
     }
 
-    /// The description, without people's part and then the pool if it is too long with them.
+    /// The description. If it is too long, what it said before is cut, then the pool is left out, then the Service.
     ///
     /// # Errors
     /// [`Fault::Invalid`] if the key alone is too long.
     pub(crate) fn write(&self) -> Result<String, VendorError> {
         let key = |word: &str| format!("{DOMAIN}/{word}");
+        let before = self.asked.clone();
         let mut words = BTreeMap::from([
             (key(CLUSTER_ID), self.cluster_id.as_str()),
             (key(OWNER_UID), &self.owner_uid),
@@ -62,12 +122,22 @@ impl Description {
         if !self.pool.is_empty() {
             words.insert(key(POOL), &self.pool);
         }
-        for too_long in ["", SERVICE, POOL] {
+        let text = |words: &BTreeMap<String, &str>| {
+            serde_json::to_string(words).map_err(|error| VendorError::nonsense(error.to_string()))
+        };
+        for too_long in ["", POOL, SERVICE] {
             words.remove(&key(too_long));
-            let text =
-                serde_json::to_string(&words).map_err(|error| VendorError::nonsense(error.to_string()))?;
-            if text.chars().count() <= DESCRIPTION_MAX {
-                return Ok(text);
+            let mut before = before.clone();
+            loop {
+                let mut words = words.clone();
+                words.extend(before.as_deref().map(|text| (key(ASKED), text)));
+                let text = text(&words)?;
+                if text.chars().count() <= DESCRIPTION_MAX {
+                    return Ok(text);
+                }
+                if before.as_mut().and_then(String::pop).is_none() {
+                    break;
+                }
             }
         }
         let text =
@@ -85,6 +155,7 @@ impl Description {
             service: word(SERVICE).unwrap_or_default(),
             keep: word(KEEP).as_deref() == Some("true"),
             pool: word(POOL).unwrap_or_default(),
+            asked: word(ASKED),
         })
     }
 
@@ -137,7 +208,7 @@ mod tests {
     fn description(uid: &str, service: &str, keep: bool) -> Description {
         let (cluster_id, owner_uid) = ("c-1".to_owned(), uid.to_owned());
         let pool = if keep { "dmz".to_owned() } else { String::new() };
-        Description { cluster_id, owner_uid, service: service.to_owned(), keep, pool }
+        Description { cluster_id, owner_uid, service: service.to_owned(), keep, pool, asked: None }
     }
 
     #[test]
@@ -153,6 +224,59 @@ mod tests {
         assert!(Description::is_of_go(
             "Floating IP for Kubernetes external service shop/web from cluster prod"
         ));
+    }
+
+    fn claim(uid: &str, namespace: &str, name: &str) -> Claim {
+        let word = |word: &str| word.to_owned();
+        let owner = Owner { namespace: word(namespace), name: word(name), ..Owner::default() };
+        let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(uid) };
+        Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new() }
+    }
+
+    #[test]
+    fn an_address_of_another_owner_is_never_claimed() {
+        let written =
+            |uid: &str, service: &str, keep| description(uid, service, keep).write().expect("short");
+        let of_go = |whose: &str| format!("{GO_DESCRIPTION}{whose}");
+        for (what, text, claim, allowed) in [
+            ("its own", written("u-1", "shop/web", false), claim("u-1", "shop", "web"), true),
+            (
+                "another's of its namespace",
+                written("u-2", "shop/api", false),
+                claim("u-1", "shop", "web"),
+                false,
+            ),
+            (
+                "of one that was deleted",
+                written("u-2", "shop/web", false),
+                claim("u-1", "shop", "web"),
+                false,
+            ),
+            ("kept for it", written("u-2", "shop/web", true), claim("u-1", "shop", "web"), true),
+            ("kept for another", written("u-2", "shop/web", true), claim("u-1", "evil", "web"), false),
+            (
+                "made for it by the Go one",
+                of_go("shop/web from cluster prod"),
+                claim("u-1", "shop", "web"),
+                true,
+            ),
+            ("for another", of_go("shop/web from cluster prod"), claim("u-1", "evil", "web"), false),
+            ("in another cluster", of_go("shop/web from cluster test"), claim("u-1", "shop", "web"), false),
+            ("a person's", "mine".to_owned(), claim("u-1", "shop", "web"), true),
+        ] {
+            assert_eq!(claim.of_one_that_says(&text).is_ok(), allowed, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_it_said_before_is_said_again() {
+        let claimed = claim("u-1", "shop", "web").of_one_that_says("a person's \"own\"").expect("free");
+        let read = Description::read(&claimed.write().expect("short")).expect("ours");
+        assert_eq!((read.asked.as_deref(), read.keep), (Some("a person's \"own\""), false));
+        let long = claim("u-1", "shop", "web").of_one_that_says(&"x".repeat(250)).expect("free");
+        let read = Description::read(&long.write().expect("cut")).expect("ours");
+        assert!(read.asked.is_some_and(|text| !text.is_empty() && text.len() < 250));
+        assert_eq!(read.service, "shop/web");
     }
 
     #[test]

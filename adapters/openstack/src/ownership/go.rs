@@ -48,6 +48,10 @@ impl GoNames {
             users.insert(&self.name);
         }
         let mine = users.remove(self.name.as_str());
+        // A UID that is not this one's.
+        if is_legacy(balancer) && balancer != self.legacy {
+            users.insert(balancer);
+        }
         match (mine, users.is_empty()) {
             (false, true) => Heritage::Unrelated,
             // Made for it, whoever shares it: those stay on it.
@@ -78,6 +82,12 @@ pub(crate) fn is_balancer(name: &str) -> bool {
 /// Whether a tag of a load balancer says that one of its Services uses it.
 pub(super) fn is_user(tag: &str) -> bool {
     tag.starts_with(PREFIX)
+}
+
+/// The namespace of the Service that a name or tag of it is for: neither namespaces nor Services have an underscore.
+pub(super) fn namespace_of(text: &str) -> Option<&str> {
+    let (rest, _service) = text.strip_prefix(PREFIX)?.rsplit_once('_')?;
+    rest.rsplit_once('_').map(|(_cluster, namespace)| namespace)
 }
 
 /// The tag of the one that it made a load balancer of this name for, among these.
@@ -140,6 +150,7 @@ mod tests {
     #[test]
     fn names_are_those_that_it_gives() {
         assert_eq!(names("prod", "web"), GoNames { name: WEB.to_owned(), legacy: LEGACY.to_owned() });
+        assert_eq!([WEB, "kube_service_my_cluster_shop_web"].map(namespace_of), [Some("shop"); 2]);
         assert!(is_balancer(WEB) && is_balancer(LEGACY) && !is_balancer("prod-shop-web-0123456789"));
         let long = names(&"c".repeat(300), "web").name;
         assert_eq!((long.len(), long.ends_with('c')), (NAME_MAX, true));
@@ -167,6 +178,7 @@ mod tests {
             ("a person's, lent to this", "mine", &[WEB], Is::Shared),
             ("a person's, lent to another", "mine", &[API], Is::Others),
             ("another's", API, &[API], Is::Others),
+            ("another's, of before names", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00", &[], Is::Others),
             ("another cluster's", "kube_service_test_shop_web", &[], Is::Others),
             ("a person's", "mine", &["team=a"], Is::Unrelated),
         ] {

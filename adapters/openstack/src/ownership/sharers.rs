@@ -112,6 +112,18 @@ pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBa
         || (of_go && but.is_some())
 }
 
+/// Whether it stays when this one has done with it. Its addresses never pass to another namespace: of one that has, or had, an owner only
+/// Services of the owner's namespace keep it. Others that share it lose it with the last of these.
+pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
+    let Some((home, owner)) = owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) else {
+        return is_used_by_others(name, tags, but);
+    };
+    let is_at_home =
+        |user: &User| user.key.cluster_id == home.cluster_id && user.owner.namespace == owner.namespace;
+    users(tags).iter().any(|user| Some(&user.key) != but && is_at_home(user))
+        || users_of_go(name, tags).iter().any(|tag| go::namespace_of(tag) == Some(&owner.namespace))
+}
+
 /// Whether its owner has done with it.
 pub(crate) fn is_given_up(tags: &[String]) -> bool {
     read(tags, LEFT) == Some(YES)
@@ -119,7 +131,7 @@ pub(crate) fn is_given_up(tags: &[String]) -> bool {
 
 /// The same, and others use it still.
 pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
-    is_given_up(tags) && (!users(tags).is_empty() || !users_of_go(name, tags).is_empty())
+    is_given_up(tags) && stays_for_others(name, tags, None)
 }
 
 /// The hash that one that shares has applied completely last; empty: none.
@@ -242,7 +254,7 @@ pub(crate) fn leave(
     let there = &live.tags;
     let user = users(there).into_iter().find(|user| Some(&user.key) == whose);
     let goes_with_last = user.as_ref().is_none_or(|user| !user.shares) || is_given_up(there);
-    if goes_with_last && !is_used_by_others(&live.name, there, whose) {
+    if goes_with_last && !stays_for_others(&live.name, there, whose) {
         let text = format!("load balancer {} is not shared any more", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }
@@ -277,7 +289,7 @@ pub(crate) fn may_go(
     (whose, seen): (Option<&LoadBalancerKey>, &[String]),
 ) -> Result<(), VendorError> {
     let unseen = live.listeners.iter().any(|listener| !seen.contains(&listener.id));
-    if unseen || is_used_by_others(&live.name, &live.tags, whose) {
+    if unseen || stays_for_others(&live.name, &live.tags, whose) {
         let text = format!("load balancer {} is used by somebody else by now", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError, read_fence, write_fence};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Namespaces, VendorError, read_fence, write_fence};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{Fence, LoadBalancerKey, Owner},
@@ -25,6 +25,13 @@ pub(super) const HASH: &str = "hash";
 pub(super) const FENCE: &str = "fence";
 /// One for each of the user's tags, with its key: so that those which the user takes back are found.
 const USER_TAG: &str = "user-tag";
+/// On one that has no owner: namespaces whose Services may take it over.
+const ADOPT: &str = "adopt";
+/// Namespaces whose Services may share it, one a tag where it has an owner.
+const SHARE: &str = "share";
+/// It was there before its owner.
+const ORIGIN: &str = "origin";
+const ADOPTED: &str = "adopted";
 /// Without its floating IP the load balancer is not complete.
 const FLOATING_IP: &str = "floating-ip";
 const EXPECTED: &str = "expected";
@@ -66,6 +73,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
     if expectation == Expectation::FloatingIp {
         tags.insert(write(FLOATING_IP, EXPECTED));
     }
+    tags.extend(spec.shared_with.iter().map(|namespace| write(SHARE, namespace)));
     for (key, value) in &spec.tags {
         let field = format!("spec.tags[{key}]");
         let invalid = |text: &str| {
@@ -116,6 +124,31 @@ pub(crate) fn applied_hash(tags: &[String]) -> &str {
     read(tags, HASH).unwrap_or_default()
 }
 
+/// The tag of one that was there before its owner.
+pub(crate) fn adopted() -> String {
+    write(ORIGIN, ADOPTED)
+}
+
+/// Whether it was there before its owner.
+pub(crate) fn is_adopted(tags: &[String]) -> bool {
+    read(tags, ORIGIN) == Some(ADOPTED)
+}
+
+/// The namespaces whose Services may take it over.
+pub(crate) fn adoptable_by(tags: &[String]) -> Namespaces {
+    Namespaces::read(tags.iter().filter_map(|tag| value(tag, ADOPT)))
+}
+
+/// The namespaces whose Services may share it.
+pub(crate) fn shared_with(tags: &[String]) -> Namespaces {
+    Namespaces::read(tags.iter().filter_map(|tag| value(tag, SHARE)))
+}
+
+/// What is left of the tags when its owner releases it: those of others, and of who shares it.
+pub(crate) fn released(there: &[String]) -> Vec<String> {
+    there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there)).cloned().collect()
+}
+
 /// The writer that set tags last.
 pub(crate) fn fence(tags: &[String]) -> Option<Fence> {
     read_fence(read(tags, FENCE)?)
@@ -159,9 +192,9 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&
     }
 }
 
-/// Whether it is the owner's, and not of one that shares.
+/// Whether it is the owner's, and neither of one that shares nor the consent of who was there before.
 pub(super) fn is_owners(tag: &str) -> bool {
-    is_reserved(tag) && !is_sharers(tag)
+    is_reserved(tag) && !is_sharers(tag) && value(tag, ADOPT).is_none()
 }
 
 pub(super) fn is_reserved(tag: &str) -> bool {

@@ -19,7 +19,7 @@ use crate::{
         answers::{Balancer, FloatingIp},
         requests::{Former, NewFloatingIp, Target},
     },
-    ownership::{self, Description},
+    ownership::{self, Claim, Description},
     step::{Part, Step},
 };
 
@@ -56,12 +56,14 @@ pub(super) fn changes(
         if let Some(kept) = attached.iter().find(fits) {
             used = Some(kept.id.as_str());
             steps.extend(describe(kept, &description)?);
+            steps.extend(record(kept, desired)?);
         } else {
             let rank = |one: &FloatingIp| rank(one, desired, public);
             let own = free.iter().filter(fits).min_by(|one, other| rank(one).cmp(&rank(other))).copied();
             used = own.map(|one| one.id.as_str());
             let former = attached.iter().chain(&free).find(|one| is_of(one, &desired.key)).copied();
-            let next = Next { own, address, former, public, description: &description };
+            let claim = Claim::of(desired);
+            let next = Next { own, address, former, public, description: &description, claim };
             steps.extend(next.steps(&attached, target)?);
             let goes = attached.iter().filter(|one| is_of(one, &desired.key) && !is_kept(one));
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
@@ -71,7 +73,7 @@ pub(super) fn changes(
     }
     let free = free.iter().filter(|one| used != Some(&one.id) && !is_kept(one));
     spare.extend(free.map(|one| (one.id.as_str(), *one)));
-    steps.extend(spare.into_values().map(delete));
+    steps.extend(spare.into_values().map(dismiss));
     Ok(steps)
 }
 
@@ -98,6 +100,7 @@ struct Next<'a> {
     public: &'a Public,
     /// What it says of itself in the end.
     description: &'a Description,
+    claim: Claim,
 }
 
 impl Next<'_> {
@@ -112,8 +115,8 @@ impl Next<'_> {
                 Step::AttachFloatingIp { id, address, target }
             }
             (None, Some(address)) => {
-                for_reserved = Some(address);
-                Step::AttachReserved { address, target }
+                for_reserved = Some((address, Box::new(self.claim.clone())));
+                Step::AttachReserved { address, target, claim: Box::new(self.claim.clone()) }
             }
             (None, None) if attached.is_empty() && self.former.is_none() => {
                 Step::CreateFloatingIp { new: self.made(self.description)?, target }
@@ -137,7 +140,7 @@ impl Next<'_> {
                 Step::AttachFloatingIp { id: Part::Coming, address: None, target }
             }
         };
-        let detach = attached.iter().map(|one| detach(one, for_reserved));
+        let detach = attached.iter().map(|one| detach(one, for_reserved.clone()));
         Ok(reserve.into_iter().chain(detach).chain([attach]).chain(describes).collect())
     }
 
@@ -165,7 +168,7 @@ pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
         let here = one.port_id.is_none() || one.port_id.as_deref() == port;
         here && is_of(one, key) && !is_kept(one)
     };
-    floating_ips.iter().filter(goes).map(delete).collect()
+    floating_ips.iter().filter(goes).map(dismiss).collect()
 }
 
 /// The same for one without our tags: those that the Go cloud controller manager made for it.
@@ -212,9 +215,30 @@ fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Opt
 fn describe(one: &FloatingIp, wanted: &Description) -> Result<Option<Step>, VendorError> {
     let ours = Description::read(&one.description).filter(|there| there.key() == wanted.key());
     let Some(there) = ours.filter(|there| there.keep != wanted.keep) else { return Ok(None) };
+    // It was there before, and is not for this Service to keep or delete.
+    if there.asked.is_some() {
+        return Ok(None);
+    }
     // What it was made from does not change.
     let description = wanted.clone().made_from(there.pool).write()?;
     Ok(Some(described(one, description)))
+}
+
+/// Of one that leads here and bears no record: whose it is, so that it stays this one's while the load balancer is recreated.
+fn record(one: &FloatingIp, desired: &DesiredLoadBalancer) -> Result<Option<Step>, VendorError> {
+    if Description::read(&one.description).is_some() {
+        return Ok(None);
+    }
+    let Ok(claimed) = Claim::of(desired).of_one_that_says(&one.description) else { return Ok(None) };
+    Ok(Some(described(one, claimed.write()?)))
+}
+
+/// What becomes of one that is ours and not needed any more: one that was there before says what it said then, any other is deleted.
+pub(super) fn dismiss(one: &FloatingIp) -> Step {
+    match Description::read(&one.description).and_then(|there| there.asked) {
+        Some(before) => described(one, before),
+        None => delete(one),
+    }
 }
 
 pub(super) fn described(one: &FloatingIp, description: String) -> Step {
@@ -224,13 +248,14 @@ pub(super) fn described(one: &FloatingIp, description: String) -> Step {
 
 /// Of one that is there: ours goes, a kept or given one stays in the project.
 fn release(one: &FloatingIp, key: &LoadBalancerKey) -> Step {
-    if is_of(one, key) && !is_kept(one) {
+    let was_there = Description::read(&one.description).is_some_and(|there| there.asked.is_some());
+    if is_of(one, key) && !is_kept(one) && !was_there {
         return delete(one);
     }
     detach(one, None)
 }
 
-fn detach(one: &FloatingIp, for_reserved: Option<IpAddr>) -> Step {
+fn detach(one: &FloatingIp, for_reserved: Option<(IpAddr, Box<Claim>)>) -> Step {
     Step::DetachFloatingIp { id: one.id.clone(), address: one.floating_ip_address, for_reserved }
 }
 

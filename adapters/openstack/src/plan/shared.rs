@@ -3,7 +3,10 @@
 //! Everybody has listeners and pools of their own there, and leaves the others'. Who owns it has all else: addresses, floating IP, name.
 //! As long as others use it, its owner leaves it and does not delete it; who goes last takes it along, if it was anybody's.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::Scheme};
@@ -20,7 +23,7 @@ use crate::{
 };
 
 /// What Octavia says of what it works on begins so.
-const PENDING: &str = "PENDING_";
+pub(super) const PENDING: &str = "PENDING_";
 
 /// How a key stands to a load balancer that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,31 +109,32 @@ pub(super) fn narrowed(
     Ok(narrowed)
 }
 
-/// Refuses ports that somebody else has.
+/// Takes the ports off what is wanted that another user has: each is refused alone, and all else is done.
 ///
-/// # Errors
-/// [`Fault::Invalid`], with the port and whose it is.
-pub(super) fn check_ports<'a>(
+/// Answers the refusal, [`Fault::Invalid`], with the ports and whose they are.
+pub(super) fn leave_taken_ports(
     desired: &DesiredLoadBalancer,
     role: Role,
     (there, tree): (&Balancer, &Detail),
-    wanted: impl Iterator<Item = (&'a Port, &'a WantedPort)>,
-) -> Result<(), VendorError> {
-    let ports: BTreeSet<Port> = wanted.map(|(port, _)| *port).collect();
+    wanted: &mut BTreeMap<Port, WantedPort>,
+) -> Option<VendorError> {
+    let (mut fields, mut texts) = (Vec::new(), Vec::new());
     for listener in &tree.listeners {
-        let Some(port) = port_of(listener).filter(|port| ports.contains(port)) else { continue };
+        let Some(port) = port_of(listener).filter(|port| wanted.contains_key(port)) else { continue };
         let Some(whose) = taken_by(desired, role, there, listener) else { continue };
+        wanted.remove(&port);
         let mut asked = desired.spec.listeners.iter();
         let at = asked
             .position(|one| one.port == u32::from(port.number) && transport(one.protocol) == port.word());
         let field = format!("spec.listeners[{}].port", at.unwrap_or_default());
-        let text = format!(
+        texts.push(format!(
             "{field}: {port} of load balancer {} is taken by {whose}: use another port, or another load balancer",
             there.id
-        );
-        return Err(VendorError::new(Fault::Invalid, text).in_field(field));
+        ));
+        fields.push(field);
     }
-    Ok(())
+    let refusal = VendorError { fields, ..VendorError::new(Fault::Invalid, texts.join("; ")) };
+    (!texts.is_empty()).then_some(refusal)
 }
 
 /// Who has a listener that this one may not have.
@@ -174,7 +178,7 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let shares = user.as_ref().is_some_and(|user| user.shares);
     // One that was made for nobody of ours stays.
     let stays = shares && !ownership::is_given_up(&balancer.tags);
-    if !stays && !ownership::is_used_by_others(&balancer.name, &balancer.tags, key) {
+    if !stays && !ownership::stays_for_others(&balancer.name, &balancer.tags, key) {
         return None;
     }
     if balancer.provisioning_status.starts_with(PENDING) {
@@ -184,6 +188,23 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
         Some(user) => user.has(&balancer.name, (name, tags)),
         None => ownership::is_part_of_go(&balancer.name, (name, tags)),
     };
+    let mut steps = own_parts(observed, is_own);
+    steps.extend(node_access::closing(observed, guards));
+    if let Some(user) = &user {
+        steps.extend(
+            floating_ips::of_no_use(&observed.detail.floating_ips, &user.key).map(floating_ips::dismiss),
+        );
+        steps.extend(given_back(observed, balancer, user));
+    }
+    steps.push(Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: key.cloned() });
+    Some(steps)
+}
+
+/// The steps that delete listeners and pools by name and tags. A pool that a listener of others has stays.
+pub(super) fn own_parts(
+    observed: &LoadBalancerRecord<Detail>,
+    is_own: impl Fn(&str, &[String]) -> bool,
+) -> Vec<Step> {
     let (mut steps, mut kept) = (Vec::new(), BTreeSet::new());
     for listener in &observed.detail.listeners {
         match port_of(listener) {
@@ -196,15 +217,7 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let pools = observed.detail.pools.iter().map(|tree| &tree.pool);
     let pools = pools.filter(|pool| !kept.contains(pool.id.as_str()) && is_own(&pool.name, &pool.tags));
     steps.extend(pools.map(|pool| Step::DeletePool { id: pool.id.clone(), name: pool.name.clone() }));
-    steps.extend(node_access::closing(observed, guards));
-    if let Some(user) = &user {
-        steps.extend(
-            floating_ips::of_no_use(&observed.detail.floating_ips, &user.key).map(floating_ips::delete),
-        );
-        steps.extend(given_back(observed, balancer, user));
-    }
-    steps.push(Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: key.cloned() });
-    Some(steps)
+    steps
 }
 
 /// Addresses that its owner has left with it, or that were not taken over yet, become the last one's: should it go and they not, that one's
@@ -283,5 +296,5 @@ pub(super) fn deletion(observed: &LoadBalancerRecord<Detail>, balancer: &Balance
 
 /// Those that the last one deletes after the load balancer.
 pub(super) fn last_addresses(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
-    left_addresses(observed).map(floating_ips::delete).collect()
+    left_addresses(observed).map(floating_ips::dismiss).collect()
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod changes;
 mod floating_ips;
+mod hostile;
 mod inherited;
 mod node_access;
 mod places;

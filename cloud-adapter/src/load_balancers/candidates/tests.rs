@@ -5,11 +5,15 @@ use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec,
 use super::*;
 use crate::{
     driver::{
-        DesiredLoadBalancer,
+        DesiredLoadBalancer, Namespaces,
         testing::{OTHERS, SHARED, SOLE, WriteOnly},
     },
     load_balancers::decide::Terms,
 };
+
+const NAMESPACE: &str = "shop";
+/// The ID that the operator lets the namespace take over.
+const GRANTED: &str = "granted";
 
 fn key(owner_uid: &str) -> LoadBalancerKey {
     LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: owner_uid.to_owned() }
@@ -18,7 +22,7 @@ fn key(owner_uid: &str) -> LoadBalancerKey {
 fn desired() -> Arc<DesiredLoadBalancer> {
     Arc::new(DesiredLoadBalancer {
         key: key("web"),
-        owner: Owner::default(),
+        owner: Owner { namespace: NAMESPACE.to_owned(), ..Owner::default() },
         cluster_name: String::new(),
         spec: LoadBalancerSpec::default(),
         backends: Arc::new([]),
@@ -39,13 +43,13 @@ fn absent(known: Option<&str>) -> Goal {
 fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
     let (vendor_id, name) = (id.to_owned(), name.to_owned());
     let summary = LoadBalancer { vendor_id, name, key, ..LoadBalancer::default() };
-    Arc::new(LoadBalancerRecord { summary, detail: (), left: false })
+    Arc::new(LoadBalancerRecord::new(summary, ()))
 }
 
 /// The ID of what is taken; empty if nothing is.
 fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Result<String, AdapterError> {
     let candidates = Candidates::find(&WriteOnly, items, &present(adoption, known));
-    Ok(match candidates.adopt(adoption, known)? {
+    Ok(match candidates.adopt(adoption, known, (NAMESPACE, |id: &str| id == GRANTED))? {
         Adopted::Taken(record) => record.summary.vendor_id.clone(),
         Adopted::Nothing => String::new(),
         Adopted::Missing(id) => format!("no {id}"),
@@ -56,7 +60,7 @@ fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Res
 fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
     let state = LoadBalancerState::Absent.into();
     let summary = LoadBalancer { state, ..record("floating-ip", "", Some(key("web"))).summary.clone() };
-    let left = [Arc::new(LoadBalancerRecord { summary, detail: (), left: false })];
+    let left = [Arc::new(LoadBalancerRecord::new(summary, ()))];
     let goal = present(Adoption::Never, None);
     assert!(Candidates::find(&WriteOnly, &left, &goal).owned.is_empty());
     assert_eq!(Candidates::find(&WriteOnly, &left, &absent(None)).deletable().len(), 1);
@@ -100,6 +104,39 @@ fn a_deletion_takes_what_the_usual_controller_left_and_nothing_that_is_shared() 
     let shared = find(&[record("3", SHARED, None)], Some("3"));
     assert!(shared.deletable().is_empty(), "known or not");
     assert_eq!(shared.inherited().expect_err("shared").reason, Reason::OwnedByOther);
+}
+
+fn unowned(id: &str, consent: &str) -> Shared<()> {
+    let adoptable_by = Namespaces::read([consent]);
+    Arc::new(LoadBalancerRecord { adoptable_by, ..(*record(id, "by-hand", None)).clone() })
+}
+
+#[test]
+fn what_is_named_by_its_id_is_taken_with_consent_alone() {
+    let rest = |cluster: &str, uid: &str| {
+        let key = LoadBalancerKey { cluster_id: cluster.to_owned(), owner_uid: uid.to_owned() };
+        record("rest", "", Some(key))
+    };
+    for (what, item, wanted) in [
+        ("no consent", unowned("1", ""), None),
+        ("a tag names another namespace", unowned("1", "mail, shopping"), None),
+        ("a tag names the namespace", unowned("1", "mail, shop"), Some("1")),
+        ("a tag names any", unowned("1", "*"), Some("1")),
+        ("the operator's grant", unowned(GRANTED, ""), Some(GRANTED)),
+        ("made for it by the usual controller", record("1", SOLE, None), Some("1")),
+        ("its tags say its cluster alone", rest("c", ""), None),
+        ("its tags say its UID", rest("", "web"), Some("rest")),
+    ] {
+        let id = item.summary.vendor_id.clone();
+        match (adopted(&[item], Adoption::ById, Some(&id)), wanted) {
+            (Ok(taken), Some(wanted)) => assert_eq!(taken, wanted, "{what}"),
+            (Err(error), None) => {
+                assert_eq!(error.reason, Reason::OwnedByOther, "{what}");
+                assert!(error.message.contains(&format!("--grant shop:adopt={id}")), "{what}: {error}");
+            }
+            (other, _) => panic!("{what}: {other:?}"),
+        }
+    }
 }
 
 fn sharing(id: &str) -> Goal {

@@ -24,7 +24,7 @@ fn converger(vendor: &Arc<Vendor>) -> Arc<Converger<WriteOnly>> {
     rpc.replica.lead(1);
     let settings = CollectionSettings::aged(Duration::from_secs(60));
     let snapshot = Arc::new(Snapshot::new(settings, Duration::ZERO, rpc.metrics.clone()));
-    Arc::new(Converger::new(Arc::new(WriteOnly), snapshot, &rpc, TaskTracker::new()))
+    Arc::new(Converger::new((Arc::new(WriteOnly), Arc::default()), snapshot, &rpc, TaskTracker::new()))
 }
 
 fn key() -> LoadBalancerKey {
@@ -90,7 +90,7 @@ async fn what_a_former_one_had_is_asked_for_and_done_without_if_the_cloud_refuse
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None)]);
     let converger = converger(&vendor);
-    let former = LoadBalancerRecord { summary: LoadBalancer::default(), detail: (), left: false };
+    let former = LoadBalancerRecord::new(LoadBalancer::default(), ());
     converger.memories.of(&key(), |memory| memory.former = Some(Arc::new(former)));
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(60)).await;

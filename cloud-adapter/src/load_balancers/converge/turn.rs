@@ -1,10 +1,10 @@
 //! What a task does between two waits: one look and at most one vendor write, its intent noted first.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, Reason,
-    v1alpha1::{Adoption, LoadBalancerKey, Priority},
+    v1alpha1::{Adoption, LoadBalancerKey, Owner, Priority, load_balancer_address::Value},
 };
 use tokio::{sync::watch, time::Instant};
 
@@ -250,7 +250,8 @@ impl<D: Driver> Converger<D> {
         let fresh = view.observed >= proof || work.absent.is_some_and(|asked| asked >= proof);
         let former = self.memories.of(&work.key, |memory| memory.former.clone());
         let observed = Observed { items: &view.items, fresh, former: former.as_deref() };
-        let (steps, effect) = match decide(&*self.driver, &order.goal, &order.fence, &observed)? {
+        let (steps, effect) = match decide(&*self.driver, &self.grants, &order.goal, &order.fence, &observed)?
+        {
             Next::End(end) => return Ok(Seen::Turn(Turn::End(end))),
             Next::Look if fresh => {
                 return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
@@ -263,7 +264,10 @@ impl<D: Driver> Converger<D> {
                 return Ok(Seen::Turn(Turn::Again));
             }
             Next::Wait(waits_for) => return patience(work, waits_for).map(Seen::Turn),
-            Next::Create(steps) => (steps, Effect::Creates),
+            Next::Create(steps) => {
+                self.check_addresses(&order.goal)?;
+                (steps, Effect::Creates)
+            }
             Next::Write(steps) => (steps, Effect::Changes),
             Next::Remove(steps) => (steps, Effect::Removes),
             Next::Replace(record, steps) => {
@@ -281,6 +285,28 @@ impl<D: Driver> Converger<D> {
             return Ok(Seen::Turn(Turn::Wait(waits_for)));
         }
         Ok(Seen::Write { step: Arc::new(step), effect, mine })
+    }
+
+    /// Refuses addresses of a load balancer that is being recreated for another key: the cloud has them free for a moment, and they are to
+    /// come back.
+    fn check_addresses(&self, goal: &Goal) -> Result<(), AdapterError> {
+        let Goal::Present(desired, _) = goal else { return Ok(()) };
+        for (at, asked) in desired.spec.requested_addresses.iter().enumerate() {
+            let asked: Option<IpAddr> = asked.parse().ok();
+            let owner = self.memories.find_former(&desired.key, |former| {
+                let has = former.summary.addresses.iter().any(|one| match &one.value {
+                    Some(Value::Ip(there)) => there.parse().ok() == asked,
+                    Some(Value::Hostname(_)) | None => false,
+                });
+                has.then(|| former.summary.owner.clone().unwrap_or_default())
+            });
+            if let Some(Owner { kind, namespace, name, .. }) = owner {
+                let text =
+                    format!("belongs to {kind} {namespace}/{name}, whose load balancer is being recreated");
+                return Err(AdapterError::field(format!("spec.requested_addresses[{at}]"), text));
+            }
+        }
+        Ok(())
     }
 
     fn session(&self, order: &Order, class: Priority, work: &Work<D>) -> Session {

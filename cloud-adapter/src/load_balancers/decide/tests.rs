@@ -1,9 +1,12 @@
 //! What is made anew, and what is not.
 
-use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerSpec, Owner};
+use cloud_api_proto::v1alpha1::LoadBalancerSpec;
 
 use super::*;
-use crate::driver::testing::{ANOTHER_SIZE, Create, USED, WriteOnly};
+use crate::driver::{
+    Namespaces,
+    testing::{ANOTHER_SIZE, Create, USED, WriteOnly},
+};
 
 const HASH: &str = "1-aa";
 
@@ -33,7 +36,7 @@ fn record(id: &str, name: &str, state: LoadBalancerState) -> LoadBalancerRecord<
         applied_hash: HASH.to_owned(),
         ..LoadBalancer::default()
     };
-    LoadBalancerRecord { summary, detail: (), left: false }
+    LoadBalancerRecord::new(summary, ())
 }
 
 fn decided(
@@ -41,7 +44,13 @@ fn decided(
     items: impl IntoIterator<Item = LoadBalancerRecord<()>>,
 ) -> Result<Next<(), Create>, AdapterError> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
-    decide(&WriteOnly, goal, &Fence::default(), &Observed { items: &items, fresh: true, former: None })
+    decide(
+        &WriteOnly,
+        &Grants::default(),
+        goal,
+        &Fence::default(),
+        &Observed { items: &items, fresh: true, former: None },
+    )
 }
 
 #[test]
@@ -71,4 +80,80 @@ fn a_second_one_that_was_left_to_others_is_let_be() {
     assert_eq!(both(second.clone()), Next::Remove(vec![Create::Gone]));
     let left = both(LoadBalancerRecord { left: true, ..second });
     assert!(matches!(left, Next::End(End::Present(_))), "{left:?}");
+}
+
+/// It was there before its owner, and stays when its owner goes or wants another one, unless the operator allows its deletion.
+#[test]
+fn what_was_adopted_is_released_and_never_recreated() {
+    let adopted = |state| LoadBalancerRecord { origin: Origin::Adopted, ..record("1", "", state) };
+    let grants: Grants = vec!["*:adopt-and-delete=1".parse().expect("a grant")].into();
+    let heir = Heir { key: key(), owner: Owner::default(), cluster_name: String::new() };
+    let absent = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let next = |goal: &Goal, grants: &Grants, state| {
+        let items = [Arc::new(adopted(state))];
+        decide(
+            &WriteOnly,
+            grants,
+            goal,
+            &Fence::default(),
+            &Observed { items: &items, fresh: true, former: None },
+        )
+    };
+    let active = LoadBalancerState::Active;
+    assert_eq!(
+        next(&absent, &Grants::default(), active).expect("possible"),
+        Next::Remove(vec![Create::Released])
+    );
+    assert_eq!(next(&absent, &grants, active).expect("possible"), Next::Remove(vec![Create::Gone]));
+
+    let immutable = goal(ANOTHER_SIZE, Recreate::IfImmutableChanged);
+    let refused = next(&immutable, &Grants::default(), active).expect_err("it is told");
+    assert!(refused.reason == Reason::ImmutableField && refused.message.contains("is adopted"), "{refused}");
+    assert!(matches!(next(&immutable, &grants, active), Ok(Next::Replace(..))));
+    let broken = next(&goal("", Recreate::IfError), &Grants::default(), LoadBalancerState::Error);
+    assert!(matches!(broken, Ok(Next::End(End::Present(_)))), "{broken:?}");
+}
+
+/// By default Services of the owner's namespace, in the owner's cluster, share its load balancer; others need its consent.
+#[test]
+fn what_is_shared_needs_the_owners_consent() {
+    let lb = |cluster: Option<&str>, namespace: &str, with: &str| {
+        let key =
+            cluster.map(|id| LoadBalancerKey { cluster_id: id.to_owned(), owner_uid: "other".to_owned() });
+        let owner = key.is_some().then(|| Owner { namespace: namespace.to_owned(), ..Owner::default() });
+        let record = record("1", "", LoadBalancerState::Active);
+        let summary = LoadBalancer { key, owner, ..record.summary };
+        let shared_with = Namespaces::read([with]);
+        LoadBalancerRecord { shared_with, ..LoadBalancerRecord::new(summary, ()) }
+    };
+    let mut wanted = match goal("", Recreate::Never) {
+        Goal::Present(desired, _) => (*desired).clone(),
+        Goal::Absent { .. } => unreachable!("it is wanted"),
+    };
+    wanted.owner.namespace = "shop".to_owned();
+    wanted.spec.load_balancer_id = "1".to_owned();
+    let terms = Terms { recreate: Recreate::Never, adoption: Adoption::Never, known: None };
+    let wanted = Goal::Present(Arc::new(wanted), terms);
+    let grant: Grants = vec!["shop:share=1".parse().expect("a grant")].into();
+    for (what, record, grants, allowed) in [
+        ("the same namespace", lb(Some("c"), "shop", ""), Grants::default(), true),
+        ("another namespace", lb(Some("c"), "mail", ""), Grants::default(), false),
+        ("another one, shared with a third", lb(Some("c"), "mail", "news"), Grants::default(), false),
+        ("another one, shared with it", lb(Some("c"), "mail", "news,shop"), Grants::default(), true),
+        ("another one, granted", lb(Some("c"), "mail", ""), grant.clone(), true),
+        ("the same namespace of another cluster", lb(Some("d"), "shop", "shop"), Grants::default(), false),
+        ("another cluster, granted", lb(Some("d"), "shop", ""), grant, true),
+        ("no owner", lb(None, "", ""), Grants::default(), false),
+        ("no owner, and a tag", lb(None, "", "shop"), Grants::default(), true),
+    ] {
+        let items = [Arc::new(record)];
+        let observed = Observed { items: &items, fresh: true, former: None };
+        match decide(&WriteOnly, &grants, &wanted, &Fence::default(), &observed) {
+            Ok(_) => assert!(allowed, "{what}"),
+            Err(error) => {
+                assert!(!allowed && error.reason == Reason::OwnedByOther, "{what}: {error}");
+                assert!(error.message.contains("not shared with namespace shop"), "{what}: {error}");
+            }
+        }
+    }
 }

@@ -85,6 +85,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         zone,
         name,
         load_balancer_id,
+        shared_with,
         address_retention: _,
         // Every cloud takes these.
         class: _,
@@ -107,6 +108,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         ("spec.zone", "lb.zone", !zone.is_empty()),
         ("spec.name", "lb.name", !name.is_empty()),
         ("spec.load_balancer_id", "lb.shared", !load_balancer_id.is_empty()),
+        ("spec.shared_with", "lb.shared", !shared_with.is_empty()),
         ("spec.address_retention", "lb.keep-address", keeps),
     ];
     let of_spec = rows.into_iter().filter(|(_, _, needed)| *needed);

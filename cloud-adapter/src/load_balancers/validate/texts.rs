@@ -30,6 +30,7 @@ pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
     let path = spec.health_check.as_ref().map_or("", |check| &check.path);
     faults.extend(too_long("spec.health_check", [("path", path)]));
     faults.extend(list("spec.subnets", &spec.subnets));
+    faults.extend(list("spec.shared_with", &spec.shared_with));
     faults.extend(map("spec.parameters", &spec.parameters));
     faults.extend(map("spec.tags", &spec.tags));
     for (at, Listener { name, tls_refs, app_protocol, .. }) in spec.listeners.iter().enumerate() {

@@ -68,15 +68,24 @@ pub(crate) const INTERNAL: Key = Key::service("internal");
 /// Needs: -
 pub(crate) const ID: Key = Key::one("id");
 
-/// What becomes of a load balancer that is there: `owned` takes one over for good that nobody owns, by `id`, or by the name that ours
-/// would have. `shared` gives this Service ports of its own on the one of that `id`, whoever else uses it; what is of the load balancer
-/// itself, such as addresses, name and size, is left as its owner has it.
+/// Use a load balancer that is there. `owned` takes one over that has no owner, by `id`, or by the name that ours would have; by `id` it
+/// needs a tag on the load balancer (`cloudadapter.dev/adopt=<namespace>`) or the operator's grant, and is released with the Service, not
+/// deleted. `shared` gives this Service ports of its own on the one of that `id`, if its owner is of the same namespace or names this one
+/// in `share-with`; addresses, name and size stay its owner's.
 ///
 /// Type: `none`, `owned` or `shared`
 /// Default: `none`
 /// Unit: -
 /// Needs: `lb.shared` and `id` for `shared`
 pub(crate) const ADOPT: Key = Key::service("adopt");
+
+/// Namespaces whose Services may share this Service's load balancer with `adopt: shared`, beside those of its own namespace.
+///
+/// Type: list of namespaces
+/// Default: none
+/// Unit: -
+/// Needs: `lb.shared`
+pub(crate) const SHARE_WITH: Key = Key::one("share-with");
 
 /// What becomes of the addresses that the load balancer was given, once the Service goes. Takes effect as soon as the load balancer is
 /// told, so set it before the Service is deleted.
@@ -299,10 +308,11 @@ pub(crate) const SIZE: Key = Key::service("size");
 pub(crate) const ZONE: Key = Key::service("zone");
 
 /// All of them, in the order above.
-pub(crate) const ALL: [Key; 30] = [
+pub(crate) const ALL: [Key; 31] = [
     INTERNAL,
     ID,
     ADOPT,
+    SHARE_WITH,
     ON_DELETE,
     NAME,
     ADDRESS,

@@ -200,6 +200,14 @@ pub(crate) fn texts(value: &str) -> Result<Vec<String>, Fault> {
     list(value, text)
 }
 
+/// Names of namespaces with commas between them, each once.
+pub(crate) fn namespaces(value: &str) -> Result<Vec<String>, Fault> {
+    list(value, |entry| {
+        let wrong = || format!("{entry:?} is not the name of a namespace: write one such as shop");
+        if is_label(entry) { Ok(entry.to_owned()) } else { Err(wrong()) }
+    })
+}
+
 /// Addresses with commas between them, each once.
 pub(crate) fn addresses(value: &str) -> Result<Vec<IpAddr>, Fault> {
     list(value, |entry| {

@@ -299,12 +299,13 @@ fn only_what_matters_changes_the_digest() {
 fn each_wish_reaches_its_field() {
     type Said = &'static [(&'static str, &'static str)];
     type Shows = fn(&LoadBalancerSpec) -> bool;
-    let rows: [(Said, Shows); 17] = [
+    let rows: [(Said, Shows); 18] = [
         (&[("internal", "true")], |spec| spec.scheme() == contract::Scheme::Internal),
         (&[("internal", "false")], |spec| spec.scheme() == contract::Scheme::Internet),
         (&[("on-delete", "keep-address")], |spec| {
             spec.address_retention() == contract::AddressRetention::Keep
         }),
+        (&[("share-with", "news, mail")], |spec| spec.shared_with == ["mail", "news"]),
         (&[("address", "192.0.2.7")], |spec| spec.requested_addresses == ["192.0.2.7"]),
         (&[("address-pool", "public")], |spec| spec.address_pool == "public"),
         (&[("subnet", "s-1, s-2")], |spec| spec.subnets == ["s-1", "s-2"]),
@@ -457,4 +458,23 @@ fn another_load_balancer_to_take_over_is_another_wish() {
     assert_ne!(digest(&[("adopt", "owned"), ("id", "lb-7")]), digest(&[("adopt", "shared"), ("id", "lb-7")]));
     assert_eq!(digest(&[("adopt", "none")]), digest(&[]));
     assert_eq!(digest(&[("hostname", "a.example.com")]), digest(&[]), "the adapter need not know");
+}
+
+/// A port that another user of the load balancer has goes alone; all others are asked for.
+#[test]
+fn what_stands_in_for_taken_ports_asks_for_the_others() {
+    let ports = [port(Transport::Tcp, 443), port(Transport::Tcp, 80), port(Transport::Udp, 80)];
+    let three = service(&ports);
+    let stands_in = |fields: &[&str]| {
+        let fixed = fields.iter().map(|field| (*field).to_owned()).collect();
+        let checked = checked(&three).unwrap();
+        let shape = checked.shape_as_it_is(&all(), None, (&fixed, &[]), None)?;
+        let ports = shape.spec.listeners.iter().map(|it| (it.protocol(), it.port)).collect::<Vec<_>>();
+        Some(ports)
+    };
+    use cloud_api_proto::v1alpha1::Protocol::{Tcp, Udp};
+    assert_eq!(stands_in(&["spec.listeners[1].port"]), Some(vec![(Tcp, 443), (Udp, 80)]));
+    assert_eq!(stands_in(&["spec.listeners[0].port", "spec.listeners[2].port"]), Some(vec![(Tcp, 80)]));
+    let each = ["spec.listeners[0].port", "spec.listeners[1].port", "spec.listeners[2].port"];
+    assert_eq!(stands_in(&each), None, "nothing is left to ask for");
 }

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
-use cloud_adapter::driver::{Driver as _, Fault, VendorError};
+use cloud_adapter::driver::{Driver as _, Fault, Heir, VendorError};
+use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 use serde_json::{Value, json};
 
 use crate::{
     OpenStackDriver,
     load_balancers::requests::{CreateLoadBalancer, Former, Neighbour, NewFloatingIp, Target},
+    ownership::{Claim, Description},
     step::Step,
     testing::{FakeCloud, PROJECT, session},
 };
@@ -106,22 +108,35 @@ async fn a_pool_is_a_network_or_a_subnet_by_name_or_id() {
     assert_eq!(cloud.asked("POST /network/v2.0/floatingips").len(), 4);
 }
 
+fn claim() -> Claim {
+    let word = |word: &str| word.to_owned();
+    let owner = Owner { namespace: word("shop"), name: word("web"), ..Owner::default() };
+    let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") };
+    Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new() }
+}
+
 #[tokio::test]
 async fn one_makes_room_for_another_only_if_that_can_be_had() {
     let (cloud, driver) = cloud().await;
     let ip = |id: &str, address: &str, port: Value| json!({ "id": id, "floating_ip_address": address, "port_id": port, "description": "" });
-    let all = vec![ip("free", "203.0.113.7", Value::Null), ip("used", "203.0.113.8", json!("a machine's"))];
+    let mut others = ip("another's", "203.0.113.10", Value::Null);
+    let record = json!({ "cloudadapter.dev/cluster-id": "c-1", "cloudadapter.dev/owner-uid": "u-2", "cloudadapter.dev/service": "mail/web" });
+    others["description"] = json!(record.to_string());
+    let all =
+        vec![ip("free", "203.0.113.7", Value::Null), ip("used", "203.0.113.8", json!("a machine's")), others];
     cloud.store().lists.insert("/network/v2.0/floatingips".to_owned(), ("floatingips", all));
     let session = session(&driver);
     let detach = async |reserved: &str| {
-        let for_reserved = Some(address(reserved));
+        let for_reserved = Some((address(reserved), claim().into()));
         let step =
             Step::DetachFloatingIp { id: "ours".to_owned(), address: address("203.0.113.5"), for_reserved };
         driver.execute(&session, &step).await
     };
-    for (reserved, text) in
-        [("203.0.113.9", "the project has no floating IP"), ("203.0.113.8", "is in use at port a machine's")]
-    {
+    for (reserved, text) in [
+        ("203.0.113.9", "the project has no floating IP"),
+        ("203.0.113.8", "is in use at port a machine's"),
+        ("203.0.113.10", "belongs to Service mail/web"),
+    ] {
         let error = detach(reserved).await.expect_err(text);
         assert!(error.fault == Fault::Invalid && error.message.contains(text), "{error}");
         assert_eq!(error.fields, ["spec.requested_addresses"]);
@@ -138,9 +153,14 @@ async fn of_two_that_ask_for_one_address_the_first_has_it() {
     let ip = json!({ "id": "free", "floating_ip_address": "203.0.113.7", "port_id": null, "description": "", "revision_number": 4 });
     cloud.store().lists.insert("/network/v2.0/floatingips".to_owned(), ("floatingips", vec![ip]));
     let target = Some(Target { port_id: "vip".to_owned(), address: address("10.0.0.9") });
-    let step = Step::AttachReserved { address: address("203.0.113.7"), target };
+    let step = Step::AttachReserved { address: address("203.0.113.7"), target, claim: claim().into() };
     driver.execute(&session(&driver), &step).await.expect("attached");
     let store = cloud.store();
+    let sent = &store.bodies.last().expect("sent")["floatingip"];
+    assert_eq!(sent["port_id"], "vip");
+    let whose =
+        sent["description"].as_str().and_then(Description::read).expect("whose it is, in the same write");
+    assert_eq!(whose.key(), claim().heir.key);
     assert_eq!(store.headers.last().expect("sent")["if-match"], "revision_number=4");
     assert!(store.requests.iter().any(|one| one.contains("fields=revision_number")), "{:?}", store.requests);
 }

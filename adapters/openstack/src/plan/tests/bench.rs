@@ -15,7 +15,7 @@ use crate::{
         settings::{LoadBalancerOptions, Site, Version},
         tests::{Listings, records},
     },
-    ownership::{self, GoNames},
+    ownership::{self, Claim, Description, GoNames},
     plan::{plan, plan_again, plan_deletion},
     step::{Part, Step},
 };
@@ -108,15 +108,15 @@ impl Bench {
     /// Whether the cloud would refuse a step: an address that the project has not, or somebody uses, and a pool that is not there or that
     /// the router does not reach.
     #[expect(clippy::wildcard_enum_match_arm, reason = "all others are taken")]
-    fn refuses(&self, step: &Step) -> bool {
+    pub(super) fn refuses(&self, step: &Step) -> bool {
         let is_free = |address: &IpAddr| {
             let mut all = self.cloud.floating_ips.iter();
             all.any(|one| one["floating_ip_address"] == address.to_string() && one["port_id"].is_null())
         };
-        if let Step::AttachReserved { address, .. }
-        | Step::DetachFloatingIp { for_reserved: Some(address), .. } = step
+        if let Step::AttachReserved { address, claim, .. }
+        | Step::DetachFloatingIp { for_reserved: Some((address, claim)), .. } = step
         {
-            return !is_free(address);
+            return !is_free(address) || self.claimed(address, claim).is_err();
         }
         if let Step::AttachFloatingIp { id: Part::Known(id), .. } = step {
             let mut all = self.cloud.floating_ips.iter();
@@ -127,6 +127,19 @@ impl Bench {
             Step::ReserveFloatingIp { new, .. } => new.pool.as_deref() == Some(NO_POOL),
             _ => false,
         }
+    }
+
+    /// What a floating IP says once it is claimed.
+    fn claimed(&self, address: &IpAddr, claim: &Claim) -> Result<Description, String> {
+        let mut all = self.cloud.floating_ips.iter();
+        let ip = all.find(|one| one["floating_ip_address"] == address.to_string()).ok_or("not there")?;
+        claim.of_one_that_says(ip["description"].as_str().unwrap_or_default())
+    }
+
+    /// The same cloud, to see what would become of it.
+    pub(super) fn copy(&self) -> Self {
+        let (cloud, options) = (self.cloud.clone(), self.options.clone());
+        Self { cloud, options, writes: Vec::new(), ..*self }
     }
 
     /// Converges, checks that the writes are those that the first plan foretold, and answers what is there and the writes.
@@ -228,6 +241,10 @@ impl Bench {
                 let tags = ownership::leave(&self.live(id), whose.as_ref())?;
                 set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
             }
+            Step::ReleaseLoadBalancer { id } => {
+                let tags = ownership::released(&self.live(id).tags);
+                set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
+            }
             Step::DeleteLoadBalancer { id, whose, seen } => {
                 ownership::may_go(&self.live(id), (whose.as_ref(), seen))?;
                 self.delete_load_balancer(id);
@@ -249,6 +266,7 @@ impl Bench {
                 | Step::CompleteLoadBalancer { .. }
                 | Step::ShareLoadBalancer { .. }
                 | Step::LeaveLoadBalancer { .. }
+                | Step::ReleaseLoadBalancer { .. }
                 | Step::DeleteLoadBalancer { .. }
         ) {
             return self.try_execute(step).expect("nobody has come in between");
@@ -265,6 +283,7 @@ impl Bench {
             | Step::CompleteLoadBalancer { .. }
             | Step::ShareLoadBalancer { .. }
             | Step::LeaveLoadBalancer { .. }
+            | Step::ReleaseLoadBalancer { .. }
             | Step::DeleteLoadBalancer { .. } => panic!("done by now"),
             Step::CreateListener { balancer, listener, pool, .. } => {
                 let (balancer, pool) = (balancer.id().expect("there"), pool.id().expect("there"));
@@ -316,7 +335,7 @@ impl Bench {
                     &mut ip,
                     &json!({
                         "id": format!("fip-{}", self.made),
-                        "floating_ip_address": format!("203.0.113.{}", self.made),
+                        "floating_ip_address": floating_address(self.made),
                         "floating_network_id": network_of(new.pool.as_deref()),
                     }),
                 );
@@ -331,7 +350,8 @@ impl Bench {
                 );
                 set(&mut self.cloud.floating_ips, id, &to);
             }
-            Step::AttachReserved { address, target } => {
+            Step::AttachReserved { address, target, claim } => {
+                let description = self.claimed(address, claim).expect("nobody else's");
                 let ip = self
                     .cloud
                     .floating_ips
@@ -344,6 +364,8 @@ impl Bench {
                     "a second one"
                 );
                 set(&mut self.cloud.floating_ips, &id, &to);
+                let description = description.write().expect("short");
+                set(&mut self.cloud.floating_ips, &id, &json!({ "description": description }));
             }
             Step::DescribeFloatingIp { id, description, .. } => {
                 let id = id.id().expect("there");
@@ -368,7 +390,7 @@ impl Bench {
             &mut ip,
             &json!({
                 "id": format!("fip-{}", self.made), "port_id": null, "floating_network_id": network,
-                "floating_ip_address": format!("203.0.113.{}", self.made),
+                "floating_ip_address": floating_address(self.made),
             }),
         );
         self.cloud.floating_ips.push(ip);
@@ -472,6 +494,11 @@ impl Bench {
             there.push(member);
         }
     }
+}
+
+/// Another one each time.
+fn floating_address(made: usize) -> String {
+    format!("203.0.{}.{}", 113 + made / 250, made % 250)
 }
 
 /// The external network that people call so; `dmz` is also known as `the-dmz`.

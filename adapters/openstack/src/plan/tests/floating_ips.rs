@@ -1,5 +1,6 @@
 //! Floating IPs: made, given, kept, and never two.
 
+use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, LoadBalancerState, load_balancer_spec::AddressRetention};
 use serde_json::json;
 
@@ -230,8 +231,50 @@ fn a_given_one_is_used_and_stays_when_the_load_balancer_goes() {
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes[1], "attach floating IP 198.51.100.7");
     assert_eq!(addresses(&record), ["198.51.100.7"]);
-    assert_eq!(bench.deleted().len(), 1);
+    // Whose it is stands on it while it leads nowhere, as it does while the load balancer is recreated.
+    let ours = Description::read(&record.detail.floating_ips[0].description).expect("recorded");
+    assert_eq!((ours.key(), ours.asked.as_deref()), (desired.key, Some("mine")));
+    assert_eq!(
+        bench.deleted(),
+        ["delete load balancer lb-1 with all its parts", "describe floating IP 198.51.100.7 as ours"]
+    );
     assert_eq!(bench.cloud.floating_ips[0]["description"], "mine");
+}
+
+/// A Service of another namespace knows the address of one that is recreated at this moment, of one that is kept, and of a person's.
+#[test]
+fn an_address_of_another_is_never_attached() {
+    let asks = |namespace: &str, address: &str| {
+        let mut desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec![address.to_owned()]);
+        desired.key.owner_uid = format!("u-{namespace}");
+        namespace.clone_into(&mut desired.owner.namespace);
+        desired
+    };
+    let refuses = |bench: &Bench, desired: &DesiredLoadBalancer| {
+        let mut bench = bench.copy();
+        bench.run(desired, 1);
+        !bench.run(desired, 9)
+    };
+    let mut bench = Bench::new();
+    reserved(&mut bench, "198.51.100.7");
+    let shop = asks("shop", "198.51.100.7");
+    let (record, _) = bench.settled(&shop);
+    bench.execute(&crate::plan::plan_deletion(&record, None)[0]);
+    assert!(bench.cloud.floating_ips[0]["port_id"].is_null(), "it leads nowhere for a moment");
+    assert!(refuses(&bench, &asks("evil", "198.51.100.7")));
+    assert_eq!(addresses(&bench.again(&shop, &record)), ["198.51.100.7"]);
+
+    let mut bench = Bench::new();
+    bench.settled(&with(public([tcp(80)]), kept));
+    bench.deleted();
+    assert!(refuses(&bench, &asks("evil", "203.0.113.5")));
+    let mut returns = asks("shop", "203.0.113.5");
+    assert_eq!(addresses(&bench.settled(&returns).0), ["203.0.113.5"], "to the same namespace and name");
+    bench.deleted();
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "it is kept still");
+    returns.owner.name = "api".to_owned();
+    returns.key.owner_uid = "u-api".to_owned();
+    assert!(refuses(&bench, &returns), "another name");
 }
 
 #[test]

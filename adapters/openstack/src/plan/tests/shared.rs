@@ -30,7 +30,7 @@ pub(super) fn by_hand(bench: &mut Bench) {
 }
 
 fn refused(bench: &Bench, desired: &DesiredLoadBalancer) -> (Fault, String, String) {
-    let error = bench.plan(desired).expect_err("cannot");
+    let (_, error) = bench.copy().refused(desired);
     (error.fault, error.fields.join(" "), error.message)
 }
 
@@ -103,6 +103,80 @@ fn a_port_that_somebody_has_is_refused_with_whose_it_is() {
     bench.create_listener("lb-1", None, &hers);
     let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(9000)]));
     assert!(taken.2.contains("listener hers"), "{}", taken.2);
+}
+
+/// All else is done all the same, nodes first: also for one that has just started, and knows of nothing that was good before.
+#[test]
+fn a_port_that_is_taken_is_refused_alone() {
+    let mut bench = Bench::new();
+    bench.settled(&public([tcp(80)]));
+    bench.settled(&sharer("api", "lb-1", [tcp(443)]));
+    let mut grown = public([tcp(80), tcp(443), tcp(8080)]);
+    grown.backends = [1, 2, 3].map(backend).into();
+    let (writes, error) = bench.refused(&grown);
+    assert_eq!((error.fault, error.fields.join(" ").as_str()), (Fault::Invalid, "spec.listeners[1].port"));
+    assert_eq!(writes.first().map(String::as_str), Some("add or change 1 members of pool tcp-80"));
+    assert!(writes.contains(&"create listener tcp/8080".to_owned()), "{writes:?}");
+    let record = bench.seen(&grown).expect("there");
+    assert_eq!(record.summary.listeners, ["tcp/80", "tcp/8080"]);
+    assert_ne!(record.summary.applied_hash, grown.hash, "it is not called complete");
+    assert_eq!(listeners(&bench, &sharer("api", "lb-1", [tcp(443)])), ["tcp/443"]);
+}
+
+/// The owner had named another namespace. It is not the heir: the address goes with the last Service of the owner's namespace.
+#[test]
+fn an_address_never_passes_to_another_namespace() {
+    let elsewhere = |mut desired: DesiredLoadBalancer| {
+        "news".clone_into(&mut desired.owner.namespace);
+        desired
+    };
+    for stays_with_its_own in [false, true] {
+        let mut bench = Bench::new();
+        let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(8080)]));
+        let news = elsewhere(sharer("news", "lb-1", [tcp(443)]));
+        bench.settled(&web);
+        bench.settled(&news);
+        if stays_with_its_own {
+            bench.settled(&api);
+            bench.gone(&web);
+            assert_eq!(bench.plan(&news), Ok(vec![]), "it serves on as long as its namespace uses it");
+        }
+        bench.gone(if stays_with_its_own { &api } else { &web });
+        let cloud = &bench.cloud;
+        assert!(cloud.balancers.is_empty() && cloud.floating_ips.is_empty() && cloud.listeners.is_empty());
+    }
+}
+
+/// A person's, which a Service took over by its ID.
+#[test]
+fn what_was_adopted_is_released_as_it_was() {
+    let mut bench = Bench::new();
+    by_hand(&mut bench);
+    bench.cloud.balancers[0]["tags"] = json!(["team=a", "cloudadapter.dev/adopt=shop"]);
+    let before = bench.cloud.clone();
+    let web = web([tcp(80)]);
+    let hers = bench.records().remove(0);
+    assert_eq!(hers.adoptable_by, cloud_adapter::driver::Namespaces::read(["shop"]));
+    let take = crate::plan::plan(&web, &bench::writer(), Some(&hers), &bench.site()).expect("possible");
+    bench.execute(&take[0]);
+    let (record, _) = bench.settled(&web);
+    assert_eq!(record.origin, cloud_adapter::driver::Origin::Adopted);
+    assert_eq!(
+        bench.settled(&with(web.clone(), |spec| drop(spec.tags.insert("a".into(), "b".into())))).1.len(),
+        1
+    );
+    while let Some(step) = bench
+        .seen(&web)
+        .filter(|it| it.belongs_to(&web.key))
+        .and_then(|record| crate::plan::plan_release(&record, None).into_iter().next())
+    {
+        assert!(!matches!(step, Step::DeleteLoadBalancer { .. }), "{step}");
+        bench.execute(&step);
+    }
+    assert_eq!(
+        (&bench.cloud.balancers, &bench.cloud.listeners, &bench.cloud.pools),
+        (&before.balancers, &before.listeners, &before.pools)
+    );
 }
 
 #[test]

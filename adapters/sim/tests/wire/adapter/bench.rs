@@ -46,6 +46,7 @@ pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     let options = Options {
         grpc_address: any.into(),
         max_connection_age: Duration::from_mins(30),
+        grant: Vec::new(),
         http_address: any,
         config: Some(file.path().to_owned()),
         security: SecurityOptions::default(),

@@ -210,9 +210,10 @@ async fn the_one_that_is_named_is_taken_and_a_foreign_one_never() {
     let foreign = theirs(&bench, "foreign", foreign).await;
     let half = theirs(&bench, "half", json!({ "cloudadapter.dev/cluster-id": "c-2" })).await;
     let free = theirs(&bench, "hand-made", json!({})).await;
+    let open = theirs(&bench, "open", json!({ "cloudadapter.dev/adopt": "news, shop" })).await;
     let mut request = request(&bench).await;
     request.adoption = Adoption::ById.into();
-    for id in [&foreign, &half] {
+    for id in [&foreign, &half, &free] {
         request.known = known(id);
         let (reason, error) = refused(bench.adapter.ensure(&request).await);
         assert_eq!(reason, Reason::OwnedByOther, "{id}: {error}");
@@ -220,13 +221,20 @@ async fn the_one_that_is_named_is_taken_and_a_foreign_one_never() {
     request.known = known("lb-0099");
     assert_eq!(refused(bench.adapter.ensure(&request).await).0, Reason::ResourceGone);
     assert_eq!(bench.cloud.counts().writes, 0);
-    request.known = known(&free);
+    request.known = known(&open);
     let made = bench.adapter.ensured(&request).await;
     assert_eq!(
         (made.state(), made.vendor_ids.expect("told").ids["loadbalancer"].clone()),
-        (LoadBalancerState::Active, free)
+        (LoadBalancerState::Active, open.clone())
     );
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
+
+    // It was there before, and stays.
+    bench.adapter.deleted("web").await;
+    assert_eq!(bench.cloud.count(Operation::DeleteLoadBalancer), 0);
+    let state = bench.cloud.state().await;
+    let left = state["load_balancers"].as_array().and_then(|all| all.iter().find(|one| one["id"] == *open));
+    assert_eq!(left.expect("it is there")["tags"], json!({ "cloudadapter.dev/adopt": "news, shop" }));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::driver::{Driver as _, testing::WriteOnly};
 type Change = fn(&mut LoadBalancerSpec);
 
 /// Capability, the field that is refused without it, and what asks for it. `tls_refs` come with an application, and before it.
-const ROWS: [(&str, &str, Change); 23] = [
+const ROWS: [(&str, &str, Change); 24] = [
     ("lb.internal", "spec.scheme", |spec| spec.set_scheme(Scheme::Internal)),
     ("lb.source-ranges", "spec.source_ranges", |spec| spec.source_ranges.push("10.0.0.0/8".into())),
     ("lb.health-check.http", "spec.health_check", |spec| {
@@ -29,6 +29,7 @@ const ROWS: [(&str, &str, Change); 23] = [
     ("lb.zone", "spec.zone", |spec| spec.zone = "z1".into()),
     ("lb.name", "spec.name", |spec| spec.name = "web".into()),
     ("lb.shared", "spec.load_balancer_id", |spec| spec.load_balancer_id = "lb-1".into()),
+    ("lb.shared", "spec.shared_with", |spec| spec.shared_with.push("mail".into())),
     ("lb.keep-address", "spec.address_retention", |spec| spec.set_address_retention(AddressRetention::Keep)),
     ("lb.udp", "spec.listeners.protocol", |spec| spec.listeners[0].set_protocol(Protocol::Udp)),
     ("lb.sctp", "spec.listeners.protocol", |spec| spec.listeners[0].set_protocol(Protocol::Sctp)),

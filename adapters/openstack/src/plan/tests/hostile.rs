@@ -1,0 +1,486 @@
+//! A hostile user of one namespace, who knows all IDs, names and addresses of the project, beside Services of others: whatever is
+//! asked for in that namespace, nothing of the others changes, and the others get what they ask for.
+//!
+//! The requests go through the runtime's own checks and decisions; writes are made on the small cloud of `bench`. Every write of the
+//! attacker is compared: what is not of namespace `evil` must be the same before and after. The victims work meanwhile: nodes join,
+//! load balancers break and are recreated, Services are deleted and created again, and the attacker has turns between their writes.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+
+use cloud_adapter::{Foretold, Grant, Grants, Request, foretell};
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{
+        Adoption, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Known, Recreate, VendorIds,
+        load_balancer_spec::AddressRetention,
+    },
+};
+use serde_json::Value;
+
+use super::{
+    bench::writer,
+    shared::{by_hand, sharer},
+    *,
+};
+use crate::{OpenStackDriver, ownership::Description, testing::FakeCloud};
+
+/// The namespace of the attacker.
+const EVIL: &str = "evil";
+/// Worlds, and turns in each. A turn is at most [`CUT`] vendor writes.
+const WORLDS: u64 = 60;
+const TURNS: usize = 1_200;
+const CUT: u64 = 5;
+/// Vendor writes of the attacker that the suite makes at least, over all worlds, and requests that it tries.
+const STEPS: usize = 100_000;
+/// Writes after which a victim has what it asks for.
+const SETTLED: usize = 80;
+
+/// A person's floating IP, which is reserved for the victims, and another one, which is reserved for nobody here.
+const GIVEN: &str = "198.51.100.7";
+const SPARE: &str = "198.51.100.8";
+
+/// Numbers that are the same for the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        let at = usize::try_from(self.below(u64::try_from(all.len()).ok()?)).ok()?;
+        all.get(at).cloned()
+    }
+}
+
+/// A Service and its terms.
+#[derive(Clone)]
+struct Service {
+    cluster: &'static str,
+    wish: DesiredLoadBalancer,
+    adoption: Adoption,
+    known: Option<String>,
+    recreate: Recreate,
+}
+
+impl Service {
+    fn of(wish: DesiredLoadBalancer) -> Self {
+        let (adoption, recreate) = (Adoption::Never, Recreate::IfError);
+        Self { cluster: "c-1", wish, adoption, known: None, recreate }
+    }
+
+    fn ensure(&self) -> Request {
+        let ids = self.known.iter().map(|id| ("loadbalancer".to_owned(), id.clone())).collect();
+        let request = EnsureLoadBalancerRequest {
+            key: Some(self.wish.key.clone()),
+            owner: Some(self.wish.owner.clone()),
+            fence: Some(writer()),
+            spec: Some(LoadBalancerSpec { backend_set_id: "set".to_owned(), ..self.wish.spec.clone() }),
+            known: Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() }),
+            adoption: self.adoption.into(),
+            recreate: self.recreate.into(),
+            ..EnsureLoadBalancerRequest::default()
+        };
+        Request::Ensure(request.into(), Arc::clone(&self.wish.backends))
+    }
+
+    fn delete(&self) -> Request {
+        let request = DeleteLoadBalancerRequest {
+            key: Some(self.wish.key.clone()),
+            owner: Some(self.wish.owner.clone()),
+            fence: Some(writer()),
+            adoption: Adoption::IfUnowned.into(),
+            ..DeleteLoadBalancerRequest::default()
+        };
+        Request::Delete(request.into())
+    }
+}
+
+/// A project with load balancers of several owners.
+struct World {
+    bench: Bench,
+    /// What is listed of it, until it changes.
+    listed: RefCell<Option<Rc<[Arc<Record>]>>>,
+    driver: OpenStackDriver,
+    grants: Grants,
+    chance: Chance,
+    victims: BTreeMap<&'static str, Service>,
+    attackers: Vec<Service>,
+    uids: u64,
+    /// What the attacker did.
+    writes: usize,
+    tries: usize,
+    log: Vec<String>,
+}
+
+impl World {
+    fn new(driver: OpenStackDriver, seed: u64) -> Self {
+        let grants = ["shop:addresses=198.51.100.7", "ops:addresses=198.51.100.8", "ops:adopt=*"];
+        let grants: Vec<Grant> = grants.iter().map(|text| text.parse().expect("a grant")).collect();
+        let mut world = Self {
+            bench: Bench::new(),
+            listed: RefCell::default(),
+            driver,
+            grants: grants.into(),
+            chance: Chance(seed),
+            victims: BTreeMap::new(),
+            attackers: Vec::new(),
+            uids: 0,
+            writes: 0,
+            tries: 0,
+            log: Vec::new(),
+        };
+        for (id, address) in [("given", GIVEN), ("spare", SPARE)] {
+            let ip = json!({ "id": id, "floating_ip_address": address, "port_id": null, "description": "the mail gateway" });
+            world.bench.cloud.floating_ips.push(ip);
+        }
+        by_hand(&mut world.bench);
+        let public_of_hers = json!({ "id": "hers", "floating_ip_address": "198.51.100.9", "port_id": "port-of-hers", "fixed_ip_address": "10.0.0.77",
+            "description": "hers" });
+        world.bench.cloud.floating_ips.push(public_of_hers);
+        let of_go = json!({ "id": "of-go", "name": "kube_service_prod_shop_old", "provisioning_status": "ACTIVE", "vip_port_id": "port-of-go",
+            "vip_address": "10.0.0.78", "tags": ["kube_service_prod_shop_old"] });
+        let legacy = json!({ "id": "legacy", "name": "a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "provisioning_status": "ACTIVE",
+            "vip_port_id": "port-of-legacy", "vip_address": "10.0.0.79", "tags": [] });
+        world.bench.cloud.balancers.extend([of_go, legacy]);
+        let public_of_go = json!({ "id": "of-go", "floating_ip_address": "198.51.100.10", "port_id": "port-of-go", "fixed_ip_address": "10.0.0.78",
+            "description": "Floating IP for Kubernetes external service shop/old from cluster prod" });
+        world.bench.cloud.floating_ips.push(public_of_go);
+
+        let named = |name: &str, wish: DesiredLoadBalancer| named("shop", name, wish);
+        world.begin("web", Service::of(named("web", public([tcp(80), tcp(443)]))));
+        let web = world.id_of("web");
+        world.begin("api", Service::of(named("api", sharer("api", &web, [tcp(8080)]))));
+        let given = with(public([tcp(25)]), |spec| spec.requested_addresses = vec![GIVEN.to_owned()]);
+        world.begin("mail", Service::of(named("mail", given)));
+        let kept = with(public([tcp(1194)]), |spec| spec.address_retention = AddressRetention::Keep.into());
+        world.begin("vpn", Service::of(named("vpn", kept)));
+        let other = Service { cluster: "c-2", ..Service::of(named("web", public([tcp(80)]))) };
+        world.begin("twin", other);
+        let fixed = with(web_with_address("10.0.0.200"), |spec| spec.address_retention = 0);
+        world.begin("db", Service::of(named("db", fixed)));
+        world.attackers = (0..3).map(|_| world.attacker()).collect();
+        world
+    }
+
+    fn uid(&mut self) -> String {
+        self.uids += 1;
+        format!("uid-{}", self.uids)
+    }
+
+    fn begin(&mut self, name: &'static str, mut service: Service) {
+        let uid = self.uid();
+        service.wish.key = LoadBalancerKey { cluster_id: service.cluster.to_owned(), owner_uid: uid.clone() };
+        service.wish.owner.uid = uid;
+        self.victims.insert(name, service);
+        self.settles(name);
+    }
+
+    /// The ID of a victim's load balancer.
+    fn id_of(&self, name: &str) -> String {
+        let key = &self.victims[name].wish.key;
+        let records = self.records();
+        let own = records.iter().find(|it| it.belongs_to(key) && it.detail.balancer.is_some());
+        own.and_then(|it| it.detail.balancer.as_ref()).map(|it| it.id.clone()).unwrap_or_default()
+    }
+
+    fn addresses_of(&self, name: &str) -> Vec<String> {
+        let key = &self.victims[name].wish.key;
+        let records = self.records();
+        records.iter().find(|it| it.belongs_to(key)).map(|it| addresses(it)).unwrap_or_default()
+    }
+
+    fn records(&self) -> Rc<[Arc<Record>]> {
+        let mut listed = self.listed.borrow_mut();
+        Rc::clone(listed.get_or_insert_with(|| self.bench.records().into_iter().map(Arc::new).collect()))
+    }
+
+    /// Something changes at the cloud.
+    fn change(&mut self) -> &mut Bench {
+        self.listed.take();
+        &mut self.bench
+    }
+
+    /// The next write for a request, as the runtime decides it.
+    fn foretold(&self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
+        let records = self.records();
+        foretell(&self.driver, &self.grants, (service.cluster, "prod"), request, &records)
+    }
+
+    /// Makes the write. Whether the cloud took it: it refuses addresses that are in use, and what somebody changed meanwhile.
+    fn writes(&mut self, step: &Step) -> bool {
+        let used = |cloud: &crate::load_balancers::tests::Listings, address: &IpAddr| {
+            cloud.balancers.iter().any(|one| one["vip_address"] == address.to_string())
+        };
+        if let Step::CreateLoadBalancer(new) = step {
+            if new.vip_address.as_ref().is_some_and(|address| used(&self.bench.cloud, address)) {
+                return false;
+            }
+            self.bench.next_address = 10 + usize::try_from(self.chance.below(100)).expect("small");
+            while used(
+                &self.bench.cloud,
+                &format!("10.0.0.{}", self.bench.next_address).parse().expect("an address"),
+            ) {
+                self.bench.next_address += 1;
+            }
+        }
+        let bench = self.change();
+        !bench.refuses(step) && bench.try_execute(step).is_ok()
+    }
+
+    /// A victim gets what it asks for, with turns of the attacker between its writes.
+    #[track_caller]
+    fn settles(&mut self, name: &str) {
+        self.reaches(name, |service| service.ensure(), "has not what it asks for");
+    }
+
+    #[track_caller]
+    fn reaches(&mut self, name: &str, request: impl Fn(&Service) -> Request, otherwise: &str) {
+        let mut last = String::new();
+        for _ in 0..SETTLED {
+            let service = self.victims[name].clone();
+            match self.foretold(&service, &request(&service)) {
+                Ok(Foretold::Done) => return,
+                Ok(Foretold::Wait) => self.calm_down(),
+                Ok(Foretold::Write(step)) => {
+                    last = step.to_string();
+                    self.writes(&step);
+                }
+                Err(error) => last = error.to_string(),
+            }
+            if !self.attackers.is_empty() && self.chance.below(2) == 0 {
+                self.attack();
+            }
+        }
+        panic!("{name} {otherwise}: {last}\n{}", self.told());
+    }
+
+    /// The vendor is done with what it is at.
+    fn calm_down(&mut self) {
+        let is_busy = |one: &Value| one["provisioning_status"] == "PENDING_UPDATE";
+        if self.bench.cloud.balancers.iter().any(is_busy) {
+            for one in self.change().cloud.balancers.iter_mut().filter(|one| is_busy(one)) {
+                one["provisioning_status"] = json!("ACTIVE");
+            }
+        }
+    }
+
+    fn attacker(&mut self) -> Service {
+        let uid = self.uid();
+        let mut wish = named(EVIL, "x", public([tcp(80)]));
+        wish.key = LoadBalancerKey { cluster_id: "c-1".to_owned(), owner_uid: uid.clone() };
+        wish.owner.uid = uid;
+        Service::of(wish)
+    }
+
+    /// One turn of the attacker: another wish or a deletion of one of its Services, and some of the writes that follow.
+    fn attack(&mut self) {
+        let Some(at) = self.chance.of(&[0_usize, 1, 2]) else { return };
+        let goes = self.chance.below(6) == 0;
+        if !goes && self.chance.below(3) > 0 {
+            self.attackers[at] = self.another_wish(&self.attackers[at].clone());
+        }
+        let service = self.attackers[at].clone();
+        let request = if goes { service.delete() } else { service.ensure() };
+        for _ in 0..=self.chance.below(CUT) {
+            self.tries += 1;
+            let step = match self.foretold(&service, &request) {
+                Ok(Foretold::Write(step)) => step,
+                Ok(Foretold::Done) if goes => {
+                    self.attackers[at] = self.attacker();
+                    return;
+                }
+                Ok(Foretold::Done | Foretold::Wait) | Err(_) => return,
+            };
+            let before = self.of_others();
+            if self.writes(&step) {
+                self.writes += 1;
+                self.log.push(format!("{}: {step}", service.wish.key.owner_uid));
+            }
+            let after = self.of_others();
+            assert!(
+                before == after,
+                "`{step}` of namespace evil changes\n{}\nto\n{}\n{}",
+                shown(&before),
+                shown(&after),
+                self.told()
+            );
+        }
+    }
+
+    fn another_wish(&mut self, service: &Service) -> Service {
+        let cloud = &self.bench.cloud;
+        let text = |one: &Value, key: &str| one[key].as_str().map(str::to_owned);
+        let ids: Vec<String> = cloud.balancers.iter().filter_map(|one| text(one, "id")).collect();
+        let names: Vec<String> = cloud.balancers.iter().filter_map(|one| text(one, "name")).collect();
+        let vips = cloud.balancers.iter().filter_map(|one| text(one, "vip_address"));
+        let all: Vec<String> = vips
+            .chain(cloud.floating_ips.iter().filter_map(|one| text(one, "floating_ip_address")))
+            .collect();
+        let chance = &mut self.chance;
+        let ports: Vec<contract::Listener> =
+            [25, 80, 443, 1194, 8080, 9000].into_iter().filter(|_| chance.below(3) == 0).map(tcp).collect();
+        let ports = if ports.is_empty() { vec![tcp(443)] } else { ports };
+        let wish = if chance.below(2) == 0 { public(ports) } else { web(ports) };
+        let mut wish = DesiredLoadBalancer { spec: wish.spec, ..service.wish.clone() };
+        let spec = &mut wish.spec;
+        let mut service = Service { adoption: Adoption::Never, known: None, ..service.clone() };
+        match chance.below(6) {
+            0 => service.adoption = Adoption::IfUnowned,
+            1 | 2 => (service.adoption, service.known) = (Adoption::ById, chance.of(&ids)),
+            3 | 4 => spec.load_balancer_id = chance.of(&ids).unwrap_or_default(),
+            _ => (),
+        }
+        if chance.below(2) == 0 {
+            spec.requested_addresses = chance.of(&all).into_iter().collect();
+        }
+        if chance.below(3) == 0 {
+            let own =
+                ["kube_service_prod_shop_web", "kube_service_prod_shop_old", "front"].map(str::to_owned);
+            spec.name = chance.of(&[own.as_slice(), &names].concat()).unwrap_or_default();
+        }
+        if chance.below(4) == 0 {
+            let tags = [("cloudadapter.dev/adopt", EVIL), ("kube_service_prod_shop_web", ""), ("team", "x")];
+            spec.tags.extend(chance.of(&tags).map(|(key, value)| (key.to_owned(), value.to_owned())));
+        }
+        if chance.below(4) == 0 {
+            spec.parameters.insert("member-subnet-id".to_owned(), "subnet-of-others".to_owned());
+        }
+        if chance.below(3) == 0 {
+            spec.address_retention = AddressRetention::Keep.into();
+        }
+        if chance.below(4) == 0 {
+            spec.shared_with = vec!["shop".to_owned()];
+        }
+        if chance.below(3) == 0 {
+            spec.address_pool = "dmz".to_owned();
+        }
+        service.recreate = chance
+            .of(&[Recreate::Never, Recreate::IfError, Recreate::IfImmutableChanged])
+            .unwrap_or_default();
+        Service { wish: hashed(wish), ..service }
+    }
+
+    /// One turn of a victim.
+    fn work(&mut self) {
+        let Some(name) = self.chance.of(&["web", "api", "mail", "vpn", "twin", "db"]) else { return };
+        let before = self.addresses_of(name);
+        let mut service = self.victims[name].clone();
+        match self.chance.below(5) {
+            0 => {
+                let nodes = (1..=u8::try_from(1 + self.chance.below(4)).expect("few")).map(backend);
+                service.wish.backends = nodes.collect();
+                self.victims.insert(name, service);
+            }
+            1 if name != "api" => {
+                // It breaks, and the runtime recreates it: for a moment its floating IP leads nowhere.
+                let id = self.id_of(name);
+                if name == "web" {
+                    return;
+                }
+                set(&mut self.change().cloud.balancers, &id, &json!({ "provisioning_status": "ERROR" }));
+            }
+            2 if name == "vpn" || name == "mail" => {
+                self.reaches(name, |service| service.delete(), "cannot be deleted");
+                let uid = self.uid();
+                service.wish.key.owner_uid.clone_from(&uid);
+                service.wish.owner.uid = uid;
+                if name == "vpn" {
+                    service.wish.spec.requested_addresses.clone_from(&before);
+                }
+                service.wish = hashed(service.wish);
+                self.victims.insert(name, service);
+            }
+            3 => {
+                let id = self.id_of(name);
+                set(
+                    &mut self.change().cloud.balancers,
+                    &id,
+                    &json!({ "provisioning_status": "PENDING_UPDATE" }),
+                );
+            }
+            _ => (),
+        }
+        self.settles(name);
+        // An internal one that broke has another address of its own; every other keeps what it had.
+        if name != "db" {
+            assert_eq!(self.addresses_of(name), before, "{name}: its address is another\n{}", self.told());
+        }
+    }
+
+    /// All that is not of namespace `evil`: load balancers with their parts, and floating IPs.
+    fn of_others(&self) -> Vec<Value> {
+        let cloud = &self.bench.cloud;
+        let tag = format!("cloudadapter.dev/owner-namespace={EVIL}");
+        let is_evil = |one: &&Value| one["tags"].as_array().is_some_and(|tags| tags.contains(&json!(tag)));
+        let evil: Vec<&Value> = cloud.balancers.iter().filter(is_evil).map(|one| &one["id"]).collect();
+        let is_on_evil = |one: &&Value| evil.contains(&&one["loadbalancers"][0]["id"]);
+        let pools: Vec<&Value> = cloud.pools.iter().filter(|one| !is_on_evil(one)).collect();
+        let members =
+            pools.iter().filter_map(|one| one["id"].as_str()).map(|id| json!(cloud.members.get(id)));
+        let monitors =
+            cloud.monitors.iter().filter(|one| pools.iter().any(|pool| pool["id"] == one["pools"][0]["id"]));
+        let of_evil = |one: &&Value| {
+            let there = one["description"].as_str().and_then(Description::read);
+            there.is_some_and(|there| there.owner().namespace == EVIL)
+        };
+        let parts = cloud.balancers.iter().filter(|one| !is_evil(one));
+        let parts = parts.chain(cloud.listeners.iter().filter(|one| !is_on_evil(one)));
+        let ips = cloud.floating_ips.iter().filter(|one| !of_evil(one));
+        parts.chain(pools.iter().copied()).chain(monitors).chain(ips).cloned().chain(members).collect()
+    }
+
+    fn told(&self) -> String {
+        let last: Vec<&str> = self.log.iter().rev().take(12).rev().map(String::as_str).collect();
+        format!(
+            "seed {}, after {} writes of the attacker; the last:\n{}",
+            self.chance.0,
+            self.writes,
+            last.join("\n")
+        )
+    }
+}
+
+fn named(namespace: &str, name: &str, mut wish: DesiredLoadBalancer) -> DesiredLoadBalancer {
+    namespace.clone_into(&mut wish.owner.namespace);
+    name.clone_into(&mut wish.owner.name);
+    wish
+}
+
+/// An internal one with an address of its choice.
+fn web_with_address(address: &str) -> DesiredLoadBalancer {
+    with(web([tcp(5432)]), |spec| spec.requested_addresses = vec![address.to_owned()])
+}
+
+fn shown(all: &[Value]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_hostile_namespace_changes_nothing_of_others() {
+    let cloud = FakeCloud::start().await;
+    let (mut writes, mut tries) = (0, 0);
+    for seed in 0..WORLDS {
+        let mut world = World::new(cloud.driver(), seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
+        for _ in 0..TURNS {
+            if world.chance.below(8) == 0 {
+                world.work();
+            } else {
+                world.attack();
+            }
+            world.calm_down();
+        }
+        writes += world.writes;
+        tries += world.tries;
+    }
+    println!("{tries} tries of the attacker, {writes} writes");
+    assert!(tries >= STEPS, "{tries} tries of the attacker, {writes} writes");
+}

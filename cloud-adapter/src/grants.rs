@@ -1,0 +1,209 @@
+//! What an operator lets the Services of a namespace reach beyond their own. Pure.
+//!
+//! A user who may create Services in one namespace can name any ID or address of the cloud project. So everything that reaches beyond the
+//! Service itself is refused unless the owner of the object or the operator allows it. Here is what the operator says.
+
+use std::{net::IpAddr, str::FromStr};
+
+use ipnet::IpNet;
+
+/// What allows anything, or any namespace.
+const ANY: &str = "*";
+
+/// One permission: `NAMESPACE:KIND=VALUE`, the value of `--grant`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    namespace: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// May take over the load balancer of this vendor ID, if it has no owner.
+    Adopt(String),
+    /// The same, and it is deleted with its Service.
+    AdoptAndDelete(String),
+    /// May share the load balancer of this vendor ID, whoever owns it.
+    Share(String),
+    /// May set this vendor parameter, which reaches beyond the Service.
+    Parameter(String),
+    /// May ask for addresses of this range. Nobody else may.
+    Addresses(IpNet),
+}
+
+impl FromStr for Grant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "expected NAMESPACE:KIND=VALUE, such as shop:adopt=8f14e45f";
+        let (namespace, rest) = text.split_once(':').ok_or(FORM)?;
+        let (kind, value) = rest.split_once('=').ok_or(FORM)?;
+        let is_label = |word: &str| {
+            !word.is_empty()
+                && word.len() <= 63
+                && word.bytes().all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-')
+        };
+        if namespace != ANY && !is_label(namespace) {
+            return Err(format!(
+                "invalid namespace {namespace:?}: expected the name of a namespace, or * for all"
+            ));
+        }
+        if value.is_empty() {
+            return Err(format!("{kind} has no value: {FORM}"));
+        }
+        let word = value.to_owned();
+        let kind = match kind {
+            "adopt" => Kind::Adopt(word),
+            "adopt-and-delete" => Kind::AdoptAndDelete(word),
+            "share" => Kind::Share(word),
+            "parameter" => Kind::Parameter(word),
+            "addresses" => Kind::Addresses(range(value)?),
+            other => {
+                return Err(format!(
+                    "unknown kind {other:?}: expected adopt, adopt-and-delete, share, parameter or addresses"
+                ));
+            }
+        };
+        Ok(Self { namespace: namespace.to_owned(), kind })
+    }
+}
+
+/// A CIDR, or one address.
+fn range(text: &str) -> Result<IpNet, String> {
+    let alone = || text.parse().ok().map(|address: IpAddr| IpNet::from(address));
+    let range = text.parse::<IpNet>().ok().or_else(alone);
+    range
+        .map(|range| range.trunc())
+        .ok_or_else(|| format!("invalid range {text:?}: expected a CIDR or an IP address"))
+}
+
+/// All permissions of an adapter. Without any, Services reach only what is their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants(Vec<Grant>);
+
+impl From<Vec<Grant>> for Grants {
+    fn from(all: Vec<Grant>) -> Self {
+        Self(all)
+    }
+}
+
+impl Grants {
+    fn any(&self, namespace: &str, fits: impl Fn(&Kind) -> bool) -> bool {
+        self.0.iter().any(|grant| is(&grant.namespace, namespace) && fits(&grant.kind))
+    }
+
+    /// Whether Services of the namespace may take over the load balancer of this ID.
+    #[must_use]
+    pub fn may_adopt(&self, namespace: &str, id: &str) -> bool {
+        self.any(
+            namespace,
+            |kind| matches!(kind, Kind::Adopt(granted) | Kind::AdoptAndDelete(granted) if is(granted, id)),
+        )
+    }
+
+    /// Whether the load balancer of this ID, which a Service of the namespace took over, is deleted with it.
+    #[must_use]
+    pub fn may_delete_adopted(&self, namespace: &str, id: &str) -> bool {
+        self.any(namespace, |kind| matches!(kind, Kind::AdoptAndDelete(granted) if is(granted, id)))
+    }
+
+    /// Whether Services of the namespace may share the load balancer of this ID.
+    #[must_use]
+    pub fn may_share(&self, namespace: &str, id: &str) -> bool {
+        self.any(namespace, |kind| matches!(kind, Kind::Share(granted) if is(granted, id)))
+    }
+
+    /// Whether Services of the namespace may set this vendor parameter.
+    #[must_use]
+    pub fn may_set(&self, namespace: &str, parameter: &str) -> bool {
+        self.any(namespace, |kind| matches!(kind, Kind::Parameter(granted) if is(granted, parameter)))
+    }
+
+    /// The range that holds the address and is reserved for other namespaces alone.
+    #[must_use]
+    pub fn reserved_for_others(&self, namespace: &str, address: IpAddr) -> Option<IpNet> {
+        let holds =
+            |grant: &&Grant| matches!(&grant.kind, Kind::Addresses(range) if range.contains(&address));
+        let mut holding = self.0.iter().filter(holds).peekable();
+        let first = match holding.peek()?.kind {
+            Kind::Addresses(range) => range,
+            Kind::Adopt(_) | Kind::AdoptAndDelete(_) | Kind::Share(_) | Kind::Parameter(_) => return None,
+        };
+        (!holding.any(|grant| is(&grant.namespace, namespace))).then_some(first)
+    }
+}
+
+fn is(granted: &str, asked: &str) -> bool {
+    granted == ANY || granted == asked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(all: &[&str]) -> Grants {
+        all.iter().map(|text| text.parse().expect(text)).collect::<Vec<Grant>>().into()
+    }
+
+    #[test]
+    fn nothing_is_allowed_without_a_grant() {
+        let none = Grants::default();
+        assert!(!none.may_adopt("shop", "lb-1") && !none.may_delete_adopted("shop", "lb-1"));
+        assert!(!none.may_share("shop", "lb-1") && !none.may_set("shop", "member-subnet-id"));
+        assert_eq!(none.reserved_for_others("shop", [192, 0, 2, 1].into()), None);
+    }
+
+    #[test]
+    fn a_grant_holds_for_its_namespace_and_its_value_alone() {
+        let some =
+            grants(&["shop:adopt=lb-1", "shop:share=lb-2", "*:parameter=flavor", "ops:adopt-and-delete=*"]);
+        for (what, allowed, wanted) in [
+            ("adopt", some.may_adopt("shop", "lb-1"), true),
+            ("adopt another", some.may_adopt("shop", "lb-2"), false),
+            ("adopt from another namespace", some.may_adopt("evil", "lb-1"), false),
+            ("delete what may only be adopted", some.may_delete_adopted("shop", "lb-1"), false),
+            ("delete", some.may_delete_adopted("ops", "lb-9"), true),
+            ("adopt what may be deleted", some.may_adopt("ops", "lb-9"), true),
+            ("share", some.may_share("shop", "lb-2"), true),
+            ("share what may only be adopted", some.may_share("shop", "lb-1"), false),
+            ("set, as all namespaces may", some.may_set("evil", "flavor"), true),
+            ("set another", some.may_set("evil", "subnet"), false),
+        ] {
+            assert_eq!(allowed, wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_granted_is_reserved() {
+        let some = grants(&[
+            "shop:addresses=192.0.2.0/28",
+            "ops:addresses=192.0.2.3",
+            "shop:addresses=2001:db8::/64",
+        ]);
+        let reserved = |namespace, text: &str| {
+            some.reserved_for_others(namespace, text.parse().expect(text)).map(|range| range.to_string())
+        };
+        assert_eq!(reserved("evil", "192.0.2.5").as_deref(), Some("192.0.2.0/28"));
+        assert_eq!(reserved("shop", "192.0.2.5"), None);
+        assert_eq!(reserved("ops", "192.0.2.3"), None);
+        assert_eq!(reserved("ops", "192.0.2.5").as_deref(), Some("192.0.2.0/28"));
+        assert_eq!(reserved("evil", "2001:db8::7").as_deref(), Some("2001:db8::/64"));
+        assert_eq!(reserved("evil", "198.51.100.1"), None);
+    }
+
+    #[test]
+    fn a_wrong_grant_is_refused_with_what_is_expected() {
+        for (text, says) in [
+            ("", "NAMESPACE:KIND=VALUE"),
+            ("shop", "NAMESPACE:KIND=VALUE"),
+            ("shop:adopt", "NAMESPACE:KIND=VALUE"),
+            ("shop:adopt=", "adopt has no value"),
+            ("Shop:adopt=x", "invalid namespace \"Shop\""),
+            ("shop:steal=x", "unknown kind \"steal\""),
+            ("shop:addresses=192.0.2", "invalid range \"192.0.2\""),
+        ] {
+            let error = text.parse::<Grant>().expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the runtime would do next for one load balancer, for tests of drivers: the checks, the choice of the load balancer and the
+//! driver's plan, without a server, a cloud or a clock. Pure.
+
+use std::sync::Arc;
+
+use cloud_api_proto::{
+    AdapterError,
+    v1alpha1::{Backend, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence},
+};
+
+use super::{
+    decide::{End, Goal, Next, Observed, decide},
+    validate,
+};
+use crate::{
+    driver::{DesiredLoadBalancer, Driver, Heir, LoadBalancerRecord},
+    grants::Grants,
+};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// A load balancer, with these backends in place of the set that it names.
+    Ensure(Box<EnsureLoadBalancerRequest>, Arc<[Backend]>),
+    /// That nothing is left.
+    Delete(Box<DeleteLoadBalancerRequest>),
+}
+
+/// What is done next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Foretold<S> {
+    /// This vendor write.
+    Write(S),
+    /// Nothing: the vendor is at it.
+    Wait,
+    /// Nothing: it is done.
+    Done,
+}
+
+/// The next vendor write for a request, if a complete listing shows these records.
+///
+/// # Errors
+/// As the RPC answers it.
+pub fn foretell<D: Driver>(
+    driver: &D,
+    grants: &Grants,
+    (cluster_id, cluster_name): (&str, &str),
+    request: &Request,
+    records: &[Arc<LoadBalancerRecord<D::Detail>>],
+) -> Result<Foretold<D::Step>, AdapterError> {
+    let cluster_name = cluster_name.to_owned();
+    let (goal, fence) = match request {
+        Request::Ensure(request, backends) => {
+            let spec = validate::spec(request, &driver.describe(), grants)?;
+            let terms = validate::terms(request)?;
+            let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
+            let (hash, backends) = (validate::hash(&spec), Arc::clone(backends));
+            let desired = DesiredLoadBalancer { key, owner, cluster_name, spec, backends, hash };
+            (Goal::Present(Arc::new(desired), terms), request.fence.clone())
+        }
+        Request::Delete(request) => {
+            let known = validate::known_id(request.known.as_ref());
+            let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
+            let heir = Heir { key, owner, cluster_name };
+            (Goal::Absent { heir, adoption: validate::adoption(request)?, known }, request.fence.clone())
+        }
+    };
+    let observed = Observed { items: records, fresh: true, former: None };
+    Ok(match decide(driver, grants, &goal, &fence.unwrap_or_else(Fence::default), &observed)? {
+        Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) | Next::Replace(_, steps) => {
+            steps.into_iter().next().map_or(Foretold::Wait, Foretold::Write)
+        }
+        Next::Wait(_) | Next::Look => Foretold::Wait,
+        Next::End(End::Present(_) | End::Absent) => Foretold::Done,
+    })
+}
