@@ -168,16 +168,18 @@ pub async fn delete_node(client: &Client, node: &str) -> anyhow::Result<()> {
 #[derive(Clone, Debug)]
 pub struct ServiceBuilder {
     name: String,
+    namespace: String,
     annotations: BTreeMap<String, String>,
     spec: Map<String, Value>,
     ports: Vec<Value>,
 }
 
-/// A Service of type LoadBalancer in the namespace `default`.
+/// A Service of type LoadBalancer, in the namespace `default` unless another one is named.
 pub fn service(name: &str) -> ServiceBuilder {
     let spec = [("type", json!("LoadBalancer")), ("selector", json!({ "app": name }))];
     ServiceBuilder {
         name: name.to_owned(),
+        namespace: "default".to_owned(),
         annotations: BTreeMap::new(),
         spec: spec.map(|(field, value)| (field.to_owned(), value)).into_iter().collect(),
         ports: Vec::new(),
@@ -185,6 +187,12 @@ pub fn service(name: &str) -> ServiceBuilder {
 }
 
 impl ServiceBuilder {
+    /// Puts it into another namespace.
+    #[must_use]
+    pub fn namespace(self, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..self }
+    }
+
     /// Adds a TCP port; the API server chooses its node port.
     #[must_use]
     pub fn port(self, port: u16) -> Self {
@@ -220,7 +228,7 @@ impl ServiceBuilder {
     pub fn build(mut self) -> anyhow::Result<Service> {
         self.spec.insert("ports".to_owned(), json!(self.ports));
         let object = json!({
-            "metadata": { "name": self.name, "namespace": "default", "annotations": self.annotations },
+            "metadata": { "name": self.name, "namespace": self.namespace, "annotations": self.annotations },
             "spec": self.spec,
         });
         from_value(object).context("not a Service")
@@ -231,7 +239,7 @@ impl ServiceBuilder {
     /// # Errors
     /// When the API server refuses.
     pub async fn create(self, client: &Client) -> anyhow::Result<Service> {
-        let services: Api<Service> = Api::namespaced(client.clone(), "default");
+        let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
         services.create(&PostParams::default(), &self.build()?).await.context("cannot create the Service")
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod answers;
 mod guard_drift;
 pub(crate) mod guards;
 mod join;
+pub(crate) mod kept;
 mod known_members;
 mod known_parts;
 pub(crate) mod node_access;
@@ -32,6 +33,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use self::{
     answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
     guards::{Guards, KnownGuards, Needs},
+    kept::Kept,
     known_members::KnownMembers,
     known_parts::KnownParts,
     requests::Neighbour,
@@ -78,6 +80,8 @@ pub(crate) struct LoadBalancers {
     pub(crate) parts: KnownParts,
     pub(crate) guards: KnownGuards,
     pub(crate) turns: Turns,
+    /// What the last sweep found of addresses that stay when their Services go.
+    kept: Mutex<Arc<Kept>>,
     /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
@@ -99,6 +103,7 @@ impl LoadBalancers {
             parts: KnownParts::default(),
             guards: KnownGuards::default(),
             turns: Turns::default(),
+            kept: Mutex::default(),
             beside: Mutex::default(),
         }
     }
@@ -117,7 +122,9 @@ impl LoadBalancers {
     /// What plans go by. A listing comes before every plan, and brings the version.
     pub(crate) fn site(&self) -> Site<'_> {
         let newest = Version { major: u32::MAX, minor: 0 };
-        Site { options: &self.options, version: self.version.get().copied().unwrap_or(newest), guards: None }
+        let version = self.version.get().copied().unwrap_or(newest);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Site { options: &self.options, version, guards: None, kept }
     }
 }
 
@@ -432,6 +439,8 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
                 parts.learn(&sweep);
                 self.balancers.turns.forget_unused();
+                let kept = Kept::of(sweep.floating_ips.iter().flat_map(|page| page.iter()));
+                *self.balancers.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept.into();
                 if let Some(guards) = sweep.guards(&self.balancers) {
                     let unknown = sweep.unknown_subnets(&self.balancers, &guards);
                     self.learn_subnets(session, &unknown).await?;

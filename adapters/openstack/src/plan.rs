@@ -74,7 +74,7 @@ pub(crate) fn plan(
                 wanted.tags.insert(ownership::adopted());
             }
             Goal::new((desired, fence), &wanted, site, Some(balancer))
-                .changes((balancer, tree), fixed.or(taken))
+                .changes((balancer, tree), fixed.or(taken).or_else(|| floating_ips::not_kept(desired, site)))
         }
         Role::Sharer => {
             ownership::check_room(&balancer.id, &balancer.name, &balancer.tags, &desired.key)?;
@@ -210,7 +210,7 @@ impl<'a> Goal<'a> {
                 steps.push(self.create_listener(Part::Coming, (*port, wanted), Part::Coming));
             }
         }
-        steps.extend(floating_ips::changes(self.desired, self.wanted, None)?);
+        steps.extend(floating_ips::changes(self.desired, self.wanted, None, self.site)?);
         steps.extend(self.site.options.manage_security_groups.then_some(Step::OpenNodes(None)));
         if !at_once {
             steps.push(Step::CompleteLoadBalancer { id: Part::Coming, tags: complete });
@@ -235,7 +235,7 @@ impl<'a> Goal<'a> {
         }
         let (ports, refusal) = self.ports(Role::Owner, (balancer, tree));
         steps.extend(ports);
-        steps.extend(floating_ips::changes(self.desired, self.wanted, Some((balancer, tree)))?);
+        steps.extend(floating_ips::changes(self.desired, self.wanted, Some((balancer, tree)), self.site)?);
         let name = ownership::new_name(self.desired, &balancer.name);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);

@@ -1,5 +1,6 @@
 //! What tests of several crates need.
 
+pub mod chance;
 pub mod ports;
 
 /// Multiplies how many cases a property is tried with. `cargo xtask test deep` sets it.

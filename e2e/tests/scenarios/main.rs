@@ -51,4 +51,5 @@ mod service_owners;
 mod service_upkeep;
 mod shards;
 mod status_page;
+mod tenants;
 mod traces;

@@ -28,6 +28,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--insecure", action="store_true", help="no TLS, not even off this machine")
     parser.add_argument("--authentication", choices=["none", "token-review"], default="none")
     parser.add_argument("--identity", action="append", default=[], metavar="ROLE=NAMESPACE/ACCOUNT")
+    grant = "load balancer without an owner that Services of a namespace may take over; * is any"
+    parser.add_argument("--grant", action="append", default=[], metavar="NAMESPACE:adopt=ID", help=grant)
     parser.add_argument("--max-connection-age", type=float, default=1800, metavar="SECONDS")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warn", "error"])
     parser.add_argument("--log-format", default="text", choices=["text"])
@@ -38,6 +40,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--grpc-address: is no loopback address; give --tls-cert and --tls-key, or --insecure")
     if args.authentication == "token-review" and not (args.identity and args.cluster_id):
         parser.error("--authentication=token-review: needs --identity and --cluster-id")
+    if any(text.count(":adopt=") != 1 for text in args.grant):
+        parser.error("--grant: write NAMESPACE:adopt=ID")
     if any(text.partition("=")[0] not in ROLES or text.count("/") != 1 for text in args.identity):
         parser.error(f"--identity: write ROLE=NAMESPACE/ACCOUNT with a role of {', '.join(ROLES)}")
     return args
@@ -52,6 +56,7 @@ def main(cloud: Cloud, argv: Sequence[str] | None = None, identify: Identify | N
     logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
+    cloud.grants.update((namespace, item) for namespace, _, item in (text.partition(":adopt=") for text in args.grant))
     server = Server(cloud, identify, args.cluster_id, args.max_connection_age)
     serve_probes(args.http_address, lambda: not cloud.draining)
     server.start(args.grpc_address, credentials(args.tls_cert, args.tls_key) if args.tls_cert else None)

@@ -31,8 +31,14 @@ class Cloud(Watched):
         self.machines: dict[str, instances.Instance] = {}
         self.balancers: dict[str, lb.LoadBalancer] = {}
         self.pools: dict[str, Mapping[str, lb.Backend]] = {}  # of load balancers; in them by provider ID
+        self.adopted: set[str] = set()  # load balancers that were there before their owners
+        self.grants: set[tuple[str, str]] = set()  # a namespace, and what it may adopt
         self.routes: dict[str, routes.Route] = {}  # by destination: there is one for each
         self.numbers, self.fences = itertools.count(1), Fences()
+
+    def may_adopt(self, namespace: str, name: str) -> bool:
+        """Whether the operator lets Services of a namespace take over this load balancer."""
+        return any(one in ("*", namespace) and item in ("*", name) for one, item in self.grants)
 
     def new_balancer(self, name: str) -> lb.LoadBalancer:
         """One with an ID and an address that nothing had before, from a network for benchmarks."""

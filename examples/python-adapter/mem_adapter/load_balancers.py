@@ -37,6 +37,7 @@ MISSING: list[tuple[str, str, Asks]] = [
     ("lb.zone", "spec.zone", lambda spec: bool(spec.zone)),
     ("lb.name", "spec.name", lambda spec: bool(spec.name)),
     ("lb.shared", "spec.load_balancer_id", lambda spec: bool(spec.load_balancer_id)),
+    ("lb.shared", "spec.shared_with", lambda spec: bool(spec.shared_with)),
     ("lb.keep-address", "spec.address_retention", lambda spec: spec.address_retention == 2),
     ("lb.algorithm", "spec.listeners.algorithm", lambda spec: any(it.algorithm for it in spec.listeners)),
     ("lb.listener-protocol", "spec.listeners.application", reads_requests),
@@ -113,7 +114,10 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
             plan = [planned("Delete", it) for it in mine]
             return Deleted(state=api.LOAD_BALANCER_STATE_DELETING, plan=plan, cost=cost())
         for it in mine:
-            self.cloud.put(balancers, it.vendor_id, None)
+            # What was there before its owner is nobody's again.
+            left = api.LoadBalancer(vendor_id=it.vendor_id, name=it.name, addresses=it.addresses, created_at=it.created_at)
+            self.cloud.put(balancers, it.vendor_id, left if it.vendor_id in self.cloud.adopted else None)
+            self.cloud.adopted.discard(it.vendor_id)
             self.cloud.pools.pop(it.vendor_id, None)
         return Deleted(state=api.LOAD_BALANCER_STATE_ABSENT, cost=cost(1 + len(mine), "loadbalancer"))
 
@@ -130,6 +134,12 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
         if found and (found.HasField("key") or request.adoption <= api.ADOPTION_NEVER):
             text = f"{found.name} is not this Service's"
             raise Fault(Code.ALREADY_EXISTS, "OWNED_BY_OTHER", text, vendor_id=found.vendor_id)
+        if found and by_id:
+            if not self.cloud.may_adopt(request.owner.namespace, found.vendor_id):
+                text = f"{found.name} has no owner; start the adapter with --grant to let {request.owner.namespace} take it over"
+                raise Fault(Code.ALREADY_EXISTS, "OWNED_BY_OTHER", text, vendor_id=found.vendor_id)
+            if not request.dry_run:
+                self.cloud.adopted.add(found.vendor_id)
         return found
 
 

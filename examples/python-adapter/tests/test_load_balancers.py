@@ -173,6 +173,14 @@ class Work(Served):
         known = api.Known(vendor_ids=api.VendorIds(ids={"loadbalancer": found}))
         thief = wish("thief", adoption=api.ADOPTION_BY_ID, known=known)
         self.refused("OWNED_BY_OTHER", self.balancers.EnsureLoadBalancer, thief)
+        free = self.console("/createLoadBalancer", NAME="by-hand")
+        thief.known.vendor_ids.ids["loadbalancer"] = free
+        self.refused("OWNED_BY_OTHER", self.balancers.EnsureLoadBalancer, thief)
+        self.cloud.grants.add((thief.owner.namespace, free))
+        self.assertEqual(self.ensure(thief).vendor_ids.ids["loadbalancer"], free)
+        self.balancers.DeleteLoadBalancer(removal("thief", sequence=9))
+        self.assertFalse(self.cloud.balancers[free].HasField("key"), "it was there before, and stays")
+        thief.fence.sequence = 10
         thief.known.vendor_ids.ids["loadbalancer"] = "lb-0"
         self.refused("RESOURCE_GONE", self.balancers.EnsureLoadBalancer, thief)
 

@@ -60,6 +60,7 @@ stringData:
 {{- end }}
 {{- end }}
 - --load-balancer-creation={{ $balancers.creation }}
+- --kept-addresses-per-namespace={{ int $balancers.keptAddressesPerNamespace }}
 {{- if $balancers.manageSecurityGroups }}
 - --manage-security-groups
 {{- end }}

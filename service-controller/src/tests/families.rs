@@ -11,7 +11,7 @@ use cloud_api_proto::{
     },
 };
 use controller_core::testing::service;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use super::world::{World, capabilities};
 
@@ -293,6 +293,38 @@ async fn what_else_a_wish_says_is_done_and_stays_done() {
     world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!((ports(&world), failed(&world)), (vec![8080], 1));
+    world.stop().await;
+}
+
+/// Another user of the load balancer has the port: all else is asked for, also by a process that knows of no good wish.
+#[tokio::test(start_paused = true)]
+async fn a_port_that_is_taken_is_left_out_and_nodes_are_followed_after_a_restart() {
+    let world = dual_stack().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let world = world.stop().await;
+    world.change("web", |service| {
+        let ports = service.spec.as_mut().unwrap().ports.as_mut().unwrap();
+        let other = ServicePort {
+            name: Some("other".to_owned()),
+            port: 443,
+            node_port: Some(30_443),
+            ..ports[0].clone()
+        };
+        // The contract has it behind the other one.
+        ports.insert(0, other);
+    });
+    let taken = AdapterError::field("spec.listeners[1].port", "tcp/443 is taken by Service shop/api");
+    world.cloud.fail_next("EnsureLoadBalancer", taken);
+    let world = world.started().await;
+    world.eventually("it is told", |world| failed(world) == 1).await;
+    assert!(world.events().iter().any(|it| it.contains("spec.ports[0].port")), "{:?}", world.events());
+    world.node("b");
+    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    let ports: Vec<u32> =
+        world.last_ensure().spec.unwrap_or_default().listeners.iter().map(|it| it.port).collect();
+    assert_eq!((ports, failed(&world)), (vec![80], 1));
     world.stop().await;
 }
 

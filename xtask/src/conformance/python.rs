@@ -115,6 +115,8 @@ impl Adapter {
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
         let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
+        // The suite adopts load balancers that it makes by hand.
+        command.arg("--grant=*:adopt=*");
         command.arg(format!("--console-address={console}")).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let process = command.spawn().context("cannot start the adapter")?;

@@ -1,10 +1,10 @@
 //! What an operator configures of load balancers, and what the cloud's Octavia can.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use clap::{Args, ValueEnum};
 
-use super::guards::Guards;
+use super::{guards::Guards, kept::Kept};
 
 /// The provider that has neither proxies nor timeouts: the network itself balances.
 const OVN: &str = "ovn";
@@ -36,6 +36,9 @@ pub(crate) struct LoadBalancerOptions {
     /// How a load balancer is made
     #[arg(long, value_name = "HOW", default_value = "at-once", help_heading = "Load balancers")]
     pub(crate) load_balancer_creation: Creation,
+    /// Maximum number of floating IPs that the Services of a namespace keep with the annotation on-delete: keep-address (default 10)
+    #[arg(long, value_name = "N", help_heading = "Load balancers")]
+    pub(crate) kept_addresses_per_namespace: Option<u32>,
     /// Lets load balancers through to the nodes: a security group of the cluster's own, which the nodes' ports are put into
     #[arg(long, help_heading = "Load balancers")]
     pub(crate) manage_security_groups: bool,
@@ -115,12 +118,14 @@ impl fmt::Display for Version {
 }
 
 /// What plans go by beside what is desired and what is there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) options: &'a LoadBalancerOptions,
     pub(crate) version: Version,
     /// `None`: security groups are nobody's business here, or are not known.
     pub(crate) guards: Option<&'a Guards>,
+    /// Addresses that stay when their Services go.
+    pub(crate) kept: Arc<Kept>,
 }
 
 impl Site<'_> {
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_not_promised() {
         let can = |options: &LoadBalancerOptions, minor, name| {
-            let site = Site { options, version: Version::v2(minor), guards: None };
+            let site = Site { options, version: Version::v2(minor), guards: None, kept: Arc::default() };
             site.capabilities().iter().any(|(there, _)| *there == name)
         };
         let plain = LoadBalancerOptions::default();
@@ -217,7 +222,9 @@ mod tests {
         ] {
             let load_balancer_provider = provider.map(str::to_owned);
             let options = LoadBalancerOptions { load_balancer_provider, ..LoadBalancerOptions::default() };
-            let can = Site { options: &options, version: Version::v2(minor), guards: None }.capabilities();
+            let can =
+                Site { options: &options, version: Version::v2(minor), guards: None, kept: Arc::default() }
+                    .capabilities();
             let values = can.into_iter().find(|(there, _)| *there == name).and_then(|(_, values)| values);
             assert_eq!(values.as_deref(), Some(wanted), "{provider:?} {name}");
         }

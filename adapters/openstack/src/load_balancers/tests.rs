@@ -10,7 +10,7 @@ use cloud_adapter::driver::LoadBalancerRecord;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Detail, Sweep, answers::Pool, join, known_members::KnownMembers};
+use super::{Detail, Sweep, answers::Pool, join, kept::Kept, known_members::KnownMembers};
 
 /// What the services list, as JSON.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,11 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
         ..Sweep::default()
     };
     join::records(&sweep, &known, None)
+}
+
+/// The addresses of such listings that stay when their Services go.
+pub(crate) fn kept(listings: &Listings) -> Kept {
+    Kept::of(&all(&listings.floating_ips))
 }
 
 fn all<T: DeserializeOwned>(values: &[Value]) -> Vec<T> {

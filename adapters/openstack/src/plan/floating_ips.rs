@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRetention};
 
 use super::wanted::{Public, Wanted};
@@ -17,7 +17,9 @@ use crate::{
     load_balancers::{
         Detail,
         answers::{Balancer, FloatingIp},
+        kept,
         requests::{Former, NewFloatingIp, Target},
+        settings::Site,
     },
     ownership::{self, Claim, Description},
     step::{Part, Step},
@@ -28,8 +30,9 @@ pub(super) fn changes(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
     there: Option<(&Balancer, &Detail)>,
+    site: &Site<'_>,
 ) -> Result<Vec<Step>, VendorError> {
-    let description = description(desired);
+    let description = Description::of(desired, keeps(desired) && !is_full(desired, site));
     let address = wanted.public.as_ref().and_then(|public| public.address);
     let tree = there.map(|(_, tree)| tree.floating_ips.as_slice()).unwrap_or_default();
     let target = there.and_then(|(balancer, _)| target(balancer));
@@ -154,9 +157,27 @@ impl Next<'_> {
     }
 }
 
-/// What its floating IP says of itself.
-fn description(desired: &DesiredLoadBalancer) -> Description {
-    Description::of(desired, desired.spec.address_retention() == AddressRetention::Keep)
+fn keeps(desired: &DesiredLoadBalancer) -> bool {
+    desired.spec.address_retention() == AddressRetention::Keep
+}
+
+fn is_full(desired: &DesiredLoadBalancer, site: &Site<'_>) -> bool {
+    let most = site.options.kept_addresses_per_namespace.unwrap_or(kept::MOST);
+    site.kept.is_full(&desired.key, &desired.owner, most)
+}
+
+/// Why the address will not be kept: the namespace has as many as it may have. All else is done.
+pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option<VendorError> {
+    let field = "spec.address_retention";
+    let refusal = || {
+        let text = format!(
+            "{field}: namespace {} keeps as many addresses as it may: delete one that is of no use any more, or start the adapter with a \
+             larger --kept-addresses-per-namespace",
+            desired.owner.namespace
+        );
+        VendorError::new(Fault::Invalid, text).in_field(field)
+    };
+    (keeps(desired) && is_full(desired, site)).then(refusal)
 }
 
 /// What becomes of the floating IPs of a load balancer that goes: ours go with it, unless they are kept.

@@ -1,6 +1,7 @@
 //! Plans, carried out on a whole simulated cloud, one first step after the other: what is predicted must come true, and settle.
 
 mod adoption;
+mod hostile;
 mod random;
 
 use cloud_adapter::driver::Step as _;

@@ -1,6 +1,6 @@
 //! A small Octavia and Neutron in memory: takes what steps send, and lists it as they do.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerState};
@@ -13,7 +13,7 @@ use crate::{
         answers::LiveBalancer,
         requests::{Former, NewFloatingIp},
         settings::{LoadBalancerOptions, Site, Version},
-        tests::{Listings, records},
+        tests::{Listings, kept, records},
     },
     ownership::{self, Claim, Description, GoNames},
     plan::{plan, plan_again, plan_deletion},
@@ -55,7 +55,8 @@ impl Bench {
     }
 
     pub(super) fn site(&self) -> Site<'_> {
-        Site { options: &self.options, version: self.version, guards: None }
+        let kept = Arc::new(kept(&self.cloud));
+        Site { options: &self.options, version: self.version, guards: None, kept }
     }
 
     pub(super) fn observe(&self) -> Option<Record> {

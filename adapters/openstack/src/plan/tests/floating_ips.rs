@@ -309,6 +309,29 @@ fn a_kept_one_stays_in_the_project() {
     assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
 }
 
+/// Each holds a part of the project's quota for ever.
+#[test]
+fn a_namespace_keeps_as_many_addresses_as_it_may() {
+    let mut bench = Bench::new();
+    bench.options.kept_addresses_per_namespace = Some(1);
+    let of_another = |mut desired: DesiredLoadBalancer, namespace: &str| {
+        desired.key.owner_uid = format!("u-{namespace}");
+        (desired.owner.namespace, desired.owner.name) = (namespace.to_owned(), "other".to_owned());
+        desired
+    };
+    let keeps = with(public([tcp(80)]), kept);
+    bench.settled(&keeps);
+    bench.gone(&keeps);
+    let (_, error) = bench.refused(&of_another(keeps.clone(), "shop"));
+    assert_eq!(error.fields, ["spec.address_retention"]);
+    assert!(error.message.contains("namespace shop"), "{error}");
+    let second = bench.seen(&of_another(keeps.clone(), "shop")).expect("it serves all the same");
+    assert_eq!(addresses(&second).len(), 1);
+    bench.gone(&of_another(keeps.clone(), "shop"));
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "the first one alone is kept");
+    bench.settled(&of_another(keeps, "mail"));
+}
+
 fn kept(spec: &mut LoadBalancerSpec) {
     spec.address_retention = AddressRetention::Keep.into();
 }

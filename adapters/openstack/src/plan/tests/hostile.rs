@@ -16,6 +16,7 @@ use cloud_api_proto::{
     },
 };
 use serde_json::Value;
+use test_support::{cases, chance::Chance};
 
 use super::{
     bench::writer,
@@ -27,7 +28,7 @@ use crate::{OpenStackDriver, ownership::Description, testing::FakeCloud};
 /// The namespace of the attacker.
 const EVIL: &str = "evil";
 /// Worlds, and turns in each. A turn is at most [`CUT`] vendor writes.
-const WORLDS: u64 = 60;
+const WORLDS: u32 = 60;
 const TURNS: usize = 1_200;
 const CUT: u64 = 5;
 /// Vendor writes of the attacker that the suite makes at least, over all worlds, and requests that it tries.
@@ -38,28 +39,6 @@ const SETTLED: usize = 80;
 /// A person's floating IP, which is reserved for the victims, and another one, which is reserved for nobody here.
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
-
-/// Numbers that are the same for the same seed.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    fn of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
-        let at = usize::try_from(self.below(u64::try_from(all.len()).ok()?)).ok()?;
-        all.get(at).cloned()
-    }
-}
 
 /// A Service and its terms.
 #[derive(Clone)]
@@ -130,7 +109,7 @@ impl World {
             listed: RefCell::default(),
             driver,
             grants: grants.into(),
-            chance: Chance(seed),
+            chance: Chance::new(seed),
             victims: BTreeMap::new(),
             attackers: Vec::new(),
             uids: 0,
@@ -256,7 +235,7 @@ impl World {
                 }
                 Err(error) => last = error.to_string(),
             }
-            if !self.attackers.is_empty() && self.chance.below(2) == 0 {
+            if !self.attackers.is_empty() && self.chance.one_in(2) {
                 self.attack();
             }
         }
@@ -284,8 +263,8 @@ impl World {
     /// One turn of the attacker: another wish or a deletion of one of its Services, and some of the writes that follow.
     fn attack(&mut self) {
         let Some(at) = self.chance.of(&[0_usize, 1, 2]) else { return };
-        let goes = self.chance.below(6) == 0;
-        if !goes && self.chance.below(3) > 0 {
+        let goes = self.chance.one_in(6);
+        if !goes && !self.chance.one_in(3) {
             self.attackers[at] = self.another_wish(&self.attackers[at].clone());
         }
         let service = self.attackers[at].clone();
@@ -327,9 +306,9 @@ impl World {
             .collect();
         let chance = &mut self.chance;
         let ports: Vec<contract::Listener> =
-            [25, 80, 443, 1194, 8080, 9000].into_iter().filter(|_| chance.below(3) == 0).map(tcp).collect();
+            [25, 80, 443, 1194, 8080, 9000].into_iter().filter(|_| chance.one_in(3)).map(tcp).collect();
         let ports = if ports.is_empty() { vec![tcp(443)] } else { ports };
-        let wish = if chance.below(2) == 0 { public(ports) } else { web(ports) };
+        let wish = if chance.one_in(2) { public(ports) } else { web(ports) };
         let mut wish = DesiredLoadBalancer { spec: wish.spec, ..service.wish.clone() };
         let spec = &mut wish.spec;
         let mut service = Service { adoption: Adoption::Never, known: None, ..service.clone() };
@@ -339,28 +318,28 @@ impl World {
             3 | 4 => spec.load_balancer_id = chance.of(&ids).unwrap_or_default(),
             _ => (),
         }
-        if chance.below(2) == 0 {
+        if chance.one_in(2) {
             spec.requested_addresses = chance.of(&all).into_iter().collect();
         }
-        if chance.below(3) == 0 {
+        if chance.one_in(3) {
             let own =
                 ["kube_service_prod_shop_web", "kube_service_prod_shop_old", "front"].map(str::to_owned);
             spec.name = chance.of(&[own.as_slice(), &names].concat()).unwrap_or_default();
         }
-        if chance.below(4) == 0 {
+        if chance.one_in(4) {
             let tags = [("cloudadapter.dev/adopt", EVIL), ("kube_service_prod_shop_web", ""), ("team", "x")];
             spec.tags.extend(chance.of(&tags).map(|(key, value)| (key.to_owned(), value.to_owned())));
         }
-        if chance.below(4) == 0 {
+        if chance.one_in(4) {
             spec.parameters.insert("member-subnet-id".to_owned(), "subnet-of-others".to_owned());
         }
-        if chance.below(3) == 0 {
+        if chance.one_in(3) {
             spec.address_retention = AddressRetention::Keep.into();
         }
-        if chance.below(4) == 0 {
+        if chance.one_in(4) {
             spec.shared_with = vec!["shop".to_owned()];
         }
-        if chance.below(3) == 0 {
+        if chance.one_in(3) {
             spec.address_pool = "dmz".to_owned();
         }
         service.recreate = chance
@@ -441,8 +420,8 @@ impl World {
     fn told(&self) -> String {
         let last: Vec<&str> = self.log.iter().rev().take(12).rev().map(String::as_str).collect();
         format!(
-            "seed {}, after {} writes of the attacker; the last:\n{}",
-            self.chance.0,
+            "{:?}, after {} writes of the attacker; the last:\n{}",
+            self.chance,
             self.writes,
             last.join("\n")
         )
@@ -468,10 +447,10 @@ fn shown(all: &[Value]) -> String {
 async fn a_hostile_namespace_changes_nothing_of_others() {
     let cloud = FakeCloud::start().await;
     let (mut writes, mut tries) = (0, 0);
-    for seed in 0..WORLDS {
+    for seed in 0..u64::from(cases(WORLDS)) {
         let mut world = World::new(cloud.driver(), seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
         for _ in 0..TURNS {
-            if world.chance.below(8) == 0 {
+            if world.chance.one_in(8) {
                 world.work();
             } else {
                 world.attack();

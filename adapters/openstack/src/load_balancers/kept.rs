@@ -1,0 +1,36 @@
+//! Floating IPs that stay in the project when their Services go, by namespace: each holds a part of the project's quota for ever, so that
+//! a namespace has a number of them.
+
+use std::collections::BTreeMap;
+
+use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
+
+use super::answers::FloatingIp;
+use crate::ownership::Description;
+
+/// How many a namespace may have, where nobody says.
+pub(crate) const MOST: u32 = 10;
+
+/// What the last sweep found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept(BTreeMap<(String, String), Vec<LoadBalancerKey>>);
+
+impl Kept {
+    pub(super) fn of<'a>(floating_ips: impl IntoIterator<Item = &'a FloatingIp>) -> Self {
+        let mut kept = Self::default();
+        let records = floating_ips.into_iter().filter_map(|ip| Description::read(&ip.description));
+        for record in records.filter(|record| record.keep) {
+            let key = record.key();
+            let namespace = (key.cluster_id.clone(), record.owner().namespace);
+            kept.0.entry(namespace).or_default().push(key);
+        }
+        kept
+    }
+
+    /// Whether the namespace of an owner has as many as it may have, without those of this key.
+    pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
+        let namespace = (key.cluster_id.clone(), owner.namespace.clone());
+        let others = self.0.get(&namespace).into_iter().flatten().filter(|other| *other != key);
+        others.count() >= usize::try_from(most).unwrap_or(usize::MAX)
+    }
+}
