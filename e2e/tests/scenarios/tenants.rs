@@ -1,6 +1,6 @@
 //! A user of one namespace who knows the IDs and addresses of all others.
 
-use adapter_sim::simcloud::Operation;
+use adapter_sim::simcloud::{Operation, model::ProvisioningStatus};
 use anyhow::{Context, ensure};
 use e2e::{Bed, WITHIN, address, eventually, service};
 use http::Method;
@@ -38,6 +38,7 @@ async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     bed.cluster.cloud.by_hand(Method::POST, "/v1/load-balancers", Some(&new)).await.unwrap();
     let others = bed.until_cloud("the one that was made by hand is there", |state| {
         let there = state.load_balancers.iter().find(|it| it.name == BY_HAND).context("it is not")?;
+        ensure!(there.status == ProvisioningStatus::Active, "{:?}", there.status);
         let web = state.balancer("web").context("it is not")?;
         Ok((there.id.clone(), web.id.clone()))
     });
@@ -91,6 +92,9 @@ async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     })
     .await
     .unwrap();
-    assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::DeleteLoadBalancer), 0);
+    let deletions = bed.cluster.cloud.requests().await.unwrap();
+    let deletions: Vec<_> =
+        deletions.iter().filter(|it| it.operation == Operation::DeleteLoadBalancer).collect();
+    assert!(deletions.is_empty(), "{deletions:?}");
     assert_eq!(bed.address("web").await.unwrap(), taken);
 }
