@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use self::{
     keys::Key,
     selector::Selector,
-    settings::{Defaults, Given, Settings},
+    settings::{Defaults, Given, Origin, Settings},
     values::{
         Adopt, Algorithm, HealthMode, HealthProtocol, IpMode, ListenerProtocol, OnDelete, ProxyProtocol,
         Seconds, Switch,
@@ -135,7 +135,7 @@ impl Reader<'_> {
             adopt: self.read(keys::ADOPT, values::word),
             share_with: self.read(keys::SHARE_WITH, values::namespaces),
             on_delete: self.read(keys::ON_DELETE, values::word),
-            name: self.read(keys::NAME, values::name),
+            name: self.name(),
             addresses: self.read(keys::ADDRESS, values::addresses),
             address_pool: self.read(keys::ADDRESS_POOL, values::text),
             subnets: self.read(keys::SUBNET, values::texts),
@@ -147,6 +147,14 @@ impl Reader<'_> {
             zone: self.read(keys::ZONE, values::text),
             ports: (0..n_ports).map(|at| self.port(at)).collect(),
             vendor: self.vendor(),
+        }
+    }
+
+    /// A template is the operator's and puts in words of the Service alone; an annotation may say the words of another one.
+    fn name(&mut self) -> Option<Wish<String>> {
+        match self.settings.get(keys::NAME)?.origin {
+            Origin::Default => self.read(keys::NAME, values::name),
+            Origin::Service | Origin::Port => self.read(keys::NAME, values::chosen_name),
         }
     }
 

@@ -41,6 +41,26 @@ async fn a_load_balancer_is_called_as_the_template_says_and_the_service_says_oth
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_of_a_go_controller_is_the_operators_alone() {
+    let world = World::new().names("kube_service_{cluster}_{namespace}_{service}");
+    world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.name"]));
+    let world = world.started().await;
+    world.node("a").service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    assert_eq!(wished(&world), "kube_service_prod_default_web");
+
+    let thief = service("thief").port(80);
+    world.service(thief.annotation("lb.cloudadapter.dev/name", "kube_service_prod_shop_web"));
+    let told = "Warning SyncLoadBalancerFailed thief: Error syncing load balancer: annotation lb.cloudadapter.dev/name: a Go cloud \
+                controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
+    world.eventually_events(&[told]).await;
+    world.quiet().await;
+    assert_eq!(wished(&world), "kube_service_prod_default_web", "nothing is asked for the other one");
+    assert_eq!(world.ingress("thief"), [""; 0]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_adapter_that_takes_no_names_still_gives_load_balancers_and_it_is_said_once() {
     let world = World::new().names(TEMPLATE).started().await;
     world.node("a").service(service("web").port(80));

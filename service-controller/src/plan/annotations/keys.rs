@@ -97,7 +97,9 @@ pub(crate) const SHARE_WITH: Key = Key::one("share-with");
 pub(crate) const ON_DELETE: Key = Key::service("on-delete");
 
 /// The name of the load balancer at the vendor, for people; whose it is never depends on it. One that is there is renamed in place if the
-/// vendor can, and never made anew for it. Without it: `--load-balancer-name-template`, else the adapter's own.
+/// vendor can, and never made anew for it. Without it: `--load-balancer-name-template`, else the adapter's own. A name that a Go cloud
+/// controller manager may take for its own is refused: one that begins with `kube_service_`, or `a` and 31 hexadecimal digits. The
+/// template may still give such names.
 ///
 /// Type: name
 /// Default: the cluster's template, else the adapter's

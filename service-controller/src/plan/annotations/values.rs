@@ -9,6 +9,10 @@ pub(crate) const NAME_MAX: usize = 255;
 /// The longest DNS name, and the longest of its labels.
 const HOSTNAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
+/// How openstack-cloud-controller-manager begins its names. Source: its `GetLoadBalancerName`.
+const GO_PREFIX: &str = "kube_service_";
+/// Digits of a UID behind the `a` of a name in Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
+const GO_DIGITS: usize = 31;
 /// Source: contract, `Listener`.
 const LONGEST: Duration = Duration::from_hours(24);
 /// Probes in a row: more is no threshold any more.
@@ -180,6 +184,24 @@ pub(crate) fn name(value: &str) -> Result<String, Fault> {
         )
     };
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
+}
+
+/// The name of a load balancer, where a Service chooses it. A Go cloud controller manager finds its load balancers by their names: it would
+/// take the one of this name for that of another Service.
+pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
+    let name = name(value)?;
+    if is_of_go(&name) {
+        let why = "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
+        return Err(why.to_owned());
+    }
+    Ok(name)
+}
+
+/// Whether a Go cloud controller manager may give this name. Without regard to case, as databases compare by which vendors find names.
+fn is_of_go(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_uid = |rest: &str| rest.len() == GO_DIGITS && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.starts_with(GO_PREFIX) || name.strip_prefix('a').is_some_and(is_uid)
 }
 
 fn is_printable(value: &str) -> bool {

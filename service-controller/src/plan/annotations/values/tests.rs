@@ -53,6 +53,30 @@ fn each_type_says_what_would_be_right() {
 }
 
 #[test]
+fn a_name_of_a_go_controller_is_not_chosen() {
+    let why = "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
+    for bad in [
+        "kube_service_prod_shop_web",
+        "Kube_Service_prod_shop_web",
+        "a7c1ff02e0c8b4c6e9c39b1b1a0d0c00",
+        "A7C1FF02E0C8B4C6E9C39B1B1A0D0C00",
+    ] {
+        assert_eq!(chosen_name(bad), Err(why.to_owned()), "{bad}");
+        assert_eq!(name(bad).as_deref(), Ok(bad), "the operator's template may give it");
+    }
+    for good in [
+        "kube-service_prod",
+        "my_kube_service_prod_shop_web",
+        "a7c1ff02e0c8b4c6e9c39b1b1a0d0c0",
+        "a7c1ff02e0c8b4c6e9c39b1b1a0d0c001",
+        "a7c1ff02e0c8b4c6e9c39b1b1a0d0c0g",
+        "b7c1ff02e0c8b4c6e9c39b1b1a0d0c00",
+    ] {
+        assert_eq!(chosen_name(good).as_deref(), Ok(good));
+    }
+}
+
+#[test]
 fn names_are_those_that_a_status_takes() {
     for good in ["shop.example.com", "a", "1a.b-2.example"] {
         assert_eq!(hostname(good).as_deref(), Ok(good));
