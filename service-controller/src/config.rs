@@ -9,6 +9,7 @@ use crate::{
     mirror::Reading,
     plan::{
         annotations::{add_default, settings::Defaults, template::Template, values},
+        bounds::{Bounds, Ports},
         compat::Compat,
         left_over::Orphans,
         service::Classes,
@@ -43,6 +44,13 @@ struct Args {
     /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     service_default: Vec<String>,
+
+    /// Ports of nodes that the annotation health-check.port may name in any Service, with commas (default 10256, kube-proxy's).
+    ///
+    /// A Service may name its own node ports and its healthCheckNodePort besides; any other port is refused. The mode kube-proxy probes
+    /// port 10256 whatever the list says.
+    #[arg(long, value_name = "PORTS", default_value = "10256")]
+    health_check_ports: String,
 
     /// How load balancers are called at the cloud, such as {cluster}-{namespace}-{service}. Without it: as the adapter likes.
     ///
@@ -136,7 +144,8 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
         );
     }
     let orphans = orphans(args, faults);
-    let defaults = defaults(&args.service_default, faults).called(names(args, faults));
+    let bounds = bounds(args, faults);
+    let defaults = defaults(&args.service_default, bounds, faults).called(names(args, faults));
     let reading = Reading { defaults, compat: args.compat, classes: classes?, none_wanted: args.remove_all };
     Some(Config { common: common?, work: Work { workers: workers?, reading, orphans: orphans? } })
 }
@@ -189,8 +198,17 @@ fn orphans(args: &Args, faults: &mut Faults) -> Option<Orphans> {
     })
 }
 
-fn defaults(pairs: &[String], faults: &mut Faults) -> Defaults {
-    let mut defaults = Defaults::default();
+/// What is wrong stands in `faults`, and is left out.
+fn bounds(args: &Args, faults: &mut Faults) -> Bounds {
+    let given = &args.health_check_ports;
+    let entries = given.split(',').map(str::trim).filter(|_| !given.trim().is_empty());
+    let ports: Result<Ports, String> = entries.map(values::port).collect();
+    let ports = faults.check("--health-check-ports <PORTS>", given, ports);
+    Bounds { health_check_ports: ports.unwrap_or_default() }
+}
+
+fn defaults(pairs: &[String], bounds: Bounds, faults: &mut Faults) -> Defaults {
+    let mut defaults = Defaults::default().within(bounds);
     for pair in pairs {
         let judged = match pair.split_once('=') {
             Some((key, value)) => add_default(&mut defaults, key, value),
@@ -261,6 +279,26 @@ mod tests {
         error: invalid value 'size' for '--service-default <KEY=VALUE>': write it as idle-timeout=5m
         error: invalid value 'size=b' for '--service-default <KEY=VALUE>': size is there twice: give it once
         "#);
+    }
+
+    #[test]
+    fn a_default_port_of_probes_is_in_the_operators_list() {
+        let bounds =
+            |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults.bounds().clone());
+        let of = |ports: &[u32]| Ok(Bounds { health_check_ports: ports.iter().copied().collect() });
+        assert_eq!(bounds(&[]), of(&[10_256]));
+        assert_eq!(bounds(&[]), Ok(Bounds::default()));
+        assert_eq!(bounds(&["--health-check-ports=9000, 10256"]), of(&[9_000, 10_256]));
+        assert_eq!(bounds(&["--health-check-ports="]), of(&[]));
+        parse(&["--service-default=health-check.port=10256"]).unwrap();
+        parse(&["--service-default=health-check.port=9000", "--health-check-ports=9000"]).unwrap();
+        let error = parse(&["--service-default=health-check.port=9000"]).unwrap_err();
+        let told = "invalid value 'health-check.port=9000' for '--service-default <KEY=VALUE>': port 9000 is not in \
+                    --health-check-ports (10256): add it there";
+        assert!(error.contains(told), "{error}");
+        let error = parse(&["--health-check-ports=10256,http"]).unwrap_err();
+        let told = "invalid value '10256,http' for '--health-check-ports <PORTS>': \"http\" is not a number from 1 to 65535";
+        assert!(error.contains(told), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub(crate) mod annotations;
 pub(crate) mod as_it_is;
+pub(crate) mod bounds;
 pub(crate) mod cloud;
 pub(crate) mod compat;
 pub(crate) mod families;

@@ -201,6 +201,11 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
             "serviceController.serviceDefaults.internal: \"yes\" is wrong; write true or false",
         ),
         (
+            "a default of a port that no Service may have probed",
+            json!({ "serviceController": { "serviceDefaults": { "health-check.port": "9000" } } }),
+            "serviceController.serviceDefaults.health-check.port: 9000 is not in serviceController.healthCheckPorts (10256)",
+        ),
+        (
             "a default of what only one can have",
             json!({ "serviceController": { "serviceDefaults": { "hostname": "a.example.com" } } }),
             "serviceController.serviceDefaults.hostname: is about one Service or port, and has no default",

@@ -153,6 +153,10 @@
 {{- else if not (or (has $key $rules.keys) (regexMatch "^x[.][^.]+[.]." $key)) -}}
 {{- $faults = append $faults (printf "%s: is no annotation's key; the README lists them, such as idle-timeout" $place) -}}
 {{- end -}}
+{{- $ports := join "," $service.healthCheckPorts -}}
+{{- if and (eq $key "health-check.port") (not (has (toString $value) (splitList "," $ports))) -}}
+{{- $faults = append $faults (printf "%s: %s is not in serviceController.healthCheckPorts (%s); add it there" $place (toString $value) $ports) -}}
+{{- end -}}
 {{- range $rules.values -}}
 {{- if and (has $key .keys) (not (regexMatch (printf "^(%s)$" .pattern) (toString $value))) -}}
 {{- $faults = append $faults (printf "%s: %q is wrong; write %s" $place (toString $value) .says) -}}

@@ -23,6 +23,7 @@ use self::{
 };
 use super::{
     Refusal,
+    bounds::Ports,
     service::{Port, Service, Transport},
 };
 
@@ -95,7 +96,8 @@ pub(crate) struct VendorWish {
 /// with right ones. What is good is there in spite of what is not, so that it can be judged, too.
 pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
     let (settings, refusals) = Settings::of(service, defaults);
-    let mut reader = Reader { settings: &settings, refusals };
+    let ports = &defaults.bounds().health_check_ports;
+    let mut reader = Reader { settings: &settings, service, ports, refusals };
     (reader.wishes(service.ports.len()), reader.refusals)
 }
 
@@ -104,7 +106,7 @@ pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Ref
 /// # Errors
 /// What is wrong with the name or the value.
 pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
-    let mut alone = Defaults::default();
+    let mut alone = Defaults::default().within(defaults.bounds().clone());
     alone.set(name, value)?;
     let port = Port::plain(Transport::Tcp, 80, 0);
     let any = Service { ports: vec![port], ..Service::default() };
@@ -123,6 +125,9 @@ pub(crate) fn node_selector(service: &Service, defaults: &Defaults) -> Option<Se
 /// Reads values, and notes which cannot be read.
 struct Reader<'a> {
     settings: &'a Settings,
+    service: &'a Service,
+    /// At which any Service may have nodes probed.
+    ports: &'a Ports,
     refusals: Vec<Refusal>,
 }
 
@@ -163,12 +168,25 @@ impl Reader<'_> {
             enabled: self.read(keys::HEALTH_ENABLED, values::word),
             mode: self.read(keys::HEALTH_MODE, values::word),
             protocol: self.read(keys::HEALTH_PROTOCOL, values::word),
-            port: self.read(keys::HEALTH_PORT, values::port),
+            port: self.health_port(),
             path: self.read(keys::HEALTH_PATH, values::path),
             interval: self.read(keys::HEALTH_INTERVAL, values::duration),
             timeout: self.read(keys::HEALTH_TIMEOUT, values::duration),
             healthy: self.read(keys::HEALTH_HEALTHY, values::probes),
             unhealthy: self.read(keys::HEALTH_UNHEALTHY, values::probes),
+        }
+    }
+
+    /// A default is of all Services, so that no Service's own ports make it right.
+    fn health_port(&mut self) -> Option<Wish<u32>> {
+        let (ports, service) = (self.ports, self.service);
+        match self.settings.get(keys::HEALTH_PORT)?.origin {
+            Origin::Default => {
+                self.read(keys::HEALTH_PORT, |text| values::port(text).and_then(|port| ports.for_all(port)))
+            }
+            Origin::Service | Origin::Port => self.read(keys::HEALTH_PORT, |text| {
+                values::port(text).and_then(|port| ports.for_one(service, port))
+            }),
         }
     }
 

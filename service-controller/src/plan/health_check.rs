@@ -9,14 +9,13 @@ use super::{
         settings::Origin,
         values::{HealthMode, HealthProtocol, Switch},
     },
+    bounds::KUBE_PROXY_PORT,
     features::{Need, name},
     service::{Service, Traffic, Transport},
 };
 
 /// Where kube-proxy and its replacements answer: for one Service on `spec.healthCheckNodePort`, for the node on a port of their own.
 const HEALTH_PATH: &str = "/healthz";
-/// Source: kube-proxy, `--healthz-bind-address`.
-const KUBE_PROXY_PORT: u32 = 10_256;
 
 /// The probe, with what it needs.
 #[derive(Clone, Debug, Default, PartialEq)]

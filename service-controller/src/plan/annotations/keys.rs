@@ -212,7 +212,8 @@ pub(crate) const HEALTH_MODE: Key = Key::service("health-check.mode");
 /// Needs: `lb.health-check.http` for `http`
 pub(crate) const HEALTH_PROTOCOL: Key = Key::service("health-check.protocol");
 
-/// Which port of the nodes is probed, whatever the mode says.
+/// Which port of the nodes is probed, whatever the mode says: a node port of this Service, its `spec.healthCheckNodePort`, or one that
+/// the operator allows with `--health-check-ports` (10256). Any other port is refused.
 ///
 /// Type: number
 /// Default: the mode's

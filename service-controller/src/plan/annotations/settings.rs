@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{
     super::{
         Refusal,
+        bounds::Bounds,
         service::{Port, Service},
     },
     keys::{Key, NAME, PREFIX, Reach},
@@ -47,12 +48,24 @@ pub(crate) struct Defaults {
     said: BTreeMap<String, String>,
     /// How load balancers are called.
     names: Option<Template>,
+    /// What no Service may ask for, whatever it says.
+    bounds: Bounds,
 }
 
 impl Defaults {
     /// The same with names by this template.
     pub(crate) fn called(self, names: Option<Template>) -> Self {
         Self { names, ..self }
+    }
+
+    /// The same with these bounds: values that are set from now on are judged by them.
+    pub(crate) fn within(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// What no Service may ask for.
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// Takes one, by its name without the prefix.

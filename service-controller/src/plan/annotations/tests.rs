@@ -59,6 +59,21 @@ fn every_fault_is_told_once_with_its_repair() {
     "#);
 }
 
+#[test]
+fn only_ports_of_the_service_and_the_operators_are_probed() {
+    let port = |value| read(&[("lb.cloudadapter.dev/health-check.port", value)]);
+    for good in ["30080", "10256"] {
+        let (wishes, faults) = port(good);
+        assert_eq!(
+            (wishes.health.port.map(|wish| wish.value.to_string()), faults.as_str()),
+            (Some(good.to_owned()), "")
+        );
+    }
+    let (wishes, faults) = port("10250");
+    assert_eq!(wishes.health.port, None);
+    insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (10256)");
+}
+
 /// The chart's admission policy is tried on the same on a real API server.
 #[test]
 fn examples_are_judged_as_they_say() {

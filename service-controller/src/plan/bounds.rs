@@ -1,0 +1,125 @@
+//! What the operator lets Services ask for, whatever they say. Pure.
+//!
+//! A Service is written by a user of one namespace, and what is made of it acts on all nodes with the rights of the cloud account.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::service::{Service, Traffic};
+
+/// Source: kube-proxy, `--healthz-bind-address`.
+pub(crate) const KUBE_PROXY_PORT: u32 = 10_256;
+
+/// More ports than these are not named in a message.
+const PORTS_NAMED: usize = 4;
+
+/// The bounds of every Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// The ports of nodes at which any Service may have them probed.
+    pub(crate) health_check_ports: Ports,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { health_check_ports: Ports(BTreeSet::from([KUBE_PROXY_PORT])) }
+    }
+}
+
+/// Ports of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ports(BTreeSet<u32>);
+
+impl FromIterator<u32> for Ports {
+    fn from_iter<I: IntoIterator<Item = u32>>(ports: I) -> Self {
+        Self(ports.into_iter().collect())
+    }
+}
+
+/// A few of them, with commas.
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        let named: Vec<String> = self.0.iter().take(PORTS_NAMED).map(ToString::to_string).collect();
+        f.write_str(&named.join(", "))?;
+        if self.0.len() > PORTS_NAMED { f.write_str(", ...") } else { Ok(()) }
+    }
+}
+
+impl Ports {
+    /// Passes a port on at which every Service may have nodes probed.
+    ///
+    /// # Errors
+    /// What to do about one at which it may not.
+    pub(crate) fn for_all(&self, port: u32) -> Result<u32, String> {
+        let wrong = || format!("port {port} is not in --health-check-ports ({self}): add it there");
+        self.0.contains(&port).then_some(port).ok_or_else(wrong)
+    }
+
+    /// Passes a port on at which this Service may have nodes probed. Any other port of the nodes may be of another Service or of a
+    /// process of the node, and a probe reaches it from inside the network of the cloud.
+    ///
+    /// # Errors
+    /// Which ports are allowed.
+    pub(crate) fn for_one(&self, service: &Service, port: u32) -> Result<u32, String> {
+        let is_own = service.ports.iter().any(|own| u32::from(own.node_port) == port)
+            || matches!(service.traffic, Traffic::Local { health_check_node_port } if u32::from(health_check_node_port) == port);
+        let wrong = || {
+            format!(
+                "port {port} is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's \
+                 ({self})"
+            )
+        };
+        (is_own || self.0.contains(&port)).then_some(port).ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::service::{Port, Transport};
+
+    fn service(traffic: Traffic) -> Service {
+        let ports = vec![Port::plain(Transport::Tcp, 80, 30_080), Port::plain(Transport::Udp, 53, 30_053)];
+        Service { ports, traffic, ..Service::default() }
+    }
+
+    #[test]
+    fn a_service_has_its_own_ports_probed_and_the_operators() {
+        let local = Traffic::Local { health_check_node_port: 32_000 };
+        let ports: Ports = [10_256, 9_000].into_iter().collect();
+        let rows = [
+            (Traffic::Cluster, 30_080, true),
+            (Traffic::Cluster, 30_053, true),
+            (Traffic::Cluster, 10_256, true),
+            (Traffic::Cluster, 9_000, true),
+            (local, 32_000, true),
+            (Traffic::Cluster, 32_000, false),
+            (Traffic::Local { health_check_node_port: 0 }, 32_000, false),
+            (local, 80, false),
+            (local, 30_081, false),
+            (local, 10_250, false),
+        ];
+        for (traffic, port, allowed) in rows {
+            assert_eq!(ports.for_one(&service(traffic), port).is_ok(), allowed, "{traffic:?} {port}");
+        }
+        assert_eq!(ports.for_all(9_000), Ok(9_000));
+        assert!(ports.for_all(30_080).is_err(), "it is of one Service");
+    }
+
+    #[test]
+    fn what_is_refused_is_answered_with_what_is_allowed() {
+        let (web, many) = (service(Traffic::Cluster), (9_001..9_009).collect::<Ports>());
+        let faults = [
+            Bounds::default().health_check_ports.for_one(&web, 10_250),
+            many.for_one(&web, 10_250),
+            Ports::default().for_all(10_256),
+        ];
+        insta::assert_snapshot!(faults.map(Result::unwrap_err).join("\n"), @r"
+        port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (10256)
+        port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (9001, 9002, 9003, 9004, ...)
+        port 10256 is not in --health-check-ports (none): add it there
+        ");
+    }
+}
