@@ -9,7 +9,7 @@ use crate::{
     mirror::Reading,
     plan::{
         annotations::{add_default, settings::Defaults, template::Template, values},
-        bounds::{Bounds, Ports},
+        bounds::{Bounds, MEMBERS, Ports},
         compat::Compat,
         left_over::Orphans,
         service::Classes,
@@ -18,6 +18,8 @@ use crate::{
 
 /// More at once than any cloud answers.
 const MOST_SYNCS: usize = 1000;
+/// More members than any cloud takes: no bound.
+const MOST_MEMBERS: usize = 1_000_000_000;
 
 /// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
 const EXAMPLE: &str = "\
@@ -51,6 +53,13 @@ struct Args {
     /// port 10256 whatever the list says.
     #[arg(long, value_name = "PORTS", default_value = "10256")]
     health_check_ports: String,
+
+    /// Maximum number of members of a new load balancer, which are listeners times nodes (default 20000).
+    ///
+    /// A Service that asks for more is refused. A load balancer that exists goes on following the nodes as long as its Service asks for no
+    /// further ports and for no other node-selector.
+    #[arg(long, value_name = "N", default_value = "20000", allow_negative_numbers = true)]
+    max_members_per_service: String,
 
     /// How load balancers are called at the cloud, such as {cluster}-{namespace}-{service}. Without it: as the adapter likes.
     ///
@@ -204,7 +213,9 @@ fn bounds(args: &Args, faults: &mut Faults) -> Bounds {
     let entries = given.split(',').map(str::trim).filter(|_| !given.trim().is_empty());
     let ports: Result<Ports, String> = entries.map(values::port).collect();
     let ports = faults.check("--health-check-ports <PORTS>", given, ports);
-    Bounds { health_check_ports: ports.unwrap_or_default() }
+    let most = &args.max_members_per_service;
+    let members = faults.in_range("--max-members-per-service <N>", most, 1..=MOST_MEMBERS);
+    Bounds { health_check_ports: ports.unwrap_or_default(), members: members.unwrap_or(MEMBERS) }
 }
 
 fn defaults(pairs: &[String], bounds: Bounds, faults: &mut Faults) -> Defaults {
@@ -285,7 +296,9 @@ mod tests {
     fn a_default_port_of_probes_is_in_the_operators_list() {
         let bounds =
             |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults.bounds().clone());
-        let of = |ports: &[u32]| Ok(Bounds { health_check_ports: ports.iter().copied().collect() });
+        let of = |ports: &[u32]| {
+            Ok(Bounds { health_check_ports: ports.iter().copied().collect(), ..Bounds::default() })
+        };
         assert_eq!(bounds(&[]), of(&[10_256]));
         assert_eq!(bounds(&[]), Ok(Bounds::default()));
         assert_eq!(bounds(&["--health-check-ports=9000, 10256"]), of(&[9_000, 10_256]));
@@ -299,6 +312,17 @@ mod tests {
         let error = parse(&["--health-check-ports=10256,http"]).unwrap_err();
         let told = "invalid value '10256,http' for '--health-check-ports <PORTS>': \"http\" is not a number from 1 to 65535";
         assert!(error.contains(told), "{error}");
+    }
+
+    #[test]
+    fn the_bound_on_members_is_a_flag() {
+        let members =
+            |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults.bounds().members);
+        assert_eq!((members(&[]), members(&["--max-members-per-service=7"])), (Ok(20_000), Ok(7)));
+        for bad in ["0", "-1", "many"] {
+            let error = members(&[&format!("--max-members-per-service={bad}")]).unwrap_err();
+            assert!(error.contains("for '--max-members-per-service <N>'"), "{error}");
+        }
     }
 
     #[test]

@@ -82,6 +82,12 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::ReleaseRefused(given, owner) => release_refused(given, owner),
         News::OfAnother(ids) => of_another(ids),
         News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
+        News::Grown(members) => {
+            let note = format!(
+                "{members}: the load balancer goes on following nodes, but gets no further ports and no other node-selector"
+            );
+            warning("TooManyMembers", "Update", note)
+        }
     }
 }
 
@@ -135,7 +141,10 @@ fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::targets::{Hosts, Node, Targets};
+    use crate::plan::{
+        members::Members,
+        targets::{Hosts, Node, Targets},
+    };
 
     fn hosts(n: usize) -> Hosts {
         let node = |n| Node {
@@ -175,6 +184,7 @@ mod tests {
             News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
             News::Unnamed,
             News::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
+            News::Grown(Members { listeners: 5, nodes: 5000, most: 20_000 }),
         ]
     }
 
@@ -218,6 +228,7 @@ mod tests {
         Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
         Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here
         Normal WaitingForBudget: waits for the budget of loadbalancer
+        Warning TooManyMembers: 5 listeners on 5000 nodes are 25000 members, more than 20000 (--max-members-per-service): the load balancer goes on following nodes, but gets no further ports and no other node-selector
         "#);
     }
 }

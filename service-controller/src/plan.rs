@@ -13,6 +13,7 @@ pub(crate) mod features;
 mod health_check;
 pub(crate) mod left_over;
 pub(crate) mod listeners;
+pub(crate) mod members;
 pub(crate) mod memory;
 mod requested_address;
 pub(crate) mod service;
@@ -31,6 +32,7 @@ use self::{
     annotations::{selector::Selector, settings::Defaults},
     cloud::{Balancer, State},
     features::{Features, name},
+    members::Members,
     memory::Memory,
     service::{Class, Holder, Ingress, Role, Service, ServiceId, same_ingress},
     spec::Takeover,
@@ -126,6 +128,8 @@ pub(crate) enum News {
     Unnamed,
     /// It has waited for its turn at the cloud for a while, in these words.
     WaitsForBudget(String),
+    /// Nodes came, and it has more members by now than a new Service may have.
+    Grown(Members),
 }
 
 /// Why the adapter is asked.
@@ -298,7 +302,7 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
 }
 
 fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    let Judged { wanted, refusals, stands_in } = facts.judged;
+    let Judged { wanted, refusals, stands_in, .. } = facts.judged;
     let refusals = refusals.clone();
     let Some(wanted) = wanted else {
         let undone = !service.finalizer || service.ingress.is_empty();
@@ -306,6 +310,8 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
             None if !refusals.is_empty() => None,
             None if undone => Some(Wait::Aloud),
             None => Some(Wait::Quietly),
+            // Whether it exists decides whether it can be done.
+            Some(_) if facts.judged.awaits_listing => Some(Wait::Quietly),
             // Nothing to wait for: it cannot be done, or this adapter has no load balancers.
             Some(_) => None,
         };

@@ -245,7 +245,7 @@ impl Reconciler {
         let features = self.mirrors.features();
         memory.widen(&service, features.as_deref());
         let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
-        let (targets, targets_since) = self.mirrors.targets_of(&service.id, judged.selector());
+        let (judged, (targets, targets_since)) = self.bounded(judged, &service, memory, seen.as_deref());
         let facts = Facts {
             judged: &judged,
             targets: &targets,
@@ -256,6 +256,25 @@ impl Reconciler {
         };
         let plan = plan(&service, memory, &facts);
         Sight { service, judged, targets, targets_since, features, seen, now, plan }
+    }
+
+    /// What is in force within the bound on members, with the nodes behind it.
+    fn bounded(
+        &self,
+        judged: Judged,
+        service: &Service,
+        memory: &Memory,
+        seen: Option<&[Balancer]>,
+    ) -> (Judged, (Arc<Targets>, Instant)) {
+        let targets = self.mirrors.targets_of(&service.id, judged.selector());
+        let (nodes, most) = (targets.0.len(), self.mirrors.reading.defaults.bounds().members);
+        let selector = judged.selector().cloned();
+        let judged = judged.bounded(service, (nodes, most), (memory, seen));
+        if judged.selector() == selector.as_ref() {
+            return (judged, targets);
+        }
+        let targets = self.mirrors.targets_of(&service.id, judged.selector());
+        (judged, targets)
     }
 
     /// Does what is due of a plan.
@@ -358,7 +377,9 @@ impl Reconciler {
     /// Tells what is no trouble, of a Service that this adapter serves.
     fn remark(&self, service: &Service, memory: &mut Memory, judged: &Judged, builds: bool) {
         if service.role() == Role::Wanted && self.mirrors.has_load_balancers() == Some(true) {
-            self.executor.tell(&service.id, &memory.remarks(&service.foreign, judged, builds));
+            let mut news = memory.remarks(&service.foreign, judged, builds);
+            news.extend(memory.grown(judged.grown, self.started.elapsed()));
+            self.executor.tell(&service.id, &news);
         }
     }
 

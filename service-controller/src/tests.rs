@@ -7,6 +7,7 @@ mod cost;
 mod explain;
 mod families;
 mod faults;
+mod members;
 mod names;
 mod nodes;
 mod rehearse;

@@ -17,11 +17,16 @@ const PORTS_NAMED: usize = 4;
 pub(crate) struct Bounds {
     /// The ports of nodes at which any Service may have them probed.
     pub(crate) health_check_ports: Ports,
+    /// The members that a new load balancer may have: listeners times nodes.
+    pub(crate) members: usize,
 }
+
+/// Four ports on 5,000 nodes.
+pub(crate) const MEMBERS: usize = 20_000;
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { health_check_ports: Ports(BTreeSet::from([KUBE_PROXY_PORT])) }
+        Self { health_check_ports: Ports(BTreeSet::from([KUBE_PROXY_PORT])), members: MEMBERS }
     }
 }
 

@@ -10,7 +10,9 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 use super::{
     Refusal,
     annotations::{node_selector, selector::Selector, settings::Defaults},
+    cloud::Balancer,
     features::{Features, name},
+    members::{Members, Verdict, verdict},
     memory::Memory,
     service::{Family, FamilyPolicy, Role, Service},
     spec::{Checked, Shape},
@@ -85,6 +87,10 @@ pub(crate) struct Judged {
     pub(crate) refusals: Vec<Refusal>,
     /// What is in force stands in for what is asked for.
     pub(crate) stands_in: bool,
+    /// It has more members than a new one may have, since nodes came.
+    pub(crate) grown: Option<Members>,
+    /// What shall be in force depends on whether the load balancer exists, which the adapter has not listed yet.
+    pub(crate) awaits_listing: bool,
 }
 
 impl Judged {
@@ -104,13 +110,34 @@ impl Judged {
             return Self { refusals, ..Self::default() };
         };
         match Wanted::of(service, defaults, features, memory.family()) {
-            Err(refusals) => Self { wanted: memory.good.clone(), refusals, stands_in: true },
+            Err(refusals) => Self::refused(memory, refusals),
             // Not asked for again at each look: only something else, or time, can help.
             Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {
-                Self { wanted: memory.good.clone(), refusals: Vec::new(), stands_in: true }
+                Self::refused(memory, Vec::new())
             }
             Ok(wanted) => Self { wanted: Some(Arc::new(wanted)), ..Self::default() },
         }
+    }
+
+    /// The same with the bound on members. `nodes`: how many its selector matches. `seen`: as for [`verdict`]. What stands in is in
+    /// force already.
+    pub(crate) fn bounded(
+        self,
+        service: &Service,
+        (nodes, most): (usize, usize),
+        (memory, seen): (&Memory, Option<&[Balancer]>),
+    ) -> Self {
+        let Some(wanted) = self.wanted.as_ref().filter(|_| !self.stands_in) else { return self };
+        match verdict(service, wanted, (nodes, most), (memory, seen)) {
+            Verdict::Fits => self,
+            Verdict::Grown(members) => Self { grown: Some(members), ..self },
+            Verdict::Refused(refusal) => Self::refused(memory, vec![refusal]),
+            Verdict::Unlisted => Self { awaits_listing: true, ..Self::default() },
+        }
+    }
+
+    fn refused(memory: &Memory, refusals: Vec<Refusal>) -> Self {
+        Self { wanted: memory.good.clone(), refusals, stands_in: true, ..Self::default() }
     }
 
     /// Which nodes shall stand behind it.

@@ -17,7 +17,9 @@ use crate::{
     NAMES, Rooms,
     config::Work,
     mirror::Reading,
-    plan::{annotations::template::Template, compat::Compat, left_over::Orphans, service::Classes},
+    plan::{
+        annotations::template::Template, bounds::Bounds, compat::Compat, left_over::Orphans, service::Classes,
+    },
     reconcile::Reconciler,
 };
 
@@ -80,6 +82,14 @@ impl World {
     pub(super) fn names(mut self, template: &str) -> Self {
         let template = Template::read(template, "prod").expect("good");
         self.work.reading.defaults = self.work.reading.defaults.called(Some(template));
+        self
+    }
+
+    /// The controller that is started then gives new load balancers so many members at most.
+    pub(super) fn members(mut self, members: usize) -> Self {
+        let defaults = self.work.reading.defaults;
+        let bounds = Bounds { members, ..defaults.bounds().clone() };
+        self.work.reading.defaults = defaults.within(bounds);
         self
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use controller_core::events::REMIND;
 
 use super::{Memory, News, Topic};
-use crate::plan::Step;
+use crate::plan::{Step, members::Members};
 
 /// The last word on each topic.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,9 +87,20 @@ impl Memory {
     /// be asked about for now, lasts until it is asked again; all else this look finds anew or not.
     pub(crate) fn looks(&mut self, reminded: impl Iterator<Item = Duration>) {
         self.told.reminded(reminded);
-        self.told.doubt(&[Topic::Wish, Topic::Release]);
+        self.told.doubt(&[Topic::Wish, Topic::Members, Topic::Release]);
         if !self.is_degraded() {
             self.told.doubt(&[Topic::Work]);
+        }
+    }
+
+    /// It has so many members, more than a new one may have. `None`: it has not.
+    pub(crate) fn grown(&mut self, members: Option<Members>, now: Duration) -> Vec<News> {
+        match members {
+            Some(members) => self.trouble_named(Topic::Members, "", News::Grown(members), now),
+            None => {
+                self.told.over(Topic::Members);
+                Vec::new()
+            }
         }
     }
 

@@ -13,6 +13,8 @@ pub(crate) enum Topic {
     Work,
     /// Nodes could not be followed.
     Hosts,
+    /// It has more members than a new one may have.
+    Members,
     /// A person's release counts for nothing.
     Release,
     /// No trouble: something is built or removed, and that takes long.

@@ -1,0 +1,109 @@
+//! Which Services are refused for their members, and which go on.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    super::{
+        annotations::{keys::PREFIX, settings::Defaults},
+        cloud::State,
+        features::{Features, name},
+        service::{Port, Transport},
+        wanted::Judged,
+    },
+    *,
+};
+
+const MOST: usize = 20;
+
+fn service(ports: &[u16], selector: Option<&str>) -> Service {
+    let selector = selector.map(|value| (format!("{PREFIX}node-selector"), value.to_owned()));
+    let port = |&port: &u16| Port::plain(Transport::Tcp, port, 30_000 + port);
+    Service {
+        ports: ports.iter().map(port).collect(),
+        annotations: selector.into_iter().collect(),
+        ..Service::default()
+    }
+}
+
+fn wanted(service: &Service) -> Arc<Wanted> {
+    let features = Features::from([name::LOAD_BALANCERS]);
+    let (memory, now) = (Memory::default(), Duration::ZERO);
+    Judged::of(service, &memory, &Defaults::default(), Some(&features), now).wanted.unwrap()
+}
+
+/// What was confirmed of this Service.
+fn confirmed(service: &Service) -> Memory {
+    Memory { good: Some(wanted(service)), ..Memory::default() }
+}
+
+fn shown(listeners: &[&str], backends: u32) -> Vec<Balancer> {
+    vec![Balancer {
+        vendor_id: "lb-1".to_owned(),
+        state: State::Active,
+        applied_hash: "h".to_owned(),
+        ingress: Vec::new(),
+        listeners: listeners.iter().map(|&it| it.to_owned()).collect(),
+        backends,
+    }]
+}
+
+fn judged(service: &Service, nodes: usize, memory: &Memory, seen: Option<&[Balancer]>) -> &'static str {
+    match verdict(service, &wanted(service), (nodes, MOST), (memory, seen)) {
+        Verdict::Fits => "fits",
+        Verdict::Grown(_) => "grown",
+        Verdict::Refused(_) => "refused",
+        Verdict::Unlisted => "unlisted",
+    }
+}
+
+#[test]
+fn a_new_load_balancer_is_bounded() {
+    let (two, none) = (service(&[80, 81], None), Memory::default());
+    for (nodes, want) in [(0, "fits"), (10, "fits"), (11, "refused"), (usize::MAX, "refused")] {
+        assert_eq!(judged(&two, nodes, &none, Some(&[])), want, "{nodes}");
+        assert_eq!(judged(&two, nodes, &none, None), want, "{nodes}: nothing of it can exist");
+    }
+    let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), (11, MOST), (&none, None)) else {
+        panic!("not refused");
+    };
+    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes are 22 members, more than 20 (--max-members-per-service): use fewer ports, or fewer nodes by node-selector");
+}
+
+#[test]
+fn one_that_exists_follows_the_nodes_and_gets_no_further_ports() {
+    let memory = confirmed(&service(&[80, 81], None));
+    for (ports, want) in
+        [(&[80, 81][..], "grown"), (&[80], "fits"), (&[80, 82], "refused"), (&[80, 81, 82], "refused")]
+    {
+        assert_eq!(judged(&service(ports, None), 15, &memory, Some(&[])), want, "{ports:?}");
+    }
+    assert_eq!(judged(&service(&[80], None), 21, &memory, None), "grown", "fewer ports than there are");
+}
+
+#[test]
+fn another_node_selector_is_a_new_wish() {
+    let memory = confirmed(&service(&[80, 81], Some("pool=a")));
+    let seen = shown(&["tcp/80", "tcp/81"], 30);
+    for (selector, want) in [(Some("pool=a"), "grown"), (Some("pool=b"), "refused"), (None, "refused")] {
+        assert_eq!(judged(&service(&[80, 81], selector), 15, &memory, Some(&seen)), want, "{selector:?}");
+    }
+}
+
+#[test]
+fn after_a_restart_what_is_shown_counts() {
+    let (two, none) = (service(&[80, 81], None), Memory::default());
+    let rows: [(&str, &[&str], u32, &str); 6] = [
+        ("as it is", &["tcp/80", "tcp/81"], 30, "grown"),
+        ("with nodes that came since", &["tcp/80", "tcp/81"], 15, "grown"),
+        ("a small one, of another selector", &["tcp/80", "tcp/81"], 14, "refused"),
+        ("with members that were not read yet", &["tcp/80", "tcp/81"], 0, "grown"),
+        ("of other ports", &["tcp/80"], 30, "refused"),
+        ("of an adapter that shows no ports", &[], 30, "grown"),
+    ];
+    for (what, listeners, backends, want) in rows {
+        assert_eq!(judged(&two, 15, &none, Some(&shown(listeners, backends))), want, "{what}");
+    }
+    let held = Service { finalizer: true, ..two };
+    assert_eq!(judged(&held, 15, &none, None), "unlisted");
+    assert_eq!(judged(&held, 10, &none, None), "fits");
+}
